@@ -41,10 +41,10 @@ from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import Line, encode
 from clawblox.experiment.history.machine import next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.live_workshop import LiveWorkshop
-from clawblox.experiment.plan.parts import Retry
-from clawblox.experiment.schedule.ports import Order
 
 AGENTS: Final = 2
 ENV: Final = {"ANTHROPIC_API_KEY": "not-a-key-of-anyone"}
@@ -212,7 +212,9 @@ def bench_journal(scratch: Path, lines: int, rounds: int) -> list[Row]:
 def write_journal(directory: Path, lines: int) -> None:
     """Write a journal with as many lines as a long experiment."""
     usage = [{"input_tokens": 10, "output_tokens": 500, "cost_usd": 0.1, "turns": 3}] * AGENTS
-    texts = [Line(seq=1, at=_at(1), type="experiment.begun", data={"format": 1})]
+    texts = [
+        Line(seq=1, at=_at(1), type="experiment.begun", data={"plan": "plan.toml", "format": 1})
+    ]
     while len(texts) < lines:
         number = len(texts)
         chain, generation = f"r{number // 11 % 64}", 1 + number // 704
@@ -225,6 +227,8 @@ def write_journal(directory: Path, lines: int) -> None:
                 "sha256": "ab" * 32,
                 "kind": "periodic",
                 "usage": usage,
+                "workspaces": [],
+                "agents": [],
             }
             texts.append(Line(seq=len(texts) + 1, at=_at(1), type=kind, data=data, **place))  # type: ignore[arg-type]
     (directory / JOURNAL_NAME).write_bytes(b"".join(map(encode, texts[:lines])))
@@ -237,11 +241,13 @@ def _at(seconds: int) -> str:
 def open_journal(directory: str) -> dict[str, float]:
     """Open a journal and compute its state and next steps; parse its lines."""
     text = (Path(directory) / JOURNAL_NAME).read_bytes()
+    agents = [AgentSpec("claude")] * AGENTS
+    plan = Plan("world", agents, name="bench", repeats=64, generations=10_000)
     begun_at = time.process_time()
     with Journal(Path(directory)) as journal:
-        state = ExperimentState(journal.lines)
-        for chain in state.chains.values():
-            next_step(chain, 10_000, Retry())
+        plans = Plans([plan], ExperimentState(journal.lines))
+        for chain in plans.chains.values():
+            next_step(plans, chain)
     opened_at = time.process_time()
     for line in text.splitlines():
         json.loads(line)

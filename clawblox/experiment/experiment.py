@@ -166,7 +166,7 @@ class Experiment:
                 on_event=self._reporter.pass_on,
             )
             await self._workshop.end_left()
-            self._files = DerivedFiles(self.directory, opened.plans, opened.state, journal.lines)
+            self._files = DerivedFiles(self.directory, opened.plans, journal.lines)
             derive = partial(self._files.flush, with_results=False)
             self._recorder = Recorder(journal, opened.state, self._note, derive=derive)
             await set_aside_failed(self._workshop, opened.state)
@@ -243,7 +243,7 @@ class Experiment:
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self._require_open().plans[-1]
+        return self._require_open().plans.present
 
     @property
     def record(self) -> ExperimentRecord:
@@ -251,8 +251,7 @@ class Experiment:
         opened = self._require_open()
         return ExperimentRecord(
             directory=self.directory,
-            plans=tuple(opened.plans),
-            state=opened.state,
+            plans=opened.plans,
             lines=opened.journal.lines[: opened.state.seq],  # a thread may have written more
         )
 
@@ -261,8 +260,7 @@ class Experiment:
         opened = self._require_open()
         return make_status(
             self.directory,
-            opened.plans[-1],
-            opened.state,
+            opened.plans,
             now=self._clock.utc(),
             pid=None if self._session is None else self._session.pid,
             live=self._live(),
@@ -466,7 +464,9 @@ class Experiment:
         if self._session is not None and not self._session.is_over.is_set():
             raise UsageError("a session of this experiment runs", hint="stop it first")
         used = self._callbacks if score is None else Callbacks(score)
-        await Rescoring(self.plan, self._workshop, self._recorder, used, self._clock).run(on_scored)
+        await Rescoring(
+            self._require_open().plans, self._workshop, self._recorder, used, self._clock
+        ).run(on_scored)
         return self.results().rows()
 
     # -- events and requests --------------------------------------------------------------------

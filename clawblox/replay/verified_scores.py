@@ -22,7 +22,7 @@ from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import About, LineType
-from clawblox.experiment.history.state import ExperimentState, GenerationState
+from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.preparing import find_archive
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
@@ -134,8 +134,7 @@ def _read_end(
 class _Scores:
     """Takes the scores instead of the journal, which stays as it is."""
 
-    def __init__(self, state: ExperimentState) -> None:
-        self.state = state
+    def __init__(self) -> None:
         self.facts: dict[tuple[str, int], Mapping[str, Any]] = {}
 
     async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> None:  # noqa: A002
@@ -210,9 +209,9 @@ async def _score(
         is_whole = reached.has_repository_files
         world = await place_world(directory, scratch, in_place=in_place, is_whole=is_whole)
         workshop = LiveWorkshop(record.directory, record.plan.layout, {})
-        sink = _Scores(record.state)
+        sink = _Scores()
         scoring = Rescoring(
-            record.plan,
+            record.plans,
             workshop,
             sink,
             Callbacks(score),

@@ -10,6 +10,7 @@ from typing import Final
 
 from clawblox.agents.usage import Budget
 from clawblox.columns import shorten
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.live.survey import Survey
 from clawblox.experiment.plan.naming import original_name
@@ -96,7 +97,7 @@ def _format_value(value: object) -> str:
 def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:
     durations = sorted({chain.plan.duration for chain in chains})
     each = " to ".join(map(format_rough_seconds, dict.fromkeys((durations[0], durations[-1]))))
-    status = make_status(Path(), plan, ExperimentState(), now=utc_now())
+    status = make_status(Path(), Plans([plan], ExperimentState()), now=utc_now())
     worlds = count_words(min(plan.limits.worlds, len(chains)), "world")
     return (
         f"{count_words(len(chains), 'chain')} of {count_words(plan.generations, 'generation')}"

@@ -48,8 +48,7 @@ class Story:
         self.looks += 1
         status = make_status(
             Path("/e"),
-            make_plan(),
-            self.journal.state,
+            self.journal.plans(make_plan()),
             now=self.journal.now,
             pid=7 if self.looks < 3 else None,
         )

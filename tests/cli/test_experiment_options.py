@@ -64,7 +64,7 @@ def test_a_change_that_is_accepted_becomes_a_revision(plan: Path, call: Start) -
     command = call("experiment", "resume", DIRECTORY, *words, env=KEYS)
     assert command.wait() == 75, command.err
     assert "limits.min_free is" in command.out
-    assert [plan.duration for plan in read_experiment(directory).plans] == [1.0, 7200.0]
+    assert [plan.duration for plan in read_experiment(directory).plans.revisions] == [1.0, 7200.0]
 
 
 def test_a_chain_that_failed_is_tried_again_only_on_request(plan: Path, call: Start) -> None:
@@ -92,7 +92,7 @@ def test_a_resume_can_leave_the_cluster_of_the_plan(plan: Path, call: Start) -> 
     directory = begin(plan)
     command = call("experiment", "resume", DIRECTORY, "--cluster", "none", env=KEYS)
     assert command.wait() == 75, command.err
-    clusters = [plan.cluster for plan in read_experiment(directory).plans]
+    clusters = [plan.cluster for plan in read_experiment(directory).plans.revisions]
     assert clusters == [Cluster(cpus=2), None]
 
 

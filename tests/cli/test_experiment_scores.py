@@ -151,10 +151,10 @@ def test_the_score_may_change_at_a_resume_also_of_a_plan_that_had_none(
         command = call("experiment", "resume", DIRECTORY, *words, env=KEYS)
         assert command.wait() == 75, command.err
         assert read_experiment(directory).plan.score == score
-    assert len(read_experiment(directory).plans) == 4
+    assert len(read_experiment(directory).plans.revisions) == 4
     refuse(call, "resume", DIRECTORY, "--score", "scores:pionts")
     refuse(call, "resume", DIRECTORY, "--set", "score=scores:pionts")
-    assert len(read_experiment(directory).plans) == 4
+    assert len(read_experiment(directory).plans.revisions) == 4
 
 
 def test_branches_are_scored_by_the_function_of_the_option(plan: Path, call: Start) -> None:

@@ -29,7 +29,7 @@ def picture(generations: int = 3, title: str = "panda", by: str = "model") -> ET
             attempt = journal.open(chain, generation).work()
             attempt.write("scored", {"scores": {"cubes": generation * place - 1.0}})
             attempt.commit([used(1)])
-    results = make_results(plan, journal.state)
+    results = make_results(journal.plans(plan))
     score = "cubes" if generations else "turns"
     return ET.fromstring(draw_scores(results, score, by=by, title=title).document())
 
@@ -69,7 +69,7 @@ def many(
         for generation in range(1, generations + 1):
             journal.open(chain.name, generation).work().commit([used(1)])
     return ET.fromstring(
-        draw_scores(make_results(plan, journal.state), "turns", by=by, title="panda").document()
+        draw_scores(make_results(journal.plans(plan)), "turns", by=by, title="panda").document()
     )
 
 
@@ -168,7 +168,7 @@ def test_any_scores_have_places_in_the_picture(scores: list[list[float]]) -> Non
             attempt = journal.open(f"r{number}", generation).work()
             attempt.write("scored", {"scores": {"cubes": value}}).commit([used(1)])
     if scores:
-        text = draw_scores(make_results(plan, journal.state), "cubes", title="panda").document()
+        text = draw_scores(make_results(journal.plans(plan)), "cubes", title="panda").document()
         ET.fromstring(text)
         assert not re.search(r"[,\" ](nan|-?inf)", text.partition("</style>")[2])
 
@@ -210,6 +210,6 @@ def test_the_picture_says_when_it_mixes_versions_of_the_score_function() -> None
     facts = {"scores": {"cubes": 2.0}, "function": {"name": "scores:cubes", "digest": "ab" * 32}}
     journal.write("rescored", facts, chain="r1", generation=1)
     root = ET.fromstring(
-        draw_scores(make_results(make_plan(), journal.state), "cubes", title="panda").document()
+        draw_scores(make_results(journal.plans(make_plan())), "cubes", title="panda").document()
     )
     assert "cubes by chain, some of another version of the score function" in texts(root)

@@ -19,11 +19,12 @@ from clawblox.experiment.cluster.engine import Engine
 from clawblox.experiment.cluster.local_engine import LocalEngine
 from clawblox.experiment.cluster.workshop import RemoteWorkshop
 from clawblox.experiment.history.checkpoints import CheckpointRef
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.plan.cluster import Cluster
-from clawblox.experiment.schedule.ports import Order, SavedAttempt, Signal
+from clawblox.experiment.schedule.ports import SavedAttempt, Signal
 from tests.agents.standins import install, misbehave, told
 from tests.support import HANG_S, make_world, wait_until_async
 

@@ -16,6 +16,8 @@ from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
 from clawblox.experiment.history.lines import CheckpointKind, Line
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -28,7 +30,6 @@ from clawblox.experiment.schedule.ports import (
     AgentTurned,
     AttemptError,
     NodeLost,
-    Order,
     ProviderError,
     Room,
     SavedAttempt,
@@ -434,9 +435,13 @@ class Simulation:
     def state(self) -> ExperimentState:
         return ExperimentState(self.journal.lines)
 
+    @property
+    def plans(self) -> Plans:
+        return Plans([self.plan], self.state)
+
     async def run(self, during: Callable[[Scheduler], Any] | None = None) -> bool:
         """Run a session; return whether it came to its end, and was not killed."""
-        state = self.state
+        plans = self.plans
 
         async def call(function: Callable[[], Line]) -> Line:
             return function()
@@ -444,12 +449,12 @@ class Simulation:
         async def derive() -> None:
             self.workshop.changes.append("derived")
 
-        recorder = Recorder(self.journal, state, lambda _line: None, call, derive)
+        recorder = Recorder(self.journal, plans.state, lambda _line: None, call, derive)
         self.workshop.open_now.clear()
         try:
             await recorder.write("session.begun")
             self.scheduler = Scheduler(
-                lambda: self.plan,
+                plans,
                 self.workshop,
                 recorder,
                 self.clock,

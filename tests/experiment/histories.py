@@ -12,6 +12,7 @@ import attrs
 
 from clawblox.errors import UsageError
 from clawblox.experiment.history.lines import About, Line
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import Plan
@@ -22,7 +23,6 @@ from clawblox.experiment.session.experiment_run import RunOutcome
 from clawblox.experiment.session.forking import Fork, plan_fork
 from clawblox.experiment.session.opening import OpenExperiment
 from clawblox.experiment.session.session import Session
-from clawblox.experiment.tables.chain_set import all_chains
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.simulated_clock import SimulatedClock
@@ -160,15 +160,16 @@ class History:
 
     async def _run(self, script: SessionScript) -> RunOutcome | None:
         journal: Any = self.journal
-        state, begins_at = self.state, len(self.journal.lines)
+        plans, begins_at = Plans(self.plans, self.state), len(self.journal.lines)
+        state = plans.state
         opening._end_killed_session(journal, state)
         if script.retries_failed:
-            opening._retry_failed(journal, state, self.plan)
+            opening._retry_failed(journal, plans)
 
         async def call(function: Callable[[], Line]) -> Line:
             return function()
 
-        opened = OpenExperiment(journal=journal, plans=self.plans, state=state)
+        opened = OpenExperiment(journal=journal, plans=plans)
         self._recorder = Recorder(journal, state, lambda line: self._session.note(line), call)
         self._session = Session(opened, self.workshop, self._recorder, self.clock, self._callbacks)
         async with anyio.create_task_group() as tasks:
@@ -205,7 +206,7 @@ class History:
 
     async def _fork(self, wish: ForkChain) -> None:
         state = self._recorder.state
-        chain = all_chains(self.plan, state)[wish.chain]
+        chain = Plans(self.plans, state).chains[wish.chain]
         points = [
             point
             for generation in state.chain(wish.chain).generations.values()

@@ -9,6 +9,7 @@ from typing import Any
 
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.lines import Line, usage_data
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 
@@ -36,6 +37,9 @@ class Journal:
     @property
     def state(self) -> ExperimentState:
         return ExperimentState(self.lines)
+
+    def plans(self, *revisions: Plan) -> Plans:
+        return Plans(revisions, self.state)
 
     def wait(self, minutes: float) -> None:
         self.now += timedelta(minutes=minutes)

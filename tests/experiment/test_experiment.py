@@ -29,10 +29,11 @@ from clawblox.errors import (
 from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.schedule.ports import Order, Room
+from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.session.requests import ask_experiment
 from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakeWorkshop, Trouble
@@ -183,7 +184,7 @@ async def test_a_changed_plan_is_refused_field_by_field_and_accepted_by_name(sce
     outcome = await run(scene, scene.plan(duration=1800.0), accept=["duration"])
     assert outcome.status == "done"
     record = read_experiment(scene.directory)
-    assert [plan.duration for plan in record.plans] == [3600.0, 1800.0]
+    assert [plan.duration for plan in record.plans.revisions] == [3600.0, 1800.0]
     first, second = record.results().rows()
     assert (first.plan_revision, second.plan_revision) == (0, 1)
     assert (first.active_s, second.active_s) == (3300.0, 1500.0)
@@ -214,7 +215,7 @@ async def test_what_was_accepted_once_need_not_be_accepted_again(scene: Scene) -
     assert (await run(scene, changed, accept=["duration", "world"])).status == "done"
     assert (await run(scene, changed)).status == "done"
     assert (await run(scene, None)).status == "done"
-    assert len(read_experiment(scene.directory).plans) == 2
+    assert len(read_experiment(scene.directory).plans.revisions) == 2
 
 
 async def test_a_world_whose_files_changed_is_refused_with_their_names(scene: Scene) -> None:
@@ -240,7 +241,7 @@ async def test_changed_prompts_and_templates_are_used_once_they_are_accepted(
             with pytest.raises(PlanChangedError, match=r"(?s)prompts.*templates"):
                 await run(scene, plan)
         assert (await run(scene, plan, accept=accept)).status == "done"
-    (old,), (new,) = (plan.agents for plan in read_experiment(scene.directory).plans)
+    (old,), (new,) = (plan.agents for plan in read_experiment(scene.directory).plans.revisions)
     for spec, number in ((old, 1), (new, 2)):
         assert spec.system_prompt.read_text() == f"Build {number}."  # type: ignore[union-attr]
         assert (spec.template / "notes.md").read_text() == f"Notes {number}."  # type: ignore[operator]

@@ -15,6 +15,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.usage import Budget
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import Price
@@ -42,7 +43,9 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 async def run(scene: Scene, journal: Journal, callbacks: Callbacks) -> ExperimentState:
     state = ExperimentState(journal.lines)
     recorder = Recorder(journal, state, lambda _line: None)
-    scheduler = Scheduler(lambda: scene.plan, scene.workshop, recorder, SystemClock(), callbacks)
+    scheduler = Scheduler(
+        Plans([scene.plan], state), scene.workshop, recorder, SystemClock(), callbacks
+    )
     await scheduler.run(scene.plan.chains())
     assert scheduler.failures == {}
     return state
@@ -69,14 +72,14 @@ async def test_a_chain_of_two_generations_is_committed(
     spent = [usage for attempt in chain.attempts for usage in attempt.spent]
     assert {usage.cost_usd is None for usage in spent} == {True, False}  # one program reports it
     price = Price(input=0, output=100)
-    assert Spending(lambda: scene.plan, state).ended_usd == pytest.approx(
+    assert Spending(Plans([scene.plan], state)).ended_usd == pytest.approx(
         sum(price_usage(usage, price) for usage in spent)
     )
     assert [generation.number for generation in chain.generations.values()] == [1, 2]
     for number, generation in chain.generations.items():
         attempt = generation.committed
         assert attempt is not None
-        assert attempt.reason == "budget"
+        assert attempt.close_reason == "budget"
         assert attempt.scores == {"scores": {"counter": 0.0, "agents": 2.0}}
         assert [point.kind for point in attempt.checkpoints] == ["boundary", "end"]
         assert attempt.run_id == f"exp-r1-g{number:03d}"
@@ -119,7 +122,7 @@ async def test_a_world_that_dies_continues_with_its_agents_from_their_last_check
     assert failed.ending.data["cause"] == "world"
     assert "SIGKILL" in failed.ending.data["text"]
     assert committed.outcome == "committed"
-    assert committed.reason == "stop: enough"
+    assert committed.close_reason == "stop: enough"
     assert committed.origin == [point.ref for point in failed.checkpoints][-1]
     assert len(failed.checkpoints) <= 2
     for before, after in zip(failed.working["agents"], committed.working["agents"], strict=True):

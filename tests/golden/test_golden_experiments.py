@@ -18,7 +18,7 @@ import pytest
 
 from clawblox import ClawbloxError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
-from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.machine import Over, next_step
 from clawblox.experiment.reading.record import read_experiment
 from tests.experiment.test_experiment import Scene, run
 from tests.golden.test_golden_run_directory import ADVICE
@@ -45,7 +45,7 @@ def test_an_experiment_of_format_1_has_the_rows_that_it_had(
 
 def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_dir: Path) -> None:
     record = read_experiment(experiment_dir)
-    assert [plan.duration for plan in record.plans] == [3600.0, 1800.0]
+    assert [plan.duration for plan in record.plans.revisions] == [3600.0, 1800.0]
     chains = record.state.chains
     assert list(chains) == ["r1", "r2", "r1-f1-1", "r1-f1-2"]
     assert {name: [a.outcome for a in chain.attempts] for name, chain in chains.items()} == {
@@ -55,9 +55,9 @@ def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_di
         "r1-f1-2": ["committed"],
     }
     for chain in chains.values():
-        last = last_generation(chain, record.plan.generations)
-        assert next_step(chain, last, record.plan.retry) == Over(status="done")
-        assert next_step(chain, last + 1, record.plan.retry) != Over(status="done")
+        planned = record.chains[chain.name]
+        assert next_step(record.plans, planned) == Over(status="done")
+        assert list(chain.generations)[-1] == record.plans.last_generation(planned)
     assert record.state.accounts == {}
     assert record.checkpoint("r1/g001", at="20m").elapsed_s == 900.0
     with Journal(experiment_dir) as journal:

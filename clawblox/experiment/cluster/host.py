@@ -36,13 +36,14 @@ from clawblox.experiment.cluster.mirror import Mark, read_growth
 from clawblox.experiment.cluster.node import describe_node
 from clawblox.experiment.cluster.scratch import make_place
 from clawblox.experiment.history.lines import CheckpointKind
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.survey import check_program_here
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.schedule.ports import Attempt, Order, Room, SavedAttempt, Signal
+from clawblox.experiment.schedule.ports import Attempt, Room, SavedAttempt, Signal
 from clawblox.results import Event, SavedSnapshot
 from clawblox.snapshot.rows import ROWS_SUFFIX
 from clawblox.system.guard import guard

@@ -18,9 +18,9 @@ from clawblox.experiment.cluster.chunks import IncomingFile, read_chunk
 from clawblox.experiment.cluster.messages import Changes, Opening
 from clawblox.experiment.cluster.mirror import is_mirrored
 from clawblox.experiment.cluster.trees import Stamp, difference, list_tree, pack, unpack
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_files import require_record
 from clawblox.experiment.plan.plan import Layout
-from clawblox.experiment.schedule.ports import Order
 from clawblox.system.files import digest_file
 from clawblox.system.trees import discard_tree
 

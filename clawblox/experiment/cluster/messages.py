@@ -9,7 +9,8 @@ import attrs
 
 from clawblox.agents.values import AgentEvent, Usage
 from clawblox.experiment.cluster.mirror import Growth
-from clawblox.experiment.schedule.ports import AgentActivity, Order, Signal
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.schedule.ports import AgentActivity, Signal
 from clawblox.results import Event, WorldEvent
 
 _EVENTS: Mapping[str, type[Event]] = {

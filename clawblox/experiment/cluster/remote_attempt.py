@@ -29,6 +29,7 @@ from clawblox.experiment.cluster.messages import Changes, News, Opening, Reply, 
 from clawblox.experiment.cluster.mirror import Mirror
 from clawblox.experiment.cluster.trees import apply
 from clawblox.experiment.history.lines import CheckpointKind
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.hooks import LiveGeneration, ViewedAgent
 from clawblox.experiment.schedule.ports import (
@@ -36,7 +37,6 @@ from clawblox.experiment.schedule.ports import (
     AgentFailed,
     AttemptError,
     NodeLost,
-    Order,
     ProviderError,
     SavedAttempt,
     Signal,

@@ -32,6 +32,7 @@ from clawblox.experiment.cluster.messages import Opening
 from clawblox.experiment.cluster.node import MACHINE_FACTS, describe_node
 from clawblox.experiment.cluster.remote_attempt import RemoteAgent, RemoteAttempt, call_host
 from clawblox.experiment.cluster.trees import pack
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.inputs import digest_world
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
@@ -41,14 +42,7 @@ from clawblox.experiment.live.survey import Survey, check_program_here, survey_p
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
-from clawblox.experiment.schedule.ports import (
-    THIS_MACHINE,
-    Attempt,
-    AttemptError,
-    Order,
-    Room,
-    Signal,
-)
+from clawblox.experiment.schedule.ports import THIS_MACHINE, Attempt, AttemptError, Room, Signal
 from clawblox.results import Event
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.system.files import digest_file

@@ -68,7 +68,7 @@ class Checkpoint:
         world_time: Simulation time; None if the world has none.
         usage: Usage of each agent in the committed history of the generation up to here.
         mid_turn: Names of agents that were cut in the middle of a turn.
-        reason: Why the generation closes; empty unless the checkpoint is one of its end.
+        close_reason: Why the generation closes; empty unless the checkpoint is one of its end.
     """
 
     ref: CheckpointRef
@@ -80,7 +80,7 @@ class Checkpoint:
     world_time: float | None = None
     usage: tuple[Usage, ...] = ()
     mid_turn: tuple[str, ...] = ()
-    reason: str = ""
+    close_reason: str = ""
 
     @property
     def second(self) -> int:
@@ -107,5 +107,5 @@ def read_checkpoint(line: Line) -> Checkpoint:
         world_time=data.get("world_time"),
         usage=read_usage(data.get("usage")),
         mid_turn=tuple(data.get("mid_turn", ())),
-        reason=data.get("reason", ""),
+        close_reason=data.get("reason", ""),
     )

@@ -1,6 +1,6 @@
 """The lines of an experiment's journal: facts and decisions, in the order in which they happened.
 
-This module names their types and encodes them. ``journal`` keeps the file, ``machine`` computes the
+This module names their types and encodes them. ``journal`` keeps the file, ``state`` computes the
 state of an experiment from its lines.
 """
 

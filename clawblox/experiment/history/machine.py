@@ -24,15 +24,16 @@ in a row without a new checkpoint count as one failure, as an attempt may be wha
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.agents.values import Usage
-from clawblox.experiment.history.checkpoints import Branch, Checkpoint, CheckpointRef
+from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import FailureCause, Phase
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import AttemptState, ChainState, GenerationState
-from clawblox.experiment.plan.parts import Retry
+from clawblox.experiment.plan.plan import Chain
 
 _FATAL: Final[frozenset[FailureCause]] = frozenset({"setup", "secret", "plan"})
 """Causes that another attempt would meet again."""
@@ -45,59 +46,14 @@ _PHASES: Final[dict[str, Phase]] = {"boundary": "save", "end": "score"}
 
 
 @attrs.frozen(kw_only=True)
-class Begin:
-    """Begin an attempt.
-
-    Attributes:
-        generation: The generation.
-        phase: Where it begins.
-        origin: The checkpoint from which world and agents continue; None for new agents.
-        inherited: Attempt of the previous generation whose workspaces new agents inherit; None
-            for the templates.
-        elapsed_s: Active seconds of the generation so far.
-        idle_s: Seconds so far in which all agents only waited for their providers.
-        world_time: Simulation time so far; None if it is not known.
-        used: Usage of each agent in the generation so far; empty for none.
-        closing: Why the generation closes; empty in the phase ``work``.
-        branch: The branch that begins with the attempt; None otherwise.
-        reason: Why there is another attempt; empty for the first of a generation.
-    """
-
-    generation: int
-    phase: Phase = "work"
-    origin: CheckpointRef | None = None
-    inherited: str | None = None
-    elapsed_s: float = 0.0
-    idle_s: float = 0.0
-    world_time: float | None = None
-    used: tuple[Usage, ...] = ()
-    closing: str = ""
-    branch: Branch | None = None
-    reason: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Prepare:
-    """Continue an attempt whose directory may not exist yet.
-
-    Attributes:
-        attempt: The attempt.
-        begin: How it was begun.
-    """
-
-    attempt: AttemptState
-    begin: Begin
-
-
-@attrs.frozen(kw_only=True)
 class Commit:
     """Commit an attempt that was scored.
 
     Attributes:
-        attempt: The attempt.
+        order: The attempt, with its totals.
     """
 
-    attempt: AttemptState
+    order: Order
 
 
 @attrs.frozen(kw_only=True)
@@ -122,68 +78,20 @@ class Over:
     status: Literal["done", "failed"]
 
 
-Next: TypeAlias = Begin | Prepare | Commit | Interrupt | Over
-"""What a chain does next."""
+Next: TypeAlias = Order | Commit | Interrupt | Over
+"""What a chain does next; an order with a name continues an attempt that was opened, but whose
+directory may not exist yet."""
 
 
-def next_step(chain: ChainState, generations: int, retry: Retry, *, has_minds: bool = True) -> Next:
+def next_step(plans: Plans, chain: Chain) -> Next:
     """Return what a chain does next that nothing runs now.
 
     Args:
-        chain: The chain.
-        generations: Number of its last generation.
-        retry: How failures are retried.
-        has_minds: Whether its checkpoints have the conversations of all agents.
+        plans: The plans of the experiment.
+        chain: The chain, with the plan in force.
     """
-    latest = chain.latest
-    if latest is None and chain.branch is not None:
-        return _begin_branch(chain.branch, reason="")
-    if latest is None:
-        return Begin(generation=1)
-    if latest.is_over:
-        if latest.number >= generations:
-            return Over(status="done")
-        return Begin(generation=latest.number + 1, inherited=latest.source)
-    if not latest.attempts:
-        return _begin_again(chain, latest, back=0, reason="")
-    back = 0 if has_minds else None
-    attempt = latest.attempts[-1]
-    if attempt.ending is None:
-        return _continue(chain, latest, attempt)
-    if attempt.outcome == "failed":
-        return _retry(chain, latest, attempt, retry, back)
-    return _begin_again(chain, latest, back=back, reason=str(attempt.outcome))
-
-
-def last_generation(chain: ChainState, planned: int) -> int:
-    """Return the number of the last generation of a chain.
-
-    Args:
-        chain: The chain.
-        planned: Number of generations in the plan, for a chain that is no branch.
-    """
-    if chain.branch is None:
-        return planned
-    return chain.branch.source.generation + chain.branch.generations - 1
-
-
-def begin_of_commit(chain: ChainState, attempt: AttemptState) -> Begin:
-    """Return how an attempt began that only has to be committed, with its totals.
-
-    Args:
-        chain: Its chain.
-        attempt: The attempt, the latest of the chain.
-    """
-    begin = _from_line(chain, chain.generations[attempt.generation], attempt)
-    return attrs.evolve(
-        begin,
-        phase=attempt.phase,
-        origin=attempt.origin,
-        elapsed_s=attempt.elapsed_s,
-        idle_s=attempt.idle_s,
-        world_time=begin.world_time if attempt.world_time is None else attempt.world_time,
-        closing=attempt.reason,
-    )
+    own = plans.state.chain(chain.name)
+    return _Decision(plans, chain, own).decide()
 
 
 def count_failures(generation: GenerationState) -> int:
@@ -199,93 +107,126 @@ def count_failures(generation: GenerationState) -> int:
     return count
 
 
-def _begin_branch(branch: Branch, *, reason: str) -> Begin:
-    elapsed_s = branch.elapsed_s if branch.duration_s is None else 0.0
-    return Begin(
-        generation=branch.source.generation,
-        origin=branch.source,
-        elapsed_s=elapsed_s,
-        branch=branch,
-        reason=reason,
-    )
+@attrs.frozen
+class _Decision:
+    """A decision about a chain."""
 
+    plans: Plans
+    chain: Chain
+    own: ChainState
 
-def _continue(chain: ChainState, generation: GenerationState, attempt: AttemptState) -> Next:
-    if attempt.step == "opened" and attempt.opened.seq > generation.mended_at:
-        return Prepare(attempt=attempt, begin=_from_line(chain, generation, attempt))
-    if attempt.step == "scored":
-        return Commit(attempt=attempt)
-    return Interrupt(attempt=attempt)
+    def decide(self) -> Next:
+        latest, branch = self.own.latest, self.own.branch
+        if latest is None:
+            return self._begin(1 if branch is None else branch.source.generation)
+        if latest.is_over:
+            is_last = latest.number >= self.plans.last_generation(self.chain)
+            return Over(status="done") if is_last else self._begin(latest.number + 1)
+        if not latest.attempts:
+            return self._begin(latest.number)
+        attempt = latest.attempts[-1]
+        if attempt.ending is None:
+            return self._continue(latest, attempt)
+        if attempt.outcome == "failed":
+            return self._retry(latest, attempt)
+        return self._begin_again(latest, self._after_a_break, str(attempt.outcome))
 
+    @property
+    def _after_a_break(self) -> int | None:
+        """Checkpoints to skip after a break without a failure; None begins at the beginning."""
+        return 0 if self.chain.archives_conversations else None
 
-def _from_line(chain: ChainState, generation: GenerationState, attempt: AttemptState) -> Begin:
-    """Return how an attempt was begun, from its line and the lines before."""
-    reason = str(attempt.opened.data.get("reason", ""))
-    points = (point for point in generation.checkpoints() if point.ref == attempt.origin)
-    if (point := next(points, None)) is not None:
-        return _begin_from(point, reason=reason)
-    return _begin_at_start(chain, generation, reason=reason)
+    def _continue(self, generation: GenerationState, attempt: AttemptState) -> Next:
+        if attempt.step == "opened" and attempt.opened.seq > generation.mended_at:
+            return self._read_order(generation, attempt)
+        if attempt.step != "scored":
+            return Interrupt(attempt=attempt)
+        order = self._read_order(generation, attempt)
+        totals = attrs.evolve(
+            order,
+            elapsed_s=attempt.elapsed_s,
+            idle_s=attempt.idle_s,
+            world_time=order.world_time if attempt.world_time is None else attempt.world_time,
+            close_reason=attempt.close_reason,
+        )
+        return Commit(order=totals)
 
+    def _read_order(self, generation: GenerationState, attempt: AttemptState) -> Order:
+        """Return the order for an attempt, from its line and the lines before."""
+        points = (point for point in generation.checkpoints() if point.ref == attempt.origin)
+        reason = str(attempt.opened.data.get("reason", ""))
+        if (point := next(points, None)) is not None:
+            order = self._begin_from(point, reason)
+        else:
+            order = self._begin(generation.number, reason)
+        return attrs.evolve(
+            order, run_id=attempt.run_id, phase=attempt.phase, origin=attempt.origin
+        )
 
-def _retry(
-    chain: ChainState,
-    generation: GenerationState,
-    attempt: AttemptState,
-    retry: Retry,
-    resumed: int | None,
-) -> Next:
-    assert attempt.ending is not None
-    failures = count_failures(generation)
-    cause = str(attempt.ending.data.get("cause"))
-    if failures and (cause in _FATAL or failures > retry.attempts):
-        return Over(status="failed")
-    back = max(0, failures - 1) if retry.source == "checkpoint" else None
-    if attempt.is_lost:
-        back = resumed  # as after an interruption
-    if back and cause == "address":
-        back = 0  # no checkpoint is to blame for what another program does with a port
-    return _begin_again(chain, generation, back=back, reason=f"failed: {cause}")
+    def _retry(self, generation: GenerationState, attempt: AttemptState) -> Next:
+        assert attempt.ending is not None
+        retry, failures = self.chain.plan.retry, count_failures(generation)
+        cause = str(attempt.ending.data.get("cause"))
+        if failures and (cause in _FATAL or failures > retry.attempts):
+            return Over(status="failed")
+        back = max(0, failures - 1) if retry.source == "checkpoint" else None
+        if attempt.is_lost:
+            back = self._after_a_break
+        if back and cause == "address":
+            back = 0  # no checkpoint is to blame for what another program does with a port
+        return self._begin_again(generation, back, f"failed: {cause}")
 
+    def _begin_again(self, generation: GenerationState, back: int | None, reason: str) -> Order:
+        """Return a new attempt.
 
-def _begin_again(
-    chain: ChainState, generation: GenerationState, *, back: int | None, reason: str
-) -> Begin:
-    """Return a new attempt.
+        Args:
+            generation: The generation.
+            back: Number of checkpoints to skip, from the latest; None for the beginning.
+            reason: Why there is another attempt.
+        """
+        path = generation.ancestry()
+        # It has no time left for anything else.
+        if path and (path[0].kind == "end" or (path[0].kind in _PHASES and back is not None)):
+            return self._begin_from(path[0], reason)
+        if back is not None and back < len(path):
+            return self._begin_from(path[back], reason)
+        if path and generation.is_continued:
+            return self._begin_from(path[-1], reason)
+        return self._begin(generation.number, reason)
 
-    Args:
-        chain: The chain.
-        generation: The generation.
-        back: Number of checkpoints to skip, from the latest; None for the beginning.
-        reason: Why there is another attempt.
-    """
-    path = generation.ancestry()
-    # It has no time left for anything else.
-    if path and (path[0].kind == "end" or (path[0].kind in _PHASES and back is not None)):
-        return _begin_from(path[0], reason=reason)
-    if back is not None and back < len(path):
-        return _begin_from(path[back], reason=reason)
-    if path and generation.is_continued:
-        return _begin_from(path[-1], reason=reason)
-    return _begin_at_start(chain, generation, reason=reason)
+    def _begin_from(self, point: Checkpoint, reason: str) -> Order:
+        return self._order(
+            point.ref.generation,
+            phase=_PHASES.get(point.kind, "work"),
+            origin=point.ref,
+            elapsed_s=point.elapsed_s,
+            idle_s=point.idle_s,
+            world_time=point.world_time,
+            used=point.usage,
+            close_reason=point.close_reason,
+            retry_reason=reason,
+        )
 
+    def _begin(self, number: int, reason: str = "") -> Order:
+        """Return an attempt at the beginning of a generation."""
+        branch = self.own.branch
+        if branch is not None and number == branch.source.generation:
+            elapsed_s = branch.elapsed_s if branch.duration_s is None else 0.0
+            facts = {"origin": branch.source, "elapsed_s": elapsed_s, "branch": branch}
+            return self._order(number, retry_reason=reason, **facts)
+        order = self._order(number, retry_reason=reason)
+        previous = self.own.generations.get(number - 1)
+        if previous is None:
+            return order
+        inherit = order.chain.plan.inherit
+        ends = [point.ref for point in previous.checkpoints() if point.kind == "end"]
+        return attrs.evolve(
+            order,
+            inherited=previous.source if inherit.workspace else None,
+            world=ends[-1] if inherit.world and ends else None,
+        )
 
-def _begin_from(point: Checkpoint, *, reason: str) -> Begin:
-    return Begin(
-        generation=point.ref.generation,
-        phase=_PHASES.get(point.kind, "work"),
-        origin=point.ref,
-        elapsed_s=point.elapsed_s,
-        idle_s=point.idle_s,
-        world_time=point.world_time,
-        used=point.usage,
-        closing=point.reason,
-        reason=reason,
-    )
-
-
-def _begin_at_start(chain: ChainState, generation: GenerationState, *, reason: str) -> Begin:
-    if chain.branch is not None and generation.number == chain.branch.source.generation:
-        return _begin_branch(chain.branch, reason=reason)
-    previous = chain.generations.get(generation.number - 1)
-    inherited = None if previous is None else previous.source
-    return Begin(generation=generation.number, inherited=inherited, reason=reason)
+    def _order(self, number: int, **facts: Any) -> Order:
+        """Return an order with the plan in force."""
+        chain, revision = self.plans.in_force(self.chain, number)
+        return Order(chain=chain, generation=number, revision=revision, **facts)

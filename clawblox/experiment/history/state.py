@@ -43,7 +43,7 @@ class AttemptState:
         step: The last step that it has done.
         checkpoints: Its checkpoints that exist, in order.
         working: Data of its line ``working``; empty before.
-        reason: Why the generation closes; empty before.
+        close_reason: Why the generation closes; empty before.
         elapsed_s: Active seconds of the generation, as far as its lines record them.
         idle_s: Seconds in which all agents only waited for their providers, likewise.
         world_time: Simulation time, likewise; None without.
@@ -61,7 +61,7 @@ class AttemptState:
     step: Step = "opened"
     checkpoints: list[Checkpoint] = attrs.field(factory=list)
     working: Mapping[str, Any] = attrs.field(factory=dict)
-    reason: str = ""
+    close_reason: str = ""
     elapsed_s: float = 0.0
     idle_s: float = 0.0
     world_time: float | None = None
@@ -234,6 +234,12 @@ class ChainState:
         for generation in self.generations.values():
             yield from generation.attempts
 
+    @property
+    def last_ending(self) -> Line | None:
+        """The line that ended its latest attempt; None if none has ended it."""
+        latest = self.latest
+        return latest.attempts[-1].ending if latest is not None and latest.attempts else None
+
 
 class ExperimentState:
     """The state of an experiment.
@@ -392,7 +398,7 @@ class ExperimentState:
         attempt = self._own_attempt(line)
         checkpoint = read_checkpoint(line)
         attempt.checkpoints.append(checkpoint)
-        attempt.reason = checkpoint.reason or attempt.reason
+        attempt.close_reason = checkpoint.close_reason or attempt.close_reason
         attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
         attempt.world_time = checkpoint.world_time
 
@@ -413,7 +419,7 @@ class ExperimentState:
         if line.type == "working":
             attempt.working = line.data
         elif line.type == "closing":
-            attempt.reason = str(line.data["reason"])
+            attempt.close_reason = str(line.data["reason"])
             attempt.elapsed_s = line.data.get("elapsed_s", attempt.elapsed_s)
             attempt.idle_s = line.data.get("idle_s", attempt.idle_s)
         elif line.type == "scored":

@@ -18,7 +18,7 @@ from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.values import AgentEvent, Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
-from clawblox.experiment.schedule.ports import Order
+from clawblox.experiment.history.orders import Order
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.world.access import make_member, read_session
 from clawblox.world.agent_client import AsyncAgentClient

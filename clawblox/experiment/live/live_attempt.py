@@ -23,6 +23,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.history.lines import CheckpointKind
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
@@ -32,7 +33,6 @@ from clawblox.experiment.live.prompts import read_template, render
 from clawblox.experiment.schedule.ports import (
     AgentActivity,
     AttemptError,
-    Order,
     SavedAttempt,
     Signal,
     WorldEnded,

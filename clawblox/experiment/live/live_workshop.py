@@ -21,6 +21,7 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import (
@@ -42,14 +43,7 @@ from clawblox.experiment.live.shared_worlds import SharedWorlds
 from clawblox.experiment.live.survey import Stage, survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
-from clawblox.experiment.schedule.ports import (
-    THIS_MACHINE,
-    Attempt,
-    AttemptError,
-    Order,
-    Room,
-    Signal,
-)
+from clawblox.experiment.schedule.ports import THIS_MACHINE, Attempt, AttemptError, Room, Signal
 from clawblox.protocol import ScriptErrors
 from clawblox.results import Event
 from clawblox.rundir.claims import instance_names

@@ -17,6 +17,7 @@ from clawblox.checkpoint.options import LoadOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import CheckpointRef
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_files import (
     AttemptRecord,
     RecordedAgent,
@@ -31,7 +32,7 @@ from clawblox.experiment.live.attempt_files import (
 from clawblox.experiment.live.branches import require_branching, source_dir
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
-from clawblox.experiment.schedule.ports import AttemptError, Order
+from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import (
     try_read_manifest,
 )

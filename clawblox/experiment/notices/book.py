@@ -7,17 +7,16 @@ a chain that has worked again may be paused again. A resume that only finds a pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.experiment.history.lines import ENDINGS, Line
-from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.schedule.orders import last_ending
-from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.plan.plan import Chain
 
 NoticeEvent: TypeAlias = Literal["pause", "failure", "done"]
 """Subject of a notice."""
@@ -106,45 +105,42 @@ class NoticeBook:
         told = max(self._told.get((reason, state), 0) for state in states)
         return told > min(self._session, self._working)
 
-    def take_due(
-        self, plans: Sequence[Plan], state: ExperimentState, chain: str | None = None
-    ) -> list[Notice]:
+    def take_due(self, plans: Plans, chain: str | None = None) -> list[Notice]:
         """Return the events that are due, and count them as announced.
 
         An event is due if the plan has a hook for it, and had one when it happened.
 
         Args:
-            plans: The plan in each revision.
-            state: The state of the experiment.
+            plans: The plans of the experiment.
             chain: Name of the only chain that may have changed; None for all.
         """
-        if all(getattr(plans[-1], hook) is None for hook in ("on_pause", "on_failure", "on_done")):
+        hooks = ("on_pause", "on_failure", "on_done")
+        if all(getattr(plans.present, hook) is None for hook in hooks):
             return []
         due = []
-        for seq, notice in self._find(plans, state, chain):
-            plan = plans[sum(amended < seq for amended in self._amended)]
-            is_wanted = None not in (getattr(plans[-1], notice.hook), getattr(plan, notice.hook))
+        for seq, notice in self._find(plans, chain):
+            then = plans.revisions[sum(amended < seq for amended in self._amended)]
+            is_wanted = None not in [getattr(p, notice.hook) for p in (plans.present, then)]
             if is_wanted and self._announced.isdisjoint(notice.keys):
-                self._announce(notice.keys, notice.reason, state.seq, notice.is_running)
+                self._announce(notice.keys, notice.reason, plans.state.seq, notice.is_running)
                 due.append(notice)
         return due
 
-    def _find(
-        self, plans: Sequence[Plan], state: ExperimentState, only: str | None
-    ) -> Iterator[tuple[int, Notice]]:
+    def _find(self, plans: Plans, only: str | None) -> Iterator[tuple[int, Notice]]:
         """Yield all events that the state shows, each with the number of its line."""
-        chains = all_chains(plans[-1], state)
+        chains, state = plans.chains, plans.state
         is_running = state.session is not None
-        failed = dict(_find_failed(chains, state))
+        failed = dict(_find_failed(plans))
         for name, ending in failed.items():
             if only in (None, name):
                 cause, key = str(ending.data.get("cause", "")), f"failure:{ending.seq}"
                 yield ending.seq, _notice("failure", cause, is_running, {name: ending}, key)
-        for name in [only] if only in chains else chains:
-            paused = _find_pause(state, str(name))
+        names = chains if only is None or only not in chains else [only]
+        for name in names:
+            paused = _find_pause(state, name)
             if paused is not None and self._is_news(str(paused.data["reason"])):
                 reason, key = str(paused.data["reason"]), f"pause:{paused.seq}"
-                yield paused.seq, _notice("pause", reason, is_running, {str(name): paused}, key)
+                yield paused.seq, _notice("pause", reason, is_running, {name: paused}, key)
         for account, facts in state.accounts.items():
             reason = str(facts["reason"])
             waiting = dict(_find_limited(chains, state, account))
@@ -152,21 +148,19 @@ class NoticeBook:
             key = f"{reason}:{seq}"
             yield seq, _notice("pause", reason, is_running, waiting, key)
         if self._ended is not None:
-            yield from self._find_ends(self._ended, chains, state, failed)
+            yield from self._find_ends(self._ended, plans, failed)
 
     def _is_news(self, reason: str) -> bool:
         return reason in _OF_CHAIN or (reason == "disk" and not self._is_told(reason))
 
     def _find_ends(
-        self,
-        ended: Line,
-        chains: Mapping[str, Chain],
-        state: ExperimentState,
-        failed: Mapping[str, Line],
+        self, ended: Line, plans: Plans, failed: Mapping[str, Line]
     ) -> Iterator[tuple[int, Notice]]:
         """Yield what the end of a session shows, with the number of its line."""
         status = ended.data.get("reason")
-        if status == "done" and all(_is_done(chain, state) for chain in chains.values()):
+        if status == "done" and all(
+            next_step(plans, chain) == Over(status="done") for chain in plans.chains.values()
+        ):
             yield ended.seq, _notice("done", "", False, {}, f"done:{self._ending}")
         if status == "failed":
             causes = [str(ending.data.get("cause", "")) for ending in failed.values()] or ["defect"]
@@ -204,18 +198,18 @@ def _notice(
     return Notice(event=event, reason=reason, is_running=is_running, chains=texts, keys=(key,))
 
 
-def _find_failed(chains: Mapping[str, Chain], state: ExperimentState) -> Iterator[tuple[str, Line]]:
-    for name, chain in chains.items():
-        ending = last_ending(state.chain(name))
+def _find_failed(plans: Plans) -> Iterator[tuple[str, Line]]:
+    for name, chain in plans.chains.items():
+        ending = plans.state.chain(name).last_ending
         is_failed = ending is not None and ending.type == "failed"
-        if is_failed and _find_over(chain, state) == Over(status="failed"):
+        if is_failed and next_step(plans, chain) == Over(status="failed"):
             assert ending is not None
             yield name, ending
 
 
 def _find_pause(state: ExperimentState, name: str) -> Line | None:
     """Return the line by which a chain is paused, if its account is not the reason."""
-    ending = last_ending(state.chain(name))
+    ending = state.chain(name).last_ending
     if ending is None or ending.type != "paused" or "reason" not in ending.data:
         return None
     return ending
@@ -225,15 +219,6 @@ def _find_limited(
     chains: Mapping[str, Chain], state: ExperimentState, account: str
 ) -> Iterator[tuple[str, Line]]:
     for name in chains:
-        ending = last_ending(state.chain(name))
+        ending = state.chain(name).last_ending
         if ending is not None and ending.data.get("account") == account:
             yield name, ending
-
-
-def _find_over(chain: Chain, state: ExperimentState) -> object:
-    own = state.chain(chain.name)
-    return next_step(own, last_generation(own, chain.plan.generations), chain.plan.retry)
-
-
-def _is_done(chain: Chain, state: ExperimentState) -> bool:
-    return _find_over(chain, state) == Over(status="done")

@@ -15,10 +15,10 @@ import anyio
 import attrs
 
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.notices.book import Notice, NoticeBook, merge
 from clawblox.experiment.notices.delivery import DeliveryError, post, run_command
-from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.foreign_values import clean_text, encode_line
 from clawblox.telemetry.own_log import OwnLog
@@ -35,14 +35,14 @@ class Notifier:
 
     Args:
         directory: The directory of the experiment.
-        plans: The plan in each revision.
+        plans: The plans of the experiment.
         lines: The lines of the journal so far.
         recorder: Writes the lines.
         status: Returns the status of the experiment.
     """
 
     _directory: Path
-    _plans: Sequence[Plan]
+    _plans: Plans
     _lines: Sequence[Line]
     _recorder: Recorder
     _status: Callable[[], ExperimentStatus]
@@ -53,13 +53,13 @@ class Notifier:
 
     def __attrs_post_init__(self) -> None:
         self._book = NoticeBook(self._lines)
-        self._pending = self._book.take_due(self._plans, self._recorder.state)
+        self._pending = self._book.take_due(self._plans)
 
     def note(self, line: Line) -> None:
         """Take a line into account that was written."""
         if not self._book.note(line):
             return
-        due = self._book.take_due(self._plans, self._recorder.state, line.chain)
+        due = self._book.take_due(self._plans, line.chain)
         if due:
             self._pending += due
             self._news.set()
@@ -88,7 +88,7 @@ class Notifier:
                 await anyio.lowlevel.checkpoint()
 
     async def _deliver(self, notice: Notice) -> None:
-        target = getattr(self._plans[-1], notice.hook)
+        target = getattr(self._plans.present, notice.hook)
         facts = {
             "hook": notice.hook,
             "reason": notice.reason,
@@ -129,7 +129,7 @@ class Notifier:
         """Return what an address gets: names and the reason."""
         return {
             "event": notice.event,
-            "experiment": self._plans[-1].name,
+            "experiment": self._plans.present.name,
             "reason": notice.reason,
             "running": notice.is_running,
             "text": self._summarise(notice),
@@ -142,4 +142,4 @@ class Notifier:
         names = ", ".join([*notice.chains][:3]) + (", …" if len(notice.chains) > 3 else "")
         what = {"pause": "paused", "failure": "failed", "done": "done"}[notice.event]
         reason = f" ({notice.reason})" if notice.reason else ""
-        return f"{self._plans[-1].name}: {what}{reason}" + (f": {names}" if names else "")
+        return f"{self._plans.present.name}: {what}{reason}" + (f": {names}" if names else "")

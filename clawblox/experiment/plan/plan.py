@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import attrs
 
 from clawblox.agents.options import OPTIONAL_WORD, check_word
+from clawblox.agents.programs.program import PROGRAMS
 from clawblox.config.arguments import (
     check_choice,
     check_count,
@@ -498,3 +499,9 @@ class Chain:
     condition: Mapping[str, Any]
     labels: Labels
     plan: Plan
+
+    @property
+    def archives_conversations(self) -> bool:
+        """Whether archives contain the conversations of all its agents."""
+        programs = [PROGRAMS.get(agent.driver) for agent in self.plan.agents]
+        return all(program is not None and program.is_archived for program in programs)

@@ -90,7 +90,7 @@ def find_row(record: ExperimentRecord, place: str) -> tuple[Row, list[AgentRow]]
         ConfigError: There is no such generation.
     """
     generation = find_generation(record.state, record.chains, place, _PLACE)
-    rows, agents = make_chain_rows(record.plan, record.state, record.chains[generation.chain])
+    rows, agents = make_chain_rows(record.plans, record.chains[generation.chain])
     row = next(row for row in rows if row.generation == generation.number)
     return row, [agent for agent in agents if agent.generation == generation.number]
 
@@ -127,7 +127,7 @@ def _inspect_attempt(attempt: AttemptState, chain_dir: Path) -> InspectedAttempt
     ending = attempt.ending
     facts = {} if ending is None else ending.data
     words = (str(facts.get(name) or "") for name in ("cause", "reason", "text"))
-    reason = ": ".join(dict.fromkeys(filter(None, words))) or attempt.reason
+    reason = ": ".join(dict.fromkeys(filter(None, words))) or attempt.close_reason
     return InspectedAttempt(
         outcome=describe_attempt(attempt),
         reason=reason,

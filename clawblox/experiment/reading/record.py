@@ -20,12 +20,12 @@ from clawblox.experiment.history.journal import (
     require_none_lost,
 )
 from clawblox.experiment.history.lines import WORK, Line
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.links import require_no_link, require_no_links
 from clawblox.experiment.plan.naming import NAMINGS
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.reading.selection import find_checkpoint
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import Results, make_results
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status
 from clawblox.system.clock import utc_now
@@ -40,25 +40,28 @@ class ExperimentRecord:
 
     Attributes:
         directory: The directory, absolute.
-        plans: The plan in each revision, the first as it was begun.
-        state: The state according to the journal.
+        plans: The plans, with the state according to the journal.
         lines: The lines of the journal.
     """
 
     directory: Path
-    plans: Sequence[Plan]
-    state: ExperimentState
+    plans: Plans
     lines: Sequence[Line]
+
+    @property
+    def state(self) -> ExperimentState:
+        """The state according to the journal."""
+        return self.plans.state
 
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self.plans[-1]
+        return self.plans.present
 
     @property
-    def chains(self) -> dict[str, Chain]:
+    def chains(self) -> Mapping[str, Chain]:
         """The chains by name, branches included."""
-        return all_chains(self.plan, self.state)
+        return self.plans.chains
 
     def require_no_links(self) -> None:
         """Check that nothing is written or removed through a link, whoever made the directory.
@@ -88,7 +91,7 @@ class ExperimentRecord:
             live: Facts by chain that only this process knows; None for none.
         """
         now = utc_now()
-        return make_status(self.directory, self.plan, self.state, now=now, pid=pid, live=live)
+        return make_status(self.directory, self.plans, now=now, pid=pid, live=live)
 
     def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
         """Return the results.
@@ -97,7 +100,7 @@ class ExperimentRecord:
             forked_from: Only the branches that began at this checkpoint; None for all chains.
         """
         source = forked_from.ref if isinstance(forked_from, Checkpoint) else forked_from
-        return make_results(self.plan, self.state, forked_from=source)
+        return make_results(self.plans, forked_from=source)
 
 
 def read_experiment(directory: str | os.PathLike[str]) -> ExperimentRecord:
@@ -129,9 +132,9 @@ def read_record(directory: Path, lines: Sequence[Line]) -> ExperimentRecord:
         ClawbloxError: A plan cannot be read, or a line contradicts it or the lines before.
     """
     state = fold_lines(directory, lines)
-    plans = read_plans(directory, lines)
-    _require_fitting(directory, lines, all_chains(plans[-1], state))
-    return ExperimentRecord(directory=directory, plans=plans, state=state, lines=lines)
+    plans = Plans(read_plans(directory, lines), state)
+    _require_fitting(directory, lines, plans.chains)
+    return ExperimentRecord(directory=directory, plans=plans, lines=lines)
 
 
 def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:

@@ -24,7 +24,7 @@ from clawblox.experiment.history.lines import (
     LineType,
     usage_data,
 )
-from clawblox.experiment.history.machine import Begin
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.layout import failed_name
 from clawblox.experiment.plan.plan import Plan
@@ -36,7 +36,6 @@ from clawblox.experiment.schedule.pauses import (
     Close,
     Message,
     Pause,
-    Paused,
     PauseError,
     blame_provider,
 )
@@ -47,7 +46,6 @@ from clawblox.experiment.schedule.ports import (
     Attempt,
     AttemptError,
     NodeLost,
-    Order,
     ProviderError,
     Room,
     SavedAttempt,
@@ -75,7 +73,6 @@ class GenerationRunner:
 
     Args:
         order: The attempt, which was opened.
-        begin: How it begins.
         workshop: Makes it.
         recorder: Writes its lines.
         clock: The clock of the generation.
@@ -92,7 +89,6 @@ class GenerationRunner:
     """
 
     order: Order
-    _begin: Begin
     _workshop: Workshop
     _recorder: Recorder
     _clock: Clock
@@ -104,7 +100,7 @@ class GenerationRunner:
     meter: Meter = attrs.field(init=False)
     world_time: float | None = attrs.field(init=False)
     _plan: Plan = attrs.field(init=False)
-    _closing: str = attrs.field(init=False)
+    _close_reason: str = attrs.field(init=False)
     _attempt: Attempt = attrs.field(init=False)
     _failed_saves: int = attrs.field(default=0, init=False)
     _save_at: float = attrs.field(default=math.inf, init=False)
@@ -113,17 +109,17 @@ class GenerationRunner:
 
     def __attrs_post_init__(self) -> None:
         self.mailbox = Mailbox(self._clock)
-        self.meter = Meter(self._clock, self._begin.elapsed_s, self._begin.idle_s)
-        self.world_time = self._begin.world_time
+        self.meter = Meter(self._clock, self.order.elapsed_s, self.order.idle_s)
+        self.world_time = self.order.world_time
         self._plan = self.order.chain.plan
-        self._closing = self._begin.closing
+        self._close_reason = self.order.close_reason
 
     # -- facts for tables -----------------------------------------------------------------
 
     @property
     def used(self) -> tuple[Usage, ...]:
         """Usage of each agent in the generation, without that of attempts that were lost."""
-        return add_usage(self._begin.used, self.usage)
+        return add_usage(self.order.used, self.usage)
 
     @property
     def attempt(self) -> Attempt | None:
@@ -151,7 +147,7 @@ class GenerationRunner:
         except ProviderError as error:
             await self._pause(blame_provider(error.failure, self._clock.utc(), self._room.node))
         except PauseError as error:
-            await self._pause(error.paused)
+            await self._pause(error.pause)
         except OSError as error:
             await self._note_os_error(error)
         except Exception as error:  # noqa: BLE001 - a defect ends this attempt and no other
@@ -161,13 +157,13 @@ class GenerationRunner:
     async def _note_failure(self, error: AttemptError) -> None:
         """Write why the attempt failed; what fails on a full disk is paused instead."""
         if error.cause in _NEED_DISK and await self._workshop.free_bytes() < _FULL_DISK_BYTES:
-            await self._pause(Paused(reason="disk", text=f"the disk is full: {error.text}"))
+            await self._pause(Pause(reason="disk", text=f"the disk is full: {error.text}"))
         else:
             await self._fail(error.cause, error.text)
 
     async def _note_os_error(self, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            await self._pause(Paused(reason="disk", text=f"the disk is full: {error}"))
+            await self._pause(Pause(reason="disk", text=f"the disk is full: {error}"))
         else:
             await self._fail("start", str(error))
 
@@ -177,7 +173,7 @@ class GenerationRunner:
             try:
                 await self._take_steps()
             except PauseError as error:
-                await self._save_pause(error.paused)
+                await self._save_before(error.pause)
                 raise
             finally:
                 self.usage = tuple(attempt.usage())
@@ -191,25 +187,25 @@ class GenerationRunner:
         await self._score()
 
     async def _start(self) -> None:
-        await self._attempt.set_budgets(self._begin.used, is_saving=self.order.phase == "save")
+        await self._attempt.set_budgets(self.order.used, is_saving=self.order.phase == "save")
         await self._write("working", await self._attempt.start())
 
     async def _work(self) -> None:
         self.meter.start()
-        self._closing = await self._wait_for_end()
+        self._close_reason = await self._wait_for_end()
         self.meter.stop()
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
             await self._save_firmly("boundary")
         await self._read_world_time()
-        facts = {"reason": self._closing, "world_time": self.world_time, **self._seconds()}
+        facts = {"reason": self._close_reason, "world_time": self.world_time, **self._seconds()}
         await self._write("closing", facts)
 
     async def _save(self) -> None:
         save = self._plan.save
         if save is not None:
             if self.order.phase == "work":
-                await self._attempt.set_budgets(self._begin.used, is_saving=True)
+                await self._attempt.set_budgets(self.order.used, is_saving=True)
                 await self._attempt.send(save.prompt)
             await self._wait_for_saving()
             await self._attempt.stop_agents()
@@ -251,7 +247,7 @@ class GenerationRunner:
                 **await self._totals(run_id),
                 "used": usage_data(self.used),
                 "files": run_id,
-                "ended_by": self._closing,
+                "ended_by": self._close_reason,
                 "world_time": self.world_time,
                 "started_at": generation.attempts[0].opened.at,
                 "ended_at": format_utc(self._clock.utc()),
@@ -292,7 +288,7 @@ class GenerationRunner:
         """Active seconds of the generation at which the save phase begins."""
         if self._plan.save is None:
             return self._plan.duration
-        return max(self._plan.duration - self._plan.saving_s, self._begin.elapsed_s + 1.0)
+        return max(self._plan.duration - self._plan.saving_s, self.order.elapsed_s + 1.0)
 
     @property
     def _asks_world(self) -> bool:
@@ -313,7 +309,7 @@ class GenerationRunner:
         longest = max(present, key=lambda agent: agent.provider_wait_s, default=None)
         if longest is not None and longest.provider_wait_s >= self._plan.retry.pause_after:
             text = f"{longest.name} has waited {longest.provider_wait_s:.0f} s for its provider"
-            raise PauseError(Paused(reason="limit", text=text, account=longest.account))
+            raise PauseError(Pause(reason="limit", text=text, account=longest.account))
 
     async def _find_end(self) -> str:
         """Return why the generation closes now; empty if it does not."""
@@ -359,7 +355,7 @@ class GenerationRunner:
             case Close(reason=reason):
                 return reason
             case Pause():
-                raise PauseError(Paused(reason=message.reason, text=message.text))
+                raise PauseError(message)
             case _:  # a turn: the stop hook is asked again
                 if self._callbacks.has_stop:
                     self._look_at = self._clock.monotonic()
@@ -374,7 +370,7 @@ class GenerationRunner:
 
     async def _wait_for_saving(self) -> None:
         assert self._plan.save is not None
-        remaining_s = max(1.0, self._plan.duration - self._begin.elapsed_s)
+        remaining_s = max(1.0, self._plan.duration - self.order.elapsed_s)
         deadline = self._clock.monotonic() + min(self._plan.saving_s, remaining_s)
         while self._clock.monotonic() < deadline:
             if not self._plan.save.full and not any(
@@ -424,14 +420,14 @@ class GenerationRunner:
         return {
             **attrs.asdict(saved),
             "kind": kind,
-            "reason": self._closing if kind in ("boundary", "end") else "",
+            "reason": self._close_reason if kind in ("boundary", "end") else "",
             **self._seconds(),
             "usage": usage_data(self.used),
         }
 
-    async def _save_pause(self, paused: Paused) -> None:
+    async def _save_before(self, pause: Pause) -> None:
         """Save world and agents before a pause, unless it is the saving that fails."""
-        if self.meter.is_running and paused.reason != "checkpoint":
+        if self.meter.is_running and pause.reason != "checkpoint":
             self.meter.stop()
             await self._checkpoint("pause")
 
@@ -443,9 +439,9 @@ class GenerationRunner:
         if kind == "pause" or not self._plan.checkpoint.required:
             return
         if is_secret and kind in ("boundary", "end"):
-            raise PauseError(Paused(reason="secret", text=str(error)))
+            raise PauseError(Pause(reason="secret", text=str(error)))
         if self._failed_saves >= _MAX_FAILED_SAVES:
-            raise PauseError(Paused(reason="checkpoint", text=str(error)))
+            raise PauseError(Pause(reason="checkpoint", text=str(error)))
 
     async def _retain(self) -> None:
         """Remove the oldest archives of the interval, except the sources of forks."""
@@ -476,9 +472,9 @@ class GenerationRunner:
         await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
         await self._recorder.derive()  # the pointer names the new path
 
-    async def _pause(self, paused: Paused) -> None:
+    async def _pause(self, pause: Pause) -> None:
         totals = await self._totals(self.order.run_id)
-        await self._write("paused", {**attrs.asdict(paused), **totals})
+        await self._write("paused", {**attrs.asdict(pause), **totals})
 
     async def _totals(self, run_id: str) -> dict[str, Any]:
         errors = await self._workshop.script_errors(self.order.chain.name, run_id)

@@ -1,4 +1,4 @@
-"""Requests to close or to pause an attempt, and pauses as the journal records them."""
+"""Requests to close or to pause an attempt."""
 
 from __future__ import annotations
 
@@ -25,29 +25,7 @@ class Close:
 
 @attrs.frozen(kw_only=True)
 class Pause:
-    """Asks an attempt to make a checkpoint and to stop.
-
-    Attributes:
-        reason: Why.
-        text: Why, for people.
-    """
-
-    reason: PauseReason
-    text: str
-
-
-def blame_journal(error: OSError) -> Pause:
-    """Return the pause for an error that kept a line out of the journal."""
-    return Pause(reason="disk", text=f"the journal cannot be written: {error}")
-
-
-Message: TypeAlias = Signal | Close | Pause
-"""What reaches the task that runs an attempt."""
-
-
-@attrs.frozen(kw_only=True)
-class Paused:
-    """A pause, as its line records it.
+    """Asks an attempt to make a checkpoint and to stop; its line records the members.
 
     Attributes:
         reason: Why.
@@ -62,19 +40,28 @@ class Paused:
     account: str | None = None
 
 
+def blame_journal(error: OSError) -> Pause:
+    """Return the pause for an error that kept a line out of the journal."""
+    return Pause(reason="disk", text=f"the journal cannot be written: {error}")
+
+
+Message: TypeAlias = Signal | Close | Pause
+"""What reaches the task that runs an attempt."""
+
+
 class PauseError(Exception):
     """An attempt must make a checkpoint and pause.
 
     Args:
-        paused: Why.
+        pause: Why.
     """
 
-    def __init__(self, paused: Paused) -> None:
-        super().__init__(paused.text)
-        self.paused = paused
+    def __init__(self, pause: Pause) -> None:
+        super().__init__(pause.text)
+        self.pause = pause
 
 
-def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Paused:
+def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Pause:
     """Return the pause of an attempt whose agent cannot work now.
 
     Args:
@@ -85,7 +72,7 @@ def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Paused:
     if (until := failure.retry_at) is not None and until <= now:
         until = None  # one of the two clocks is wrong
     where = f" on node {node}" if failure.kind == "auth" and node else ""
-    return Paused(
+    return Pause(
         reason="auth" if failure.kind == "auth" else "limit",
         text=f"{failure.name}{where}: {failure.text}",
         until=None if until is None else format_utc(until),

@@ -15,42 +15,10 @@ import attrs
 
 from clawblox.agents.values import Usage
 from clawblox.errors.agent import ErrorKind
-from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.lines import CheckpointKind, FailureCause, Phase
+from clawblox.experiment.history.lines import CheckpointKind, FailureCause
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.protocol import ScriptErrors
-
-
-@attrs.frozen(kw_only=True)
-class Order:
-    """An attempt to be made.
-
-    Attributes:
-        chain: The chain, with the plan in force.
-        generation: The generation, from 1.
-        run_id: Name of the attempt and of its run directory.
-        phase: Where it begins.
-        origin: The checkpoint from which world and agents continue; None for a fresh world.
-        inherited: Attempt whose workspaces new agents inherit; None for the templates.
-        world: The checkpoint from which only the world continues, with new agents; None for a fresh
-            world.
-        elapsed_s: Active seconds of the generation before this attempt.
-        branch: Set for the first attempt of a branch.
-        message: First message to agents that continue; None for the usual one.
-        revision: Revision of the plan.
-    """
-
-    chain: Chain
-    generation: int
-    run_id: str
-    phase: Phase = "work"
-    origin: CheckpointRef | None = None
-    inherited: str | None = None
-    world: CheckpointRef | None = None
-    elapsed_s: float = 0.0
-    branch: Branch | None = None
-    message: str | None = None
-    revision: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +39,14 @@ class Room:
     def bound_s(self) -> float:
         """Seconds after which nothing of it can live, once its driver has given no more signs."""
         return self.lease_s + 1.0
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Member ``host`` of the line ``opened``; empty for this machine, which has none."""
+        if not self.node:
+            return {}
+        bounds = {"lease_s": self.lease_s, "bound_s": self.bound_s}
+        return {"node": self.node, **bounds, "machine": dict(self.machine)}
 
 
 THIS_MACHINE: Final = Room()

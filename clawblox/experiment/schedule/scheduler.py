@@ -15,43 +15,28 @@ import anyio
 import anyio.abc
 import attrs
 
-from clawblox.agents.drivers import find_driver
-from clawblox.experiment.history.lines import About
-from clawblox.experiment.history.machine import (
-    Begin,
-    Commit,
-    Interrupt,
-    Over,
-    Prepare,
-    begin_of_commit,
-    last_generation,
-    next_step,
-)
+from clawblox.experiment.history.checkpoints import CheckpointRef
+from clawblox.experiment.history.lines import About, usage_data
+from clawblox.experiment.history.machine import Commit, Interrupt, Over, next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import AttemptState, ExperimentState
 from clawblox.experiment.layout import free_attempt_name, run_prefix
-from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
-from clawblox.experiment.schedule.orders import (
-    describe_host,
-    describe_order,
-    last_ending,
-    make_order,
-    make_place,
-)
 from clawblox.experiment.schedule.pauses import Close, Pause, blame_journal
 from clawblox.experiment.schedule.ports import (
     THIS_MACHINE,
     AttemptError,
-    Order,
     ProviderError,
     Room,
     Workshop,
 )
 from clawblox.experiment.schedule.running_chain import RunningChain
-from clawblox.experiment.schedule.slots import Place, Slots
+from clawblox.experiment.schedule.slots import Place, Slots, make_place
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import Clock, parse_utc
@@ -70,12 +55,11 @@ class Scheduler:
     """Runs chains.
 
     Args:
-        plan: Returns the plan in force.
+        plans: The plans of the experiment.
         workshop: Makes the attempts.
         recorder: Writes the lines.
         clock: The clock of the experiment.
         callbacks: The hooks.
-        chain_of: Returns a chain with the plan of a revision; None where there is one revision.
         wall_s: Seconds that the experiment has run before.
         warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``,
             ``node.lost``, ``machine.changed``.
@@ -89,41 +73,41 @@ class Scheduler:
 
     def __init__(
         self,
-        plan: Callable[[], Plan],
+        plans: Plans,
         workshop: Workshop,
         recorder: Recorder,
         clock: Clock,
         callbacks: Callbacks,
         *,
-        chain_of: Callable[[str, int], Chain] | None = None,
         wall_s: float = 0.0,
         warn: Callable[[str, str], object] = lambda _kind, _text: None,
     ) -> None:
-        self._plan = plan
+        plan = plans.present
+        self._plans = plans
+        self._limits = plan.limits
         self._workshop = workshop
         self._recorder = recorder
         self._clock = clock
         self._callbacks = callbacks
-        self._chain_of = chain_of
         self._started_at = clock.monotonic()
         self._begun_at = self._started_at - wall_s
         self._running: dict[str, RunningChain] = {}
-        self._slots = Slots(lambda: plan().limits, self._can_start, self._halt_if_stuck)
+        self._slots = Slots(plan.limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         # None before the first look at the disk: nothing starts until then.
-        self._is_disk_low = False if plan().limits.min_free is None else None
+        self._is_disk_low = False if plan.limits.min_free is None else None
         self._warn = warn
         self._has_warned = False
         self.pauses: dict[str, Pause] = {}
         self.failures: dict[str, str] = {}
         self.halted: Pause | None = None
-        self.accounts = Accounts(clock, plan().retry.longest_pause)
-        self.spending = Spending(plan, recorder.state)
+        self.accounts = Accounts(clock, plan.retry.longest_pause)
+        self.spending = Spending(plans)
 
     @property
     def state(self) -> ExperimentState:
         """The state of the experiment."""
-        return self._recorder.state
+        return self._plans.state
 
     @property
     def runners(self) -> Mapping[str, GenerationRunner]:
@@ -192,14 +176,6 @@ class Scheduler:
             self.pauses.setdefault(name, pause)
         self._halt_if_stuck()
 
-    def _next(self, chain: Chain) -> Begin | Prepare | Commit | Interrupt | Over:
-        state = self.state.chain(chain.name)
-        last = last_generation(state, chain.plan.generations)
-        has_minds = all(
-            find_driver(agent.driver).archives_conversation for agent in chain.plan.agents
-        )
-        return next_step(state, last, chain.plan.retry, has_minds=has_minds)
-
     # -- pauses and halts -----------------------------------------------------------------------
 
     def pause(self, pause: Pause, chains: Collection[str] | None = None) -> None:
@@ -251,9 +227,7 @@ class Scheduler:
         if all(map(self._waits_for_login, self._running.values())):
             self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
         elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
-            limit = self._plan().limits.dollars
-            text = f"${self.spending.ended_usd:.2f} of limits.dollars, ${limit:g}, are spent"
-            self.halt(Pause(reason="dollars", text=text))
+            self.halt(Pause(reason="dollars", text=self._describe_spending()))
 
     def _waits_for_login(self, running: RunningChain) -> bool:
         if running.runner is not None or self.accounts.is_probing(running.chain.name):
@@ -262,16 +236,16 @@ class Scheduler:
         return self.accounts.blocking(accounts, running.chain.name) == "auth"
 
     async def _watch_wall(self) -> None:
-        while (wall := self._plan().limits.wall) is not None:
-            ends_at = self._begun_at + wall
-            if self._clock.monotonic() >= ends_at:
-                text = f"the experiment has run for {wall:g} s, its limits.wall"
-                self.close_all(Pause(reason="wall", text=text))
-                return
+        if (wall := self._limits.wall) is None:
+            return
+        ends_at = self._begun_at + wall
+        while self._clock.monotonic() < ends_at:
             await self._clock.sleep_until(ends_at)
+        text = f"the experiment has run for {wall:g} s, its limits.wall"
+        self.close_all(Pause(reason="wall", text=text))
 
     async def _watch_disk(self) -> None:
-        while (least := self._plan().limits.min_free) is not None:
+        while (least := self._limits.min_free) is not None:
             free = await self._workshop.free_bytes()
             text = f"{format_bytes(free)} are free, and limits.min_free is {format_bytes(least)}"
             if free < least and not self._is_disk_low:
@@ -288,7 +262,7 @@ class Scheduler:
 
     def _affords(self, place: Place) -> bool:
         """Return whether the money suffices for an attempt and everything that runs."""
-        limit = self._plan().limits.dollars
+        limit = self._limits.dollars
         reserved = sum(other.usd for other in self._slots.taken) + place.usd
         return limit is None or self.spending.ended_usd + max(reserved, self.running_usd) < limit
 
@@ -298,26 +272,25 @@ class Scheduler:
         chain = running.chain
         await running.outlast_hosts(self.state.chain(chain.name), self._started_at, self._clock)
         while True:
-            step = self._next(chain)
-            match step:
-                case Over():
-                    if step.status == "failed" and self._plan().retry.on_failure == "stop_all":
+            match next_step(self._plans, chain):
+                case Over(status=status):
+                    if status == "failed" and self._plans.present.retry.on_failure == "stop_all":
                         self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
                     return
                 case Interrupt(attempt=attempt):
-                    await self._close_attempt(chain, attempt)
-                case Commit(attempt=attempt):
-                    await self._commit(chain, attempt)
-                case _:
+                    await self._close_attempt(attempt)
+                case Commit(order=order):
+                    await self._commit(order)
+                case Order() as order:
                     if self._is_blocked(running):
                         return
                     await self._await_turn(running)
-                    await self._run_attempt(running, step)
+                    await self._run_attempt(running, order)
 
     def _is_blocked(self, running: RunningChain) -> bool:
         """Return whether the chain must pause now; note why."""
         name = running.chain.name
-        ending = last_ending(self.state.chain(name))
+        ending = self.state.chain(name).last_ending
         if ending is not None and ending.type == "paused" and self.state.is_of_session(ending):
             cause = Pause(reason=ending.data["reason"], text=str(ending.data.get("text", "")))
             if cause.reason in _BLOCKING:
@@ -332,7 +305,7 @@ class Scheduler:
     async def _await_turn(self, running: RunningChain) -> None:
         """Wait until the chain may start an attempt, as far as it does not need a place."""
         chain = running.chain
-        ending = last_ending(self.state.chain(chain.name))
+        ending = self.state.chain(chain.name).last_ending
         if ending is not None and ending.type == "failed" and self.state.is_of_session(ending):
             self._slots.grant()
             await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
@@ -360,37 +333,34 @@ class Scheduler:
             running.waiting.cancel()
             await anyio.lowlevel.checkpoint()
 
-    async def _close_attempt(self, chain: Chain, attempt: AttemptState) -> None:
-        usage = await self._workshop.usage(chain.name, attempt.run_id)
+    async def _close_attempt(self, attempt: AttemptState) -> None:
+        usage = await self._workshop.usage(attempt.chain, attempt.run_id)
         await self._recorder.write(
             "interrupted",
-            {"usage": [attrs.asdict(agent) for agent in usage]},
-            About(chain.name, attempt.generation, attempt.run_id),
+            {"usage": usage_data(usage)},
+            About(attempt.chain, attempt.generation, attempt.run_id),
         )
 
-    async def _commit(self, chain: Chain, attempt: AttemptState) -> None:
-        begin = begin_of_commit(self.state.chain(chain.name), attempt)
-        usage = tuple(await self._workshop.usage(chain.name, attempt.run_id))
-        in_force = self._in_force(chain, begin)
-        order = make_order(self.state, in_force, begin, attempt.run_id)
-        runner = self._make_runner(order, begin, usage=usage)
-        await runner.finish()
+    async def _commit(self, order: Order) -> None:
+        usage = tuple(await self._workshop.usage(order.chain.name, order.run_id))
+        await self._make_runner(order, usage=usage).finish()
 
-    async def _run_attempt(self, running: RunningChain, step: Begin | Prepare) -> None:
-        chain, begin = running.chain, step if isinstance(step, Begin) else step.begin
-        place = make_place(self._plan(), self.state, chain, begin)
+    async def _run_attempt(self, running: RunningChain, order: Order) -> None:
+        chain = running.chain
+        place = make_place(self._plans, chain, order.generation)
         await self._slots.take(place)
-        runs_world = begin.phase != "score" or self._callbacks.has_score
+        runs_world = order.phase != "score" or self._callbacks.has_score
         try:
             running.awaits = "for a node"
             room_given = self._workshop.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
-                if isinstance(step, Prepare) and step.attempt.host != describe_host(room):
-                    await self._close_attempt(chain, step.attempt)  # its line has another node
+                opened = self._find_opened(order)
+                if opened is not None and opened.host != room.host:
+                    await self._close_attempt(opened)  # its line has another node
                     return
                 # From here the attempt decides when it ends; no pause cuts off its lines.
-                runner = await self._open(running, step, begin, room)
+                runner = await self._open(running, order, room)
                 await runner.run()
                 await self._note_end(runner)
         finally:
@@ -398,39 +368,54 @@ class Scheduler:
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
-    async def _open(
-        self, running: RunningChain, step: Begin | Prepare, begin: Begin, room: Room
-    ) -> GenerationRunner:
-        chain = running.chain
-        taken = {attempt.run_id for attempt in self.state.chain(chain.name).attempts}
-        if isinstance(step, Prepare):
-            run_id = step.attempt.run_id
-        else:
-            plan = chain.plan
-            prefix = run_prefix(plan.name, chain.name, self._plan().layout, given=plan.run_prefix)
-            run_id = free_attempt_name(prefix, begin.generation, self._clock.utc(), taken)
-        order = make_order(self.state, self._in_force(chain, begin), begin, run_id)
+    def _find_opened(self, order: Order) -> AttemptState | None:
+        """Return the attempt of an order that has its line; None before."""
+        generation = self.state.chain(order.chain.name).generations.get(order.generation)
+        return None if generation is None else generation.find_attempt(order.run_id)
+
+    async def _open(self, running: RunningChain, order: Order, room: Room) -> GenerationRunner:
+        """Return the runner of an attempt, whose line is written."""
+        is_new = not order.run_id
+        if is_new:
+            order = attrs.evolve(order, run_id=self._choose_name(running.chain, order.generation))
         note_progress = partial(self._note_progress, running)
-        runner = self._make_runner(order, begin, room=room, on_progress=note_progress)
+        runner = self._make_runner(order, room=room, on_progress=note_progress)
         running.runner = runner
-        if isinstance(step, Begin):
-            facts = describe_order(self.state, order, begin, room)
-            about = About(chain.name, begin.generation, run_id)
+        if is_new:
+            facts = order.describe()
+            if room.host:
+                facts["host"] = room.host
+            if differs := self._find_difference(order.origin, room.machine):
+                facts["differs"] = differs
+            about = About(order.chain.name, order.generation, order.run_id)
             await self._recorder.write("opened", facts, about)
-            if "differs" in facts:
-                self._warn("machine.changed", f"{run_id} continues on another {facts['differs']}")
+            if differs:
+                text = f"{order.run_id} continues on another {differs}"
+                self._warn("machine.changed", text)
         return runner
 
-    def _in_force(self, chain: Chain, begin: Begin) -> Chain:
-        """Return a chain with the plan under which its generation was begun."""
-        generation = self.state.chain(chain.name).generations.get(begin.generation)
-        if self._chain_of is None or generation is None or generation.revision is None:
-            return chain
-        return self._chain_of(chain.name, generation.revision)
+    def _find_difference(self, origin: CheckpointRef | None, machine: Mapping[str, str]) -> str:
+        """Return how a machine differs from the one where a checkpoint was made, if known."""
+        if origin is None:
+            return ""
+        generation = self.state.chain(origin.chain).generations[origin.generation]
+        source = generation.find_attempt(origin.attempt)
+        before = {} if source is None else source.host.get("machine", {})
+        return "; ".join(
+            f"{name}: {machine[name]}, before {before[name]}"
+            for name in before
+            if name in machine and machine[name] != before[name]
+        )
 
-    def _make_runner(self, order: Order, begin: Begin, **more: Any) -> GenerationRunner:
+    def _choose_name(self, chain: Chain, generation: int) -> str:
+        plan, taken = chain.plan, {a.run_id for a in self.state.chain(chain.name).attempts}
+        layout = self._plans.present.layout
+        prefix = run_prefix(plan.name, chain.name, layout, given=plan.run_prefix)
+        return free_attempt_name(prefix, generation, self._clock.utc(), taken)
+
+    def _make_runner(self, order: Order, **more: Any) -> GenerationRunner:
         return GenerationRunner(
-            order, begin, self._workshop, self._recorder, self._clock, self._callbacks, **more
+            order, self._workshop, self._recorder, self._clock, self._callbacks, **more
         )
 
     # -- after an attempt -----------------------------------------------------------------------
@@ -439,6 +424,11 @@ class Scheduler:
     def running_usd(self) -> float:
         """Cost of the attempts that run, in US dollars."""
         return sum(running.usd for running in self._running.values())
+
+    @property
+    def spent_usd(self) -> float:
+        """Cost of all attempts so far, in US dollars."""
+        return self.spending.ended_usd + self.running_usd
 
     def _note_progress(self, running: RunningChain) -> None:
         """Close everything when the money is spent, and note which accounts work again."""
@@ -449,16 +439,17 @@ class Scheduler:
         self._clear_accounts(runner)
 
     def _note_spending(self) -> None:
-        limit = self._plan().limits.dollars
+        limit = self._limits.dollars
         if limit is None:
             return
-        spent = self.spending.ended_usd + self.running_usd
-        text = f"${spent:.2f} of limits.dollars, ${limit:g}, are spent"
-        if spent >= limit:
-            self.close_all(Pause(reason="dollars", text=text))
-        if spent >= _WARN_AT * limit and not self._has_warned:
+        if self.spent_usd >= limit:
+            self.close_all(Pause(reason="dollars", text=self._describe_spending()))
+        if self.spent_usd >= _WARN_AT * limit and not self._has_warned:
             self._has_warned = True
-            self._warn("budget.warning", text)
+            self._warn("budget.warning", self._describe_spending())
+
+    def _describe_spending(self) -> str:
+        return f"${self.spent_usd:.2f} of limits.dollars, ${self._limits.dollars:g}, are spent"
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
         """Note that the accounts work which this attempt tries, if its agents have got answers."""
@@ -479,7 +470,7 @@ class Scheduler:
     async def _note_end(self, runner: GenerationRunner) -> None:
         """Note which accounts the end of an attempt has shown to be limited, or to work."""
         name = runner.order.chain.name
-        ending = last_ending(self.state.chain(name))
+        ending = self.state.chain(name).last_ending
         facts = {} if ending is None or ending.type != "paused" else ending.data
         if ending is not None and ending.data.get("cause") == "node":
             self._warn("node.lost", f"{runner.order.run_id}: {ending.data['text']}")

@@ -9,7 +9,10 @@ import anyio
 import anyio.lowlevel
 import attrs
 
+from clawblox.experiment.history.plans import Plans
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.parts import Limits
+from clawblox.experiment.plan.plan import Chain
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +32,37 @@ class Place:
     usd: float = 0.0
 
 
+def make_place(plans: Plans, chain: Chain, generation: int) -> Place:
+    """Return what an attempt takes while it runs.
+
+    Args:
+        plans: The plans of the experiment.
+        chain: The chain, with the plan in force.
+        generation: The generation.
+    """
+    by_depth, by_generation = (chain.index, generation), (generation, chain.repeat)
+    return Place(
+        priority=by_depth if plans.present.order == "depth" else (*by_generation, chain.index),
+        models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
+        exclusive=_find_family(plans.state, chain),
+        usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
+    )
+
+
+def _find_family(state: ExperimentState, chain: Chain) -> str | None:
+    """Return the family of a chain whose members know their worlds by the same address.
+
+    A branch outside a sandbox has the address of its original in its conversation, so only one of
+    them can run. In a sandbox, each has a network of its own: there is no such family.
+    """
+    if all(agent.sandbox for agent in chain.plan.agents):
+        return None
+    name = chain.name
+    while (branch := state.chain(name).branch) is not None:
+        name = branch.source.chain
+    return name
+
+
 @attrs.define
 class _Waiting:
     place: Place
@@ -40,7 +74,7 @@ class Slots:
     """Gives places to attempts, as many as the limits of the plan allow.
 
     Args:
-        limits: Returns the limits in force.
+        limits: The limits of the plan.
         can_start: Returns whether an attempt may start, whatever else runs.
         on_wait: Called when no place is free for an attempt, so that it begins to wait.
 
@@ -48,7 +82,7 @@ class Slots:
         taken: The places that are taken.
     """
 
-    _limits: Callable[[], Limits]
+    _limits: Limits
     _can_start: Callable[[Place], bool]
     _on_wait: Callable[[], object]
     _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
@@ -98,7 +132,7 @@ class Slots:
                 waiting.is_granted.set()
 
     def _fits(self, place: Place) -> bool:
-        limits = self._limits()
+        limits = self._limits
         taken = Counter(model for other in self.taken for model in other.models)
         wanted = Counter(place.models)
         return (

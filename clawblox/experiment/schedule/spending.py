@@ -8,9 +8,10 @@ from typing import Any
 
 from clawblox.agents.values import Usage
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.history.state import AttemptState, ExperimentState
+from clawblox.experiment.history.plans import Plans
+from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.plan.parts import Price
-from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan import Chain
 
 _PER_MILLION = 1e-6
 
@@ -47,13 +48,11 @@ class Spending:
     """What the attempts of an experiment have cost, lost ones included.
 
     Args:
-        plan: Returns the plan in force.
-        state: The state of the experiment.
+        plans: The plans of the experiment.
     """
 
-    def __init__(self, plan: Callable[[], Plan], state: ExperimentState) -> None:
-        self._plan = plan
-        self._state = state
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
         self._counted = 0
         self._ended_usd = 0.0
         self._left: dict[str, tuple[AttemptState, tuple[Usage, ...]]] = {}
@@ -66,7 +65,7 @@ class Spending:
 
         Cancellation: some are counted.
         """
-        for chain in list(self._state.chains.values()):
+        for chain in list(self._plans.state.chains.values()):
             for attempt in chain.attempts:
                 if attempt.ending is None:
                     with suppress(ClawbloxError):  # its chain reports it
@@ -81,11 +80,11 @@ class Spending:
     @property
     def ended_usd(self) -> float:
         """Cost of the attempts that have ended or were left, in US dollars."""
-        if self._counted != self._state.endings:
-            self._counted = self._state.endings
+        if self._counted != self._plans.state.endings:
+            self._counted = self._plans.state.endings
             self._ended_usd = sum(
                 self._cost(attempt.spent, attempt.working)
-                for chain in self._state.chains.values()
+                for chain in self._plans.state.chains.values()
                 for attempt in chain.attempts
             )
         left = ((self.left(chain), attempt) for chain, (attempt, _) in self._left.items())
@@ -101,6 +100,6 @@ class Spending:
         return self._sum(usage, models or [None] * len(usage))
 
     def _sum(self, usage: Sequence[Usage], models: Sequence[str | None]) -> float:
-        prices = self._plan().prices
+        prices = self._plans.present.prices
         pairs = zip(usage, models, strict=False)
         return sum(price_usage(used, prices.get(model or "")) for used, model in pairs)

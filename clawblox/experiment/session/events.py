@@ -8,7 +8,7 @@ import attrs
 
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.schedule.ports import Order
+from clawblox.experiment.history.orders import Order
 from clawblox.results import Event
 
 _KINDS: Final = {

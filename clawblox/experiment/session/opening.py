@@ -16,7 +16,8 @@ from clawblox.errors import UsageError
 from clawblox.experiment.harness import check_takeover, take_over
 from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
 from clawblox.experiment.history.lines import WORK, About, Line
-from clawblox.experiment.history.machine import Over, last_generation, next_step
+from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
 from clawblox.experiment.layout import INPUTS_DIR
@@ -37,13 +38,16 @@ class OpenExperiment:
 
     Attributes:
         journal: Its journal, open.
-        plans: Its plan in each revision.
-        state: Its state.
+        plans: Its plans, with its state.
     """
 
     journal: Journal
-    plans: list[Plan]
-    state: ExperimentState
+    plans: Plans
+
+    @property
+    def state(self) -> ExperimentState:
+        """Its state."""
+        return self.plans.state
 
 
 def open_experiment(
@@ -86,13 +90,12 @@ def open_experiment(
     else:
         _amend(journal, directory, plan, accept, check)
     record = read_record(directory, lines)
-    plans, state = list(record.plans), record.state
     record.require_no_links()
-    _end_killed_session(journal, state)
-    take_over(journal, state, directory, plans[-1], resume_from)
+    _end_killed_session(journal, record.state)
+    take_over(journal, record.state, directory, record.plan, resume_from)
     if retry_failed:
-        _retry_failed(journal, state, plans[-1])
-    return OpenExperiment(journal=journal, plans=plans, state=state)
+        _retry_failed(journal, record.plans)
+    return OpenExperiment(journal=journal, plans=record.plans)
 
 
 def _begin(journal: Journal, directory: Path, plan: Plan, check: Callable[[], None]) -> None:
@@ -184,8 +187,7 @@ def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
     state.apply(journal.append("session.ended", facts))
 
 
-def _retry_failed(journal: Journal, state: ExperimentState, plan: Plan) -> None:
-    for chain in list(state.chains.values()):
-        last = last_generation(chain, plan.generations)
-        if next_step(chain, last, plan.retry) == Over(status="failed"):
-            state.apply(journal.append("chain.retried", about=About(chain.name)))
+def _retry_failed(journal: Journal, plans: Plans) -> None:
+    for name in list(plans.state.chains):  # a plan that was mended may have other chains
+        if name in plans.chains and next_step(plans, plans.chains[name]) == Over(status="failed"):
+            plans.state.apply(journal.append("chain.retried", about=About(name)))

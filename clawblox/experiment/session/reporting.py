@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.schedule.callbacks import check_hooks
-from clawblox.experiment.schedule.ports import Order
 from clawblox.experiment.session.events import ExperimentEvent, describe_event, describe_line
 from clawblox.experiment.tables.rows import Row
 from clawblox.foreign_values import clean_text

@@ -13,12 +13,12 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import About, LineType
-from clawblox.experiment.history.state import ExperimentState, GenerationState
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
+from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.layout import format_stamp
-from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.ports import AttemptError, Order, Workshop
-from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.schedule.ports import AttemptError, Workshop
 from clawblox.system.clock import Clock
 from clawblox.telemetry.own_log import OwnLog
 
@@ -42,8 +42,6 @@ def find_end(generation: GenerationState) -> Checkpoint | None:
 class ScoreSink(Protocol):
     """Takes the scores; a :class:`Recorder` writes them to the journal."""
 
-    state: ExperimentState
-
     async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> object:  # noqa: A002
         """Take the scores of a generation, as data of a line ``rescored``."""
 
@@ -53,7 +51,7 @@ class Rescoring:
     """Restores the world of each committed generation alone, and scores it.
 
     Args:
-        plan: The plan in force.
+        plans: The plans of the experiment.
         workshop: Makes the attempts.
         recorder: Writes the lines.
         callbacks: The hooks, with the score.
@@ -63,7 +61,7 @@ class Rescoring:
             these.
     """
 
-    _plan: Plan
+    _plans: Plans
     _workshop: Workshop
     _recorder: ScoreSink
     _callbacks: Callbacks
@@ -77,7 +75,7 @@ class Rescoring:
 
     def __attrs_post_init__(self) -> None:
         self._stamp = format_stamp(self._clock.utc())
-        self._places = anyio.CapacityLimiter(self._plan.limits.worlds)
+        self._places = anyio.CapacityLimiter(self._plans.present.limits.worlds)
 
     async def run(self, on_progress: OnRescored = ignore_rescored) -> None:
         """Score all generations that have a checkpoint at the end.
@@ -90,7 +88,7 @@ class Rescoring:
 
         Cancellation: scores that were recorded remain.
         """
-        hooks = await run_blocking(self._callbacks.load, self._plan)
+        hooks = await run_blocking(self._callbacks.load, self._plans.present)
         if not self._callbacks.has_score:
             raise ConfigError("must be given, as the plan has none", key="score")
         found = list(self._find_ends())
@@ -109,7 +107,7 @@ class Rescoring:
 
     def _find_ends(self) -> Iterator[tuple[GenerationState, Checkpoint]]:
         """Yield the wanted generations that can be scored, each with its checkpoint at the end."""
-        for chain in self._recorder.state.chains.values():
+        for chain in self._plans.state.chains.values():
             for generation in chain.generations.values():
                 end = find_end(generation)
                 if end is not None and self._wanted(generation):
@@ -118,7 +116,7 @@ class Rescoring:
     async def _score(
         self, generation: GenerationState, end: Checkpoint, function: Mapping[str, str | None]
     ) -> None:
-        chain = all_chains(self._plan, self._recorder.state)[generation.chain]
+        chain = self._plans.chains[generation.chain]
         if self._world_dir is not None:
             world = attrs.evolve(chain.plan.world, dir=self._world_dir)
             chain = attrs.evolve(chain, plan=chain.plan.but(world=world))

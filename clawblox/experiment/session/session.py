@@ -7,23 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import anyio
-import attrs
 
 from clawblox.concurrency.threads import run_abandonable, run_blocking
 from clawblox.errors import JournalLostError
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.machine import Commit, Over, last_generation, next_step
+from clawblox.experiment.history.machine import Commit, Over, next_step
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.orders import last_ending
 from clawblox.experiment.schedule.pauses import Pause, blame_journal
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.session.experiment_run import RunOutcome, RunStatus
 from clawblox.experiment.session.opening import OpenExperiment
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.append_log import LogChangedError
@@ -80,12 +77,11 @@ class Session:
         self._chosen = None if chosen is None else set(chosen)
         self._rows: list[Row] = []
         self._scheduler = Scheduler(
-            lambda: opened.plans[-1],
+            opened.plans,
             workshop,
             recorder,
             clock,
             callbacks,
-            chain_of=self._find_chain,
             wall_s=opened.state.wall_s,
             warn=warn,
         )
@@ -137,7 +133,7 @@ class Session:
         Raises:
             ConfigError: There are faults.
         """
-        plan = self._opened.plans[-1]
+        plan = self._opened.plans.present
         if any(map(self._starts_agents, self._chains())):
             surveyed = self._callbacks.without_replaced(plan)
             await self._workshop.survey(surveyed, has_worked=self._has_worked())
@@ -146,17 +142,14 @@ class Session:
 
     def _starts_agents(self, chain: Chain) -> bool:
         """Return whether a chain does more than to score and commit its last generation."""
-        state, last = self._opened.state.chain(chain.name), self._find_last(chain)
-        step, latest = next_step(state, last, chain.plan.retry), state.latest
+        plans, latest = self._opened.plans, self._opened.state.chain(chain.name).latest
+        step = next_step(plans, chain)
         if isinstance(step, Over):
             return False
-        if latest is None or latest.is_over or latest.number < last:
+        if latest is None or latest.is_over or latest.number < plans.last_generation(chain):
             return True
         is_at_end = any(point.kind == "end" for point in latest.ancestry()[:1])
         return not is_at_end and not isinstance(step, Commit)
-
-    def _find_last(self, chain: Chain) -> int:
-        return last_generation(self._opened.state.chain(chain.name), chain.plan.generations)
 
     async def _begin(self) -> bool:
         """Write that the session begins; return whether that was possible."""
@@ -256,19 +249,17 @@ class Session:
 
     def add(self, chains: Collection[str]) -> None:
         """Run chains that were added to the experiment."""
-        known = all_chains(self._opened.plans[-1], self._opened.state)
         if self._chosen is not None:
             self._chosen.update(chains)
         for name in chains:
-            self._scheduler.add(known[name])
+            self._scheduler.add(self._opened.plans.chains[name])
 
     def note(self, line: Line) -> None:
         """Hand out the row of a generation that a line has committed."""
         if line.type == "committed":
             assert line.chain is not None
             assert line.generation is not None
-            plan, state = self._opened.plans[-1], self._opened.state
-            row = make_row(plan, state, line.chain, line.generation)
+            row = make_row(self._opened.plans, line.chain, line.generation)
             self._rows.append(row)
             self.on_row(row)
 
@@ -294,17 +285,8 @@ class Session:
         }
 
     def _chains(self) -> list[Chain]:
-        chains = all_chains(self._opened.plans[-1], self._opened.state)
-        if self._chosen is None:
-            return list(chains.values())
-        return [chain for name, chain in chains.items() if name in self._chosen]
-
-    def _find_chain(self, name: str, revision: int) -> Chain:
-        """Return a chain with the plan of a revision, or the present one for a later chain."""
-        state = self._opened.state
-        present = all_chains(self._opened.plans[-1], state)[name]
-        chain = all_chains(self._opened.plans[revision], state).get(name)
-        return present if chain is None else _with_places(chain, present)
+        chains = self._opened.plans.chains.values()
+        return [chain for chain in chains if self._chosen is None or chain.name in self._chosen]
 
     def _has_worked(self) -> bool:
         """Return whether agents have worked before: then an expired login is a pause."""
@@ -321,8 +303,7 @@ class Session:
 
     def _find_end(self, chain: Chain) -> Over | None:
         """Return how a chain is over; None if it is not."""
-        state = self._opened.state.chain(chain.name)
-        step = next_step(state, self._find_last(chain), chain.plan.retry)
+        step = next_step(self._opened.plans, chain)
         return step if isinstance(step, Over) else None
 
     def _find_pause(self, chain: Chain) -> Pause | None:
@@ -335,7 +316,10 @@ class Session:
             pause = self._find_pause(chain)
             if pause is not None and self._find_end(chain) is None:
                 chains.setdefault(pause, []).append(chain.name)
-        return [{**attrs.asdict(pause), "chains": names} for pause, names in chains.items()]
+        return [
+            {"reason": pause.reason, "text": pause.text, "chains": names}
+            for pause, names in chains.items()
+        ]
 
     def _outcome(self) -> RunOutcome:
         texts = dict(self._scheduler.failures)
@@ -366,16 +350,6 @@ class Session:
         return "paused" if is_paused else "done"
 
 
-def _with_places(chain: Chain, present: Chain) -> Chain:
-    """Return a chain of an earlier plan whose world and programs are where they are now."""
-    world = attrs.evolve(chain.plan.world, dir=present.plan.world.dir)
-    agents = [
-        agent.but(binary=now.binary, command=now.command)
-        for agent, now in zip(chain.plan.agents, present.plan.agents, strict=True)
-    ]
-    return attrs.evolve(chain, plan=chain.plan.but(world=world, agents=agents))
-
-
 async def set_aside_failed(workshop: Workshop, state: ExperimentState) -> None:
     """Repeat the renames of failed attempts that a crash has prevented.
 
@@ -392,5 +366,5 @@ async def set_aside_failed(workshop: Workshop, state: ExperimentState) -> None:
 
 
 def _describe_failure(chain: ChainState) -> str:
-    ending = last_ending(chain)
+    ending = chain.last_ending
     return "failed" if ending is None else str(ending.data.get("text", "failed"))

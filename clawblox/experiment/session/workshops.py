@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.survey import Survey, survey_plan
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.plan import Layout, Plan
-from clawblox.experiment.schedule.ports import Order, Workshop
+from clawblox.experiment.schedule.ports import Workshop
 from clawblox.results import Event
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def make_workshop(
     directory: Path,
-    plans: Sequence[Plan],
+    plans: Plans,
     env: Mapping[str, str],
     *,
     grace_s: float,
@@ -31,13 +33,13 @@ def make_workshop(
 
     Args:
         directory: Directory of the experiment.
-        plans: Its plan in each revision.
+        plans: Its plans.
         env: Values of the variables that the plan names, and of logins of programs.
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         on_event: Called with each event of a world or an agent, and its attempt.
     """
-    place = (directory, plans[0].layout, env)
-    cluster = plans[-1].cluster
+    place = (directory, plans.present.layout, env)
+    cluster = plans.present.cluster
     if cluster is None:
         return LiveWorkshop(*place, grace_s=grace_s, on_event=on_event)
     return _make_remote(*place, cluster, grace_s=grace_s, on_event=on_event)

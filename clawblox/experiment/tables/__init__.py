@@ -5,7 +5,6 @@
   estimates, branches compared with their controls, and all of it as text.
 - ``status``: the status of an experiment at one moment.
 - ``lead_time``: how long before its end a batch job needs the signal that pauses it.
-- ``chain_set``: the chains of the plan together with their branches.
 - ``chain_files``: the table of a chain's generations, and the pointer to its latest archive.
 - ``derived``: writes these files again after the lines that change them.
 """

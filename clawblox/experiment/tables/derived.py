@@ -11,16 +11,15 @@ import anyio
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.state import ExperimentState
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.layout import chain_dir, experiment_prefix
-from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.tables.chain_files import (
     PlannedChain,
     is_moving,
     moved_attempts,
     write_chain_files,
 )
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import collect_results, write_results
 from clawblox.telemetry.own_log import OwnLog
 
@@ -42,17 +41,13 @@ class DerivedFiles:
 
     Args:
         directory: The directory of the experiment.
-        plans: The plan in each revision; the caller extends the list.
-        state: The state of the experiment, which the caller keeps up to date.
+        plans: The plans of the experiment; the caller keeps their state up to date.
         lines: All lines so far.
     """
 
-    def __init__(
-        self, directory: Path, plans: Sequence[Plan], state: ExperimentState, lines: Sequence[Line]
-    ) -> None:
+    def __init__(self, directory: Path, plans: Plans, lines: Sequence[Line]) -> None:
         self._directory = directory
         self._plans = plans
-        self._state = state
         self._by_chain: dict[str, list[Line]] = {}
         self._moved: dict[str, str] = {}
         self._changed: set[str] = set()
@@ -78,7 +73,7 @@ class DerivedFiles:
 
     def _find_branches(self, chain: str) -> Iterator[str]:
         """Yield the chains whose tables name archives of a chain."""
-        for other in self._state.chains.values():
+        for other in self._plans.state.chains.values():
             if other.branch is not None and other.branch.source.chain == chain:
                 yield other.name
 
@@ -120,14 +115,9 @@ class DerivedFiles:
                     self._has_results |= has_results
 
     async def _write_changed(self, changed: Collection[str], *, has_results: bool) -> None:
-        chains = all_chains(self._plans[-1], self._state)
         planned = [
-            (
-                chain,
-                list(self._by_chain[chain.name]),
-                [self._describe(p, chain) for p in self._plans],
-            )
-            for chain in chains.values()
+            (chain, list(self._by_chain[chain.name]), list(self._describe(chain)))
+            for chain in self._plans.chains.values()
             if chain.name in changed
         ]
         moving = await run_blocking(partial(self._write, planned, dict(self._moved)))
@@ -135,7 +125,7 @@ class DerivedFiles:
             self._changed |= moving
             self._news.set()
         if has_results:
-            results = await collect_results(self._plans[-1], self._state)
+            results = await collect_results(self._plans)
             await run_blocking(partial(write_results, self._directory, results))
 
     def _write(
@@ -144,7 +134,7 @@ class DerivedFiles:
         moved: Mapping[str, str],
     ) -> set[str]:
         """Return the chains to be written again, since a directory is about to be renamed."""
-        layout = self._plans[0].layout
+        layout = self._plans.present.layout
         moving = set()
         for chain, lines, revisions in chains:
             place = chain_dir(self._directory, chain.name, layout)
@@ -153,11 +143,13 @@ class DerivedFiles:
                 moving.add(chain.name)
         return moving
 
-    def _describe(self, plan: Plan, chain: Chain) -> PlannedChain:
-        own = all_chains(plan, self._state).get(chain.name, chain)
-        return PlannedChain(
-            templates=[agent.template for agent in own.plan.agents],
-            duration_s=own.plan.duration,
-            runs=experiment_prefix(plan.name, given=plan.run_prefix),
-            tmux=plan.tmux,
-        )
+    def _describe(self, chain: Chain) -> Iterator[PlannedChain]:
+        """Yield a chain as each revision of the plan has it."""
+        for revision, plan in enumerate(self._plans.revisions):
+            own = self._plans.chains_at(revision).get(chain.name, chain).plan
+            yield PlannedChain(
+                templates=[agent.template for agent in own.agents],
+                duration_s=own.duration,
+                runs=experiment_prefix(plan.name, given=plan.run_prefix),
+                tmux=plan.tmux,
+            )

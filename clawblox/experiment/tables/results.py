@@ -18,9 +18,8 @@ import anyio
 import attrs
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.plan.plan import Plan
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.flat_rows import (
     LABEL,
     SCORE,
@@ -295,22 +294,19 @@ def _find_columns(by: By, columns: Sequence[str], *, agents: bool = False) -> li
     return list(dict.fromkeys(find_column(name, columns, "by", agents=agents) for name in names))
 
 
-def make_results(
-    plan: Plan, state: ExperimentState, *, forked_from: CheckpointRef | None = None
-) -> Results:
+def make_results(plans: Plans, *, forked_from: CheckpointRef | None = None) -> Results:
     """Return the results of an experiment.
 
     Args:
-        plan: The plan in force.
-        state: The state of the experiment.
+        plans: The plans of the experiment.
         forked_from: Only the branches that began at this checkpoint; None for all chains.
     """
     chains = [
         chain
-        for name, chain in all_chains(plan, state).items()
-        if forked_from is None or _find_source(state, name) == forked_from
+        for name, chain in plans.chains.items()
+        if forked_from is None or _find_source(plans.state, name) == forked_from
     ]
-    return _gather(plan, (make_chain_rows(plan, state, chain) for chain in chains), state)
+    return _gather(plans, (make_chain_rows(plans, chain) for chain in chains))
 
 
 def join_results(parts: Mapping[str, Results]) -> Results:
@@ -334,31 +330,29 @@ def _find_source(state: ExperimentState, chain: str) -> CheckpointRef | None:
     return None if branch is None else branch.source
 
 
-async def collect_results(plan: Plan, state: ExperimentState) -> Results:
+async def collect_results(plans: Plans) -> Results:
     """Return the results of an experiment; other tasks of the event loop run between two chains.
 
     Args:
-        plan: The plan in force.
-        state: The state of the experiment.
+        plans: The plans of the experiment.
 
     Cancellation: between two chains.
     """
     parts = []
-    for chain in all_chains(plan, state).values():
-        parts.append(make_chain_rows(plan, state, chain))
+    for chain in plans.chains.values():
+        parts.append(make_chain_rows(plans, chain))
         await anyio.lowlevel.checkpoint()
-    return _gather(plan, parts, state)
+    return _gather(plans, parts)
 
 
-def _gather(
-    plan: Plan, chains: Iterable[tuple[list[Row], list[AgentRow]]], state: ExperimentState
-) -> Results:
+def _gather(plans: Plans, chains: Iterable[tuple[list[Row], list[AgentRow]]]) -> Results:
     rows: list[Row] = []
     agents: list[AgentRow] = []
     for of_generations, of_agents in chains:
         rows += of_generations
         agents += of_agents
-    found = {(plan.name, chain.name): chain.branch for chain in state.chains.values()}
+    name = plans.present.name
+    found = {(name, chain.name): chain.branch for chain in plans.state.chains.values()}
     branches = {key: branch for key, branch in found.items() if branch is not None}
     return Results(rows, agents, branches)
 

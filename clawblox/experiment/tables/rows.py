@@ -17,6 +17,7 @@ from clawblox.agents.values import TOKEN_KINDS, Usage, sum_usage
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import read_usage
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.scores import Scores, is_same_version
 from clawblox.experiment.history.state import (
     AttemptState,
@@ -24,8 +25,7 @@ from clawblox.experiment.history.state import (
     ExperimentState,
     GenerationState,
 )
-from clawblox.experiment.plan.plan import Chain, Plan
-from clawblox.experiment.tables.chain_set import all_chains
+from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.results import Labels
 from clawblox.system.clock import parse_utc
@@ -182,33 +182,29 @@ class AgentRow(RowFacts):
     workspace_out: str
 
 
-def make_chain_rows(
-    plan: Plan, state: ExperimentState, chain: Chain
-) -> tuple[list[Row], list[AgentRow]]:
+def make_chain_rows(plans: Plans, chain: Chain) -> tuple[list[Row], list[AgentRow]]:
     """Return the rows of a chain, its generations in order.
 
     Args:
-        plan: The plan in force.
-        state: The state of the experiment.
+        plans: The plans of the experiment.
         chain: The chain.
     """
-    begun = state.chain(chain.name).generations.values()
-    records = [_Record(plan, state, chain, generation) for generation in begun]
+    begun = plans.state.chain(chain.name).generations.values()
+    records = [_Record(plans, chain, generation) for generation in begun]
     agents = [row for record in records for row in record.agents()]
     return [record.row() for record in records], agents
 
 
-def make_row(plan: Plan, state: ExperimentState, chain: str, generation: int) -> Row:
+def make_row(plans: Plans, chain: str, generation: int) -> Row:
     """Return the row of a generation.
 
     Args:
-        plan: The plan in force.
-        state: The state of the experiment.
+        plans: The plans of the experiment.
         chain: Name of the chain.
         generation: Number of the generation, which has begun.
     """
-    begun = state.chain(chain).generations[generation]
-    return _Record(plan, state, all_chains(plan, state)[chain], begun).row()
+    begun = plans.state.chain(chain).generations[generation]
+    return _Record(plans, plans.chains[chain], begun).row()
 
 
 def describe_attempt(attempt: AttemptState) -> str:
@@ -256,8 +252,7 @@ def find_kept(state: ExperimentState, scores: Scores) -> tuple[str, ...]:
 class _Record:
     """A generation with everything that its rows are computed from."""
 
-    plan: Plan
-    state: ExperimentState
+    plans: Plans
     chain: Chain
     generation: GenerationState
 
@@ -273,7 +268,7 @@ class _Record:
             paused_s=_sum_pauses(generation.attempts),
             scores=scores.values,
             score_versions=scores.versions,
-            kept_scores=find_kept(self.state, scores),
+            kept_scores=find_kept(self.plans.state, scores),
             error=_find_error(latest, generation),
             checkpoint=self._describe_checkpoint(),
             forked_from="" if branch is None else self._archive(branch.source),
@@ -316,7 +311,7 @@ class _Record:
         is_unknown = is_imported or total.is_unreported
         all_spent = sum_usage(usage for _, usage in spent)
         return {
-            "experiment": self.plan.name,
+            "experiment": self.plans.present.name,
             "chain": self.chain.name,
             "repeat": self.chain.repeat,
             "seed": self.chain.seed,
@@ -336,12 +331,13 @@ class _Record:
         """Return the cost of usage, each with the place of its agent."""
         models = [agent.model or "" for agent in self.chain.plan.agents]
         return sum_costs(
-            compute_cost(usage, self.plan.prices.get(models[index])) for index, usage in used
+            compute_cost(usage, self.plans.present.prices.get(models[index]))
+            for index, usage in used
         )
 
     @property
     def _chain_state(self) -> ChainState:
-        return self.state.chain(self.chain.name)
+        return self.plans.state.chain(self.chain.name)
 
     @property
     def _latest_attempt(self) -> AttemptState | None:
@@ -413,7 +409,7 @@ class _Record:
 
     @cached_property
     def _chain_dir(self) -> Path:
-        return layout.chain_dir(Path(), self.chain.name, self.plan.layout)
+        return layout.chain_dir(Path(), self.chain.name, self.plans.present.layout)
 
     def _run_dir(self) -> str:
         latest = self._latest_attempt
@@ -427,10 +423,10 @@ class _Record:
         return self._archive((ends or points)[-1].ref) if points else ""
 
     def _archive(self, ref: CheckpointRef) -> str:
-        generation = self.state.chain(ref.chain).generations.get(ref.generation)
+        generation = self.plans.state.chain(ref.chain).generations.get(ref.generation)
         attempt = None if generation is None else generation.find_attempt(ref.attempt)
         name = ref.attempt if attempt is None else _directory(attempt)
-        chain_dir = layout.chain_dir(Path(), ref.chain, self.plan.layout)
+        chain_dir = layout.chain_dir(Path(), ref.chain, self.plans.present.layout)
         return str(layout.archive_path(chain_dir, name, ref.file))
 
     def _find_mid_turn(self) -> tuple[str, ...]:
@@ -438,7 +434,7 @@ class _Record:
         if latest is None or latest.origin is None:
             return ()
         origin = latest.origin
-        source = self.state.chain(origin.chain).generations.get(origin.generation)
+        source = self.plans.state.chain(origin.chain).generations.get(origin.generation)
         points = () if source is None else source.checkpoints()
         return next((point.mid_turn for point in points if point.ref == origin), ())
 

@@ -13,18 +13,18 @@ import msgspec
 
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.machine import Begin, Next, Over, last_generation, next_step
+from clawblox.experiment.history.machine import Next, Over, next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.scores import Scores
 from clawblox.experiment.history.state import (
     AttemptState,
     ChainState,
-    ExperimentState,
     GenerationState,
 )
 from clawblox.experiment.plan.parts import Limits
-from clawblox.experiment.plan.plan import Chain, Plan
+from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.ports import AgentActivity
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.rows import (
     committed_usage,
@@ -212,8 +212,7 @@ class ExperimentStatus:
 
 def make_status(
     directory: Path,
-    plan: Plan,
-    state: ExperimentState,
+    plans: Plans,
     *,
     now: datetime,
     pid: int | None = None,
@@ -223,17 +222,16 @@ def make_status(
 
     Args:
         directory: Its directory.
-        plan: The plan in force.
-        state: Its state.
+        plans: Its plans.
         now: The UTC time.
         pid: The process that runs it; None if none does.
         live: Facts by chain that this process knows; None if it knows none.
     """
-    facts = live or {}
+    facts, plan, state = live or {}, plans.present, plans.state
     session = state.session if pid is not None else None
     views = [
-        _View(plan, state, chain, facts.get(name, LiveChain()), now, pid is not None)
-        for name, chain in all_chains(plan, state).items()
+        _View(plans, chain, facts.get(name, LiveChain()), now, pid is not None)
+        for name, chain in plans.chains.items()
     ]
     chains = tuple(view.status() for view in views)
     spent = sum_costs(view.spent() for view in views)
@@ -295,8 +293,7 @@ def _count(views: Iterable[_View], chains: Iterable[ChainStatus]) -> Counter[str
 class _View:
     """A chain with everything that its status is computed from."""
 
-    plan: Plan
-    state: ExperimentState
+    plans: Plans
     chain: Chain
     live: LiveChain
     now: datetime
@@ -304,11 +301,11 @@ class _View:
 
     @property
     def own(self) -> ChainState:
-        return self.state.chain(self.chain.name)
+        return self.plans.state.chain(self.chain.name)
 
     @property
     def generations(self) -> int:
-        return last_generation(self.own, self.chain.plan.generations)
+        return self.plans.last_generation(self.chain)
 
     @property
     def first_generation(self) -> int:
@@ -316,8 +313,8 @@ class _View:
         return next(iter(self.own.generations), first)
 
     def status(self) -> ChainStatus:
-        following = next_step(self.own, self.generations, self.chain.plan.retry)
-        number = following.generation if isinstance(following, Begin) else self._latest_number
+        following = next_step(self.plans, self.chain)
+        number = following.generation if isinstance(following, Order) else self._latest_number
         generation = self.own.generations.get(number) or GenerationState(
             chain=self.chain.name, number=number
         )
@@ -344,7 +341,7 @@ class _View:
                 None if saved_at is None else max(0.0, (self.now - saved_at).total_seconds())
             ),
             scores=scores.values,
-            kept_scores=find_kept(self.state, scores),
+            kept_scores=find_kept(self.plans.state, scores),
             last=self.live.last,
             node=generation.attempts[-1].node if generation.attempts else "",
             mirror_age_s=self.live.mirror_age_s,
@@ -382,14 +379,14 @@ class _View:
         is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
         if ending is not None and ending.type == "paused" and is_news:
             return {"state": "paused", **_find_ending(ending.data)}
-        wait = None if self.is_run else self.state.waits.get(self.chain.name)
+        wait = None if self.is_run else self.plans.state.waits.get(self.chain.name)
         if wait is not None:
             return {"state": "waiting" if attempt is None else "paused", **_find_ending(wait)}
         return {"state": "waiting", "reason": _describe_wait(attempt)}
 
     def _is_of_session(self, line: Line) -> bool:
         """Return whether the process that runs the experiment wrote a line."""
-        return self.is_run and self.state.is_of_session(line)
+        return self.is_run and self.plans.state.is_of_session(line)
 
     def _active_s(self, generation: GenerationState) -> float:
         if self.live.active_s is not None:
@@ -409,7 +406,7 @@ class _View:
 
     def _cost(self, usage: Iterable[Usage]) -> Cost:
         agents = self.chain.plan.agents
-        prices = [self.plan.prices.get(agent.model or "") for agent in agents]
+        prices = [self.plans.present.prices.get(agent.model or "") for agent in agents]
         return sum_costs(map(compute_cost, usage, prices))
 
 

@@ -14,20 +14,13 @@ import pytest
 
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import Line, encode
-from clawblox.experiment.history.machine import (
-    Begin,
-    Commit,
-    Interrupt,
-    Over,
-    Prepare,
-    last_generation,
-    next_step,
-)
+from clawblox.experiment.history.machine import Commit, Interrupt, Over, next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
-from clawblox.experiment.tables.chain_set import all_chains
 from clawblox.experiment.tables.results import make_results
 from tests.experiment.fakes import Trouble, make_plan
 from tests.experiment.histories import ForkChain, History, PauseChains, SessionScript
@@ -108,15 +101,14 @@ def prefixes() -> Iterator[ExperimentState]:
         yield ExperimentState(lines[:length])
 
 
-def steps(state: ExperimentState) -> dict[str, Any]:
+def record_plans(state: ExperimentState) -> Plans:
     plan, _ = record()
-    chains = all_chains(plan, state)
-    return {
-        name: next_step(
-            state.chain(name), last_generation(state.chain(name), GENERATIONS), plan.retry
-        )
-        for name in chains
-    }
+    return Plans([plan, plan.but(duration=1800.0)], state)
+
+
+def steps(state: ExperimentState) -> dict[str, Any]:
+    plans = record_plans(state)
+    return {name: next_step(plans, chain) for name, chain in plans.chains.items()}
 
 
 def test_a_state_that_follows_the_lines_is_that_of_the_whole_journal() -> None:
@@ -133,11 +125,11 @@ def test_a_state_that_follows_the_lines_is_that_of_the_whole_journal() -> None:
 def test_no_prefix_of_a_journal_contradicts_itself() -> None:
     for state in prefixes():
         for name, step in steps(state).items():
-            check_step(state, state.chain(name), step)
+            check_step(record_plans(state), state.chain(name), step)
 
 
-def check_step(state: ExperimentState, chain: ChainState, step: Any) -> None:
-    last = last_generation(chain, GENERATIONS)
+def check_step(plans: Plans, chain: ChainState, step: Any) -> None:
+    last = plans.last_generation(plans.chains[chain.name])
     over = [number for number, generation in chain.generations.items() if generation.is_over]
     latest = chain.latest
     match step:
@@ -146,50 +138,53 @@ def check_step(state: ExperimentState, chain: ChainState, step: Any) -> None:
         case Over():
             assert latest is not None
             assert latest.attempts[-1].outcome == "failed"
-        case Begin(generation=number):
+        case Order(generation=number, run_id=""):
             assert number not in over
             assert number <= last
             assert latest is None or number == latest.number + latest.is_over
             assert latest is None or all(attempt.ending for attempt in latest.attempts)
-            check_origin(state, chain, step)
-        case Prepare(attempt=attempt, begin=begin):
-            assert attempt.ending is None
-            assert attempt.step == "opened"
-            assert (begin.origin, begin.phase) == (attempt.origin, attempt.phase)
-            check_origin(state, chain, begin)
-        case Commit(attempt=attempt):
-            assert attempt.ending is None
-            assert attempt.step == "scored"
+            check_order(plans, chain, step)
+        case Order(run_id=name):
+            assert latest is not None
+            attempt = latest.attempts[-1]
+            assert (attempt.ending, attempt.step, attempt.run_id) == (None, "opened", name)
+            described = {name: attempt.opened.data[name] for name in step.describe()}
+            assert described == step.describe()
+            check_order(plans, chain, step)
+        case Commit(order=order):
+            assert latest is not None
+            attempt = latest.attempts[-1]
+            assert (attempt.ending, attempt.step, attempt.run_id) == (None, "scored", order.run_id)
+            assert (order.origin, order.phase) == (attempt.origin, attempt.phase)
         case Interrupt(attempt=attempt):
             assert attempt.ending is None
             assert attempt.step in ("prepared", "working", "closing", "saved")
 
 
-def check_origin(state: ExperimentState, chain: ChainState, begin: Begin) -> None:
-    """Check that the checkpoint exists from which an attempt begins, and is of its generation."""
-    if begin.origin is None:
+def check_order(plans: Plans, chain: ChainState, order: Order) -> None:
+    """Check the plan, and that the checkpoint exists that is continued, of the same generation."""
+    assert plans.revisions[order.revision].duration in (order.chain.plan.duration, 3600.0)
+    if order.origin is None:
         first = 1 if chain.branch is None else chain.branch.source.generation
-        assert (begin.inherited is None) == (begin.generation == first)
-        assert (begin.elapsed_s, begin.used, begin.phase) == (0.0, (), "work")
+        assert (order.inherited is None) == (order.generation == first)
+        assert (order.elapsed_s, order.used, order.phase) == (0.0, (), "work")
         return
-    source = state.chain(begin.origin.chain).generations[begin.origin.generation]
-    (point,) = [point for point in source.checkpoints() if point.ref == begin.origin]
-    assert begin.generation == point.ref.generation
-    if begin.branch is None:
-        assert (begin.elapsed_s, begin.used) == (point.elapsed_s, point.usage)
-        assert (begin.phase != "work") == bool(begin.closing)
+    source = plans.state.chain(order.origin.chain).generations[order.origin.generation]
+    (point,) = [point for point in source.checkpoints() if point.ref == order.origin]
+    assert order.generation == point.ref.generation
+    if order.branch is None:
+        assert (order.elapsed_s, order.used) == (point.elapsed_s, point.usage)
+        assert (order.phase != "work") == bool(order.close_reason)
     else:
-        assert begin.origin == begin.branch.source
+        assert order.origin == order.branch.source
 
 
 def test_every_prefix_of_a_journal_has_rows() -> None:
-    plan, _ = record()
     for state in prefixes():
-        rows = make_results(plan, state).rows()
+        plans = record_plans(state)
+        rows = make_results(plans).rows()
         generations = [
-            (name, number)
-            for name in all_chains(plan, state)
-            for number in state.chain(name).generations
+            (name, number) for name in plans.chains for number in state.chain(name).generations
         ]
         assert [(row.chain, row.generation) for row in rows] == generations
 

@@ -10,24 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.machine import (
-    Begin,
-    Over,
-    count_failures,
-    last_generation,
-    next_step,
-)
-from clawblox.experiment.plan.parts import Retry
-from tests.experiment.journals import Journal
+from clawblox.experiment.history.machine import Next, Over, count_failures, next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.plan import AgentSpec, Inherit, Retry
+from tests.experiment.journals import Journal, make_plan, used
 
 RETRY = Retry(attempts=3)
 TEMPLATE = Retry(attempts=3, source="template")
+MINDFUL = [AgentSpec("claude"), AgentSpec("codex")]
+FORGETFUL = [AgentSpec("claude"), AgentSpec("opencode")]
+"""Archives lack the conversations of the second agent."""
 
 
-def decide(journal: Journal, retry: Retry = RETRY, **options: Any) -> Begin:
-    """Return the attempt that follows in the chain r1, which has one generation."""
-    step = next_step(journal.state.chain("r1"), 1, retry, **options)
-    assert isinstance(step, Begin)
+def follow(journal: Journal, retry: Retry = RETRY, **fields: Any) -> Next:
+    """Return what follows in the chain r1, which has one generation."""
+    plan = make_plan(**{"generations": 1, "repeats": 1, "retry": retry, **fields})
+    return next_step(journal.plans(plan), plan.chains()[0])
+
+
+def decide(journal: Journal, retry: Retry = RETRY, **fields: Any) -> Order:
+    """Return the attempt that follows in the chain r1."""
+    step = follow(journal, retry, **fields)
+    assert isinstance(step, Order)
     return step
 
 
@@ -35,22 +39,22 @@ def fail(journal: Journal, cause: str = "world", **opened: Any) -> None:
     journal.open("r1", 1, **opened).work().end("failed", cause=cause)
 
 
-def archive_name(begin: Begin) -> str | None:
-    return None if begin.origin is None else begin.origin.file
+def archive_name(order: Order) -> str | None:
+    return None if order.origin is None else order.origin.file
 
 
 @pytest.mark.parametrize("cause", ["setup", "secret", "plan"])
 def test_what_another_attempt_would_meet_again_is_not_tried_again(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
-    assert next_step(journal.state.chain("r1"), 1, RETRY) == Over(status="failed")
+    assert follow(journal) == Over(status="failed")
 
 
 @pytest.mark.parametrize("cause", ["world", "agent", "start", "address", "defect", "node"])
 def test_another_failure_is_tried_again(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
-    assert decide(journal).reason == f"failed: {cause}"
+    assert decide(journal).retry_reason == f"failed: {cause}"
 
 
 def test_pauses_and_interruptions_count_as_no_failures() -> None:
@@ -63,7 +67,7 @@ def test_pauses_and_interruptions_count_as_no_failures() -> None:
         journal.open("r1", 1).work().end(ending, reason="limit", text="limit")
     fail(journal)
     assert archive_name(decide(journal)) == "c0.ckpt"
-    assert next_step(journal.state.chain("r1"), 1, Retry(attempts=1)) == Over(status="failed")
+    assert follow(journal, Retry(attempts=1)) == Over(status="failed")
 
 
 def lose(journal: Journal, times: int = 1) -> None:
@@ -81,15 +85,15 @@ def test_a_lost_node_goes_back_to_the_latest_checkpoint_and_no_further(retry: Re
     for _ in range(8):
         assert archive_name(decide(journal, retry)) == "c2.ckpt"
         lose(journal)
-    assert archive_name(decide(journal, has_minds=False)) is None
+    assert archive_name(decide(journal, agents=FORGETFUL)) is None
 
 
 def test_three_nodes_lost_in_a_row_without_a_new_checkpoint_count_as_one_failure() -> None:
     journal, once = Journal(), Retry(attempts=1)
     lose(journal, 5)
-    assert decide(journal, once).reason == "failed: node"
+    assert decide(journal, once).retry_reason == "failed: node"
     lose(journal)
-    assert next_step(journal.state.chain("r1"), 1, once) == Over(status="failed")
+    assert follow(journal, once) == Over(status="failed")
     journal.write("chain.retried", chain="r1")
     lose(journal, 2)
     journal.open("r1", 1).work().checkpoint()
@@ -100,9 +104,9 @@ def test_three_nodes_lost_in_a_row_without_a_new_checkpoint_count_as_one_failure
 def test_a_lost_node_of_an_attempt_that_has_failed_before_ends_no_chain() -> None:
     journal, never = Journal(), Retry(attempts=0)
     lose(journal)
-    assert decide(journal, never).reason == "failed: node"
+    assert decide(journal, never).retry_reason == "failed: node"
     fail(journal)
-    assert next_step(journal.state.chain("r1"), 1, never) == Over(status="failed")
+    assert follow(journal, never) == Over(status="failed")
 
 
 @given(st.lists(st.sampled_from(["node", "world", "address", "interrupted", "checkpoint"])))
@@ -147,8 +151,8 @@ def test_failures_after_the_active_time_go_back_no_further(count: int) -> None:
     attempt.end("failed", cause="world")
     for _ in range(count - 1):
         fail(journal)
-    begin = decide(journal)
-    assert (archive_name(begin), begin.phase, begin.closing) == ("c1.ckpt", "save", "duration")
+    order = decide(journal)
+    assert (archive_name(order), order.phase, order.close_reason) == ("c1.ckpt", "save", "duration")
 
 
 def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
@@ -157,8 +161,8 @@ def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
     attempt.checkpoint()
     attempt.end("failed", cause="world")
     assert archive_name(decide(journal)) == "c0.ckpt"
-    begin = decide(journal, TEMPLATE)
-    assert (begin.origin, begin.elapsed_s) == (None, 0.0)
+    order = decide(journal, TEMPLATE)
+    assert (order.origin, order.elapsed_s) == (None, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["periodic", "pause", "boundary"])
@@ -168,21 +172,21 @@ def test_without_conversations_in_checkpoints_it_begins_at_the_beginning(kind: s
     attempt.checkpoint(kind)
     attempt.end("interrupted")
     assert archive_name(decide(journal)) == "c0.ckpt"
-    assert archive_name(decide(journal, has_minds=False)) is None
+    assert archive_name(decide(journal, agents=FORGETFUL)) is None
 
 
 @pytest.mark.parametrize("retry", [RETRY, TEMPLATE])
-@pytest.mark.parametrize("has_minds", [True, False])
+@pytest.mark.parametrize("agents", [MINDFUL, FORGETFUL])
 def test_a_generation_with_its_last_checkpoint_is_only_scored(
-    retry: Retry, *, has_minds: bool
+    retry: Retry, agents: list[AgentSpec]
 ) -> None:
     for ending in ("failed", "paused", "interrupted"):
         journal = Journal()
         attempt = journal.open("r1", 1).work()
         attempt.checkpoint("end", reason="duration")
         attempt.end(ending, cause="world", reason="limit", text="limit")
-        begin = decide(journal, retry, has_minds=has_minds)
-        assert (archive_name(begin), begin.phase) == ("c0.ckpt", "score")
+        order = decide(journal, retry, agents=agents)
+        assert (archive_name(order), order.phase) == ("c0.ckpt", "score")
 
 
 @pytest.mark.parametrize(("duration_s", "elapsed_s"), [(None, 900.0), (600.0, 0.0)])
@@ -192,12 +196,58 @@ def test_a_branch_has_the_rest_of_the_generation_or_a_duration_of_its_own(
     journal = Journal()
     source = CheckpointRef(**journal.open("r1", 2).work().checkpoint())
     branch = Branch(
-        source=source, group=1, number=1, elapsed_s=900.0, duration_s=duration_s, generations=3
+        source=source, group=1, number=1, prompt="x", elapsed_s=900.0, duration_s=duration_s
     )
     journal.write("chain.forked", attrs.asdict(branch), chain="r1-f1-1")
-    chain = journal.state.chain("r1-f1-1")
-    assert next_step(chain, 4, RETRY) == Begin(
-        generation=2, origin=source, elapsed_s=elapsed_s, branch=branch
-    )
-    assert last_generation(chain, 9) == 4
-    assert last_generation(journal.state.chain("r1"), 9) == 9
+    plans = journal.plans(make_plan())
+    chain = plans.chains["r1-f1-1"]
+    order = Order(chain=chain, generation=2, origin=source, elapsed_s=elapsed_s, branch=branch)
+    assert next_step(plans, chain) == order
+    assert order.message == "x"
+
+
+@pytest.mark.parametrize("workspace", [True, False])
+def test_workspaces_are_inherited_unless_the_plan_refuses(*, workspace: bool) -> None:
+    journal = Journal()
+    first = journal.open("r1", 1).work().commit([])
+    order = decide(journal, generations=2, inherit=Inherit(workspace=workspace))
+    assert order.inherited == (first.name if workspace else None)
+
+
+@pytest.mark.parametrize("world", [True, False])
+def test_a_world_continues_from_the_end_of_the_generation_before_if_the_plan_wants_it(
+    *, world: bool
+) -> None:
+    fields: dict[str, Any] = {"generations": 2, "inherit": Inherit(world=world)}
+    journal = Journal()
+    assert decide(journal, **fields).world is None
+    attempt = journal.open("r1", 1).work()
+    attempt.checkpoint("boundary")
+    end = CheckpointRef(**attempt.checkpoint("end"))
+    attempt.commit([used(1)])
+    assert decide(journal, **fields).world == (end if world else None)
+    again = journal.open("r1", 2).work()
+    again.checkpoint()
+    again.end("interrupted")
+    assert decide(journal, **fields).world is None
+
+
+def test_a_save_prompt_is_sent_again_after_the_boundary() -> None:
+    journal = Journal()
+    attempt = journal.open("r1", 1).work()
+    attempt.checkpoint("boundary", reason="duration")
+    attempt.end("interrupted")
+    assert decide(journal, save={"prompt": "Save now."}).message == "Save now."
+
+
+def test_an_attempt_that_was_opened_keeps_its_name_and_its_plan() -> None:
+    journal = Journal()
+    attempt = journal.open("r1", 1)
+    facts = {"revision": 1, "plan": "plan-1.toml", "changes": []}
+    journal.write("plan.amended", facts)
+    plans = journal.plans(make_plan(duration=600.0), make_plan(duration=1200.0))
+    chain = plans.chains["r1"]
+    order = next_step(plans, chain)
+    assert isinstance(order, Order)
+    assert (order.run_id, order.revision) == (attempt.name, 0)
+    assert (order.chain.plan.duration, chain.plan.duration) == (600.0, 1200.0)

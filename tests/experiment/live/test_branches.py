@@ -13,9 +13,10 @@ from clawblox.agents.status import read_agents
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.schedule.ports import AttemptError, Order
+from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import read_manifest
 from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
 from tests.files import look_at
@@ -32,9 +33,7 @@ def branch_order(scene: Scene, order: Order, number: int, prompt: str | None) ->
     branch = Branch(source=order.origin, group=1, number=number, prompt=prompt, label="storm")
     name = f"r1-f1-b{number}"
     chain = attrs.evolve(scene.plan.chains()[0], name=name)
-    return attrs.evolve(
-        order, chain=chain, run_id=f"exp-{name}-g001", branch=branch, message=prompt
-    )
+    return attrs.evolve(order, chain=chain, run_id=f"exp-{name}-g001", branch=branch)
 
 
 async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
@@ -84,7 +83,6 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             order,
             run_id=f"{order.run_id}-r2",
             branch=None,
-            message=None,
             origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
         )
         await scene.workshop.prepare(again)

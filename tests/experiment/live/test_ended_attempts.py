@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.layout import chain_dir, runs_dir
 from clawblox.experiment.live import ended_attempts, live_workshop
 from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.schedule.ports import Order
 from clawblox.system.trees import discard_tree
 from tests.deep import constrained, make_deep
 from tests.support import make_world

@@ -286,7 +286,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
     assert {type(signal) for signal in scene.signals} == {AgentTurned}  # both stops were asked for
     assert [messages[-1] for messages in await scene.told(working)] == [SAVE] * 2
 
-    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
+    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save")
     await scene.prepare(again)
     async with scene.open(again) as attempt:
         await attempt.set_budgets((), is_saving=True)
@@ -368,7 +368,7 @@ async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -
         assert attempt.usage()[0].turns == turns + 1
     assert [messages[-1] for messages in await alone.told(working)] == [SAVE]
 
-    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save", message=SAVE)
+    again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save")
     await alone.prepare(again)
     async with alone.open(again) as attempt:
         await attempt.set_budgets((), is_saving=True)

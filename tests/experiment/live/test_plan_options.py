@@ -10,11 +10,11 @@ import pytest
 
 from clawblox.agents.options import AgentOptions
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.attempt_files import AttemptRecord
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.plan import AgentSpec, Plan, WorldSpec
-from clawblox.experiment.schedule.ports import Order
 from tests.experiment.attempts import FIRST, Scene, alone, looks_inside, scene
 
 __all__ = ["alone", "scene"]

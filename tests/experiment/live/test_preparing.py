@@ -11,10 +11,11 @@ import pytest
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.errors import UsageError
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.live.preparing import Preparation, find_archive
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.schedule.ports import AttemptError, Order
+from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.system.files import digest_file
 from tests.checkpoint.archives import checkpoint
 from tests.support import make_world

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.experiment.history.lines import LineType
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.notices.book import Notice, NoticeBook, merge
 from clawblox.experiment.plan import Plan
 from tests.experiment.journals import Journal, make_plan
@@ -20,7 +21,7 @@ def make_hooked_plan(**hooks: Any) -> Plan:
 
 
 def find(journal: Journal, *plans: Plan) -> list[Notice]:
-    return NoticeBook(journal.lines).take_due(plans or [make_hooked_plan()], journal.state)
+    return NoticeBook(journal.lines).take_due(Plans(plans or [make_hooked_plan()], journal.state))
 
 
 def begin() -> Journal:
@@ -86,9 +87,9 @@ def test_each_event_is_due_once_whatever_the_line_after_it(type_: LineType) -> N
         book.note(line)
         lines = Journal()
         lines.lines = list(itertools.islice(journal.lines, count))
-        due += book.take_due([plan], lines.state)
+        due += book.take_due(Plans([plan], lines.state))
     assert len(due) == 1
-    assert book.take_due([plan], journal.state) == []
+    assert book.take_due(journal.plans(plan)) == []
 
 
 def test_the_limits_of_a_session_that_a_person_has_stopped_are_not_due() -> None:

@@ -124,7 +124,7 @@ async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> N
     ends = [line for line in simulation.journal.lines if line.type in ("failed", "committed")]
     expected = [{"count": 1, "last": line.attempt} for line in ends]
     assert [line.data["script_errors"] for line in ends] == expected
-    row = make_row(simulation.plan, simulation.state, "r1", 1)
+    row = make_row(simulation.plans, "r1", 1)
     assert (row.script_errors, row.last_script_error) == (1, ends[-1].attempt)
 
 

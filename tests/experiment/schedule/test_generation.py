@@ -81,8 +81,8 @@ async def test_killed_at_every_line_and_resumed_the_generations_are_committed_on
         simulation.kill_at(None)
         assert await simulation.run()
         check_history(simulation)
-        chain = simulation.state.chains["r1"]
-        assert next_step(chain, 2, simulation.plan.retry) == Over(status="done")
+        (chain,) = simulation.plan.chains()
+        assert next_step(simulation.plans, chain) == Over(status="done")
         before = list(simulation.journal.lines)
         assert await simulation.run()
         assert [line for line in simulation.journal.lines[len(before) :] if line.chain] == []

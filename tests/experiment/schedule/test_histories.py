@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.experiment.history.checkpoints import Branch
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.orders import describe_host
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.experiment.tables.results import make_results
@@ -151,7 +151,7 @@ def check_journal(history: History) -> None:
         for attempt in chain.attempts
     }
     for made in history.workshop.attempts:
-        assert recorded[made.order.run_id] == describe_host(made.room)
+        assert recorded[made.order.run_id] == made.room.host
 
 
 def has_outlasted_hosts(history: History, script: SessionScript) -> bool:
@@ -184,9 +184,9 @@ def check_rest(history: History) -> None:
             assert attempt.ending is not None or attempt.step == "opened", attempt
     assert not history.workshop.open_now
     tokens = sum_ledgers(history)
-    results = make_results(history.plan, state)
+    results = make_results(Plans([history.plan], state))
     assert sum(row.spent_tokens for row in results.rows()) == tokens
-    usd = Spending(lambda: history.plan, state).ended_usd
+    usd = Spending(Plans([history.plan], state)).ended_usd
     assert usd == pytest.approx(tokens * USD_PER_TOKEN)
     assert sum(row.spent_usd or 0.0 for row in results.rows()) == pytest.approx(usd)
     table = list(csv.DictReader(io.StringIO(results.to_csv())))
@@ -275,13 +275,13 @@ async def score_nothing(_end: Any) -> dict[str, float]:
 async def play_to_the_end(plan: Plan, scripts: list[SessionScript], has_score: bool) -> None:
     history = await play(plan, scripts, has_score=has_score)
     before = list(history.journal.lines)
-    results = make_results(history.plan, history.state).to_csv()
+    results = make_results(Plans([history.plan], history.state)).to_csv()
     assert await history.play(SessionScript(retries_failed=True)) is not None
     assert [line.type for line in history.journal.lines[len(before) :]] == [
         "session.begun",
         "session.ended",
     ]
-    assert make_results(history.plan, history.state).to_csv() == results
+    assert make_results(Plans([history.plan], history.state)).to_csv() == results
 
 
 @given(PLANS, st.lists(SESSIONS, max_size=3), st.booleans())

@@ -15,6 +15,7 @@ import pytest
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.facts import check_members
 from clawblox.experiment.history.lines import Line, encode
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.pauses import Pause
@@ -206,7 +207,7 @@ async def test_what_an_attempt_that_is_awaited_has_cost_is_spent() -> None:
     assert await simulation.run()
     assert simulation.scheduler.spending.left("r1") == ()
     state = simulation.state
-    spent = Spending(lambda: simulation.plan, state).ended_usd
+    spent = Spending(Plans([simulation.plan], state)).ended_usd
     assert simulation.scheduler.spending.ended_usd == pytest.approx(spent)
 
 

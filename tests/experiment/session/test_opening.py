@@ -75,7 +75,7 @@ async def test_an_amendment_that_leaves_no_time_for_work_is_refused(
     assert (await run(scene, scene.plan(generations=1))).status == "done"
     with pytest.raises(ConfigError, match=r"save\.before: must be less than"):
         await run(scene, scene.plan(**changes), accept=accept)
-    assert len(read_experiment(scene.directory).plans) == 1
+    assert len(read_experiment(scene.directory).plans.revisions) == 1
 
 
 async def test_what_the_scripts_began_is_continued_whatever_time_it_leaves(scene: Scene) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from clawblox.experiment.history.machine import Begin, next_step
+from clawblox.experiment.history.machine import next_step
+from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.tables.chain_files import write_chain_files
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 async def rows(directory: Path, plan: Plan, journal: Journal, chain: str) -> list[dict[str, str]]:
     """Write the files, and return the table of a chain."""
-    await DerivedFiles(directory, [plan], journal.state, journal.lines).flush()
+    await DerivedFiles(directory, journal.plans(plan), journal.lines).flush()
     return read_table(directory, plan, chain)
 
 
@@ -70,7 +72,7 @@ async def test_the_pointer_follows_the_directory_of_a_failed_attempt(tmp_path: P
     run_dir = tmp_path / "runs" / attempt.name
     (run_dir / "checkpoints").mkdir(parents=True)
     (run_dir / "checkpoints" / "c0.ckpt").touch()
-    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    files = DerivedFiles(tmp_path, journal.plans(plan), journal.lines)
     await files.flush()
     assert read_pointer(tmp_path) == run_dir / "checkpoints" / "c0.ckpt"
     run_dir.rename(run_dir.with_name("aside"))
@@ -86,7 +88,7 @@ async def test_the_table_of_a_branch_follows_the_directory_of_its_source(tmp_pat
     journal.write("chain.forked", branch, chain="r1-f1-1")
     journal.open("r1-f1-1", 2, origin=origin).commit([used(1)] * 2)
     state, before = journal.state, len(journal.lines)
-    files = DerivedFiles(tmp_path, [plan], state, journal.lines)
+    files = DerivedFiles(tmp_path, Plans([plan], state), journal.lines)
     await files.flush()
     runs = tmp_path / "chains" / "r1" / "runs"
     archive = runs / source.name / "checkpoints" / "c0.ckpt"
@@ -103,7 +105,7 @@ async def test_the_table_of_a_branch_follows_the_directory_of_its_source(tmp_pat
 
 async def test_the_pointer_is_written_after_each_checkpoint(tmp_path: Path) -> None:
     plan, journal = make_plan(), Journal()
-    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    files = DerivedFiles(tmp_path, journal.plans(plan), journal.lines)
     await files.flush()
     attempt = journal.open("r1", 1).work()
     run_dir = tmp_path / "chains" / "r1" / "runs" / attempt.name
@@ -121,7 +123,7 @@ async def test_the_pointer_is_written_after_each_checkpoint(tmp_path: Path) -> N
 async def test_the_results_wait_while_the_files_of_chains_are_written(tmp_path: Path) -> None:
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)
-    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    files = DerivedFiles(tmp_path, journal.plans(plan), journal.lines)
     await files.flush(with_results=False)
     assert len(read_table(tmp_path, plan, "r1")) == 2
     assert not (tmp_path / "results.csv").exists()
@@ -132,7 +134,7 @@ async def test_the_results_wait_while_the_files_of_chains_are_written(tmp_path: 
 async def test_files_are_written_again_only_where_lines_have_changed_them(tmp_path: Path) -> None:
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)
-    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    files = DerivedFiles(tmp_path, journal.plans(plan), journal.lines)
     await files.flush()
     table = table_path(chain_dir(tmp_path, "r1", "chains"))
     table.unlink()
@@ -158,10 +160,10 @@ async def test_other_tasks_run_while_the_results_of_many_chains_are_made(tmp_pat
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(count)
-        results = await collect_results(plan, journal.state)
+        results = await collect_results(journal.plans(plan))
         tasks.cancel_scope.cancel()
     assert len(turns) >= 3
-    assert results == make_results(plan, journal.state)
+    assert results == make_results(journal.plans(plan))
 
 
 async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_not(
@@ -169,7 +171,7 @@ async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_n
 ) -> None:
     plan, journal = make_plan(), Journal()
     journal.open("r1", 1).commit([used(1)] * 2)
-    files = DerivedFiles(tmp_path, [plan], journal.state, journal.lines)
+    files = DerivedFiles(tmp_path, journal.plans(plan), journal.lines)
     has_begun, may_end = threading.Event(), threading.Event()
 
     def write(*arguments: Any) -> None:
@@ -203,8 +205,9 @@ async def test_a_generation_inherits_what_an_attempt_has_left_that_another_has_s
     worked.end("interrupted")
     paths = [f"runs/{worked.name}/agents/a{index}/workspace" for index in range(2)]
     journal.open("r1", 1, origin=end, phase="score").commit([], files=worked.name, workspaces=paths)
-    begin = next_step(journal.state.chains["r1"], 3, plan.retry)
-    assert begin == Begin(generation=2, inherited=worked.name)
+    chain = plan.chains()[0]
+    following = next_step(journal.plans(plan), chain)
+    assert following == Order(chain=chain, generation=2, inherited=worked.name)
     journal.open("r1", 2, inherited=worked.name).commit([])
     written = await rows(tmp_path, plan, journal, "r1")
     assert [row["template_in"] for row in written[2:]] == [

@@ -49,7 +49,7 @@ class Forks:
 
     @property
     def results(self) -> Results:
-        return make_results(self.plan, self.journal.state)
+        return make_results(self.journal.plans(self.plan))
 
 
 def test_branches_of_one_checkpoint_are_compared_one_by_one() -> None:
@@ -216,7 +216,7 @@ def swept() -> Results:
         attempt = journal.open(chain.name, 1).work()
         scores = {"points": float(number)} if number != 4 else {}
         attempt.write("scored", {"scores": scores}).commit([used(number)])
-    return make_results(plan, journal.state)
+    return make_results(journal.plans(plan))
 
 
 def test_groups_have_the_same_values_of_several_columns() -> None:
@@ -255,6 +255,6 @@ def test_labels_are_columns_next_to_the_chains() -> None:
 def test_a_label_with_the_name_of_a_column_says_that_it_is_a_label() -> None:
     journal, plan = Journal(), make_plan(labels={"status": "draft"})
     journal.open("r1", 1).work().commit([used(1)])
-    heading, row = make_results(plan, journal.state).table().splitlines()
+    heading, row = make_results(journal.plans(plan)).table().splitlines()
     assert heading.split()[:6] == ["CHAIN", "LABEL", "STATUS", "GEN", "STATUS", "ENDED"]
     assert row.split()[:4] == ["r1", "draft", "1", "committed"]

@@ -35,7 +35,7 @@ def swept() -> Results:
         attempt = journal.open(chain, 1).work().write("scored", {"scores": {"cubes": 2.0 * score}})
         attempt.commit([used(100 * (score + 1), 1.0), used(0, 0.0)])
     journal.open("opus-r2", 1).work().end("failed", [used(9, 0.5)], cause="world", text=HOSTILE)
-    return make_results(plan, journal.state)
+    return make_results(journal.plans(plan))
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -73,7 +73,7 @@ def rescored() -> Results:
     facts = {"scores": {"cubes": 9.0}, "function": {"name": "scores:cubes", "digest": "ab" * 32}}
     journal.write("rescored", facts, chain="fable-r1", generation=1)
     journal.write("rescored", {"error": "KeyError"}, chain="opus-r1", generation=1)
-    return make_results(plan, journal.state)
+    return make_results(journal.plans(plan))
 
 
 def test_tables_mark_scores_of_another_version_and_means_with_them() -> None:
@@ -132,7 +132,7 @@ def long_names() -> Results:
         attempt = journal.open(chain.name, 1).work()
         attempt.write("scored", {"scores": {"cubes": 1234.5, "points_per_s": 0.1234}})
         attempt.commit([used(100_000, 1.25)] * 2, ended_by="stop: all cubes are in the basket")
-    return make_results(plan, journal.state)
+    return make_results(journal.plans(plan))
 
 
 @pytest.mark.parametrize("agents", [False, True])
@@ -175,7 +175,7 @@ def test_means_without_a_group_are_those_of_all_complete_generations() -> None:
 def test_a_group_without_values_has_no_mean() -> None:
     journal = Journal()
     journal.open("r1", 1).work().commit([Usage(output_tokens=5)])
-    table = make_results(make_plan(), journal.state).table(by="chain")
+    table = make_results(journal.plans(make_plan())).table(by="chain")
     assert table.splitlines()[1].split() == ["r1", "1", "3600", "0", "5", "-"]
 
 
@@ -222,7 +222,7 @@ def test_hostile_text_stays_in_its_cell_and_out_of_the_terminal() -> None:
     assert json.loads(swept().to_json())["rows"][-1]["error"] == HOSTILE
     journal = Journal()
     journal.open("r1", 1).work().commit([], None).journal.lines[-1].data["ended_by"] = "\x1b[2J\n"
-    assert make_results(make_plan(), journal.state).table().count("\n") == 1
+    assert make_results(journal.plans(make_plan())).table().count("\n") == 1
 
 
 def test_json_has_all_rows() -> None:
@@ -262,7 +262,7 @@ def test_a_data_frame_has_the_columns_of_the_csv(
 @settings(max_examples=40, deadline=None)
 @given(journals())
 def test_csv_equals_the_journal(journal: Journal) -> None:
-    results = make_results(make_plan(), journal.state)
+    results = make_results(journal.plans(make_plan()))
     for table, agents in ((results.rows(), False), (results.agents(), True)):
         cells = read(results.to_csv(agents=agents))
         assert len(cells) == len(table)

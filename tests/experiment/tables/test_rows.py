@@ -25,11 +25,11 @@ USAGE = [used(100, 1.0), used(50, 0.5)]
 
 
 def make_rows_from(journal: Journal, **fields: object) -> list[Row]:
-    return make_results(make_plan(**fields), journal.state).rows()
+    return make_results(journal.plans(make_plan(**fields))).rows()
 
 
 def make_agent_rows_from(journal: Journal, **fields: object) -> list[AgentRow]:
-    return make_results(make_plan(**fields), journal.state).agents()
+    return make_results(journal.plans(make_plan(**fields))).agents()
 
 
 def test_a_generation_has_a_row_when_it_has_begun() -> None:
@@ -82,7 +82,7 @@ def test_a_row_has_the_script_errors_of_its_latest_attempt_and_agents_have_none(
     rows = [(row.script_errors, row.last_script_error) for row in make_rows_from(journal)]
     assert rows == [(5, "main.lua:9: off"), (None, ""), (None, "")]
     assert not {name for name in attrs.fields_dict(AgentRow) if "error" in name}
-    text = make_results(make_plan(), journal.state).to_csv()
+    text = make_results(journal.plans(make_plan())).to_csv()
     assert [cells["script_errors"] for cells in csv.DictReader(io.StringIO(text))] == ["5", "", ""]
 
 
@@ -189,14 +189,14 @@ def test_a_branch_has_the_labels_of_its_source_and_names_the_archive() -> None:
     journal.open("fable-r1-b1", 1, origin=source).work().commit(USAGE)
     sweep = {"agents.*.model": ["claude-fable-5", "claude-opus-4-8"]}
     plan = make_plan(sweep=sweep)
-    original, branch = make_results(plan, journal.state).rows()
+    original, branch = make_results(journal.plans(plan)).rows()
     assert branch.labels == {"model": "claude-fable-5", "prompt": "storm"}
     assert (branch.branch, branch.seed, branch.mid_turn) == ("storm", 7, ("Eko",))
     assert branch.forked_from == original.checkpoint
     assert (original.forked_from, original.branch, original.mid_turn) == ("", "", ())
     ref = CheckpointRef(**source)
-    assert make_results(plan, journal.state, forked_from=ref).rows() == [branch]
-    assert make_results(plan, journal.state, forked_from=attrs.evolve(ref, sha256="")).rows() == []
+    assert make_results(journal.plans(plan), forked_from=ref).rows() == [branch]
+    assert make_results(journal.plans(plan), forked_from=attrs.evolve(ref, sha256="")).rows() == []
 
 
 def test_an_imported_generation_has_the_rows_of_its_table() -> None:
@@ -210,7 +210,7 @@ def test_an_imported_generation_has_the_rows_of_its_table() -> None:
     }
     data = {"run_id": "gen-g001", "rows": [row]}
     journal.write("imported", data, chain="r1", generation=1)
-    results = make_results(make_plan(repeats=1, layout="flat"), journal.state)
+    results = make_results(journal.plans(make_plan(repeats=1, layout="flat")))
     (generation,), agents = results.rows(), results.agents()
     assert (generation.status, generation.run_dir) == ("imported", "runs/gen-g001")
     assert generation.started_at == row["start_utc"]
@@ -254,7 +254,7 @@ def test_turns_of_which_a_program_reports_nothing_have_no_known_cost() -> None:
 def test_tokens_and_cost_that_a_program_does_not_report_are_unknown_not_0() -> None:
     journal = Journal()
     journal.open("r1", 1).work().commit([used(100, 1.0), Usage(turns=3)])
-    results = make_results(make_plan(repeats=1), journal.state)
+    results = make_results(journal.plans(make_plan(repeats=1)))
     (row,), (eko, moa) = results.rows(), results.agents()
     assert (row.turns, row.output_tokens, row.cost_usd, row.spent_tokens) == (4, None, None, None)
     assert (eko.output_tokens, eko.cost_usd) == (100, 1.0)
@@ -323,7 +323,7 @@ def committed(line: Line) -> tuple[str | None, int | None]:
 @settings(max_examples=40, deadline=None)
 @given(journals())
 def test_rows_agree_with_the_lines_of_any_journal(journal: Journal) -> None:
-    results = make_results(make_plan(), journal.state)
+    results = make_results(journal.plans(make_plan()))
     rows, agents = results.rows(), results.agents()
     ends = [line for line in journal.lines if line.type == "committed"]
     assert [(row.chain, row.generation) for row in rows if row.is_over] == list(
@@ -339,4 +339,4 @@ def test_rows_agree_with_the_lines_of_any_journal(journal: Journal) -> None:
         spent_usd = sum(row.spent_usd or 0.0 for row in table)
         assert spent_usd == pytest.approx(sum(usage.cost_usd or 0.0 for usage in ledger))
     assert sum(row.attempts for row in rows) == len({line.attempt for line in journal.lines})
-    assert make_results(make_plan(), journal.state).rows() == rows
+    assert make_results(journal.plans(make_plan())).rows() == rows

@@ -36,7 +36,7 @@ def make_status_from(
     journal: Journal, *, pid: int | None = 7, live: Any = None, **fields: Any
 ) -> ExperimentStatus:
     plan = make_plan(**fields)
-    return make_status(Path("/e"), plan, journal.state, now=journal.now, pid=pid, live=live)
+    return make_status(Path("/e"), journal.plans(plan), now=journal.now, pid=pid, live=live)
 
 
 def first_chain(journal: Journal, **options: Any) -> ChainStatus:

@@ -1,0 +1,72 @@
+"""The order for an attempt: what it continues, and what its generation has used before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from clawblox.agents.values import Usage
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.lines import Phase
+from clawblox.experiment.plan.plan import Chain
+
+
+@attrs.frozen(kw_only=True)
+class Order:
+    """An attempt to be made.
+
+    Attributes:
+        chain: The chain, with the plan in force.
+        generation: The generation, from 1.
+        run_id: Name of the attempt and of its run directory; empty before it is opened.
+        phase: Where it begins.
+        origin: The checkpoint from which world and agents continue; None for new agents.
+        inherited: Attempt whose workspaces new agents inherit; None for the templates.
+        world: The checkpoint from which only the world continues, with new agents; None for a fresh
+            world.
+        elapsed_s: Active seconds of the generation so far.
+        idle_s: Seconds so far in which all agents only waited for their providers.
+        world_time: Simulation time so far; None if it is not known.
+        used: Usage of each agent in the generation so far; empty for none.
+        close_reason: Why the generation closes; empty in the phase ``work``.
+        branch: The branch that begins with the attempt; None otherwise.
+        retry_reason: Why there is another attempt; empty for the first of a generation.
+        revision: Revision of the plan.
+    """
+
+    chain: Chain
+    generation: int
+    run_id: str = ""
+    phase: Phase = "work"
+    origin: CheckpointRef | None = None
+    inherited: str | None = None
+    world: CheckpointRef | None = None
+    elapsed_s: float = 0.0
+    idle_s: float = 0.0
+    world_time: float | None = None
+    used: tuple[Usage, ...] = ()
+    close_reason: str = ""
+    branch: Branch | None = None
+    retry_reason: str = ""
+    revision: int = 0
+
+    @property
+    def message(self) -> str | None:
+        """First message to agents that continue; None for the usual one."""
+        save = self.chain.plan.save
+        if self.phase == "save" and save is not None:
+            return save.prompt
+        return None if self.branch is None else self.branch.prompt
+
+    def describe(self) -> dict[str, Any]:
+        """Return the data of the line ``opened``, without its host."""
+        return {
+            "origin": None if self.origin is None else attrs.asdict(self.origin),
+            "inherited": self.inherited,
+            "phase": self.phase,
+            "reason": self.retry_reason,
+            "elapsed_s": self.elapsed_s,
+            "idle_s": self.idle_s,
+            "revision": self.revision,
+        }

@@ -1,0 +1,105 @@
+"""The plans of an experiment: which of them is in force, and the chains of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from clawblox.experiment.history.state import ChainState, ExperimentState
+from clawblox.experiment.plan.naming import BRANCH_LABEL
+from clawblox.experiment.plan.plan import Chain, Plan
+
+
+@attrs.frozen(eq=False)
+class Plans:
+    """The plan of an experiment in each revision, with the chains to which it expands.
+
+    Args:
+        revisions: The plan in each revision, the first as it was begun.
+        state: The state of the experiment, which may advance.
+    """
+
+    revisions: Sequence[Plan]
+    state: ExperimentState
+    _expanded: dict[int, tuple[int, Mapping[str, Chain]]] = attrs.field(
+        factory=dict, init=False, repr=False
+    )
+
+    @property
+    def present(self) -> Plan:
+        """The plan in force."""
+        return self.revisions[-1]
+
+    @property
+    def chains(self) -> Mapping[str, Chain]:
+        """The chains by name: those of the plan in force in its order, then the branches.
+
+        A branch has the plan, repeat and labels of its source. Its label ``prompt`` is the short
+        name of its first message.
+        """
+        return self.chains_at(len(self.revisions) - 1)
+
+    def chains_at(self, revision: int) -> Mapping[str, Chain]:
+        """Return the chains with the plan of a revision, as :attr:`chains` does."""
+        count, chains = self._expanded.get(revision, (-1, {}))
+        if count != len(self.state.chains):  # the first line of a chain makes it a branch, or not
+            chains = _expand(self.revisions[revision], self.state)
+            self._expanded[revision] = len(self.state.chains), chains
+        return chains
+
+    def in_force(self, chain: Chain, generation: int) -> tuple[Chain, int]:
+        """Return a chain with the plan under which a generation was begun, and its revision.
+
+        Its world and its programs are where the plan in force says.
+
+        Args:
+            chain: The chain, with the plan in force, under which a new generation begins.
+            generation: The generation.
+        """
+        begun = self.state.chain(chain.name).generations.get(generation)
+        revision = None if begun is None else begun.revision
+        if revision is None or revision == self.state.revision:
+            return chain, self.state.revision
+        earlier = self.chains_at(revision).get(chain.name)
+        return (chain if earlier is None else _with_places(earlier, chain)), revision
+
+    def last_generation(self, chain: Chain) -> int:
+        """Return the number of the last generation of a chain."""
+        branch = self.state.chain(chain.name).branch
+        if branch is None:
+            return chain.plan.generations
+        return branch.source.generation + branch.generations - 1
+
+
+def _expand(plan: Plan, state: ExperimentState) -> Mapping[str, Chain]:
+    chains = {chain.name: chain for chain in plan.chains()}
+    for branched in state.chains.values():
+        if branched.branch is not None and branched.branch.source.chain in chains:
+            source = chains[branched.branch.source.chain]
+            chains[branched.name] = _branch_off(source, branched, index=len(chains))
+    return chains
+
+
+def _branch_off(source: Chain, branched: ChainState, *, index: int) -> Chain:
+    branch = branched.branch
+    assert branch is not None
+    duration_s = source.plan.duration if branch.duration_s is None else branch.duration_s
+    return attrs.evolve(
+        source,
+        name=branched.name,
+        index=index,
+        seed=source.seed if branch.reseed is None else branch.reseed,
+        labels={**source.labels, **({BRANCH_LABEL: branch.label} if branch.label else {})},
+        plan=source.plan.but(duration=duration_s),
+    )
+
+
+def _with_places(chain: Chain, present: Chain) -> Chain:
+    """Return a chain of an earlier plan whose world and programs are where they are now."""
+    world = attrs.evolve(chain.plan.world, dir=present.plan.world.dir)
+    agents = [
+        agent.but(binary=now.binary, command=now.command)
+        for agent, now in zip(chain.plan.agents, present.plan.agents, strict=True)
+    ]
+    return attrs.evolve(chain, plan=chain.plan.but(world=world, agents=agents))
