@@ -24,7 +24,8 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.experiment.plan.values import fields_by_key, to_plain
+from clawblox.config.arguments import checked, mismatch
+from clawblox.experiment.plan.values import fields_by_key, to_optional, to_plain
 
 NAME_PATTERN: Final = r"\A(?!\.+\Z)[A-Za-z0-9._-]{1,255}\Z"
 """Names of chains, runs and agents, by this package and by the public generation scripts."""
@@ -33,6 +34,7 @@ BRANCH_LABEL: Final = "prompt"
 """Label of branches: the short name of their first message."""
 
 _DISPLAY_NAMES: Final = ("Eko", "Moa", "Rua", "Tavi", "Oni", "Zev", "Ika", "Pala")
+_NAME: Final = re.compile(r"[^.-].{0,63}", re.DOTALL)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
@@ -55,6 +57,20 @@ _LABEL_START_CHARS: Final = 50
 def safe_name(text: str) -> str:
     """Return a name for files, with ``_`` for all but letters, digits, ``.``, ``_`` and ``-``."""
     return _UNSAFE.sub("_", text)
+
+
+def to_name(value: str | None) -> Any:  # noqa: ANN401 - None and False are replaced
+    """Return a name for files; None for False, and every other value unchanged."""
+    return safe_name(value) if isinstance(value, str) else to_optional(value)
+
+
+def _check_name(value: object, key: str) -> None:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise mismatch(key, "1 to 64 characters, the first neither '.' nor '-'", value)
+
+
+OPTIONAL_NAME: Final = checked(_check_name, optional=True)
+"""Accepts names of experiments and beginnings of the names of runs, and None."""
 
 
 def numbered(text: str) -> Iterator[str]:

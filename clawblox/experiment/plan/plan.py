@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -27,7 +26,14 @@ from clawblox.config.options import DEFAULT_HOST
 from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
-from clawblox.experiment.plan.naming import NAMINGS, chain_name, display_name, safe_name
+from clawblox.experiment.plan.naming import (
+    NAMINGS,
+    OPTIONAL_NAME,
+    chain_name,
+    display_name,
+    safe_name,
+    to_name,
+)
 from clawblox.experiment.plan.parts import (
     MAX_SAVING_SHARE,
     USUAL_SAVING_S,
@@ -85,7 +91,6 @@ Order: TypeAlias = Literal["breadth", "depth"]
 Layout: TypeAlias = Literal["chains", "flat"]
 """Whether chains have directories of their own, or the only chain uses the experiment's."""
 
-_NAME: Final = re.compile(r"[^.-].{0,63}", re.DOTALL)
 _MAX_AGENT_NAME_CHARS: Final = 128
 _LONGEST_RUN_SUFFIX: Final = "-g001-r20260101T000000Z-w0-a00"
 
@@ -120,10 +125,6 @@ def _to_prices(value: Mapping[str, Price | Mapping[str, Any]] | None) -> Mapping
     return FrozenMapping(built)
 
 
-def _to_name(value: str | None) -> Any:  # noqa: ANN401 - the plan replaces None
-    return safe_name(value) if isinstance(value, str) else to_optional(value)
-
-
 def _to_save(value: Save | Mapping[str, Any] | None) -> Save | None:
     if to_optional(value) is None:
         return None
@@ -151,15 +152,6 @@ def _to_limits(value: Limits | Mapping[str, Any]) -> Limits:
 
 def _to_retry(value: Retry | Mapping[str, Any]) -> Retry:
     return build(Retry, value, "retry")
-
-
-def _check_name(value: object, key: str) -> None:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        expected = "1 to 64 characters, the first neither '.' nor '-'"
-        raise mismatch(key, expected, value)
-
-
-_OPTIONAL_NAME: Final = checked(_check_name, optional=True)
 
 
 @attrs.frozen
@@ -216,9 +208,7 @@ class Plan:
     agents: Sequence[AgentSpec] = attrs.field(
         converter=_to_agents, metadata={PART: AgentSpec} | OF_CHAINS
     )
-    name: str = attrs.field(
-        default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
-    )
+    name: str = attrs.field(default=None, kw_only=True, converter=to_name, validator=OPTIONAL_NAME)
     generations: int = attrs.field(default=1, kw_only=True, validator=checked(check_count))
     duration: float = attrs.field(
         default=3600.0,
@@ -290,7 +280,7 @@ class Plan:
         default="chains", kw_only=True, validator=checked(check_choice, choices=("chains", "flat"))
     )
     run_prefix: str | None = attrs.field(
-        default=None, kw_only=True, converter=_to_name, validator=_OPTIONAL_NAME
+        default=None, kw_only=True, converter=to_name, validator=OPTIONAL_NAME
     )
     cluster: Cluster | None = attrs.field(
         default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster} | FREE
