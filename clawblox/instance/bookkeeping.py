@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
+import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
@@ -56,6 +57,7 @@ class Write(Protocol):
         """
 
 
+@attrs.frozen(eq=False)
 class Bookkeeping:
     """Writes what happens to one instance. Every method blocks; failures are logged.
 
@@ -67,9 +69,8 @@ class Bookkeeping:
         write: Writes an update to its manifest.
     """
 
-    def __init__(self, instance: Instance, write: Write) -> None:
-        self._instance = instance
-        self._write = write
+    _instance: Instance
+    _write: Write
 
     def note_reported(self) -> None:
         """Note in the record what the world reports: its halt, its rate, its script errors."""

@@ -34,6 +34,7 @@ _LAST_REPORT_S: Final = 1.0
 """Longest time that a stop waits for the last report of the world, in seconds."""
 
 
+@attrs.define
 class BehindDetector:
     """Decides when one world has fallen behind, and when it has caught up.
 
@@ -41,9 +42,8 @@ class BehindDetector:
         is_behind: Whether the world counts as behind.
     """
 
-    def __init__(self) -> None:
-        self.is_behind = False
-        self._below_since: float | None = None
+    is_behind: bool = attrs.field(default=False, init=False)
+    _below_since: float | None = attrs.field(default=None, init=False)
 
     def note(self, rate: TickRate, now: float) -> bool:
         """Take a rate; return whether :attr:`is_behind` has changed.

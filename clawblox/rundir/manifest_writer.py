@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -194,17 +194,11 @@ class ManifestWriters:
         """
         self.of(run_dir).file.apply([update], durable=durable)
 
-    async def note_forks(self, snapshots: Collection[Path]) -> None:
+    def note_forks(self, snapshots: Iterable[Path]) -> None:
         """Note that runs begin from snapshots, in the manifests that list them as autosaves.
 
-        Their entries then stay when the files are removed. A failure is reported.
-
-        Cancellation: some may be noted.
+        Their entries then stay when the files are removed. A failure is reported. Blocks.
         """
-        if snapshots:
-            await run_blocking(self._note_forks, snapshots)
-
-    def _note_forks(self, snapshots: Iterable[Path]) -> None:
         for snapshot in snapshots:
             listed = find_checkpoint(snapshot)
             if listed is None or listed[1].get("autosave") is not True or "forked" in listed[1]:

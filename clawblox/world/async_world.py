@@ -354,7 +354,7 @@ class AsyncWorld(InstanceCalls):
         snapshots = await take_snapshots(options, specs, self._config.dir, home)
 
         async def prepare() -> Plan:
-            await fleet.leftovers.clear(directory)
+            await run_blocking(fleet.leftovers.clear, directory)
             return partial(snapshots.plan, self._config, directory, parent_sha256)
 
         stops_all = options.on_failure == "stop_all"

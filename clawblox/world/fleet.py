@@ -7,7 +7,7 @@ and finds them by name; each is run by its supervisor.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -169,13 +169,19 @@ class Fleet(KnownInstances):
             archive: The archive that the snapshot was loaded from; None if it was in none.
             sha256: Digest of the snapshot, verified by loading it; None if not known.
         """
-        launch = await run_blocking(_plan_start, config, options, archive, sha256)
-        with self._planning.preparing(launch):
-            await run_blocking(refuse_held_run, launch.run_dir)
-            await self.leftovers.clear(launch.run_dir)
-            await self.writers.note_forks(forked_snapshots([launch]))
+        with ExitStack() as planning:
+
+            def prepare() -> Launch:
+                launch = _plan_start(config, options, archive, sha256)
+                planning.enter_context(self._planning.preparing(launch))
+                refuse_held_run(launch.run_dir)
+                self.leftovers.clear(launch.run_dir)
+                self.writers.note_forks(forked_snapshots([launch]))
+                return launch
+
+            launch = await run_blocking(prepare)
             control = await self._controls.open(launch.run_dir)
-            instance = self._make(launch, control, update=lone_update(launch))
+            instance = self._make(launch, control, lone_update)
             self._begin(instance)
         return await self._wait_started(instance)
 
@@ -220,7 +226,7 @@ class Fleet(KnownInstances):
             }
             async with planned(run_dir, [handle.instance for handle in begun.values()]):
                 await self.writers.of(run_dir).apply(list_members(launches))
-                await self.writers.note_forks(forked_snapshots(launches.values()))
+                await run_blocking(self.writers.note_forks, forked_snapshots(launches.values()))
             for name, launch in launches.items():
                 if launch.shares_rows_of_origin:
                     path, labels = launch.resume_path, launch.options.labels
@@ -274,9 +280,9 @@ class Fleet(KnownInstances):
         """Make an instance of many, with its own run."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
-        update = member_update(launch, run_id, begun_at)
+        describe = partial(member_update, run_id=run_id, begun_at=begun_at)
         return self._make(
-            launch, control, update=update, durable=False, run_id=run_id, on_settled=on_settled
+            launch, control, describe, durable=False, run_id=run_id, on_settled=on_settled
         )
 
     async def attach(self, config: WorldConfig, run_dir: Path) -> list[StartedWorld]:
@@ -299,8 +305,8 @@ class Fleet(KnownInstances):
     async def revive(self, launch: Launch, past: Past) -> StartedWorld:
         """Start an instance that has died again, under its name and as a part of its run."""
         control = await self._controls.open(launch.run_dir)
-        update = member_update(launch, past.run_id, utc_now())
-        instance = self._make(launch, control, update=update)
+        describe = partial(member_update, run_id=past.run_id, begun_at=utc_now())
+        instance = self._make(launch, control, describe)
         self._begin(instance)
         return await self._wait_started(instance)
 
@@ -373,18 +379,16 @@ class Fleet(KnownInstances):
         self,
         launch: Launch,
         control: str,
+        describe: Callable[[Launch], Update] = lambda _: Update(),
         *,
         record: InstanceRecord | None = None,
-        update: Update | None = None,
         durable: bool = True,
         run_id: str = "",
         on_settled: Callable[[InstanceHandle], None] | None = None,
     ) -> InstanceHandle:
         """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
-        register = partial(
-            register_start, launch, update or Update(), partial(write, durable=durable)
-        )
+        register = partial(register_start, launch, describe, partial(write, durable=durable))
         instance = LocalInstance(
             self._launcher,
             launch,
@@ -442,7 +446,7 @@ class Fleet(KnownInstances):
             update = attrs.evolve(update, renamed_runs={run.run_id: run_id for run in here})
             await run_blocking(rename_runs, here, run_id)
         if (snapshot := update.run.get("resume_from")) is not None:
-            await self.writers.note_forks([Path(snapshot)])
+            await run_blocking(self.writers.note_forks, [Path(snapshot)])
         await self.writers.of(directory).apply(update)
 
     def _forget(self, instance: InstanceHandle) -> None:

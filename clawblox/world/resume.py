@@ -70,7 +70,7 @@ async def resume_all(
         resumable = [
             instance.record.name for instance in current.instances if instance.problem is None
         ]
-        await fleet.leftovers.close_runs(run_dir, without=resumable)
+        await run_blocking(partial(fleet.leftovers.close_runs, run_dir, without=resumable))
         return partial(_plan, fleet, config, run_dir, current.instances, variables)
 
     start = ManyStart(run_dir=run_dir, prepare=prepare, verb="Resuming")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -46,8 +45,8 @@ class Leftovers:
         self._writers = writers
         self._cleared: set[Path] = set()
 
-    async def clear(self, run_dir: Path) -> None:
-        """Mark the runs of killed orchestrators as interrupted, and remove what they left.
+    def clear(self, run_dir: Path) -> None:
+        """Mark the runs of killed orchestrators as interrupted, and remove what they left. Blocks.
 
         The directory is added to the index of the user's runs.
 
@@ -57,28 +56,23 @@ class Leftovers:
         Raises:
             OSError: A record cannot be written.
             ManifestError: A manifest cannot be written.
-
-        Cancellation: some runs may be marked; the next call continues.
         """
-        await self.close_runs(run_dir)
+        self.close_runs(run_dir)
         if run_dir not in self._cleared:
             self._cleared.add(run_dir)
-            await run_blocking(remove_leftovers, run_dir)
-            await run_blocking(settle_unlisted_saves, run_dir)
-            await run_blocking(add_run, run_dir)
+            remove_leftovers(run_dir)
+            settle_unlisted_saves(run_dir)
+            add_run(run_dir)
 
-    async def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
-        """Mark the runs of killed orchestrators as interrupted; see :meth:`clear`.
+    def close_runs(self, run_dir: Path, *, without: Collection[str] = ()) -> None:
+        """Mark the runs of killed orchestrators as interrupted; see :meth:`clear`. Blocks.
 
         Args:
             run_dir: The run directory.
             without: Names of instances whose runs continue.
-
-        Cancellation: some runs may be marked; the next call continues.
         """
-        close = partial(close_interrupted, run_dir, without=without)
-        for directory in await run_blocking(close):
-            await self._writers.of(directory).apply(run_update(status="interrupted"))
+        for directory in close_interrupted(run_dir, without=without):
+            self._writers.apply(directory, run_update(status="interrupted"))
 
 
 class Starts:

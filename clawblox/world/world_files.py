@@ -76,19 +76,19 @@ def read_world_files(directory: Path) -> WorldFiles | None:
 
 
 def register_start(
-    launch: Launch, update: Update, write: Callable[[Update], None]
+    launch: Launch, describe: Callable[[Launch], Update], write: Callable[[Update], None]
 ) -> Mapping[str, str]:
     """Write the update of a start to the manifest, with the world's files if it records itself.
 
     Args:
         launch: How the world is started.
-        update: The update, without files.
+        describe: Returns the update, without files.
         write: Writes it.
 
     Returns:
         The variable with the digest of the files, for the world.
     """
-    files = None
+    update, files = describe(launch), None
     if launch.record_dir is not None and launch.config.records_itself:
         files = read_world_files(launch.config.dir)
     if files is None:

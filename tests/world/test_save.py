@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -70,13 +71,13 @@ async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: 
 async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_planned, may_go_on = anyio.Event(), anyio.Event()
+    is_planned, may_go_on = threading.Event(), threading.Event()
     clear = Leftovers.clear
 
-    async def clear_late(self: Leftovers, run_dir: Path) -> None:
+    def clear_late(self: Leftovers, run_dir: Path) -> None:
         is_planned.set()
-        await may_go_on.wait()
-        await clear(self, run_dir)
+        may_go_on.wait(HANG_S)
+        clear(self, run_dir)
 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=tmp_path / "run", name="w000")
@@ -86,7 +87,7 @@ async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
         async with anyio.create_task_group() as tasks:
             start = partial(world.start, run_dir=tmp_path / "other", name="fork", resume=saved)
             tasks.start_soon(start)
-            await is_planned.wait()
+            await run_sync(is_planned.wait, HANG_S)
             await world.autosave(every=EVERY_S, keep=1)
             await rounds(events, 3, "w000")
             assert saved in on_disk(tmp_path / "run")
