@@ -37,7 +37,7 @@ from clawblox.experiment.plan import (
 )
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.session.events import ExperimentEvent
-from clawblox.experiment.session.experiment_run import ExperimentRun, RunOutcome
+from clawblox.experiment.session.session import RunOutcome, Session
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference, GroupSummary
 from clawblox.experiment.tables.results import Results
@@ -57,7 +57,6 @@ __all__ = [
     "Experiment",
     "ExperimentEvent",
     "ExperimentRecord",
-    "ExperimentRun",
     "ExperimentStatus",
     "GenerationEnd",
     "GroupSummary",
@@ -71,6 +70,7 @@ __all__ = [
     "Row",
     "RunOutcome",
     "Save",
+    "Session",
     "Stop",
     "WorldSpec",
     "read_experiment",

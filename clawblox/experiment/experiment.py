@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,33 +13,31 @@ import anyio
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking, run_checked, run_interruptible
-from clawblox.config.arguments import check_duration, check_env, check_grace, check_path
+from clawblox.config.arguments import check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
 from clawblox.experiment.history.checkpoints import Checkpoint, CheckpointRef
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.notices.notifier import Notifier
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.reading.record import ExperimentRecord
-from clawblox.experiment.reading.selection import check_chains
 from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
 from clawblox.experiment.schedule.ports import Workshop
-from clawblox.experiment.session.events import ExperimentEvent
-from clawblox.experiment.session.experiment_run import ExperimentRun
-from clawblox.experiment.session.forking import Fork, plan_fork, record_branches
-from clawblox.experiment.session.opening import OpenExperiment, open_experiment
-from clawblox.experiment.session.reporting import EventHook, Reporter, RowHook
-from clawblox.experiment.session.requests import make_control_server
-from clawblox.experiment.session.rescoring import OnRescored, Rescoring, ignore_rescored
-from clawblox.experiment.session.session import Session, set_aside_failed
+from clawblox.experiment.session.events import (
+    EventHook,
+    ExperimentEvent,
+    ExperimentEvents,
+    RowHook,
+)
+from clawblox.experiment.session.forking import Fork
+from clawblox.experiment.session.open_experiment import OpenExperiment
+from clawblox.experiment.session.opening import begin_or_continue
+from clawblox.experiment.session.rescoring import OnRescored, ignore_rescored
+from clawblox.experiment.session.session import Session
 from clawblox.experiment.session.workshops import make_workshop
-from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
-from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
-from clawblox.rundir.control_server import ControlServer
+from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.telemetry.events import Subscription
 from clawblox.telemetry.own_log import OwnLog
@@ -91,8 +89,6 @@ class Experiment:
         retry_failed: bool = False,
         resume_from: str | os.PathLike[str] | None = None,
         grace_seconds: float = DEFAULT_GRACE_S,
-        _clock: Clock | None = None,
-        _workshop: Workshop | None = None,
     ) -> None:
         if dir is None and plan is None:
             raise UsageError("an experiment needs a plan or a directory")
@@ -101,25 +97,15 @@ class Experiment:
         self._given = plan
         self._callbacks = Callbacks(score=score, stop=stop)
         self._grace_s = check_grace(grace_seconds)
-        self._reporter = Reporter(on_event, on_generation_end)
+        self._events = ExperimentEvents(on_event, on_generation_end)
         self._env = dict(os.environ if env is None else check_env(env))
         self._accept = tuple(accept)
         self._retry_failed = retry_failed
         archive = None if resume_from is None else check_path(resume_from, "resume_from")
         self._resume_from = None if archive is None else archive.absolute()
-        self._clock = _clock or SystemClock()
-        self._given_workshop = _workshop
+        self._clock: Clock = SystemClock()
         self._opened: OpenExperiment | None = None
-        self._session: Session | None = None
-        self._forking = anyio.Lock()  # two forks at once would find the same free names
-        self._residence: Residence[Tasks]
-        self._tasks: Tasks
-        self._hooks: Mapping[str, Mapping[str, str | None]]
-        self._recorder: Recorder
-        self._workshop: Workshop
-        self._files: DerivedFiles
-        self._notifier: Notifier
-        self._control: ControlServer
+        self._residence: Residence[OpenExperiment] | None = None
 
     @classmethod
     def open(cls, dir: str | os.PathLike[str], **options: Any) -> Self:  # noqa: A002
@@ -145,46 +131,45 @@ class Experiment:
             ClawbloxError: The directory cannot be used.
         """
         self._residence = Residence(self._open())
-        self._tasks = await self._residence.__aenter__()
+        self._opened = await self._residence.__aenter__()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._residence.__aexit__(*exc_info)
+        assert self._residence is not None
+        try:
+            await self._residence.__aexit__(*exc_info)
+        finally:
+            self._opened = None
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Tasks]:
+    async def _open(self) -> AsyncIterator[OpenExperiment]:
         journal = Journal(self.directory, self._clock)
         try:
             await run_interruptible(partial(self._enter, journal), journal.lease.interrupt)
-            self._opened = opened = await run_checked(partial(self._read, journal))
-            self._hooks = await run_blocking(self._callbacks.describe)
-            self._workshop = self._given_workshop or make_workshop(
-                self.directory,
-                opened.plans,
-                self._env,
-                grace_s=self._grace_s,
-                on_event=self._reporter.pass_on,
-            )
-            await self._workshop.end_left()
-            self._files = DerivedFiles(self.directory, opened.plans, journal.lines)
-            derive = partial(self._files.flush, with_results=False)
-            self._recorder = Recorder(journal, opened.state, self._note, derive=derive)
-            await set_aside_failed(self._workshop, opened.state)
-            self._notifier = Notifier(
-                self.directory, opened.plans, journal.lines, self._recorder, self.status
-            )
-            async with Tasks(
-                on_error=partial(_log.defect, "task of an experiment failed")
-            ) as tasks:
-                await self._start_tasks(tasks)
+            plans = await run_checked(partial(self._begin, journal))
+            hooks = await run_blocking(self._callbacks.describe)
+            workshop = self._make_workshop(plans)
+            await workshop.end_left()
+            on_error = partial(_log.defect, "task of an experiment failed")
+            async with Tasks(on_error=on_error) as tasks:
+                opened = OpenExperiment(
+                    self.directory,
+                    journal,
+                    plans,
+                    workshop,
+                    self._callbacks,
+                    hooks=hooks,
+                    events=self._events,
+                    clock=self._clock,
+                    tasks=tasks,
+                )
+                await opened.start()
                 try:
-                    yield tasks
+                    yield opened
                 finally:
-                    await self._close_session()
-                    await self._control.aclose()
+                    await opened.close()
         finally:
-            self._opened = None
-            self._reporter.close()
+            self._events.close()
             with anyio.CancelScope(shield=True):
                 await run_blocking(journal.__exit__)
 
@@ -192,8 +177,8 @@ class Experiment:
         self.directory.mkdir(parents=True, exist_ok=True)
         journal.__enter__()
 
-    def _read(self, journal: Journal, check: Callable[[], None]) -> OpenExperiment:
-        return open_experiment(
+    def _begin(self, journal: Journal, check: Callable[[], None]) -> Plans:
+        return begin_or_continue(
             journal,
             self.directory,
             self._given,
@@ -203,34 +188,11 @@ class Experiment:
             check=check,
         )
 
-    async def _start_tasks(self, tasks: Tasks) -> None:
-        handlers: dict[str, Callable[..., Awaitable[Mapping[str, Any]]]] = {
-            "status": self._answer_status,
-            "pause": self._answer_pause,
-            "stop": self._answer_stop,
-            "fork": self._answer_fork,
-        }
-        self._control = make_control_server(self.directory, handlers)
-        try:
-            await self._control.open()
-        except OSError as error:
-            _log.warning("no control socket", path=str(self.directory), error=str(error))
-        else:
-            tasks.start_soon(self._control.run)
-        tasks.start_soon(self._workshop.serve)
-        tasks.start_soon(self._reporter.run)
-        tasks.start_soon(self._notifier.run)
-        await self._files.flush()
-        tasks.start_soon(self._files.run)
-
-    async def _close_session(self) -> None:
-        with anyio.CancelScope(shield=True):
-            if self._session is not None:
-                self._session.halt()
-                await self._session.is_over.wait()
-            if not self._require_open().journal.is_lost:  # else another program has the directory
-                await self._notifier.flush()
-                await self._files.flush()
+    def _make_workshop(self, plans: Plans) -> Workshop:
+        """Return what makes the attempts; tests make another one."""
+        on_event = self._events.pass_on
+        place = (self.directory, plans, self._env)
+        return make_workshop(*place, grace_s=self._grace_s, on_event=on_event)
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:
@@ -248,27 +210,15 @@ class Experiment:
     @property
     def record(self) -> ExperimentRecord:
         """The experiment as its directory records it now."""
-        opened = self._require_open()
-        return ExperimentRecord(
-            directory=self.directory,
-            plans=opened.plans,
-            lines=opened.journal.lines[: opened.state.seq],  # a thread may have written more
-        )
+        return self._require_open().record
 
     def status(self) -> ExperimentStatus:
         """Return the status: chains, what they do and why, spending, and a forecast."""
-        opened = self._require_open()
-        return make_status(
-            self.directory,
-            opened.plans,
-            now=self._clock.utc(),
-            pid=None if self._session is None else self._session.pid,
-            live=self._live(),
-        )
+        return self._require_open().status()
 
     def events(self) -> Subscription[ExperimentEvent]:
         """Return a stream of the events from now on; it ends when the block is left."""
-        return self._reporter.subscribe()
+        return self._events.subscribe()
 
     def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
         """Return a checkpoint.
@@ -293,7 +243,7 @@ class Experiment:
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
+    def run(self, chains: Collection[str] | None = None) -> Session:
         """Run chains until each is done, has failed or is paused.
 
         Args:
@@ -307,32 +257,7 @@ class Experiment:
             ConfigError: There is no such chain.
             UsageError: The experiment is not open, or a session of it runs.
         """
-        opened = self._require_open()
-        if self._session is not None and not self._session.is_over.is_set():
-            raise UsageError("a session of this experiment runs already")
-        session = self._session = Session(
-            opened,
-            self._workshop,
-            self._recorder,
-            self._clock,
-            self._callbacks,
-            hooks=self._hooks,
-            chosen=None if chains is None else self._check_chains(chains),
-            warn=self._reporter.warn,
-        )
-
-        def begin(put: Callable[[Row | None], object]) -> None:
-            self._require_open()
-            session.on_row = partial(self._hand_out, put)
-            self._tasks.start_soon(session.run)
-            self._tasks.start_soon(session.watch_lease)
-
-        return ExperimentRun(begin, session.wait, session.halt, session.is_over)
-
-    def _hand_out(self, put: Callable[[Row | None], object], row: Row | None) -> None:
-        put(row)
-        if row is not None:
-            self._tasks.start_soon(self._reporter.report_row, row)
+        return self._require_open().run(chains)
 
     async def pause(self, chains: Collection[str] | None = None) -> None:
         """Ask chains to make checkpoints and to stop; return immediately.
@@ -345,9 +270,8 @@ class Experiment:
 
         Cancellation: has no effect.
         """
-        names = None if chains is None else self._check_chains(chains)
-        if self._session is not None:
-            self._session.pause(names)
+        if chains is not None or self._opened is not None:  # a closed one has paused all
+            self._require_open().pause(chains)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
         """Pause chains and wait until nothing of them runs.
@@ -361,17 +285,8 @@ class Experiment:
 
         Cancellation: they are stopped nevertheless.
         """
-        names = None if chains is None else self._check_chains(chains)
-        if self._session is None:
-            return
-        if now:
-            self._session.cancel()
-        else:
-            self._session.pause(names)
-        await self._session.wait_idle(names)
-
-    def _check_chains(self, chains: Collection[str]) -> tuple[str, ...]:
-        return check_chains(chains, self.record.chains)
+        if chains is not None or self._opened is not None:  # a closed one has stopped all
+            await self._require_open().stop(chains, now=now)
 
     # -- forks and scores -----------------------------------------------------------------------
 
@@ -420,25 +335,14 @@ class Experiment:
         fork = Fork(
             source=source,
             count=count,
-            prompts=tuple(prompts),
-            labels=tuple(labels),
-            duration_s=None if duration is None else check_duration(duration, "duration"),
+            prompts=prompts,
+            labels=labels,
+            duration=duration,
             generations=generations,
             reseed=reseed,
             parallel=parallel,
         )
-        opened = self._require_open()
-        chain = self.record.chains[source.ref.chain]
-        async with self._forking:
-            running = () if self._session is None else self._session.running
-            branches = plan_fork(fork, chain, opened.state, running)
-            if not running:  # nothing of it is recorded if it could not be run
-                plan = self._callbacks.without_replaced(self.plan)
-                await self._workshop.survey(plan, has_worked=True)
-            await record_branches(self._recorder, source, branches)
-        if self._session is not None:
-            self._session.add([name for name, _ in branches])
-        return [name for name, _ in branches]
+        return await self._require_open().fork(fork)
 
     async def rescore(
         self, score: Score | None = None, *, on_scored: OnRescored = ignore_rescored
@@ -461,40 +365,4 @@ class Experiment:
 
         Cancellation: scores that were recorded remain.
         """
-        if self._session is not None and not self._session.is_over.is_set():
-            raise UsageError("a session of this experiment runs", hint="stop it first")
-        used = self._callbacks if score is None else Callbacks(score)
-        await Rescoring(
-            self._require_open().plans, self._workshop, self._recorder, used, self._clock
-        ).run(on_scored)
-        return self.results().rows()
-
-    # -- events and requests --------------------------------------------------------------------
-
-    def _note(self, line: Line) -> None:
-        self._files.note(line)
-        self._notifier.note(line)
-        if self._session is not None:
-            self._session.note(line)
-        self._reporter.note(line)
-
-    def _live(self) -> Mapping[str, LiveChain]:
-        return {} if self._session is None else self._session.live(self._reporter.last_actions)
-
-    async def _answer_status(self) -> Mapping[str, Any]:
-        return {"live": encode_live(self._live()), "pid": self._session and self._session.pid}
-
-    async def _answer_pause(self, chains: Sequence[str] | None = None) -> Mapping[str, Any]:
-        await self.pause(chains)
-        return {}
-
-    async def _answer_stop(
-        self, chains: Sequence[str] | None = None, now: bool = False
-    ) -> Mapping[str, Any]:
-        await self.stop(chains, now=now)
-        return {}
-
-    async def _answer_fork(
-        self, place: str, at: str | None = None, **arguments: Any
-    ) -> Mapping[str, Any]:
-        return {"branches": await self.fork(self.checkpoint(place, at), **arguments)}
+        return await self._require_open().rescore(score, on_scored)

@@ -41,7 +41,7 @@ class ForkPreview:
     @property
     def active_s(self) -> float:
         """Active seconds of each branch, in all its generations."""
-        first = self.fork.duration_s
+        first = self.fork.duration
         later = self.chain.plan.duration if first is None else first
         if first is None:
             first = max(0.0, self.chain.plan.duration - self.fork.source.elapsed_s)

@@ -34,9 +34,8 @@ from clawblox.cli.terminal import screen
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.errors import BatchError, WorldExitedError
-from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.plan import AgentSpec, Plan
-from tests.experiment.fakes import FakeWorkshop
+from tests.experiment.fakes import FakedExperiment, FakeWorkshop
 from tests.simulated_clock import SimulatedClock
 from tests.support import make_world
 
@@ -125,7 +124,7 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
         duration=600.0,
         limits={"min_free": None},
     )
-    experiment = Experiment(plan, dir=tmp_path / "exp", _clock=clock, _workshop=FakeWorkshop(clock))
+    experiment = FakedExperiment(clock, FakeWorkshop(clock), plan, dir=tmp_path / "exp")
 
     async def tick() -> None:
         while True:

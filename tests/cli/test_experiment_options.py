@@ -12,7 +12,7 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.plan import Cluster, Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import open_experiment
+from clawblox.experiment.session.opening import begin_or_continue
 from tests.cli.conftest import Start
 from tests.cli.terminal import CTRL_C, terminal
 from tests.cli.test_experiment import KEYS, write_plan
@@ -52,7 +52,7 @@ def begin(plan: Path, *lines: tuple[Any, dict[str, Any]]) -> Path:
     directory.mkdir(parents=True)
     limited = Plan.load(plan).but(limits={"min_free": 1 << 60})
     with Journal(directory) as journal:
-        open_experiment(journal, directory, limited)
+        begin_or_continue(journal, directory, limited)
         for type_, data in lines:
             journal.append(type_, data, FIRST)
     return directory

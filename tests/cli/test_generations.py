@@ -22,7 +22,7 @@ from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.replacing import set_experiment_aside
-from clawblox.experiment.session.opening import open_experiment
+from clawblox.experiment.session.opening import begin_or_continue
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
 from tests.files import read_all
@@ -190,7 +190,7 @@ def test_a_resume_tries_again_what_has_failed_and_keeps_the_grace() -> None:
     directory = Path("counter/results/e1").absolute()
     directory.mkdir(parents=True)
     with Journal(directory) as journal:
-        open_experiment(journal, directory, make_plan())
+        begin_or_continue(journal, directory, make_plan())
         journal.append("session.begun")
     options = parse("--resume", "--accept", "world", "--grace", "7", given={"accept", "resume"})
     resumed = open_generations(options)

@@ -15,6 +15,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
+from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.lines import CheckpointKind, Line
 from clawblox.experiment.history.orders import Order
 from clawblox.experiment.history.plans import Plans
@@ -503,6 +504,27 @@ class Simulation:
 
     def types(self, chain: str = "r1") -> list[str]:
         return [line.type for line in self.journal.lines if line.chain == chain]
+
+
+class FakedExperiment(Experiment):
+    """An experiment over fakes.
+
+    Args:
+        clock: Its clock.
+        workshop: Makes its attempts.
+        *args: As for an experiment.
+        **options: As for an experiment.
+    """
+
+    def __init__(
+        self, clock: SimulatedClock, workshop: FakeWorkshop, *args: Any, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self._clock = clock
+        self._fake = workshop
+
+    def _make_workshop(self, _plans: Plans) -> FakeWorkshop:
+        return self._fake
 
 
 def check_history(simulation: Simulation) -> None:

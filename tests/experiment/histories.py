@@ -19,10 +19,10 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.session import opening
-from clawblox.experiment.session.experiment_run import RunOutcome
+from clawblox.experiment.session.events import ExperimentEvents
 from clawblox.experiment.session.forking import Fork, plan_fork
-from clawblox.experiment.session.opening import OpenExperiment
-from clawblox.experiment.session.session import Session
+from clawblox.experiment.session.session import RunOutcome, Session, SessionContext
+from clawblox.experiment.tables.rows import make_row
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.simulated_clock import SimulatedClock
@@ -169,9 +169,26 @@ class History:
         async def call(function: Callable[[], Line]) -> Line:
             return function()
 
-        opened = OpenExperiment(journal=journal, plans=plans)
-        self._recorder = Recorder(journal, state, lambda line: self._session.note(line), call)
-        self._session = Session(opened, self.workshop, self._recorder, self.clock, self._callbacks)
+        def note(line: Line) -> None:
+            if line.type == "committed":
+                row = make_row(plans, str(line.chain), int(line.generation or 0))
+                self._session.note(row)
+
+        self._recorder = Recorder(journal, state, note, call)
+        tasks: Any = None  # its session is run here
+        self._session = Session(
+            SessionContext(
+                plans=plans,
+                journal=journal,
+                recorder=self._recorder,
+                workshop=self.workshop,
+                callbacks=self._callbacks,
+                hooks={},
+                events=ExperimentEvents(),
+                clock=self.clock,
+                tasks=tasks,
+            )
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tick)
             for after_s, happening in script.happenings:
@@ -217,7 +234,7 @@ class History:
         fork = Fork(
             source=points[wish.checkpoint % len(points)],
             generations=wish.generations,
-            duration_s=wish.duration_s,
+            duration=wish.duration_s,
         )
         try:
             branches = plan_fork(fork, chain, state, self._session.running)

@@ -36,7 +36,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.session.requests import ask_experiment
 from clawblox.system.append_log import OwnedLog
-from tests.experiment.fakes import FakeWorkshop, Trouble
+from tests.experiment.fakes import FakedExperiment, FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock
 from tests.support import make_world
 
@@ -64,13 +64,7 @@ class Scene:
         return Plan(self.world, **{"agents": agents, **settings, **changes})
 
     def experiment(self, plan: Plan | None, **options: Any) -> Experiment:
-        return Experiment(
-            plan,
-            dir=self.directory,
-            _clock=self.clock,
-            _workshop=self.workshop,
-            **options,
-        )
+        return FakedExperiment(self.clock, self.workshop, plan, dir=self.directory, **options)
 
     async def tick(self) -> None:
         while True:

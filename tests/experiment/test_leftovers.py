@@ -14,7 +14,7 @@ from clawblox.experiment.history.lines import About
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import open_experiment
+from clawblox.experiment.session.opening import begin_or_continue
 from clawblox.team.pointer import write_pointer
 from tests.support import make_world
 
@@ -29,7 +29,7 @@ class Scene:
         self.directory.mkdir()
         plan = Plan(make_world(root), [AgentSpec("claude")], name="exp", generations=2)
         with Journal(self.directory) as journal:
-            open_experiment(journal, self.directory, plan)
+            begin_or_continue(journal, self.directory, plan)
 
     @property
     def runs(self) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,6 @@ from clawblox.config.arguments import check_duration
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
 from clawblox.experiment.experiment import Experiment
-from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.session.forking import Fork, plan_fork
@@ -128,7 +127,7 @@ def fork(
     source = record.checkpoint(checkpoint)
     plan = None if score is None else apply_score(record.plan, score)
     if dry_run:
-        preview = anyio.run(_preview_fork, record, _make_fork(source, arguments))
+        preview = anyio.run(_preview_fork, record, Fork(source=source, **arguments))
         show(preview.facts(), "\n".join(describe_fork(preview)), as_json=how["as_json"])
         return 0
     call = make_call(ctx, place, **how)
@@ -149,12 +148,6 @@ def fork(
         return await run_experiment(call, partial(Experiment, plan, dir=place), begin)
 
     return anyio.run(branch_off)
-
-
-def _make_fork(source: Checkpoint, arguments: Mapping[str, Any]) -> Fork:
-    others = {name: arguments[name] for name in ("count", "generations", "reseed", "parallel")}
-    duration_s = arguments["duration"]
-    return Fork(source=source, prompts=arguments["prompts"], duration_s=duration_s, **others)
 
 
 async def _preview_fork(record: ExperimentRecord, fork: Fork) -> ForkPreview:

@@ -1,8 +1,9 @@
 """An experiment while one process has it open: from its opening to the end of its sessions.
 
 - ``opening``: begins an experiment in its directory, or compares it with its plan.
-- ``session``, ``experiment_run``: the time in which the process runs its chains.
+- ``open_experiment``: owns all that exists while an experiment is open, and answers requests.
+- ``session``: the time in which the process runs its chains.
 - ``workshops``: chooses where attempts run.
-- ``events``, ``reporting``, ``requests``: what an experiment reports, and what others ask of it.
+- ``events``, ``requests``: what an experiment reports, and what others ask of it.
 - ``forking``, ``rescoring``: branches that begin at a checkpoint, and new scores.
 """

@@ -1,15 +1,26 @@
-"""Events of an experiment, made from the lines of its journal."""
+"""Events of an experiment: lines of its journal, and what its worlds and agents report.
+
+Hooks of the caller are called here; their errors are events, and end nothing.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.orders import Order
+from clawblox.experiment.schedule.callbacks import check_hooks
+from clawblox.experiment.tables.rows import Row
+from clawblox.foreign_values import clean_text
 from clawblox.results import Event
+from clawblox.system.clock import format_utc, utc_now
+from clawblox.telemetry.events import Hub
+from clawblox.telemetry.own_log import OwnLog
 
 _KINDS: Final = {
     "experiment.begun": "experiment.begun",
@@ -23,6 +34,10 @@ _KINDS: Final = {
     "hook.called": "hook.called",
     "hook.failed": "hook.failed",
 }
+_ACTIONS: Final = frozenset({"message", "tool.called", "retry", "limit", "error"})
+"""Types of an agent's events that are its latest action."""
+
+_log = OwnLog(__name__)
 
 
 @attrs.frozen(kw_only=True)
@@ -41,19 +56,6 @@ class ExperimentEvent(Event):
     attempt: str | None = None
 
 
-def describe_event(order: Order, event: Event) -> ExperimentEvent:
-    """Return the event of an experiment that passes on one of a world or an agent."""
-    source = "agent" if isinstance(event, AgentEvent) else "world"
-    return ExperimentEvent(
-        time=event.time,
-        kind=f"{source}.{event.kind}",
-        subject=order.chain.name,
-        data={**event.data, "name": event.subject},
-        generation=order.generation,
-        attempt=order.run_id,
-    )
-
-
 def describe_line(line: Line) -> ExperimentEvent:
     """Return the event that a line of the journal reports."""
     return ExperimentEvent(
@@ -64,3 +66,88 @@ def describe_line(line: Line) -> ExperimentEvent:
         generation=line.generation,
         attempt=line.attempt,
     )
+
+
+EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
+"""Called with each event of an experiment."""
+
+RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
+"""Called with the row of each generation that is committed."""
+
+
+class ExperimentEvents(Hub[ExperimentEvent]):
+    """Hands the events and rows of an experiment to streams and hooks.
+
+    Args:
+        on_event: The hook for events; None for none.
+        on_row: The hook for rows; None for none.
+
+    Attributes:
+        last_actions: The latest action of an agent, by chain.
+    """
+
+    def __init__(self, on_event: EventHook | None = None, on_row: RowHook | None = None) -> None:
+        super().__init__()
+        check_hooks(on_event=on_event, on_generation_end=on_row)
+        self._on_event = on_event
+        self._on_row = on_row
+        self.last_actions: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Call the hook for events, until the streams end.
+
+        Cancellation: the hook is cancelled.
+        """
+        if self._on_event is None:
+            return
+        async with self.subscribe() as events:
+            async for event in events:
+                is_known = event.kind == "hook.failed"  # reported events must not cause others
+                await self._call("on_event", self._on_event(event), is_reported=not is_known)
+
+    async def report_row(self, row: Row) -> None:
+        """Call the hook for rows.
+
+        Cancellation: the hook is cancelled.
+        """
+        if self._on_row is not None:
+            await self._call("on_generation_end", self._on_row(row))
+
+    def note(self, line: Line) -> None:
+        """Publish the event that a line of the journal reports."""
+        self.publish(describe_line(line))
+
+    def warn(self, kind: str, text: str) -> None:
+        """Publish a warning about the experiment as a whole."""
+        self._report(kind, text=text)
+
+    def pass_on(self, order: Order, event: Event) -> None:
+        """Publish an event of a world or an agent, and remember what an agent did."""
+        source = "agent" if isinstance(event, AgentEvent) else "world"
+        if isinstance(event, AgentEvent) and event.kind in _ACTIONS:
+            with _log.contain("action not described", kind=event.kind, agent=event.subject):
+                for line in narrate(event.kind, event.data)[:1]:
+                    self.last_actions[order.chain.name] = line.text
+        if self.has_listeners:
+            passed_on = ExperimentEvent(
+                time=event.time,
+                kind=f"{source}.{event.kind}",
+                subject=order.chain.name,
+                data={**event.data, "name": event.subject},
+                generation=order.generation,
+                attempt=order.run_id,
+            )
+            self.publish(passed_on)
+
+    async def _call(self, hook: str, call: Awaitable[object], *, is_reported: bool = True) -> None:
+        try:
+            await call
+        except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
+            text = clean_text(f"{type(error).__name__}: {error}")
+            _log.warning("hook failed", hook=hook, error=text)
+            if is_reported:
+                self._report("hook.failed", hook=hook, error=text)
+
+    def _report(self, kind: str, **data: Any) -> None:
+        time = format_utc(utc_now())
+        self.publish(ExperimentEvent(time=time, kind=kind, subject="", data=data))

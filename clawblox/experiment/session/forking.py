@@ -11,7 +11,7 @@ import attrs
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.prompts import check_prompt
-from clawblox.config.arguments import check_count, check_seed, mismatch
+from clawblox.config.arguments import check_count, check_duration, check_seed, mismatch
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.lines import About
@@ -28,16 +28,20 @@ _DIGEST_CHARS: Final = 8
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 
 
+def _to_duration(duration: float | str | None) -> float | None:
+    return None if duration is None else check_duration(duration, "duration")
+
+
 @attrs.frozen(kw_only=True)
 class Fork:
-    """A fork.
+    """A fork, with its arguments in the form in which all callers give them.
 
     Attributes:
         source: The checkpoint at which the branches begin.
         count: Number of branches for each prompt.
         prompts: First messages; None continues as if nothing had happened.
         labels: Names of the prompts in tables, in their order; empty derives them.
-        duration_s: Active seconds of each branch; None means the rest of the generation.
+        duration: Active seconds of each branch; None means the rest of the generation.
         generations: Number of generations of each branch.
         reseed: Seed of the first branch's world; it increases by 1 from branch to branch. None
             keeps the random state.
@@ -48,10 +52,14 @@ class Fork:
     count: int = 1
     prompts: Sequence[str | None] = (None,)
     labels: Sequence[str] = ()
-    duration_s: float | None = None
+    duration: float | None = attrs.field(default=None, converter=_to_duration)
     generations: int = 1
     reseed: int | None = None
     parallel: int | None = None
+
+
+FORK_ARGUMENTS: Final = tuple(field.name for field in attrs.fields(Fork) if field.name != "source")
+"""Arguments of a fork apart from its checkpoint."""
 
 
 def plan_fork(
@@ -106,7 +114,7 @@ def _require_source(fork: Fork, state: ExperimentState) -> None:
 
 
 def _require_time_to_work(fork: Fork, chain: Chain) -> None:
-    duration_s, save = fork.duration_s, chain.plan.save
+    duration_s, save = fork.duration, chain.plan.save
     if duration_s is None or save is None or save.before is None or save.before < duration_s:
         return
     expected = f"more than save.before of the plan, {save.before:g} s"
@@ -154,7 +162,7 @@ def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> 
         prompt=fork.prompts[index],
         label=labels[index],
         elapsed_s=fork.source.elapsed_s,
-        duration_s=fork.duration_s,
+        duration_s=fork.duration,
         generations=fork.generations,
         reseed=None if fork.reseed is None else fork.reseed + number - 1,
     )

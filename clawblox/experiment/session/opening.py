@@ -32,25 +32,7 @@ from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 
 
-@attrs.frozen(kw_only=True)
-class OpenExperiment:
-    """An experiment that is open for writing.
-
-    Attributes:
-        journal: Its journal, open.
-        plans: Its plans, with its state.
-    """
-
-    journal: Journal
-    plans: Plans
-
-    @property
-    def state(self) -> ExperimentState:
-        """Its state."""
-        return self.plans.state
-
-
-def open_experiment(
+def begin_or_continue(
     journal: Journal,
     directory: Path,
     plan: Plan | None,
@@ -59,8 +41,8 @@ def open_experiment(
     retry_failed: bool = False,
     resume_from: Path | None = None,
     check: Callable[[], None] = lambda: None,
-) -> OpenExperiment:
-    """Begin an experiment, or continue it. Blocks.
+) -> Plans:
+    """Begin an experiment or continue it, and return its plans with the state. Blocks.
 
     Args:
         journal: Its journal, open.
@@ -95,7 +77,7 @@ def open_experiment(
     take_over(journal, record.state, directory, record.plan, resume_from)
     if retry_failed:
         _retry_failed(journal, record.plans)
-    return OpenExperiment(journal=journal, plans=record.plans)
+    return record.plans
 
 
 def _begin(journal: Journal, directory: Path, plan: Plan, check: Callable[[], None]) -> None:

@@ -12,52 +12,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.control_client import find_sockets, request
-from clawblox.rundir.control_server import ControlServer, Handler, Operation, SendEvent
-
-_NAME: Final = "experiment"
-
-_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "status": (),
-    "pause": ("chains",),
-    "stop": ("chains", "now"),
-    "fork": (
-        "place",
-        "at",
-        "count",
-        "prompts",
-        "labels",
-        "duration",
-        "generations",
-        "reseed",
-        "parallel",
-    ),
-}
-
-
-def make_control_server(
-    directory: Path, handlers: Mapping[str, Callable[..., Awaitable[Mapping[str, Any]]]]
-) -> ControlServer:
-    """Return the server of an experiment's control socket; the caller opens and runs it.
-
-    Args:
-        directory: The directory of the experiment.
-        handlers: Functions by operation; they take the members of a request as arguments.
-    """
-
-    def handle(op: str) -> Handler:
-        async def call(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
-            return await handlers[op](**asked)
-
-        return call
-
-    operations = {op: Operation(handle(op), takes) for op, takes in _MEMBERS.items()}
-    return ControlServer(directory, _NAME, operations)
 
 
 async def ask_experiment(

@@ -3,107 +3,193 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Generator, Mapping, Sequence
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import anyio
+import attrs
 
+from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_abandonable, run_blocking
 from clawblox.errors import JournalLostError
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.machine import Commit, Over, next_step
+from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import ChainState, ExperimentState
+from clawblox.experiment.history.state import ChainState
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.pauses import Pause, blame_journal
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.schedule.scheduler import Scheduler
-from clawblox.experiment.session.experiment_run import RunOutcome, RunStatus
-from clawblox.experiment.session.opening import OpenExperiment
-from clawblox.experiment.tables.rows import Row, make_row
+from clawblox.experiment.session.events import ExperimentEvents
+from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.append_log import LogChangedError
 from clawblox.system.clock import Clock, parse_utc
 from clawblox.system.guard import guard
+from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
 _REQUEST = Pause(reason="request", text="stopped on request")
 
+RunStatus: TypeAlias = Literal["done", "failed", "paused", "stopped"]
+"""How a session ended: all generations are committed, a chain has failed, chains are paused by
+something that passes, or a person has stopped it."""
+
+EXIT_STATUS: Final = {"done": 0, "failed": 1, "paused": 75, "stopped": 130}
+"""Exit status of a command for each; 75 is EX_TEMPFAIL of sysexits.h."""
+
+
+@attrs.frozen(kw_only=True)
+class RunOutcome:
+    """The outcome of a session of an experiment.
+
+    Attributes:
+        status: How it ended.
+        text: Why chains are paused or have failed, a line for each; empty if all are done.
+        rows: The rows of the generations that it committed.
+    """
+
+    status: RunStatus
+    text: str
+    rows: Sequence[Row] = attrs.field(repr=False)
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status for a command: 0, 1, 75 or 130."""
+        return EXIT_STATUS[self.status]
+
+    def __str__(self) -> str:
+        generations = f"{len(self.rows)} generation{'' if len(self.rows) == 1 else 's'} committed"
+        failed = sum(bool(row.error) for row in self.rows)
+        scores = f", {failed} score{'' if failed == 1 else 's'} failed" if failed else ""
+        return "\n".join(filter(None, (f"{self.status}: {generations}{scores}", self.text)))
+
+
+@attrs.frozen(kw_only=True)
+class SessionContext:
+    """The parts of an open experiment with which its sessions work.
+
+    Attributes:
+        plans: Its plans, with the state.
+        journal: Its journal, open.
+        recorder: Writes the lines.
+        workshop: Makes the attempts.
+        callbacks: The hooks of generations.
+        hooks: Name and digest of each of them, by its argument.
+        events: Takes warnings, and knows the latest actions of agents.
+        clock: The clock.
+        tasks: Runs sessions.
+    """
+
+    plans: Plans
+    journal: Journal
+    recorder: Recorder
+    workshop: Workshop
+    callbacks: Callbacks
+    hooks: Mapping[str, Mapping[str, str | None]]
+    events: ExperimentEvents
+    clock: Clock
+    tasks: Tasks
+
 
 class Session:
-    """Runs the chains of an open experiment.
+    """Runs chains of an open experiment, from the moment when it is awaited or iterated.
+
+    ``await session`` returns the :class:`RunOutcome`. ``async for row in session`` yields the row
+    of each generation as it is committed; the session continues when the loop is left early, until
+    the block of the experiment is left.
 
     Args:
-        opened: The experiment.
-        workshop: Makes the attempts.
-        recorder: Writes the lines.
-        clock: The clock.
-        callbacks: The hooks.
-        hooks: Name and digest of each hook, by its argument; None for none.
+        context: The parts of the experiment.
         chosen: Names of the chains to run; None means all.
-        warn: Called with the kind and the text of a warning.
 
     Attributes:
         is_over: Set when nothing of it runs any longer.
-        on_row: Called with the row of each committed generation, and with None at the end.
+
+    Cancellation: of ``await session`` pauses the session, and waits for its checkpoints.
     """
 
-    def __init__(
-        self,
-        opened: OpenExperiment,
-        workshop: Workshop,
-        recorder: Recorder,
-        clock: Clock,
-        callbacks: Callbacks,
-        *,
-        hooks: Mapping[str, Mapping[str, str | None]] | None = None,
-        chosen: Collection[str] | None = None,
-        warn: Callable[[str, str], object] = lambda _kind, _text: None,
-    ) -> None:
-        self._opened = opened
-        self._workshop = workshop
-        self._recorder = recorder
-        self._clock = clock
-        self._callbacks = callbacks
-        self._hooks = hooks or {}
-        self._warn = warn
+    def __init__(self, context: SessionContext, chosen: Collection[str] | None = None) -> None:
+        self._context = context
+        self._plans = context.plans
+        self._hooks = context.hooks
         self._scope = anyio.CancelScope()
         self._checking = anyio.CancelScope()
         self._error: Exception | None = None
+        self._is_begun = False
         self._is_stopped = False
         self._chosen = None if chosen is None else set(chosen)
         self._rows: list[Row] = []
+        self._hub: Hub[Row] = Hub()
+        self._stream = self._hub.subscribe()
         self._scheduler = Scheduler(
-            opened.plans,
-            workshop,
-            recorder,
-            clock,
-            callbacks,
-            wall_s=opened.state.wall_s,
-            warn=warn,
+            context.plans,
+            context.workshop,
+            context.recorder,
+            context.clock,
+            context.callbacks,
+            wall_s=context.plans.state.wall_s,
+            warn=context.events.warn,
         )
         self.is_over = anyio.Event()
-        self.on_row: Callable[[Row | None], object] = lambda _row: None
+
+    def __await__(self) -> Generator[Any, Any, RunOutcome]:
+        """Run the session and return its outcome.
+
+        Raises:
+            UsageError: The experiment is closed.
+            ClawbloxError: The session could not be run.
+        """
+        return self._gather().__await__()
+
+    def __aiter__(self) -> Self:
+        """Run the session and yield the row of each generation that is committed."""
+        self._start()
+        return self
+
+    async def __anext__(self) -> Row:
+        """Return the next row."""
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            await self.wait()
+            raise
+
+    async def _gather(self) -> RunOutcome:
+        self._start()
+        try:
+            return await self.wait()
+        except BaseException:
+            self.halt()
+            await outlast(self.is_over)
+            raise
+
+    def _start(self) -> None:
+        if not self._is_begun:
+            self._context.tasks.start_soon(self.run)
+            self._context.tasks.start_soon(self.watch_lease)
+            self._is_begun = True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun, and is not over."""
+        return self._is_begun and not self.is_over.is_set()
 
     @property
     def running(self) -> Collection[str]:
         """Names of the chains that have an attempt under way."""
         return self._scheduler.runners.keys()
 
-    @property
-    def pid(self) -> int | None:
-        """The process that runs it: this one; None when it is over."""
-        return None if self.is_over.is_set() else os.getpid()
-
     async def run(self) -> None:
         """Run the chains to their ends; what fails is raised by :meth:`wait`.
 
         Cancellation: worlds and agents are ended; their attempts are interrupted.
         """
-        begun_at = self._clock.monotonic()
+        begun_at = self._context.clock.monotonic()
         try:
             with self._scope:
                 with self._checking:
@@ -115,7 +201,7 @@ class Session:
                     await self._scheduler.run(self._chains())
             facts = {
                 "reason": self._outcome().status,
-                "elapsed_s": self._clock.monotonic() - begun_at,
+                "elapsed_s": self._context.clock.monotonic() - begun_at,
                 "waits": self._describe_waits(),
             }
             await self._write_end(facts)
@@ -123,7 +209,7 @@ class Session:
             self._error = error
         finally:
             self.is_over.set()
-            self.on_row(None)
+            self._hub.close()
 
     async def _check(self) -> None:
         """Check everything that the session needs, and import the score of the plan.
@@ -133,16 +219,16 @@ class Session:
         Raises:
             ConfigError: There are faults.
         """
-        plan = self._opened.plans.present
+        plan = self._plans.present
         if any(map(self._starts_agents, self._chains())):
-            surveyed = self._callbacks.without_replaced(plan)
-            await self._workshop.survey(surveyed, has_worked=self._has_worked())
+            surveyed = self._context.callbacks.without_replaced(plan)
+            await self._context.workshop.survey(surveyed, has_worked=self._has_worked())
         if plan.score is not None:
-            self._hooks = await run_blocking(self._callbacks.load, plan)
+            self._hooks = await run_blocking(self._context.callbacks.load, plan)
 
     def _starts_agents(self, chain: Chain) -> bool:
         """Return whether a chain does more than to score and commit its last generation."""
-        plans, latest = self._opened.plans, self._opened.state.chain(chain.name).latest
+        plans, latest = self._plans, self._plans.state.chain(chain.name).latest
         step = next_step(plans, chain)
         if isinstance(step, Over):
             return False
@@ -153,25 +239,25 @@ class Session:
 
     async def _begin(self) -> bool:
         """Write that the session begins; return whether that was possible."""
-        hooks, before = self._hooks, self._opened.state.hooks
-        facts = {"pid": os.getpid(), **self._opened.journal.facts, "hooks": hooks}
+        hooks, before = self._hooks, self._plans.state.hooks
+        facts = {"pid": os.getpid(), **self._context.journal.facts, "hooks": hooks}
         try:
-            await self._recorder.write("session.begun", facts)
+            await self._context.recorder.write("session.begun", facts)
         except OSError as error:
             self._scheduler.halt(blame_journal(error))
             return False
         for name, known in before.items():
             if name not in hooks:
                 text = f"{name}: {known['name']} of the session before was not given again"
-                self._warn("hook.changed", text)
+                self._context.events.warn("hook.changed", text)
             elif hooks[name] != known:
                 text = f"{name}: {hooks[name]['name']} is not as in the session before"
-                self._warn("hook.changed", text)
+                self._context.events.warn("hook.changed", text)
         return True
 
     async def _write_end(self, facts: Mapping[str, Any]) -> None:
         try:
-            await self._recorder.write("session.ended", facts)
+            await self._context.recorder.write("session.ended", facts)
         except JournalLostError:
             raise
         except OSError as error:  # on a full disk; the next session ends it
@@ -185,7 +271,7 @@ class Session:
 
         Cancellation: the session is not watched any longer.
         """
-        lease = self._opened.journal.lease
+        lease = self._context.journal.lease
         quarter_s = lease.driver.lease_s / 4
         while True:
             with anyio.move_on_after(quarter_s):
@@ -242,33 +328,25 @@ class Session:
 
         Cancellation: has no effect.
         """
-        if chains is None:
+        if chains is not None:
+            await self._scheduler.wait_idle(chains)
+        elif self._is_begun:
             await self.is_over.wait()
-            return
-        await self._scheduler.wait_idle(chains)
 
     def add(self, chains: Collection[str]) -> None:
         """Run chains that were added to the experiment."""
         if self._chosen is not None:
             self._chosen.update(chains)
         for name in chains:
-            self._scheduler.add(self._opened.plans.chains[name])
+            self._scheduler.add(self._plans.chains[name])
 
-    def note(self, line: Line) -> None:
-        """Hand out the row of a generation that a line has committed."""
-        if line.type == "committed":
-            assert line.chain is not None
-            assert line.generation is not None
-            row = make_row(self._opened.plans, line.chain, line.generation)
-            self._rows.append(row)
-            self.on_row(row)
+    def note(self, row: Row) -> None:
+        """Hand out the row of a generation that was committed."""
+        self._rows.append(row)
+        self._hub.publish(row)
 
-    def live(self, last_actions: Mapping[str, str]) -> Mapping[str, LiveChain]:
-        """Return the facts by chain that only this process knows.
-
-        Args:
-            last_actions: The latest action of an agent, by chain.
-        """
+    def live(self) -> Mapping[str, LiveChain]:
+        """Return the facts by chain that only this process knows."""
         left, awaits = self._scheduler.spending.left, self._scheduler.awaits.items()
         waiting = {name: LiveChain(reason=why, spent=left(name)) for name, why in awaits}
         return waiting | {
@@ -278,24 +356,24 @@ class Session:
                 agents=() if runner.attempt is None else tuple(runner.attempt.activity()),
                 used=runner.used,
                 spent=runner.usage,
-                last=last_actions.get(name, ""),
+                last=self._context.events.last_actions.get(name, ""),
                 mirror_age_s=None if runner.attempt is None else runner.attempt.mirror_age_s,
             )
             for name, runner in self._scheduler.runners.items()
         }
 
     def _chains(self) -> list[Chain]:
-        chains = self._opened.plans.chains.values()
+        chains = self._plans.chains.values()
         return [chain for chain in chains if self._chosen is None or chain.name in self._chosen]
 
     def _has_worked(self) -> bool:
         """Return whether agents have worked before: then an expired login is a pause."""
-        chains = self._opened.state.chains.values()
+        chains = self._plans.state.chains.values()
         return any(attempt.working for chain in chains for attempt in chain.attempts)
 
     def _recall_limits(self) -> None:
         """Take the limits into account that an earlier session has met."""
-        for account, facts in self._opened.state.accounts.items():
+        for account, facts in self._plans.state.accounts.items():
             until = parse_utc(facts.get("until"))
             self._scheduler.accounts.recall(account, facts["reason"], until)
 
@@ -303,7 +381,7 @@ class Session:
 
     def _find_end(self, chain: Chain) -> Over | None:
         """Return how a chain is over; None if it is not."""
-        step = next_step(self._opened.plans, chain)
+        step = next_step(self._plans, chain)
         return step if isinstance(step, Over) else None
 
     def _find_pause(self, chain: Chain) -> Pause | None:
@@ -326,7 +404,7 @@ class Session:
         has_failed = bool(texts)
         is_paused = False
         for chain in self._chains():
-            state = self._opened.state.chain(chain.name)
+            state = self._plans.state.chain(chain.name)
             step = self._find_end(chain)
             if step is None:
                 is_paused = True
@@ -348,21 +426,6 @@ class Session:
         if has_failed:
             return "failed"
         return "paused" if is_paused else "done"
-
-
-async def set_aside_failed(workshop: Workshop, state: ExperimentState) -> None:
-    """Repeat the renames of failed attempts that a crash has prevented.
-
-    Raises:
-        OSError: A directory cannot be renamed.
-
-    Cancellation: some are renamed.
-    """
-    for chain in state.chains.values():
-        for attempt in chain.attempts:
-            moved_to = attempt.ending and attempt.ending.data.get("moved_to")
-            if moved_to:
-                await workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
 
 
 def _describe_failure(chain: ChainState) -> str:

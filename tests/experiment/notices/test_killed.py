@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from clawblox.experiment.experiment import Experiment
 from clawblox.experiment.history.journal import read_lines
-from tests.experiment.fakes import FakeWorkshop
+from tests.experiment.fakes import FakedExperiment, FakeWorkshop
 from tests.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
@@ -52,9 +50,8 @@ async def test_a_notice_around_which_its_process_was_killed_is_sent_once(
         "hook.called" if before else "session.ended"
     )
     clock = SimulatedClock()
-    fakes: dict[str, Any] = {"_clock": clock, "_workshop": FakeWorkshop(clock)}
     for _ in range(2):
-        async with Experiment(None, dir=directory, **fakes):
+        async with FakedExperiment(clock, FakeWorkshop(clock), None, dir=directory):
             pass
         lines = told.read_text().splitlines()
         assert [json.loads(line)["event"] for line in lines] == ["done"] * after

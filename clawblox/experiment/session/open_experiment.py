@@ -1,0 +1,282 @@
+"""An open experiment: one object that owns its journal, attempts, sessions and requests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from clawblox.concurrency.tasks import Tasks
+from clawblox.errors import UsageError
+from clawblox.experiment.history.journal import Journal
+from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.plans import Plans
+from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.notices.notifier import Notifier
+from clawblox.experiment.reading.record import ExperimentRecord
+from clawblox.experiment.reading.selection import check_chains
+from clawblox.experiment.schedule.callbacks import Callbacks, Score
+from clawblox.experiment.schedule.ports import Workshop
+from clawblox.experiment.session.events import ExperimentEvents
+from clawblox.experiment.session.forking import FORK_ARGUMENTS, Fork, plan_fork, record_branches
+from clawblox.experiment.session.rescoring import OnRescored, Rescoring
+from clawblox.experiment.session.session import Session, SessionContext
+from clawblox.experiment.tables.derived import DerivedFiles
+from clawblox.experiment.tables.rows import Row, make_row
+from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
+from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
+from clawblox.system.clock import Clock
+from clawblox.telemetry.own_log import OwnLog
+
+_NAME: Final = "experiment"
+"""Name of the control socket."""
+
+_log = OwnLog(__name__)
+
+
+class OpenExperiment:
+    """An open experiment; :meth:`start` and :meth:`close` surround its use.
+
+    Args:
+        directory: Its directory.
+        journal: Its journal, open.
+        plans: Its plans, with the state, which is kept up to date.
+        workshop: Makes the attempts.
+        callbacks: The hooks of generations.
+        hooks: Name and digest of each of them, by its argument.
+        events: Takes the events.
+        clock: The clock.
+        tasks: Runs what an open experiment does by itself, and its sessions.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        journal: Journal,
+        plans: Plans,
+        workshop: Workshop,
+        callbacks: Callbacks,
+        *,
+        hooks: Mapping[str, Mapping[str, str | None]],
+        events: ExperimentEvents,
+        clock: Clock,
+        tasks: Tasks,
+    ) -> None:
+        self.plans = plans
+        self._dir = directory
+        self._journal = journal
+        self._tasks = tasks
+        self._events = events
+        self._files = DerivedFiles(directory, plans, journal.lines)
+        derive = partial(self._files.flush, with_results=False)
+        recorder = Recorder(journal, plans.state, self._note, derive=derive)
+        self._context = SessionContext(
+            plans=plans,
+            journal=journal,
+            recorder=recorder,
+            workshop=workshop,
+            callbacks=callbacks,
+            hooks=hooks,
+            events=events,
+            clock=clock,
+            tasks=tasks,
+        )
+        self._notifier = Notifier(directory, plans, journal.lines, recorder, self.status)
+        self._control = ControlServer(directory, _NAME, self._operations())
+        self._session: Session | None = None
+        self._forking = anyio.Lock()  # two forks at once would find the same free names
+
+    @property
+    def record(self) -> ExperimentRecord:
+        """The experiment as its directory records it now."""
+        lines = self._journal.lines[: self.plans.state.seq]  # a thread may have written more
+        return ExperimentRecord(directory=self._dir, plans=self.plans, lines=lines)
+
+    def status(self) -> ExperimentStatus:
+        """Return the status: chains, what they do and why, spending, and a forecast."""
+        now = self._context.clock.utc()
+        return make_status(self._dir, self.plans, now=now, pid=self._pid, live=self._live())
+
+    @property
+    def _pid(self) -> int | None:
+        is_running = self._session is not None and self._session.is_running
+        return os.getpid() if is_running else None
+
+    def _live(self) -> Mapping[str, LiveChain]:
+        return {} if self._session is None else self._session.live()
+
+    # -- from the start to the end --------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Finish what a crash has interrupted, and begin to answer requests and to write tables.
+
+        Raises:
+            OSError: The directory of a failed attempt cannot be renamed.
+
+        Cancellation: some are renamed.
+        """
+        await self._set_aside_failed()
+        try:
+            await self._control.open()
+        except OSError as error:
+            _log.warning("no control socket", path=str(self._dir), error=str(error))
+        else:
+            self._tasks.start_soon(self._control.run)
+        self._tasks.start_soon(self._context.workshop.serve)
+        self._tasks.start_soon(self._events.run)
+        self._tasks.start_soon(self._notifier.run)
+        await self._files.flush()
+        self._tasks.start_soon(self._files.run)
+
+    async def _set_aside_failed(self) -> None:
+        """Repeat the renames of failed attempts that a crash has prevented."""
+        for chain in self.plans.state.chains.values():
+            for attempt in chain.attempts:
+                moved_to = attempt.ending and attempt.ending.data.get("moved_to")
+                if moved_to:
+                    workshop = self._context.workshop
+                    await workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
+
+    async def close(self) -> None:
+        """Pause what runs, and write and announce the rest.
+
+        Cancellation: has no effect before all of that is done.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._session is not None and self._session.is_running:
+                self._session.halt()
+                await self._session.is_over.wait()
+            if not self._journal.is_lost:  # else another program has the directory
+                await self._notifier.flush()
+                await self._files.flush()
+        await self._control.aclose()
+
+    def _note(self, line: Line) -> None:
+        """Hand out a line that was written, and the row of the generation that it commits."""
+        self._files.note(line)
+        self._notifier.note(line)
+        if line.type == "committed" and self._session is not None:
+            assert line.chain is not None
+            assert line.generation is not None
+            row = make_row(self.plans, line.chain, line.generation)
+            self._session.note(row)
+            self._tasks.start_soon(self._events.report_row, row)
+        self._events.note(line)
+
+    # -- sessions, forks and scores -------------------------------------------------------------
+
+    def run(self, chains: Collection[str] | None = None) -> Session:
+        """Return a session of some chains; None means all.
+
+        Raises:
+            ConfigError: There is no such chain.
+            UsageError: A session of the experiment runs.
+        """
+        self._require_no_session()
+        self._session = Session(self._context, self._check_chains(chains))
+        return self._session
+
+    def pause(self, chains: Collection[str] | None = None) -> None:
+        """Ask chains to make checkpoints and to stop; None means all.
+
+        Raises:
+            ConfigError: There is no such chain.
+        """
+        names = self._check_chains(chains)
+        if self._session is not None:
+            self._session.pause(names)
+
+    async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
+        """Pause chains, or end all of them now, and wait until nothing of them runs.
+
+        Raises:
+            ConfigError: There is no such chain.
+
+        Cancellation: they are stopped nevertheless.
+        """
+        names = self._check_chains(chains)
+        if self._session is None:
+            return
+        if now:
+            self._session.cancel()
+        else:
+            self._session.pause(names)
+        await self._session.wait_idle(names)
+
+    def _check_chains(self, chains: Collection[str] | None) -> tuple[str, ...] | None:
+        return None if chains is None else check_chains(chains, self.plans.chains)
+
+    def _require_no_session(self, hint: str | None = None) -> None:
+        if self._session is not None and self._session.is_running:
+            raise UsageError("a session of this experiment runs already", hint=hint)
+
+    async def fork(self, fork: Fork) -> list[str]:
+        """Add the branches of a fork, and return their names.
+
+        Raises:
+            ConfigError: An argument is wrong, or the branches lack something that they need.
+            UsageError: The branches cannot run in parallel, or cannot be made.
+
+        Cancellation: branches that were recorded exist.
+        """
+        context = self._context
+        async with self._forking:
+            running = () if self._session is None else self._session.running
+            chain = self.plans.chains[fork.source.ref.chain]
+            branches = plan_fork(fork, chain, self.plans.state, running)
+            if not running:  # nothing of it is recorded if it could not be run
+                plan = context.callbacks.without_replaced(self.plans.present)
+                await context.workshop.survey(plan, has_worked=True)
+            await record_branches(context.recorder, fork.source, branches)
+        names = [name for name, _ in branches]
+        if self._session is not None:
+            self._session.add(names)
+        return names
+
+    async def rescore(self, score: Score | None, on_scored: OnRescored) -> list[Row]:
+        """Score the committed generations again, and return the rows.
+
+        Raises:
+            ConfigError: There is no score, or it cannot be imported.
+            UsageError: A session runs.
+
+        Cancellation: scores that were recorded remain.
+        """
+        self._require_no_session(hint="stop it first")
+        context = self._context
+        callbacks = context.callbacks if score is None else Callbacks(score)
+        rescoring = Rescoring(
+            self.plans, context.workshop, context.recorder, callbacks, context.clock
+        )
+        await rescoring.run(on_scored)
+        return self.record.results().rows()
+
+    # -- requests of other processes ------------------------------------------------------------
+
+    def _operations(self) -> Mapping[str, Operation]:
+        return {
+            "status": Operation(self._answer_status),
+            "pause": Operation(self._answer_pause, ("chains",)),
+            "stop": Operation(self._answer_stop, ("chains", "now")),
+            "fork": Operation(self._answer_fork, ("at", *FORK_ARGUMENTS), needs=("place",)),
+        }
+
+    async def _answer_status(self, _: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:
+        return {"live": encode_live(self._live()), "pid": self._pid}
+
+    async def _answer_pause(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
+        self.pause(**asked)
+        return {}
+
+    async def _answer_stop(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
+        await self.stop(**asked)
+        return {}
+
+    async def _answer_fork(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
+        arguments = {name: asked[name] for name in FORK_ARGUMENTS if name in asked}
+        source = self.record.checkpoint(asked["place"], asked.get("at"))
+        return {"branches": await self.fork(Fork(source=source, **arguments))}
