@@ -72,4 +72,6 @@ def test_the_programs_of_the_page_about_agents_run_one_after_the_other(tmp_path:
         timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "working Eko\n"
+    team, agent = done.stdout.splitlines()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ [0-9a-f-]{36}", team)
+    assert agent == "working Eko"

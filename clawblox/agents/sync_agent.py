@@ -21,6 +21,7 @@ from clawblox.concurrency.synchronous import (
     constructing,
     converting,
     immediate,
+    make_twin,
     mirrored,
     streaming,
     synchronous,
@@ -93,15 +94,9 @@ class Agent(OpenTwin[AsyncAgent]):
     check = synchronous(AsyncAgent.check)
     start = synchronous(AsyncAgent.start)
     send = synchronous(AsyncAgent.send)
-    fork = converting(AsyncAgent.fork, lambda branch: _twin(branch), returns="Agent")
+    fork = converting(AsyncAgent.fork, lambda branch: make_twin(Agent, branch), returns="Agent")
     stop = synchronous(AsyncAgent.stop)
     kill_now = immediate(AsyncAgent.kill_now)
     set_budget = immediate(AsyncAgent.set_budget)
     wait = synchronous(AsyncAgent.wait)
     events = streaming(AsyncAgent.events, returns="Stream[AgentEvent]")
-
-
-def _twin(branch: AsyncAgent) -> Agent:
-    twin: Agent = Agent.__new__(Agent)
-    OpenTwin.__init__(twin, branch)
-    return twin

@@ -21,6 +21,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 _U = TypeVar("_U")
 _Target = TypeVar("_Target")
 _Async = TypeVar("_Async", bound=AbstractAsyncContextManager[Any])
+_Twin = TypeVar("_Twin", bound="Twin[Any]")
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 _UNKNOWN_ARGUMENT: Final = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -133,6 +134,18 @@ class OpenTwin(Twin[_Opens]):
             KeyboardInterrupt: Ctrl-C was pressed: what still ran was killed immediately.
         """
         self._leave()
+
+
+def make_twin(kind: type[_Twin], target: AbstractAsyncContextManager[Any]) -> _Twin:
+    """Return the twin of an async object that exists already, and is not open.
+
+    Args:
+        kind: The class of the twin.
+        target: The async object.
+    """
+    twin = kind.__new__(kind)
+    Twin.__init__(twin, target)
+    return twin
 
 
 def unwrap(twin: Twin[_Async]) -> _Async:

@@ -1,5 +1,7 @@
 """Teams: a world and the agents in it, run and saved together.
 
+- ``async_team``: AsyncTeam.
+- ``sync_team``: Team, the same without ``await``.
 - ``crew``: agents in one instance of a world, from their connection to their end.
 - ``record``: the record of a run's agents, by which they can continue.
 - ``resume``: resumes an interrupted instance and its agents from one checkpoint.

@@ -53,7 +53,6 @@ class Crew:
     Args:
         world: The world.
         agents: The agents; the context manager opens those that are not open, and closes them.
-        run_dir: The run directory, resolved.
         on_checkpoint: Called with each checkpoint, or with the error.
 
     Attributes:
@@ -62,10 +61,10 @@ class Crew:
 
     _world: AsyncWorld
     agents: Sequence[AsyncAgent]
-    _run_dir: Path
     _on_checkpoint: Outcome
     record: TeamRecord | None = attrs.field(default=None, init=False)
     _checkpointer: AsyncCheckpointer | None = attrs.field(default=None, init=False)
+    _run_dir: Path = attrs.field(init=False)
     _stack: AsyncExitStack = attrs.field(factory=AsyncExitStack, init=False)
     _saving: anyio.CancelScope = attrs.field(init=False)
     _tasks: Tasks = attrs.field(init=False)
@@ -74,7 +73,9 @@ class Crew:
     async def __aenter__(self) -> Self:
         self._saving = anyio.CancelScope()
         for agent in self.agents:
-            if not agent.is_open:
+            if agent.is_open:
+                self._stack.push_async_callback(agent.stop)
+            else:
                 await self._stack.enter_async_context(agent)
         self._tasks = await self._stack.enter_async_context(Tasks())
         return self
@@ -124,6 +125,7 @@ class Crew:
 
         Cancellation: what was started is stopped when the block is left.
         """
+        self._run_dir = started.run_dir
         restored = () if started.loaded is None else started.loaded.agents
         accesses = []
         for agent in self.agents:

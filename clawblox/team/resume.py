@@ -19,6 +19,7 @@ from clawblox.concurrency.progress import Report
 from clawblox.errors import ClawbloxError
 from clawblox.rundir.interrupted import Interrupted, Interruption
 from clawblox.rundir.paths import state_dir
+from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.trees import temporary_directory
@@ -39,6 +40,13 @@ def find_own_instance(run_dir: Path, found: Interruption) -> str | None:
     """
     homes = {one.record.name: Path(one.record.instance_dir) for one in found.instances}
     own = [name for name, home in homes.items() if home == run_dir]
+    return own[0] if len(own) == 1 else None
+
+
+def find_record(run_dir: Path) -> InstanceRecord | None:
+    """Return the record of the instance that a run was about; None if there are several. Blocks."""
+    records = read_records(run_dir)
+    own = [record for record in records if Path(record.instance_dir) == run_dir] or records
     return own[0] if len(own) == 1 else None
 
 

@@ -119,6 +119,11 @@ class OpenWorld(WorldMetadata):
             self._first_run_dir = self._first_run_dir or started[0].run_dir
 
     @property
+    def is_open(self) -> bool:
+        """Whether its ``async with`` block runs."""
+        return self._fleet is not None
+
+    @property
     def instances(self) -> tuple[str, ...]:
         """Names of the instances that are ready, in the order of their starts."""
         return self._fleet.ready_names if self._fleet else ()

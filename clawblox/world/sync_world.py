@@ -19,6 +19,7 @@ from clawblox.concurrency.synchronous import (
     constructing,
     converting,
     immediate,
+    make_twin,
     mirrored,
     run,
     streaming,
@@ -129,8 +130,7 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
         """See :meth:`AsyncWorld.attach`."""
-        world = cls.__new__(cls)
-        OpenTwin.__init__(world, AsyncWorld.attach(run_dir))
+        world = make_twin(cls, AsyncWorld.attach(run_dir))
         world.open()
         return world
 
@@ -142,6 +142,7 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     def _latest(self) -> StartedWorld | None:
         return self._async._latest
 
+    is_open: Mirrored[bool] = mirrored(AsyncWorld.is_open)
     instances: Mirrored[tuple[str, ...]] = mirrored(AsyncWorld.instances)
     labels: Mirrored[dict[str, Labels]] = mirrored(AsyncWorld.labels)
     tick_rates: Mirrored[dict[str, TickRate]] = mirrored(AsyncWorld.tick_rates)

@@ -54,12 +54,7 @@ class Scene:
         ]
 
     def crew(self, agents: list[AsyncAgent]) -> Crew:
-        return Crew(
-            world=self.world,
-            agents=agents,
-            run_dir=self.run_dir,
-            on_checkpoint=self.outcomes.append,
-        )
+        return Crew(world=self.world, agents=agents, on_checkpoint=self.outcomes.append)
 
 
 def describe(agents: list[AsyncAgent], *, every: float) -> TeamRecord:
@@ -167,11 +162,9 @@ async def test_no_checkpoint_of_the_end_is_made_without_an_interval(scene: Scene
         assert await crew.save() == crew.latest
 
 
-async def test_a_first_checkpoint_that_fails_is_reported(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("clawblox.team.crew._TRANSCRIPT_WAIT_S", 0.0)
-    (scene.run_dir / "checkpoints").write_text("in the way")
+async def test_a_first_checkpoint_that_fails_is_reported(scene: Scene) -> None:
+    (scene.run_dir / "w").mkdir()
+    (scene.run_dir / "w" / "checkpoints").symlink_to("/dev/null")
     agents = scene.agents()[:1]
     async with scene.crew(agents) as crew:
         started = await scene.world.start(run_dir=scene.run_dir / "w")
@@ -179,7 +172,7 @@ async def test_a_first_checkpoint_that_fails_is_reported(
         await crew.begin(started, record, record.texts)
         await crew.wait_first_checkpoint()
         (error,) = scene.outcomes
-        assert isinstance(error, CheckpointError)
+        assert isinstance(error, ClawbloxError)
         assert crew.latest is None
 
 

@@ -21,9 +21,11 @@ from clawblox import (
     AsyncAgentClient,
     AsyncCheckpointer,
     AsyncStartedInstance,
+    AsyncTeam,
     AsyncWorld,
     Checkpointer,
     StartedInstance,
+    Team,
     UsageError,
     World,
     WorldExitedBeforeReadyError,
@@ -59,6 +61,7 @@ TWINS = pytest.mark.parametrize(
         (AgentClient, AsyncAgentClient),
         (StartedInstance, AsyncStartedInstance),
         (Checkpointer, AsyncCheckpointer),
+        (Team, AsyncTeam),
     ],
 )
 
@@ -82,7 +85,7 @@ def test_methods_have_the_same_parameters_defaults_and_annotations(
             continue
         expected, found = inspect.signature(method), inspect.signature(getattr(sync, name))
         assert found.parameters == expected.parameters, name
-        if name not in RETURNS_OTHERWISE:
+        if name not in RETURNS_OTHERWISE or async_ is AsyncTeam:
             assert found.return_annotation == expected.return_annotation, name
         else:
             returned = expected.return_annotation, found.return_annotation
@@ -93,9 +96,10 @@ def test_both_worlds_are_made_of_the_same_arguments() -> None:
     assert inspect.signature(World).parameters == inspect.signature(AsyncWorld).parameters
 
 
-def test_both_checkpointers_are_made_of_the_same_arguments() -> None:
-    ours = dict(inspect.signature(Checkpointer).parameters)
-    theirs = dict(inspect.signature(AsyncCheckpointer).parameters)
+@pytest.mark.parametrize(("sync", "async_"), [(Checkpointer, AsyncCheckpointer), (Team, AsyncTeam)])
+def test_both_classes_are_made_of_the_same_arguments(sync: type, async_: type) -> None:
+    ours = dict(inspect.signature(sync).parameters)
+    theirs = dict(inspect.signature(async_).parameters)
     assert [(name, ours[name].default) for name in ours] == [
         (name, theirs[name].default) for name in theirs
     ]

@@ -22,7 +22,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
 from clawblox.printable import printable, quote_words
 from clawblox.results import SavedCheckpoint, StartedWorld
-from clawblox.rundir.paths import resolve_run_dir
 from clawblox.team.crew import Crew
 from clawblox.team.pointer import CHECKPOINTS_DIR
 from clawblox.team.record import AgentRunOptions, RunAgent
@@ -82,12 +81,7 @@ class Companion:
             self._agent = AsyncAgent(**attrs.asdict(options, recurse=False))
         except ConfigError as error:
             raise _in_words_of_options(error) from error
-        self.crew = Crew(
-            world=world,
-            agents=[self._agent],
-            run_dir=resolve_run_dir(run_dir),
-            on_checkpoint=_report_checkpoint,
-        )
+        self.crew = Crew(world=world, agents=[self._agent], on_checkpoint=_report_checkpoint)
         self.resume_words: Sequence[str] = ()
         self._turn_words: tuple[str, ...] = ()
         self._stack = AsyncExitStack()

@@ -22,11 +22,11 @@ from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.rundir.interrupted import Interruption, read_interruption
 from clawblox.rundir.paths import records_journal, resolve_run_dir
-from clawblox.rundir.records import InstanceRecord, has_records, read_records
+from clawblox.rundir.records import InstanceRecord, has_records
 from clawblox.rundir.snapshot_files import snapshot_places
 from clawblox.team.pointer import CHECKPOINTS_DIR, POINTER_NAME, read_pointer
 from clawblox.team.record import RunAgent, read_team
-from clawblox.team.resume import TeamResume, find_own_instance
+from clawblox.team.resume import TeamResume, find_own_instance, find_record
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.recorded_worlds import find_forger
 
@@ -122,12 +122,12 @@ def _find_by_pointer(pointer: Path) -> ResumeSource:
             f"but {problem}",
             hint=f"if the run is yours, name it: --resume {shorten_path(run_dir)}",
         )
-    record, agent = _find_record(run_dir), read_run_agent(run_dir)
+    record, agent = find_record(run_dir), read_run_agent(run_dir)
     return ResumeSource(path=archive, run_dir=run_dir, record=record, agent=agent)
 
 
 def _find_in_run(run_dir: Path) -> ResumeSource:
-    agent, record, path = read_run_agent(run_dir), _find_record(run_dir), find_checkpoint(run_dir)
+    agent, record, path = read_run_agent(run_dir), find_record(run_dir), find_checkpoint(run_dir)
     if path is None and agent is not None:
         raise _nothing_saved(run_dir)
     if path is None and record is None:
@@ -146,13 +146,6 @@ def _find_in_run(run_dir: Path) -> ResumeSource:
             )
         path = interrupted.save.path
     return ResumeSource(path=path, run_dir=run_dir, record=record, agent=agent)
-
-
-def _find_record(run_dir: Path) -> InstanceRecord | None:
-    """Return the record of the instance that a run was about; None if there are several."""
-    records = read_records(run_dir)
-    own = [record for record in records if Path(record.instance_dir) == run_dir] or records
-    return own[0] if len(own) == 1 else None
 
 
 @attrs.frozen(kw_only=True)
