@@ -8,24 +8,24 @@ those of the world that was saved.
 - ``registry``: the checks by id, and how a check ends.
 - ``checks``: the checks, by area.
 - ``lab``: a world under test, and what several checks learn from it only once.
-- ``instances``: its instances, their variables, and the one that most checks share.
-- ``once``: functions that are called once for all checks.
+- ``instances``: its instances, and the variables that they get.
+- ``probe``: the instance that most checks use.
+- ``inputs``: the inputs that the checks may send.
+- ``once``: facts that are learned once.
 - ``start_failures``: starts that failed, in words.
 - ``attempts``: starts that a world may refuse.
 - ``live``: one running instance, its agents, and scripts.
 - ``disguise``: names and words that are drawn, so that no world recognises a check.
-- ``actions``: the inputs that the checks may send.
 - ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
 - ``disk``: searches what lives write for secrets.
 - ``masking``: masks secrets of instances in results.
-- ``bodies``: files for bodies of requests that are too long for a command.
-- ``ordinary``: an ordinary life of a world, and agents that join after its save.
+- ``ordinary``: an ordinary life of a world.
+- ``comparison``: the comparison of lives that continue from one save, whatever the clock.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
 - ``polling``: documents of such a life, at enough simulated times.
-- ``simulated_time``: the time that a document states.
 - ``pace``: how long to wait for such a world.
 - ``landings``: lives of such a world in which the same input lands at the same time.
 - ``fresh``: more restored lives, in places that no other has used.

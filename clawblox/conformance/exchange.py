@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
+import msgspec
 
 from clawblox.differences import Difference, common_length, find_differences
-from clawblox.foreign_values import parse_document
+from clawblox.foreign_values import MAX_NUMBER, finite_number, parse_document
 from clawblox.printable import quote_words
 from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER
 from clawblox.system.request import Answer
@@ -27,6 +28,16 @@ _SHOWN_BYTES: Final = 60
 _MAX_MEMBERS: Final = 4 << 20
 _NOT_JSON: Final = object()
 _Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+
+class _Times(msgspec.Struct):
+    """The members of a document that state its simulated time."""
+
+    time: Any = None
+    tick: Any = None
+
+
+_times_decoder: Final = msgspec.json.Decoder(_Times)
 
 
 @attrs.frozen
@@ -84,6 +95,24 @@ class Exchange:
         return document if isinstance(document, dict) else {}
 
     @property
+    def time(self) -> float | None:
+        """The simulated time that the answer states, or None: its ``time``, else its ``tick``."""
+        fields = self.fields
+        return next(_find_numbers(fields.get("time"), fields.get("tick")), None)
+
+    @property
+    def times(self) -> list[float]:
+        """The simulated time in the answer, and its tick, as far as they are numbers.
+
+        Only these members are read, because a snapshot can be large.
+        """
+        try:
+            times = _times_decoder.decode(self.content)
+        except (ValueError, RecursionError):
+            return []
+        return [*_find_numbers(times.time, times.tick)]
+
+    @property
     def outcome(self) -> str:
         """The status with the beginning of the body, or why there was no answer.
 
@@ -121,6 +150,11 @@ class Exchange:
         elif self.body is not None:
             words += ["--data-raw", _body_word(self.body)]
         return " ".join([*words, quote_words([self.url])])
+
+
+def _find_numbers(*values: Any) -> Iterator[float]:
+    numbers = (finite_number(value, low=-MAX_NUMBER) for value in values)
+    return (number for number in numbers if number is not None)
 
 
 def _body_word(body: bytes) -> str:

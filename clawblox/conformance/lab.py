@@ -1,125 +1,98 @@
-"""A world under test: its instances, and what several checks learn from them only once."""
+"""A world under test: its instances, the one that most checks share, and what is known about it."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeVar
 
 import anyio
 
-from clawblox.conformance.actions import KnownInputs, configured_actions
+from clawblox.conformance.comparison import Comparison
+from clawblox.conformance.inputs import Inputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import (
-    Action,
-    LiveWorld,
-    Player,
-    Step,
-    make_script,
-    run_script,
-)
+from clawblox.conformance.landings import Landings, live_landings
+from clawblox.conformance.lockstep import Lockstep
+from clawblox.conformance.once import Once
+from clawblox.conformance.ordinary import Ordinary, live_ordinary
 from clawblox.conformance.pace import has_moved
-from clawblox.conformance.registry import CouldNotRun, NotApplicable
-from clawblox.protocol import API_ROUTE
-from clawblox.world.input_examples import find_examples
+from clawblox.conformance.probe import Probe, Sights
+from clawblox.conformance.realtime import Realtime
+from clawblox.conformance.registry import NotApplicable
 
-LOOK_S: Final = 1.0
+_LOOK_S: Final = 1.0
 """Real time in seconds in which a world that runs by itself ticks; at 50 Hz, also a slow one."""
 _LOOK_INTERVAL_S: Final = 0.05
 
-ClockKind: TypeAlias = Literal["lockstep", "realtime"]
+_Comparison = TypeVar("_Comparison", bound=Comparison)
 
 
-class Lab(Instances):
-    """A world under test."""
+class Lab:
+    """A world under test.
 
-    async def api_doc(self) -> str:
-        """Return the documentation that agents read; empty if the world serves none."""
+    Args:
+        instances: Its instances.
+        url: Address of the only one, which others have started; empty to start some.
 
-        async def read() -> str:
-            async with self.probe() as live:
-                exchange = await live.call("GET", API_ROUTE)
-            return exchange.content.decode(errors="replace") if exchange.is_accepted else ""
+    Attributes:
+        instances: The same as the argument.
+        probe: The instance that most checks use.
+        inputs: The inputs that checks may send.
+        comparison: Returns the comparison of its lives by its clock.
+        ordinary: Returns an ordinary life.
+        landings: Returns lives of a running world in which the same input lands.
+        sights: Returns what agents see.
+        runs_by_itself: Whether the world was seen to run without inputs.
+    """
 
-        return await self.once("api_doc", read)
+    def __init__(self, instances: Instances, *, url: str = "") -> None:
+        self.instances = instances
+        self.probe = Probe(instances, url)
+        self.inputs = Inputs(self.probe, instances.config)
+        self.comparison: Once[Comparison] = Once(self._choose_comparison)
+        self.ordinary: Once[Ordinary] = Once(lambda: live_ordinary(instances, self.inputs))
+        self.landings: Once[Landings] = Once(self._live_landings)
+        self.sights: Once[Sights] = Once(self._look_around)
+        self.runs_by_itself = False
 
-    async def inputs(self) -> KnownInputs:
-        """Return the inputs that ``world.toml`` lists, else those that the documentation shows."""
+    async def close(self) -> None:
+        """Stop every instance that still runs, and close the connections."""
+        self.probe.close()
+        await self.instances.stop_all()
 
-        async def read() -> KnownInputs:
-            listed = configured_actions(self.config)
-            return KnownInputs(listed, () if listed else find_examples(await self.api_doc()))
+    @property
+    def slowness(self) -> float:
+        """Real seconds for a simulated one in the slowest life of a world that runs by itself."""
+        lives = self.instances.lives if self.runs_by_itself else []
+        return max((live.pace.seen_slowness for live in lives), default=1.0)
 
-        return await self.once("inputs", read)
-
-    async def actions(self) -> tuple[Action, ...]:
-        """Return the inputs that the checks may send; empty if none are known."""
-        return (await self.inputs()).actions
-
-    async def require_actions(self) -> tuple[Action, ...]:
-        """Return the inputs that the checks may send.
+    async def require(self, kind: type[_Comparison]) -> _Comparison:
+        """Return the comparison of a world with a given clock.
 
         Raises:
-            CouldNotRun: None are known.
+            CouldNotRun: No agent can join, or observe.
+            NotApplicable: The world has another clock.
         """
-        inputs = await self.inputs()
-        if not inputs.actions:
-            raise CouldNotRun(f"no inputs are known: {inputs.advice}")
-        return inputs.actions
+        comparison = await self.comparison()
+        if not isinstance(comparison, kind):
+            raise NotApplicable(comparison.manner)
+        return comparison
 
-    async def clock(self) -> ClockKind:
-        """Return whether the world runs by itself or stands still without inputs.
+    async def _choose_comparison(self) -> Comparison:
+        """Look whether the world runs by itself, or stands still between inputs.
 
         Raises:
             CouldNotRun: No agent can join, or observe.
         """
+        async with self.probe.playing() as players:
+            first = await players[0].observe()
+            deadline = anyio.current_time() + _LOOK_S
+            while not self.runs_by_itself and anyio.current_time() <= deadline:
+                await anyio.sleep(_LOOK_INTERVAL_S)
+                self.runs_by_itself = has_moved(first, await players[0].observe())
+        kind = Realtime if self.runs_by_itself else Lockstep
+        return kind(self.instances, self.inputs)
 
-        async def look() -> ClockKind:
-            async with self.playing() as players:
-                first = await players[0].observe()
-                deadline = anyio.current_time() + LOOK_S
-                while True:
-                    await anyio.sleep(_LOOK_INTERVAL_S)
-                    second = await players[0].observe()
-                    if has_moved(first, second):
-                        self.runs_by_itself = True
-                        return "realtime"
-                    if anyio.current_time() > deadline:
-                        return "lockstep"
+    async def _live_landings(self) -> Landings:
+        return await live_landings(await self.require(Realtime))
 
-        return await self.once("clock", look)
-
-    async def require_clock(self, kind: ClockKind) -> None:
-        """Require a clock.
-
-        Raises:
-            NotApplicable: The world has the other one.
-        """
-        if await self.clock() != kind:
-            reason = {
-                "lockstep": "the world runs by itself, so it is compared at equal simulated times",
-                "realtime": "the world stands still between inputs, so its bytes are compared",
-            }
-            raise NotApplicable(reason[kind])
-
-    async def join_two(self, live: LiveWorld) -> list[Player]:
-        """Let two agents join; only one if the world has no place for a second."""
-        return [await live.join(name) for name in self.names[: self.count_players()]]
-
-    async def warm_up(self, live: LiveWorld, *, rounds: int) -> list[Player]:
-        """Let agents join and play, so that the world has something to save.
-
-        Args:
-            live: A fresh instance.
-            rounds: How often each of them acts.
-
-        Raises:
-            Failed: An agent cannot join.
-        """
-        players = await self.join_two(live)
-        script = await self.warm_script(rounds=rounds)
-        await run_script(players, script)
-        return players
-
-    async def warm_script(self, *, rounds: int) -> tuple[Step, ...]:
-        """Return the script with which agents play before a save; see :meth:`warm_up`."""
-        actions, count = await self.actions(), self.count_players()
-        return make_script(self.random("warm"), actions, rounds=rounds, players=count)
+    async def _look_around(self) -> Sights:
+        return await self.probe.look_around(await self.inputs.actions())

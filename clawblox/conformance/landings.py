@@ -20,15 +20,13 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import realtime
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.lab import Lab
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import Action, Player
 from clawblox.conformance.pace import Pace, has_time_for
 from clawblox.conformance.polling import BETWEEN_S, LEAST_COMMON, Documents, collect
-from clawblox.conformance.realtime import compare_documents
+from clawblox.conformance.realtime import Realtime, compare_documents, is_opaque
 from clawblox.conformance.registry import CouldNotRun, Failed, preparing
-from clawblox.conformance.simulated_time import read_time
 from clawblox.protocol import DATASTORE_HEADER
 from clawblox.results import SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
@@ -112,30 +110,26 @@ class Landings:
         ]
 
 
-async def live_landings(lab: Lab) -> Landings:
-    """Let the same input land in the original and in restored lives; lived once.
+async def live_landings(lives: Realtime) -> Landings:
+    """Let the same input land in the original and in restored lives.
 
     Raises:
         CouldNotRun: No input is known or accepted, or its landing cannot be seen.
     """
-
-    async def live_them() -> Landings:
-        actions = await lab.require_actions()
-        candidates = lab.random("landing").sample(list(actions), len(actions))
-        async with lab.start() as live:
-            with preparing():
-                players = await lab.warm_up(live, rounds=realtime.WARM_ROUNDS)
-                action = await _choose_action(players[-1], candidates)
-                save = await lab.save(live)
-            is_opaque = await realtime.is_opaque(live)
-            first = await players[-1].observe()
-            aim = _require_time(first) + _LEAD["time" in first.fields]
-            player, who = players[-1], "the original"
-            original = await _land(player, action, aim, is_opaque=is_opaque, who=who)
-        landings = Landings(tuple(players), save, action, original, (), is_opaque)
-        return attrs.evolve(landings, restored=await _restore_landings(lab, landings))
-
-    return await lab.once("realtime.landings", live_them)
+    actions, instances = await lives.inputs.require_actions(), lives.instances
+    candidates = instances.random("landing").sample(list(actions), len(actions))
+    async with instances.start() as live:
+        with preparing():
+            players = await lives.warm_up(live)
+            action = await _choose_action(players[-1], candidates)
+            save = await instances.save(live)
+        opaque = await is_opaque(live)
+        first = await players[-1].observe()
+        aim = _require_time(first) + _LEAD["time" in first.fields]
+        player, who = players[-1], "the original"
+        original = await _land(player, action, aim, is_opaque=opaque, who=who)
+    landings = Landings(tuple(players), save, action, original, (), opaque)
+    return attrs.evolve(landings, restored=await _restore_landings(instances, landings))
 
 
 async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action:
@@ -143,13 +137,13 @@ async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action
     outcome = ""
     for action in candidates:
         exchange = await player.act(action)
-        if exchange.is_accepted and read_time(exchange.fields) is not None:
+        if exchange.is_accepted and exchange.time is not None:
             return action
         outcome = exchange.outcome
     raise CouldNotRun(f"no known input was accepted with an answer that has a time: {outcome}")
 
 
-async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]:
+async def _restore_landings(instances: Instances, landings: Landings) -> tuple[Landing, ...]:
     """Aim at a landing in one restored life after the other, until both kinds have hit it."""
     restored: list[Landing] = []
     target, is_opaque = landings.original.time, landings.is_opaque
@@ -167,7 +161,7 @@ async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)
         aim = target - (statistics.median(delays) if delays else 0.0)
-        landing = await _restore_landing(lab, landings, aim, number, is_saved=is_saved)
+        landing = await _restore_landing(instances, landings, aim, number, is_saved=is_saved)
         restored.append(landing)
         longest = max(longest, anyio.current_time() - life_begun)
         delays.append(max(0.0, landing.time - aim))
@@ -175,15 +169,15 @@ async def _restore_landings(lab: Lab, landings: Landings) -> tuple[Landing, ...]
 
 
 async def _restore_landing(
-    lab: Lab, landings: Landings, aim: float, number: int, *, is_saved: bool
+    instances: Instances, landings: Landings, aim: float, number: int, *, is_saved: bool
 ) -> Landing:
-    async with lab.start(resume=landings.save) as live:
+    async with instances.start(resume=landings.save) as live:
         return await _land(
             landings.players[-1].moved(live),
             landings.action,
             aim,
             is_opaque=landings.is_opaque,
-            saves=lab.scratch / f"landing-{number}" if is_saved else None,
+            saves=instances.scratch / f"landing-{number}" if is_saved else None,
             who=f"restore {number + 1}",
         )
 
@@ -225,7 +219,7 @@ async def _land(
 
     async def save(rows: Path) -> None:
         saved = await player.live.snapshot(rows)
-        if (moment := read_time(saved.fields)) is not None:
+        if (moment := saved.time) is not None:
             early[moment] = saved  # the last one of a time is likeliest to have the input
 
     async with Tasks() as tasks:
@@ -234,7 +228,7 @@ async def _land(
             await _save_until(is_answered, save, saves)
         await is_answered.wait()
     exchange = answers[0]
-    time = read_time(exchange.fields)
+    time = exchange.time
     if not exchange.is_accepted or time is None:
         raise Failed(
             f"in {who}, an input was refused that was accepted before: {exchange.outcome}",
@@ -259,42 +253,41 @@ async def _save_until(
 
 
 def _require_time(exchange: Exchange) -> float:
-    time = read_time(exchange.fields)
+    time = exchange.time
     if time is None:
         raise CouldNotRun("observations have no simulated time")
     return time
 
 
-async def find_waiting(lab: Lab) -> tuple[Landing, Exchange] | None:
+async def find_waiting(instances: Instances, landings: Landings) -> tuple[Landing, Exchange] | None:
     """Return a life and a snapshot of it that has the input waiting; None if there is none.
 
     Such a snapshot differs from that of a life without the input at the same time. When an input
     arrives is chance, so further lives are lived until there is one.
     """
-    landings = await live_landings(lab)
     saved = [landing for landing in landings.restored if landing.early]
     number = len(landings.restored)
     begun = look_begun = anyio.current_time()
-    while (found := await _find_waiting_in(lab, landings.save, saved)) is None:
+    while (found := await _find_waiting_in(instances, landings.save, saved)) is None:
         now = anyio.current_time()
         is_late = now - begun > _WAITING_S * landings.slowness
         if is_late or not has_time_for(now - look_begun):
             return None
         look_begun = now
         aim = landings.original.time
-        saved = [await _restore_landing(lab, landings, aim, number, is_saved=True)]
+        saved = [await _restore_landing(instances, landings, aim, number, is_saved=True)]
         number += 1
     return found
 
 
 async def _find_waiting_in(
-    lab: Lab, save: SavedSnapshot, saved: Sequence[Landing]
+    instances: Instances, save: SavedSnapshot, saved: Sequence[Landing]
 ) -> tuple[Landing, Exchange] | None:
     early = [time for landing in saved for time in landing.early]
     if not early:
         return None
     quiet: Documents = {}
-    async with lab.start(resume=save) as live:
+    async with instances.start(resume=save) as live:
         while not quiet or max(quiet) < max(early):
             before = len(quiet)
             await collect(live.snapshot, quiet, wanted=_QUIET_TIMES)
@@ -308,14 +301,14 @@ async def _find_waiting_in(
     return None
 
 
-async def continue_waiting(lab: Lab, exchange: Exchange) -> Mapping[float, Exchange]:
+async def continue_waiting(instances: Instances, exchange: Exchange) -> Mapping[float, Exchange]:
     """Return what is seen of a life that is restored from a snapshot with a waiting input."""
-    path = lab.scratch / "waiting-input.json"
+    path = instances.scratch / "waiting-input.json"
     await run_blocking(Path.write_bytes, path, exchange.content)
     rows = Path(os.fsdecode(unquote_to_bytes(exchange.headers[DATASTORE_HEADER])))
     if await run_blocking(rows.is_file):
         await run_blocking(rows.replace, rows_beside(path))
     documents: Documents = {}
-    async with lab.start(resume=path) as live:
+    async with instances.start(resume=path) as live:
         await collect(live.snapshot, documents, wanted=6 * LEAST_COMMON)
     return documents

@@ -19,7 +19,6 @@ from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.masking import SESSION, SecretMask
 from clawblox.conformance.pace import Pace
 from clawblox.conformance.registry import CouldNotRun, Failed
-from clawblox.conformance.simulated_time import read_times
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.protocol import (
     OPERATOR_HEADER,
@@ -252,7 +251,7 @@ class Player:
     async def observe(self) -> Exchange:
         """Ask for an observation."""
         exchange = await self.live.call("GET", protocol.OBSERVE_ROUTE, headers=self._headers)
-        if times := read_times(exchange.content):
+        if times := exchange.times:
             self.live.pace.note(times[0], anyio.current_time())
         return exchange
 

@@ -1,34 +1,36 @@
-"""Functions that are called once, for the first caller."""
+"""Facts that are learned once, for the first caller."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 
 _T = TypeVar("_T")
 
 
-class Once:
-    """Calls functions once each, by key."""
+class Once(Generic[_T]):
+    """A fact that the first call learns, and that later calls return.
 
-    def __init__(self) -> None:
-        self._results: dict[str, Any] = {}
-        self._locks: dict[str, anyio.Lock] = {}
+    Args:
+        learn: Returns the fact; called at most once. Its error is raised again for every caller.
+    """
 
-    async def __call__(self, key: str, learn: Callable[[], Awaitable[_T]]) -> _T:
-        """Return the result of a function that is called at most once for a key.
+    def __init__(self, learn: Callable[[], Awaitable[_T]]) -> None:
+        self._learn = learn
+        self._lock = anyio.Lock()
+        self._known: list[_T] = []
+        self._error: Exception | None = None
 
-        An error of it is raised again for every caller.
-        """
-        async with self._locks.setdefault(key, anyio.Lock()):
-            if key not in self._results:
+    async def __call__(self) -> _T:
+        """Return the fact."""
+        async with self._lock:
+            if not self._known and self._error is None:
                 try:
-                    self._results[key] = await learn()
+                    self._known.append(await self._learn())
                 except Exception as error:  # noqa: BLE001 - each caller gets it
-                    self._results[key] = error
-        result = self._results[key]
-        if isinstance(result, Exception):
-            raise result
-        return result  # type: ignore[no-any-return]
+                    self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._known[0]

@@ -11,10 +11,10 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import lockstep, realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.host_traces import find_body_leaves
-from clawblox.conformance.lab import Lab
+from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
     Action,
     LiveWorld,
@@ -121,38 +121,51 @@ class Ordinary:
             return seen
         raise CouldNotRun(f"the world did not get that far: {self.failure or 'it was refused'}")
 
+    def find_identity(self) -> Mapping[str, str]:
+        """Return the texts in the top level of a snapshot that identify the content of its world.
 
-async def live_ordinary(lab: Lab) -> Ordinary:
-    """Return an ordinary life; it is lived once.
+        Their keys look like names of hashes, and they stay the same while the state changes.
+        """
+        self.require(self.save)
+        first, *rest = (snapshot.fields for snapshot in self.snapshots)
+        return {
+            key: value
+            for key, value in first.items()
+            if isinstance(value, str)
+            and len(value) >= _LEAST_IDENTITY
+            and _IDENTITY.search(key)
+            and all(fields.get(key) == value for fields in rest)
+        }
+
+
+async def live_ordinary(instances: Instances, inputs: Inputs) -> Ordinary:
+    """Return an ordinary life.
 
     Raises:
         WorldStartError: The instance does not become ready.
     """
-
-    async def live_it() -> Ordinary:
-        actions = await lab.actions()
-        async with lab.start() as live:
-            ordinary = Ordinary(live)
-            try:
-                await _play(lab, ordinary, actions)
-            except (Failed, CouldNotRun, WorldError) as failure:
-                ordinary.failure = failure
-        return ordinary
-
-    return await lab.once("ordinary", live_it)
+    actions = await inputs.actions()
+    async with instances.start() as live:
+        ordinary = Ordinary(live)
+        try:
+            await _play(instances, ordinary, actions)
+        except (Failed, CouldNotRun, WorldError) as failure:
+            ordinary.failure = failure
+    return ordinary
 
 
-async def _play(lab: Lab, ordinary: Ordinary, actions: Sequence[Action]) -> None:
+async def _play(instances: Instances, ordinary: Ordinary, actions: Sequence[Action]) -> None:
     live = ordinary.live
-    players = ordinary.players = await lab.join_two(live)
+    players = ordinary.players = await instances.join_two(live)
     ordinary.snapshots.append(await live.snapshot())
-    script = make_script(lab.random("ordinary"), actions, rounds=_WARM_ROUNDS, players=len(players))
+    random, count = instances.random("ordinary"), len(players)
+    script = make_script(random, actions, rounds=_WARM_ROUNDS, players=count)
     await run_script(players, script)
-    ordinary.save = await lab.save(live)
+    ordinary.save = await instances.save(live)
     ordinary.snapshots.append(await live.snapshot())
     ordinary.newcomer = await welcome(live, players)
     await _watch_growth(ordinary, actions)
-    await _fill(lab, ordinary)
+    await _fill(instances, ordinary)
 
 
 async def _watch_growth(ordinary: Ordinary, actions: Sequence[Action]) -> None:
@@ -210,54 +223,12 @@ async def _count_seen(player: Player) -> int:
     return await run_blocking(lambda: sum(1 for _ in find_body_leaves(content)))
 
 
-async def _fill(lab: Lab, ordinary: Ordinary) -> None:
+async def _fill(instances: Instances, ordinary: Ordinary) -> None:
     """Let as many agents join as ``max_players`` allows, and one more."""
-    limit = lab.config.get("max_players")
+    limit = instances.config.get("max_players")
     if not isinstance(limit, int) or limit > _MOST_PLAYERS:
         return
     present = len(ordinary.players) + (ordinary.newcomer is not None)
     for number in range(present, limit):
         await ordinary.live.join(f"Guest{number}")
     ordinary.overflow = await ordinary.live.try_join("Overflow")
-
-
-async def find_identity(lab: Lab) -> Mapping[str, str]:
-    """Return the texts in the top level of a snapshot that identify the content of its world.
-
-    Their keys look like names of hashes, and they stay the same while the state changes.
-    """
-    ordinary = await live_ordinary(lab)
-    ordinary.require(ordinary.save)
-    first, *rest = (snapshot.fields for snapshot in ordinary.snapshots)
-    return {
-        key: value
-        for key, value in first.items()
-        if isinstance(value, str)
-        and len(value) >= _LEAST_IDENTITY
-        and _IDENTITY.search(key)
-        and all(fields.get(key) == value for fields in rest)
-    }
-
-
-# -- agents that join after a save ----------------------------------------------------------------
-
-
-async def find_newcomers(lab: Lab) -> list[Newcomer]:
-    """Return the agent that joined after a save: in the original and in two restored worlds.
-
-    Raises:
-        CouldNotRun: No agent could join one of them.
-    """
-    newcomers: list[Newcomer | None]
-    if await lab.clock() == "lockstep":
-        original = (await lockstep.live_original(lab)).life
-        lives = [original, *[await lockstep.live_restored(lab, number) for number in (1, 2)]]
-        newcomers = [life.newcomer for life in lives]
-    else:
-        newcomers = [(await realtime.live_original(lab)).newcomer]
-        for saving in (False, True):
-            newcomers.append((await realtime.live_restored(lab, saving=saving)).newcomer)
-    present = [newcomer for newcomer in newcomers if newcomer is not None]
-    if len(present) < len(newcomers):
-        raise CouldNotRun("no further agent could join after the save")
-    return present

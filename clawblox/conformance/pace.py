@@ -13,7 +13,6 @@ import anyio
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.registry import CouldNotRun
-from clawblox.conformance.simulated_time import read_time
 
 _SLOW: Final = 2.0
 """Real seconds for a simulated one from which a world is called slow."""
@@ -85,7 +84,7 @@ def has_moved(first: Exchange, second: Exchange) -> bool:
     for exchange in (first, second):
         if not exchange.is_accepted:
             raise CouldNotRun(f"an observation was not accepted: {exchange.outcome}")
-    before, after = read_time(first.fields), read_time(second.fields)
+    before, after = first.time, second.time
     return first.content != second.content if None in (before, after) else before != after
 
 

@@ -19,7 +19,6 @@ from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.live import CALL_TIMEOUT_S
 from clawblox.conformance.pace import Pace, has_time_for
 from clawblox.conformance.registry import Failed
-from clawblox.conformance.simulated_time import read_times
 
 LEAST_COMMON: Final = 20
 """Equal times that two lives must have in common, or the check could not run."""
@@ -138,7 +137,7 @@ class _Poller:
 
     def _note(self, exchange: Exchange, now: float) -> bool:
         """Note an answer, and whether it was the last one; return whether the world has moved."""
-        time = self._seen.add(exchange.content)
+        time = self._seen.add(exchange)
         if time is not None:
             self._documents.setdefault(time, exchange)
         has_moved = time is not None and self._pace.note(time, now)
@@ -202,9 +201,9 @@ class _Seen:
         length = self._tick_length()
         return (max(self._times) - min(self._times)) / length if length else self.count
 
-    def add(self, body: bytes) -> float | None:
+    def add(self, exchange: Exchange) -> float | None:
         """Note a document, and return its time; None if it has none."""
-        times = read_times(body)
+        times = exchange.times
         if not times:
             return None
         self._times.add(times[0])

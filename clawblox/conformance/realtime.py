@@ -9,27 +9,30 @@ machine is by then.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import attrs
 
+from clawblox.conformance.comparison import Comparison, Saved, Seen, Subject
 from clawblox.conformance.exchange import Exchange, is_json, read_json
-from clawblox.conformance.lab import Lab
+from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
     Arrival,
     LiveWorld,
     Newcomer,
     Player,
+    Step,
     arrive,
     welcome,
 )
+from clawblox.conformance.once import Once
 from clawblox.conformance.pace import has_time_for
 from clawblox.conformance.polling import LEAST_COMMON, Documents, collect
-from clawblox.conformance.registry import Failed, TooLittleSeen, preparing
-from clawblox.conformance.simulated_time import read_times
+from clawblox.conformance.registry import CouldNotRun, Failed, Findings, TooLittleSeen
 from clawblox.differences import Difference, find_differences
 from clawblox.results import SavedSnapshot
 
@@ -37,14 +40,12 @@ _QUIET_TIMES: Final = 90
 """Least number of times at which the first life is observed before it is also saved."""
 _MOST_LIVES: Final = 6
 """Maximum number of lives from a save that are watched to see enough times of an earlier life."""
-WARM_ROUNDS: Final = 4
-"""Number of actions of each agent before the save."""
 _SAVE_EVERY, _SAVES = 5, 12
 """Number of observations from one save to the next, and maximum number of saves."""
 _FEW_SAVES: Final = LEAST_COMMON // 2
 """Expected common snapshots that are enough besides observations."""
 
-Seen: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
+Pair: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
 """Documents of the same kind from two lives."""
 
 _Life = TypeVar("_Life")
@@ -66,6 +67,11 @@ class Watched:
     snapshots: Mapping[float, Exchange]
     is_opaque: bool
 
+    @property
+    def seen(self) -> Seen:
+        """The documents by which it is compared."""
+        return Seen(observations=self.observations, snapshots=self.snapshots)
+
     def joined(self, later: Watched) -> Watched:
         """Return what was seen of this life and of a later one from the same save."""
         return Watched(
@@ -77,26 +83,235 @@ class Watched:
 
 
 @attrs.frozen
-class Original:
-    """The life of the instance that was saved.
+class Life:
+    """A life without inputs.
 
     Attributes:
-        players: Its agents.
-        save: The save.
-        arrival: What they found right after the save.
+        arrival: What its agents found at the begin.
         watched: How it continued.
         newcomer: An agent that joined at its end; None if it was refused.
     """
 
-    players: tuple[Player, ...]
-    save: SavedSnapshot
     arrival: Arrival
     watched: Watched
     newcomer: Newcomer | None
 
-    def moved(self, live: LiveWorld) -> list[Player]:
-        """Return the agents in another life."""
-        return [player.moved(live) for player in self.players]
+
+@attrs.frozen
+class Original(Life):
+    """The life of the instance that was saved.
+
+    Attributes:
+        saved: The beginning that it shares with the restored lives.
+    """
+
+    saved: Saved
+
+
+@attrs.frozen
+class Restored(Life):
+    """A restored life.
+
+    Attributes:
+        resave: A save before the newcomer; None if it was not asked for.
+        after: Snapshots between that save and the join.
+    """
+
+    resave: SavedSnapshot | None = None
+    after: Mapping[float, Exchange] = attrs.field(factory=dict)
+
+    def joined(self, later: Restored) -> Restored:
+        """Return this life, watched together with a later one from the same save."""
+        return attrs.evolve(self, watched=self.watched.joined(later.watched))
+
+
+class Realtime(Comparison):
+    """Lives of a world that runs by itself; see :class:`Comparison`.
+
+    Attributes:
+        original: Returns the life of the instance that is saved.
+        restored: Returns a restored life, saved at its end.
+        resaved: Returns one that is also saved while it is observed.
+        again: Returns documents of a life that was restored from the save of a restored one.
+    """
+
+    manner = "the world runs by itself, so it is compared at equal simulated times"
+    unit = "simulated times"
+    runs_by_itself = True
+    warm_rounds = 4
+
+    def __init__(self, instances: Instances, inputs: Inputs) -> None:
+        super().__init__(instances, inputs)
+        self.original = Once(self._live_original)
+        self.restored = Once(self._live_until_restored)
+        self.resaved = Once(self._live_until_resaved)
+        self.again = Once(self._live_until_again)
+
+    async def _live_original(self) -> Original:
+        async with self.saving() as (live, saved):
+            players = saved.players
+            arrival = await arrive(players)
+            watched = await _watch(players[0])
+            return Original(arrival, watched, await welcome(live, players), saved)
+
+    async def _live_until_restored(self) -> Restored:
+        like = (await self.original()).watched
+        return await _live_until_met(
+            self._live_restored,
+            Restored.joined,
+            lambda life: [
+                (like.observations, life.watched.observations),
+                (like.snapshots, life.watched.snapshots),
+            ],
+        )
+
+    async def _live_until_resaved(self) -> Restored:
+        like = (await self.restored()).watched
+        return await _live_until_met(
+            self._live_resaved,
+            Restored.joined,
+            lambda life: [(like.observations, life.watched.saved_observations)],
+        )
+
+    async def _live_until_again(self) -> Mapping[float, Exchange]:
+        after = (await self.restored()).after
+        return await _live_until_met(
+            self._live_again,
+            lambda documents, later: {**later, **documents},
+            lambda documents: [(after, documents)],
+        )
+
+    @asynccontextmanager
+    async def _restoring(self, save: SavedSnapshot | None = None) -> AsyncIterator[list[Player]]:
+        """Restore a save, by default that of the original, and give a block the agents there."""
+        saved = (await self.original()).saved
+        async with self.instances.start(resume=save or saved.save) as live:
+            yield saved.moved(live)
+
+    async def _live_restored(self) -> Restored:
+        original = await self.original()
+        async with self._restoring() as players:
+            live = players[0].live
+            arrival = await arrive(players)
+            watched = await _watch(players[0], original.watched)
+            after: Documents = {}
+            resave = await self.instances.save(live)
+            await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
+            return Restored(arrival, watched, await welcome(live, players), resave, after)
+
+    async def _live_resaved(self) -> Restored:
+        like = (await self.restored()).watched
+        async with self._restoring() as players:
+            arrival = await arrive(players)
+            watched = await _watch(players[0], like, saving=True)
+            return Restored(arrival, watched, await welcome(players[0].live, players))
+
+    async def _live_again(self) -> Documents:
+        restored = await self.restored()
+        documents: Documents = {}
+        async with self._restoring(restored.resave) as players:
+            player = players[0]
+            ask = player.observe if restored.watched.is_opaque else player.live.snapshot
+            await collect(ask, documents, until=max(restored.after, default=-math.inf))
+        return documents
+
+    # -- comparisons ------------------------------------------------------------------------------
+
+    def count_equal(self, script: Sequence[Step], expected: Seen, actual: Seen, who: str) -> int:
+        """Return the number of documents of equal time in two lives; all of them are equal."""
+        kinds = [(expected.observations, actual.observations)]
+        if expected.snapshots:
+            kinds.append((expected.snapshots, actual.snapshots))
+        return require_equal(who, *kinds)
+
+    async def _compare(self, who: str, first: Watched, second: Watched) -> Findings:
+        """Compare two lives; by snapshots too if those changed neither of them."""
+        snapshots = first.snapshots, second.snapshots
+        is_comparable = not first.is_opaque and await self._is_saving_harmless()
+        kinds = [snapshots] if is_comparable else []
+        count = require_equal(who, (first.observations, second.observations), *kinds)
+        evidence = f"documents of {count} simulated times were equal"
+        if first.is_opaque or (is_comparable and first.snapshots.keys() & second.snapshots.keys()):
+            return Findings(evidence, equal_times=count)
+        limit = f"no snapshots of {who} were compared"
+        evidence += ", no snapshots among them"
+        return Findings(evidence, equal_times=count, limits=(limit,))
+
+    async def _is_saving_harmless(self) -> bool:
+        try:
+            await self.compare_saved()
+        except (Failed, CouldNotRun):
+            return False
+        return True
+
+    async def compare_trace(self) -> Findings:
+        """Compare the original with its first restore."""
+        original, restored = (await self.original()).watched, (await self.restored()).watched
+        findings = await self._compare("the restored world", original, restored)
+        if original.is_opaque:
+            limit = "snapshots have no simulated time to compare them by"
+            findings = attrs.evolve(findings, limits=(limit, *findings.limits))
+        return findings
+
+    async def compare_second(self) -> Findings:
+        """Compare two restores of the same save."""
+        first, second = (await self.restored()).watched, (await self.resaved()).watched
+        return await self._compare("the second restore", first, second)
+
+    async def compare_again(self) -> Findings:
+        """Compare a restored world with a restore of its own save."""
+        after = (await self.restored()).after
+        count = require_equal("the restore of a restored world", (after, await self.again()))
+        return Findings(f"documents of {count} simulated times were equal")
+
+    async def compare_saved(self) -> Findings:
+        """Compare two restores of the same save, of which one is saved while it is observed."""
+        first, second = (await self.restored()).watched, (await self.resaved()).watched
+        seen = first.observations, second.saved_observations
+        count = require_equal("a restored world that was saved in between", seen)
+        return Findings(
+            f"observations of {count} simulated times were equal, with and without saves in between"
+        )
+
+    async def compare_joins(self, agent_id: str) -> Findings:
+        """Require an id of the agent; what it sees depends on when it joined."""
+        if not agent_id:
+            raise CouldNotRun("a join answers no text as agent_id")
+        return Findings("an agent that joined after the restore got an id of its own")
+
+    # -- lives that are looked at -----------------------------------------------------------------
+
+    async def find_arrivals(self) -> tuple[Arrival, Arrival]:
+        """Return what the agents found right after the save, and right after the restore."""
+        return (await self.original()).arrival, (await self.restored()).arrival
+
+    async def find_first_message(self) -> Exchange | None:
+        """Return the answer to the first message after the restore; None without one."""
+        newcomer = (await self.restored()).newcomer
+        return None if newcomer is None else newcomer.said
+
+    async def find_newcomers(self) -> Sequence[Newcomer | None]:
+        """Return the agent that joined at the end, in the original and in two restores."""
+        lives = [await self.original(), await self.restored(), await self.resaved()]
+        return [life.newcomer for life in lives]
+
+    async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
+        """Return the observations of the original and of a restore at the same times."""
+        seen = (await self.original()).watched.observations
+        again = (await self.restored()).watched.observations
+        return [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
+
+    async def find_subjects(self) -> Sequence[Subject]:
+        """Return the life of the original."""
+        original = await self.original()
+        return [
+            Subject(
+                players=original.saved.players,
+                save=original.saved.save.path,
+                warm=await self.warm_script(),
+                seen=original.watched.seen,
+            )
+        ]
 
 
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
@@ -163,82 +378,13 @@ async def _watch_saves(player: Player, until: float) -> tuple[Documents, bool]:
 
 async def is_opaque(live: LiveWorld) -> bool:
     """Return whether snapshots have no simulated time to compare them by."""
-    return not read_times((await live.snapshot()).content)
-
-
-async def live_original(lab: Lab) -> Original:
-    """Return the life of the instance that is saved, continued without inputs; lived once."""
-
-    async def live_it() -> Original:
-        async with lab.start() as live:
-            with preparing():
-                players = await lab.warm_up(live, rounds=WARM_ROUNDS)
-                save = await lab.save(live)
-            arrival = await arrive(players)
-            watched = await _watch(players[0])
-            newcomer = await welcome(live, players)
-            return Original(tuple(players), save, arrival, watched, newcomer)
-
-    return await lab.once("realtime.original", live_it)
-
-
-@attrs.frozen
-class Restored:
-    """A restored life without inputs.
-
-    Attributes:
-        arrival: What its agents found at the begin.
-        watched: How it continued.
-        newcomer: An agent that joined at its end; None if it was refused.
-        resave: A save before that; None if it was not asked for.
-        after: Snapshots between that save and the join.
-    """
-
-    arrival: Arrival
-    watched: Watched
-    newcomer: Newcomer | None
-    resave: SavedSnapshot | None = None
-    after: Mapping[float, Exchange] = attrs.field(factory=dict)
-
-    def joined(self, later: Restored) -> Restored:
-        """Return this life, watched together with a later one from the same save."""
-        return attrs.evolve(self, watched=self.watched.joined(later.watched))
-
-
-async def live_restored(lab: Lab, *, saving: bool) -> Restored:
-    """Return a restored life without inputs; lived once.
-
-    Args:
-        lab: The world under test.
-        saving: Whether it is also saved while it is observed; without, it is saved at the end.
-    """
-
-    async def live_it() -> Restored:
-        original = await live_original(lab)
-        if not saving:
-            like = original.watched
-            return await _live_until_met(
-                partial(_live_plain, lab, original),
-                Restored.joined,
-                lambda life: [
-                    (like.observations, life.watched.observations),
-                    (like.snapshots, life.watched.snapshots),
-                ],
-            )
-        like = (await live_restored(lab, saving=False)).watched
-        return await _live_until_met(
-            partial(_live_saving, lab, original, like),
-            Restored.joined,
-            lambda life: [(like.observations, life.watched.saved_observations)],
-        )
-
-    return await lab.once(f"realtime.restored.{saving}", live_it)
+    return not (await live.snapshot()).times
 
 
 async def _live_until_met(
     live: Callable[[], Awaitable[_Life]],
     join: Callable[[_Life, _Life], _Life],
-    seen: Callable[[_Life], Sequence[Seen]],
+    seen: Callable[[_Life], Sequence[Pair]],
 ) -> _Life:
     """Live again and again from one save, until enough times of an earlier life were seen.
 
@@ -260,52 +406,7 @@ async def _live_until_met(
     return life
 
 
-async def _live_plain(lab: Lab, original: Original) -> Restored:
-    async with lab.start(resume=original.save) as live:
-        players = original.moved(live)
-        arrival = await arrive(players)
-        watched = await _watch(players[0], original.watched)
-        after: Documents = {}
-        resave = await lab.save(live)
-        await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
-        return Restored(arrival, watched, await welcome(live, players), resave, after)
-
-
-async def _live_saving(lab: Lab, original: Original, like: Watched) -> Restored:
-    async with lab.start(resume=original.save) as live:
-        players = original.moved(live)
-        arrival = await arrive(players)
-        watched = await _watch(players[0], like, saving=True)
-        return Restored(arrival, watched, await welcome(live, players))
-
-
-async def live_again(lab: Lab) -> Mapping[float, Exchange]:
-    """Return documents of a life that was restored from a save of a restored one; lived once."""
-
-    async def live_it() -> Mapping[float, Exchange]:
-        original = await live_original(lab)
-        restored = await live_restored(lab, saving=False)
-        end = max(restored.after, default=-math.inf)
-
-        async def live_once() -> Documents:
-            documents: Documents = {}
-            async with lab.start(resume=restored.resave) as live:
-                player = original.moved(live)[0]
-                is_opaque = restored.watched.is_opaque
-                ask = player.observe if is_opaque else live.snapshot
-                await collect(ask, documents, until=end)
-            return documents
-
-        return await _live_until_met(
-            live_once,
-            lambda documents, later: {**later, **documents},
-            lambda documents: [(restored.after, documents)],
-        )
-
-    return await lab.once("realtime.again", live_it)
-
-
-def require_equal(who: str, *seen: Seen) -> int:
+def require_equal(who: str, *seen: Pair) -> int:
     """Return the number of documents of equal time in two lives; all of them are equal.
 
     Args:

@@ -15,11 +15,34 @@ from clawblox.errors import UsageError, WorldError, WorldStartError
 from clawblox.spelling import nearest_name
 
 Level: TypeAlias = Literal["must", "should"]
-Look: TypeAlias = Callable[[Any], Awaitable[str]]
-"""Looks at a world, given as a ``Lab``, and returns the evidence of its conformance; raises the
-other outcomes."""
 
 AREAS: Final = ("static", "contract", "gate", "restore", "refuse", "invisible", "hygiene")
+
+
+@attrs.frozen
+class Findings:
+    """What a check has shown that passed, for the verdict about the restore.
+
+    Attributes:
+        evidence: What was seen, a sentence.
+        equal_answers: Answers of a restored lock-step world that were equal to the byte.
+        equal_times: Simulated times at which the documents of two lives were equal.
+        equal_landings: Pairs of restores whose inputs landed together and that continued equally.
+        places: The places of the life in fresh ones, in words; empty without one.
+        limits: Reasons why the evidence is weaker than it could be.
+    """
+
+    evidence: str = ""
+    equal_answers: int = 0
+    equal_times: int = 0
+    equal_landings: int = 0
+    places: str = ""
+    limits: tuple[str, ...] = ()
+
+
+Look: TypeAlias = Callable[[Any], Awaitable[str | Findings]]
+"""Looks at a world, given as a ``Lab``, and returns the evidence of its conformance, as findings
+where the verdict needs more; raises the other outcomes."""
 
 
 class Failed(Exception):  # noqa: N818 - named after the outcome

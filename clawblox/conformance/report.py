@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.conformance.registry import Level
+from clawblox.conformance.registry import Findings, Level
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import clean_value
 from clawblox.typed_values import converter
@@ -45,6 +45,7 @@ class CheckResult:
         absent: Which of the two values does not exist; None if both do.
         is_own_error: Whether the check itself failed, not the world.
         is_expected: Whether a failure is listed as expected.
+        findings: What it has shown for the verdict, if it passed.
     """
 
     id: str
@@ -60,6 +61,7 @@ class CheckResult:
     absent: Literal["expected", "got"] | None = None
     is_own_error: bool = False
     is_expected: bool = False
+    findings: Findings = attrs.field(default=Findings(), repr=False, eq=False)
 
     def document(self) -> dict[str, Any]:
         """Return the result as a JSON object; members without a value are left out."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,12 +19,12 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import SECONDS, check_count, checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import CONFIG_NAME, read_world_config
-from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
 from clawblox.conformance.pace import advise_time
@@ -30,6 +32,7 @@ from clawblox.conformance.registry import (
     Check,
     CouldNotRun,
     Failed,
+    Findings,
     NotApplicable,
     TooLittleSeen,
     is_absent,
@@ -39,7 +42,7 @@ from clawblox.conformance.report import CheckResult, Report
 from clawblox.conformance.start_failures import describe_start, summarize_start
 from clawblox.conformance.verdict import judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
-from clawblox.system.files import make_private_dir
+from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.request import parse_address
 from clawblox.system.trees import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
@@ -68,6 +71,10 @@ _WHOLE_NAME: Final = "repository"
 _SCRATCH: Final = "tmp"
 """The names of Python's own temporary directories begin so: no world recognises a check by it."""
 _TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
+
+_BODY_DIGITS: Final = 16
+_BODY_MODE: Final = 0o644
+"""As reports are, they are for others to read; sessions and tokens are in headers."""
 
 _log = OwnLog(__name__)
 
@@ -140,20 +147,20 @@ async def check_world(
     async with _open_lab(str(target), options, chosen_seed, needs_start=needs_start) as lab:
         bodies = BodyFiles(bodies_dir)
         results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
-        name = lab.config.get("name", str(target))
-        failure = lab.start_failure
+        name = lab.instances.config.get("name", str(target))
+        failure = lab.instances.start_failure
         obstacle = "" if failure is None else summarize_start(_DID_NOT_START, failure)
         report = Report(
             world=str(name),
             target=str(target),
-            verdict=judge(results, lab.findings, obstacle=obstacle),
+            verdict=judge(results, obstacle=obstacle),
             obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),
             seed=chosen_seed,
             checks=tuple(results),
             seconds=time.monotonic() - begun,
             in_place=in_place,
         )
-        report = await run_blocking(lab.mask.mask_verdict, report)
+        report = await run_blocking(lab.instances.mask.mask_verdict, report)
     return attrs.evolve(report, seconds=time.monotonic() - begun)
 
 
@@ -163,13 +170,13 @@ async def _open_lab(
 ) -> AsyncIterator[Lab]:
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(scratch_directory(_SCRATCH))
-        make_lab = partial(Lab, options=options, scratch=scratch, seed=seed)
+        make = partial(Instances, options=options, scratch=scratch, seed=seed)
         if target.startswith(_ADDRESS):
             parse_address(target)
-            lab = make_lab(None, url=target)
+            lab = Lab(make(world=None), url=target)
             stack.push_async_callback(lab.close)
         else:
-            opening = _Opening(stack, scratch, make_lab, needs_start)
+            opening = _Opening(stack, scratch, make, needs_start)
             lab = await opening.open(target, in_place=options.in_place)
         yield lab
 
@@ -180,7 +187,7 @@ class _Opening:
 
     stack: AsyncExitStack
     scratch: Path
-    make_lab: Callable[..., Lab]
+    make: Callable[..., Instances]
     needs_start: bool
 
     async def open(self, target: str, *, in_place: bool) -> Lab:
@@ -195,21 +202,22 @@ class _Opening:
         except ConfigError as error:
             if error.path is None or error.path.name != CONFIG_NAME:
                 raise
-            return self.make_lab(None, fault=str(error))
+            return Lab(self.make(world=None, fault=str(error)))
         if in_place:
             await anyio.sleep(COARSE_S)  # what was written until now is no change of the world's
         try:
             world = await place_world(directory, self.scratch, in_place=in_place)
         except MissingFilesError as error:
-            failure = WorldStartError(str(error), hint=_IN_PLACE_HINT)
+            missing = WorldStartError(str(error), hint=_IN_PLACE_HINT)
             world = await place_world(directory, self.scratch, in_place=True)
-            return await self._enter(world, start_failure=failure)
+            return await self._enter(world, start_failure=missing)
         lab = await self._enter(world, source=None if in_place else directory)
         if not self.needs_start or await _starts(lab) or in_place:
             return lab
         whole = await self._open_whole(directory)
-        if whole is None and lab.start_failure is not None and lab.start_failure.hint is None:
-            lab.start_failure.hint = _COPY_HINT
+        failure = lab.instances.start_failure
+        if whole is None and failure is not None and failure.hint is None:
+            failure.hint = _COPY_HINT
         return whole or lab
 
     async def _open_whole(self, directory: Path) -> Lab | None:
@@ -243,15 +251,16 @@ class _Opening:
         skip = (lambda _path: False) if source else (lambda path: not is_source(path))
         disk = DiskSearch(world.dir, skip, scratch / "run")
         await run_blocking(disk.begin)
-        listeners = await run_blocking(list_listeners)
-        lab = self.make_lab(
-            world,
-            scratch=scratch,
-            files=files,
-            disk=disk,
-            listeners=listeners,
-            source=source,
-            **fields,
+        lab = Lab(
+            self.make(
+                world=world,
+                scratch=scratch,
+                files=files,
+                disk=disk,
+                listeners=await run_blocking(list_listeners),
+                source=source,
+                **fields,
+            )
         )
         self.stack.push_async_callback(lab.close)
         return lab
@@ -260,7 +269,7 @@ class _Opening:
 async def _starts(lab: Lab) -> bool:
     """Return whether the instance that most checks use becomes ready; it runs on then."""
     try:
-        async with lab.probe():
+        async with lab.probe.use():
             return True
     except (CouldNotRun, WorldStartError):
         return False
@@ -275,7 +284,7 @@ async def _run_checks(
     async def run(check: Check) -> None:
         async with places:
             result = await _run_check(lab, check, timeout, bodies)
-            result = results[check.id] = await run_blocking(lab.mask.mask_result, result)
+            result = results[check.id] = await run_blocking(lab.instances.mask.mask_result, result)
         on_result(result)
 
     by_duration = sorted(checks, key=lambda check: check.area != _LONGEST)
@@ -296,14 +305,16 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
             check.id, check.level, status, check.requirement, evidence, seconds, **fields
         )
 
-    if check.needs_directory and lab.world is None:
+    if check.needs_directory and lab.instances.world is None:
         reason = "it needs the directory of the world, to start instances of its own"
-        return end("could_not_run", (lab.fault and "world.toml cannot be used") or reason)
+        return end("could_not_run", (lab.instances.fault and "world.toml cannot be used") or reason)
     try:
         with anyio.fail_after(timeout):
-            return end("passed", await check.look(lab))
+            seen = await check.look(lab)
+        findings = seen if isinstance(seen, Findings) else Findings(seen)
+        return end("passed", findings.evidence, findings=findings)
     except Failed as failure:
-        fields = await run_blocking(_describe, failure, bodies, lab.mask)
+        fields = await run_blocking(_describe, failure, bodies, lab.instances.mask)
         return end("failed", failure.evidence, **fields)
     except NotApplicable as reason:
         return end("not_applicable", str(reason))
@@ -313,7 +324,7 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        is_known = error is lab.start_failure  # the report describes it once
+        is_known = error is lab.instances.start_failure  # the report describes it once
         describe = summarize_start if is_known else describe_start
         return end("could_not_run", describe(_DID_NOT_START, error), is_own_error=True)
     except WorldError as error:
@@ -345,3 +356,28 @@ def _describe(failure: Failed, bodies: BodyFiles, mask: SecretMask) -> dict[str,
             name: side for name, side in zip(_SIDES, sides, strict=True) if name not in absent
         }
     return fields
+
+
+class BodyFiles:
+    """The files of one report.
+
+    Args:
+        directory: Their directory, made with the first of them; None means a new one among the
+            temporary files.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        name = f"clawblox-check-{secrets.token_hex(8)}"
+        self._directory = directory or Path(tempfile.gettempdir(), name)
+
+    def keep(self, body: bytes) -> str:
+        """Write a body to a file, named after its digest, and return its path. Blocks.
+
+        A file that cannot be written is a warning: what the check has found is worth more.
+        """
+        digest = hashlib.sha256(body).hexdigest()
+        path = self._directory / f"{digest[:_BODY_DIGITS]}.body"
+        with _log.contain("body not written", expected=(OSError,), path=str(path)):
+            self._directory.mkdir(exist_ok=True)
+            publish_bytes(path, body, mode=_BODY_MODE, durable=False)
+        return str(path)

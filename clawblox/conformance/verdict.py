@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from clawblox.conformance.report import CheckResult, Verdict
 
 _ALWAYS: Final = (
@@ -22,31 +20,11 @@ _DECISIVE: Final = frozenset({*_ALWAYS, "restore.landings"})
 """Checks that weaken the verdict if they cannot run."""
 
 
-@attrs.define
-class Findings:
-    """The amount of evidence for an exact restore, which the verdict states.
-
-    Attributes:
-        equal_answers: Answers of a restored lock-step world that were equal to the byte.
-        equal_times: Simulated times at which the documents of two lives were equal.
-        equal_landings: Pairs of restores whose inputs landed together and that continued equally.
-        places: The places of the life in fresh ones, in words; empty without one.
-        limits: Reasons why the evidence is weaker than it could be.
-    """
-
-    equal_answers: int = 0
-    equal_times: int = 0
-    equal_landings: int = 0
-    places: str = ""
-    limits: list[str] = attrs.field(factory=list)
-
-
-def judge(results: Sequence[CheckResult], findings: Findings, *, obstacle: str = "") -> Verdict:
+def judge(results: Sequence[CheckResult], *, obstacle: str = "") -> Verdict:
     """Return the verdict.
 
     Args:
         results: The results of the checks that ran.
-        findings: The amount of their evidence.
         obstacle: Why no instance of the world could be started; empty if one could.
     """
     if obstacle:
@@ -63,21 +41,24 @@ def judge(results: Sequence[CheckResult], findings: Findings, *, obstacle: str =
         return Verdict("not_shown", "Restore not shown: restore.trace was not run.")
     if trace.status != "passed":
         return Verdict("not_shown", f"Restore not shown: {trace.evidence}.")
-    gaps = [*findings.limits, *_find_gaps(by_id)]
+    shown = [result.findings for result in by_id.values()]
+    gaps = [limit for findings in shown for limit in findings.limits] + _find_gaps(by_id)
     if gaps:
         return Verdict("exact_as_far_as_seen", f"Exact restore, as far as seen: {'; '.join(gaps)}.")
-    places = f"; also in a life with {findings.places}" if findings.places else ""
-    if findings.equal_answers:
+    named = "".join(findings.places for findings in shown)
+    places = f"; also in a life with {named}" if named else ""
+    if answers := trace.findings.equal_answers:
         return Verdict(
             "exact",
-            f"Exact restore: {findings.equal_answers} answers of the restored world were equal to"
+            f"Exact restore: {answers} answers of the restored world were equal to"
             f" the byte, headers included{places}.",
         )
-    count = findings.equal_landings
+    times = trace.findings.equal_times
+    count = sum(findings.equal_landings for findings in shown)
     pairs = "1 pair" if count == 1 else f"{count} pairs"
     return Verdict(
         "exact_in_simulated_time",
-        f"Exact restore in simulated time: equal at {findings.equal_times} times, and in"
+        f"Exact restore in simulated time: equal at {times} times, and in"
         f" {pairs} of lives whose inputs landed together{places}.",
     )
 

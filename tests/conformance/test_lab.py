@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clawblox import AsyncWorld
 from clawblox.conformance.checks.hygiene import look_at_token_on_disk
 from clawblox.conformance.disk import DiskSearch
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.registry import Failed
 from clawblox.world.private_copies import TrialOptions
@@ -20,15 +22,19 @@ from tests.support import make_world, wait_until_async
 pytestmark = pytest.mark.anyio
 
 
+def make_lab(world: AsyncWorld, scratch: Path, **options: Any) -> Lab:
+    return Lab(Instances(world=world, options=TrialOptions(), scratch=scratch, seed=1, **options))
+
+
 async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
-        lab = Lab(world, options=TrialOptions(), scratch=tmp_path, seed=1)
-        async with lab.probe() as probe:
+        lab = make_lab(world, tmp_path)
+        async with lab.probe.use() as probe:
             assert probe.started is not None
             os.kill(probe.started.pid, signal.SIGKILL)
         await wait_until_async(lambda: probe.name not in world.instances)
-        async with lab.start() as live:
-            async with lab.probe() as another:
+        async with lab.instances.start() as live:
+            async with lab.probe.use() as another:
                 assert another is not probe
             assert (await live.call("GET", "/api.md")).is_accepted
         await lab.close()
@@ -40,9 +46,9 @@ async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
     directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")
     async with AsyncWorld(dir=directory, run_dir=tmp_path / "run") as world:
         disk = DiskSearch(directory, lambda _path: False, tmp_path / "run")
-        lab = Lab(world, options=TrialOptions(), scratch=tmp_path, seed=1, disk=disk)
+        lab = make_lab(world, tmp_path, disk=disk)
         for _ in range(2):
-            async with lab.start() as live:
+            async with lab.instances.start() as live:
                 assert live.started is not None
         assert (directory / "orchard.cache").read_text() == "not for long"
         with pytest.raises(Failed, match=r"orchard\.cache has the value of WORLD_OPERATOR_TOKEN"):

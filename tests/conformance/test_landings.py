@@ -64,33 +64,30 @@ def make_documents(begin: float, tired: int) -> Mapping[float, Exchange]:
     return dict(zip(times, answers, strict=True))
 
 
-async def look(monkeypatch: pytest.MonkeyPatch, original: Landing, *restored: Landing) -> str:
+async def look(original: Landing, *restored: Landing) -> str:
     lived = Landings((), None, Action("Push"), original, restored, False)  # type: ignore[arg-type]
 
     async def live_them(*_: object) -> Any:
         await anyio.lowlevel.checkpoint()
         return lived
 
-    monkeypatch.setattr(landings, "live_landings", live_them)
-    lab = SimpleNamespace(require_clock=live_them, findings=SimpleNamespace(limits=[]))
-    return await look_at_landings(lab)  # type: ignore[arg-type]
+    findings = await look_at_landings(SimpleNamespace(landings=live_them))  # type: ignore[arg-type]
+    return findings.evidence
 
 
-async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_save(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_save() -> None:
     original = Landing(1.0, make_documents(1.0, tired=2), {}, "the original", 1.0)
     restored = [
         Landing(2.0, make_documents(2.0, tired=1), {}, f"restore {number}", 1.0)
         for number in (1, 2)
     ]
     with pytest.raises(TooLittleSeen, match="landed at the time of the original: 1, 2, 2"):
-        await look(monkeypatch, original, *restored)
+        await look(original, *restored)
     together = Landing(1.0, make_documents(1.0, tired=1), {}, "restore 3", 1.0)
     with pytest.raises(Failed, match="like that of the original, differs at simulated time 1"):
-        await look(monkeypatch, original, *restored, together)
+        await look(original, *restored, together)
     equal = Landing(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
-    evidence = await look(monkeypatch, original, *restored, equal)
+    evidence = await look(original, *restored, equal)
     assert evidence.startswith("2 pairs of 4 lives landed together (1 with the original)")
 
 

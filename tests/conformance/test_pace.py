@@ -13,14 +13,14 @@ import anyio.lowlevel
 import pytest
 
 from clawblox.conformance import landings, pace, polling
-from clawblox.conformance.bodies import BodyFiles
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.landings import Landing, Landings
 from clawblox.conformance.live import Action, LiveWorld
 from clawblox.conformance.pace import SLOWEST, Pace, has_time_for
 from clawblox.conformance.registry import Check, TooLittleSeen
-from clawblox.conformance.runner import _run_check
+from clawblox.conformance.runner import BodyFiles, _run_check
 from clawblox.system.request import Answer
 from clawblox.world.private_copies import TrialOptions
 
@@ -180,11 +180,12 @@ async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
         await anyio.sleep_forever()
         return ""
 
-    lab = Lab(None, options=TrialOptions(), url="http://127.0.0.1:1", scratch=tmp_path, seed=1)
+    instances = Instances(world=None, options=TrialOptions(), scratch=tmp_path, seed=1)
+    lab = Lab(instances, url="http://127.0.0.1:1")
     live = LiveWorld("http://127.0.0.1:1")
     live.pace.note(0.0, 10.0)
     live.pace.note(1.0, 20.0)
-    lab.lives.append(live)
+    lab.instances.lives.append(live)
     check = Check("restore.trace", "must", "It is.", look)
     assert "1/10.0" not in (await _run_check(lab, check, 0.0, BodyFiles(tmp_path))).evidence
     lab.runs_by_itself = True

@@ -12,11 +12,9 @@ import attrs
 import pytest
 
 from clawblox.conformance import realtime
-from clawblox.conformance.checks import restore
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.polling import LEAST_COMMON
-from clawblox.conformance.realtime import Watched, require_equal
-from clawblox.conformance.verdict import Findings
+from clawblox.conformance.realtime import Realtime, Watched, require_equal
 from clawblox.system.request import Answer
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +37,7 @@ async def test_a_life_on_a_machine_that_has_become_slow_meets_an_earlier_one(sav
     earlier = await realtime._watch(make_player(100, 1))
     lives = [make_player(100 + late, 7) for late in range(6)]
 
-    def seen(life: Watched) -> list[realtime.Seen]:
+    def seen(life: Watched) -> list[realtime.Pair]:
         found = life.saved_observations if saving else life.observations
         return [(earlier.observations, found)]
 
@@ -82,15 +80,13 @@ async def test_a_pass_without_a_common_snapshot_is_a_weaker_proof(
     async def saves_are_harmless(*_: object) -> bool:
         return True
 
-    monkeypatch.setattr(restore, "_saving_is_harmless", saves_are_harmless)
-    lab: Any = SimpleNamespace(findings=Findings())
+    monkeypatch.setattr(Realtime, "_is_saving_harmless", saves_are_harmless)
+    lives = Realtime(SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     first = await realtime._watch(make_player(0, 1))
-    count, evidence = await restore._require_equal(lab, "it", first, first)
-    assert (evidence, lab.findings.limits) == (
-        f"documents of {count} simulated times were equal",
-        [],
-    )
+    equal = await lives._compare("it", first, first)
+    assert equal.evidence == f"documents of {equal.equal_times} simulated times were equal"
+    assert equal.limits == ()
     apart = attrs.evolve(first, snapshots={})
-    evidence = (await restore._require_equal(lab, "it", first, apart))[1]
-    assert evidence.endswith("no snapshots among them")
-    assert lab.findings.limits == ["no snapshots of it were compared"]
+    weaker = await lives._compare("it", first, apart)
+    assert weaker.evidence.endswith("no snapshots among them")
+    assert weaker.limits == ("no snapshots of it were compared",)

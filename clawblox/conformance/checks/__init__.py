@@ -2,7 +2,6 @@
 
 - ``static``: the files of a world.
 - ``contract``: the routes, used as intended or nearly so.
-- ``sizes``: how large answers may be.
 - ``gate``: what a world refuses, and to whom.
 - ``restore``: a restored world continues exactly.
 - ``refuse``: snapshots that a world cannot restore.
@@ -21,7 +20,6 @@ from clawblox.conformance.checks import (
     invisible,
     refuse,
     restore,
-    sizes,
     static,
 )
 from clawblox.conformance.registry import Check
@@ -29,7 +27,6 @@ from clawblox.conformance.registry import Check
 CHECKS: Final[tuple[Check, ...]] = (
     *static.CHECKS,
     *contract.CHECKS,
-    *sizes.CHECKS,
     *gate.CHECKS,
     *restore.CHECKS,
     *refuse.CHECKS,

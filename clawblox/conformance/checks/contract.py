@@ -23,9 +23,7 @@ from clawblox.conformance.live import (
     require_control,
     require_refused,
 )
-from clawblox.conformance.ordinary import find_identity
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
-from clawblox.conformance.simulated_time import read_time
 from clawblox.conformance.start_failures import summarize_start
 from clawblox.differences import Difference
 from clawblox.errors import (
@@ -69,10 +67,10 @@ _MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
 async def look_at_readiness(lab: Lab) -> str:
     """Ask for the documentation without any header of the interface."""
     try:
-        async with lab.probe() as live:
+        async with lab.probe.use() as live:
             exchange = await live.call("GET", API_ROUTE)
     except WorldStartError as error:
-        if not lab.is_startable:  # nothing has been seen of the world
+        if not lab.instances.is_startable:  # nothing has been seen of the world
             raise
         raise Failed(summarize_start("did not become ready", error)) from None
     if exchange.status != 200:
@@ -84,7 +82,7 @@ async def look_at_readiness(lab: Lab) -> str:
 @CHECKS.should("alias", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
 async def look_at_alias(lab: Lab) -> str:
     """Compare the two documents."""
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         document, alias = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
     require_accepted(alias, f"GET {API_ALIAS_ROUTE}")
     if document.content != alias.content:
@@ -100,8 +98,8 @@ async def look_at_alias(lab: Lab) -> str:
 )
 async def look_at_join(lab: Lab) -> str:
     """Compare what two agents got."""
-    async with lab.probe() as live:
-        await lab.fill(live)
+    async with lab.probe.use() as live:
+        await lab.probe.fill(live)
         agents = list(live.players)
     for player in agents:
         if not player.agent_id:
@@ -121,7 +119,7 @@ async def look_at_join(lab: Lab) -> str:
 )
 async def look_at_rejoin(lab: Lab) -> str:
     """Join with a session that is in use."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         player = players[0]
         exchange = await player.rejoin()
         fields = exchange.fields
@@ -183,7 +181,7 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
 @CHECKS.must("observe", "An observation is a JSON object in strict JSON.")
 async def look_at_observation(lab: Lab) -> str:
     """Parse the observations of the agents strictly."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         exchanges = [await player.observe() for player in players]
     for player, exchange in zip(players, exchanges, strict=True):
         require_accepted(exchange, f"an observation of {player.name}")
@@ -197,10 +195,10 @@ async def look_at_observation(lab: Lab) -> str:
 )
 async def look_at_observed_time(lab: Lab) -> str:
     """Look for the simulated time in an observation."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         exchange = await players[0].observe()
     require_accepted(exchange, "an observation")
-    time = read_time(exchange.fields)
+    time = exchange.time
     if time is None:
         keys = ", ".join(list(exchange.fields)[:12]) or "none"
         raise Failed(f"neither is there; the keys are: {keys}", exchange=exchange)
@@ -214,9 +212,9 @@ async def look_at_observed_time(lab: Lab) -> str:
 )
 async def look_at_inputs(lab: Lab) -> str:
     """Send each known input, and compare the times of the answers."""
-    actions = (await lab.require_actions())[:_MOST_ACTIONS]
-    clock = await lab.clock()
-    async with lab.playing() as players:
+    actions = (await lab.inputs.require_actions())[:_MOST_ACTIONS]
+    comparison = await lab.comparison()
+    async with lab.probe.playing() as players:
         before = await players[0].observe()
         exchanges = [await player.act(action) for action in actions for player in players]
     accepted = [exchange for exchange in exchanges if exchange.is_accepted]
@@ -225,7 +223,7 @@ async def look_at_inputs(lab: Lab) -> str:
         raise CouldNotRun(f"the world refused all {len(exchanges)} inputs; the first: {outcome}")
     for exchange in accepted:
         require_object(exchange, "the answer to an input")
-    times = [read_time(exchange.fields) for exchange in (before, *accepted)]
+    times = [exchange.time for exchange in (before, *accepted)]
     stated = [time for time in times if time is not None]
     if len(stated) < len(times):
         raise CouldNotRun(f"{len(accepted)} inputs were accepted, but not all answers have a time")
@@ -233,7 +231,7 @@ async def look_at_inputs(lab: Lab) -> str:
         if later < earlier:
             difference = Difference("body.time", earlier, later)
             raise Failed("time went back", exchange=exchange, difference=difference)
-    if clock == "lockstep" and stated[-1] == stated[0]:
+    if not comparison.runs_by_itself and stated[-1] == stated[0]:
         evidence = f"after {len(accepted)} accepted inputs the time was still {stated[0]:g}"
         raise Failed(evidence, exchange=accepted[-1])
     return (
@@ -248,7 +246,7 @@ async def look_at_inputs(lab: Lab) -> str:
 )
 async def look_at_malformed_inputs(lab: Lab) -> str:
     """Send inputs that no agent should send."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         player = players[0]
         for what, content_type, body in _MALFORMED:
             headers = {SESSION_HEADER: player.session, "Content-Type": content_type}
@@ -263,7 +261,7 @@ async def look_at_malformed_inputs(lab: Lab) -> str:
 @CHECKS.must("chat", "A chat message reaches the other agents, with its content and a created_at.")
 async def look_at_chat(lab: Lab) -> str:
     """Let one agent talk and the other listen."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         speaker, listener = players[0], players[-1]
         said = await speaker.say(_TEXT)
         heard, own = await listener.hear(), await speaker.hear()
@@ -272,7 +270,7 @@ async def look_at_chat(lab: Lab) -> str:
     require_accepted(said, "a chat message")
     require_accepted(heard, "the question for chat messages")
     if _find_message(heard) is None:
-        if lab.config.get("speech") and _find_message(own) is not None:
+        if lab.instances.config.get("speech") and _find_message(own) is not None:
             raise CouldNotRun("only the author heard it, and world.toml limits who hears whom")
         raise Failed("the other agent did not get the message", exchange=heard)
     if "created_at" not in (message := _find_message(heard) or {}):
@@ -294,7 +292,7 @@ def _find_message(exchange: Exchange) -> dict[str, Any] | None:
 @CHECKS.must("leave", "After POST /leave the session is over.")
 async def look_at_leave(lab: Lab) -> str:
     """Let an agent leave, and observe with its session."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         player = players[-1]
         require_control(await player.observe(), "an observation before the agent left")
         left = await player.leave()
@@ -320,7 +318,7 @@ async def look_at_kept_connections(lab: Lab) -> str:
         (JOIN_ROUTE, "name=Bodied"),
         ("/no-such-route", ""),
     )
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         for route, query in requests:
             first, second = await _ask_twice(live, route, query)
             session = first.fields.get("session") if route == JOIN_ROUTE else None
@@ -377,7 +375,7 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
 )
 async def look_at_environment(lab: Lab) -> str:
     """Look where the instance that most checks use listens."""
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         assert live.started is not None
         port = live.started.port
         if await is_open(_OTHER_LOOPBACK, port):
@@ -388,11 +386,11 @@ async def look_at_environment(lab: Lab) -> str:
 @CHECKS.should("base_path", "WORLD_BASE_PATH is the prefix of every route.", needs_directory=True)
 async def look_at_base_path(lab: Lab) -> str:
     """Start the world with a base path, and play below it."""
-    async with lab.probe():  # shows how long a start takes
+    async with lab.probe.use():  # shows how long a start takes
         pass
     try:
-        async with lab.start(base_path=_BASE_PATH) as live:
-            player = await live.join(lab.names[0])
+        async with lab.instances.start(base_path=_BASE_PATH, timeout=lab.probe.patience) as live:
+            player = await live.join(lab.instances.names[0])
             require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
     except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
         reason = str(error).partition("\n")[0]
@@ -407,25 +405,25 @@ async def look_at_base_path(lab: Lab) -> str:
 )
 async def look_at_flags(lab: Lab) -> str:
     """Start a copy of the world whose command ends in ``--port``."""
-    if lab.require_world().run_command is None:
+    if lab.instances.require_world().run_command is None:
         raise NotApplicable("the world has no command of its own")
-    async with lab.probe():  # shows how long a start takes
+    async with lab.probe.use():  # shows how long a start takes
         pass
-    flag = await run_blocking(find_free_port)
-    environment = await run_blocking(find_free_port)
+    flag, environment = [await run_blocking(find_free_port) for _ in range(2)]
 
     def append_flag(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         document["run"]["command"] = [*document["run"]["command"], "--port", str(flag)]
         document["run"].pop("listen", None)  # an inherited socket is on WORLD_PORT
 
-    async with lab.variant("flags", append_flag) as world, anyio.create_task_group() as tasks:
+    variant = lab.instances.variant("flags", append_flag)
+    async with variant as world, anyio.create_task_group() as tasks:
         watch = PortWatch(flag)
         reason = ""
 
         async def start() -> None:
             nonlocal reason
             try:
-                await lab.begin(world, lab.patience, port=environment)
+                await lab.instances.begin(world, lab.probe.patience, port=environment)
                 reason = f"it served on WORLD_PORT={environment}, not on --port {flag}"
             except WorldExitedBeforeReadyError as error:
                 line = error.log_lines[-1] if error.log_lines else str(error.exit)
@@ -451,7 +449,7 @@ async def look_at_flags(lab: Lab) -> str:
 )
 async def look_at_snapshot_header(lab: Lab) -> str:
     """Read the top level of a snapshot, also as a save reads it."""
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         exchange = await live.snapshot()
     require_accepted(exchange, "the request for a snapshot")
     document = require_object(exchange, "the snapshot")
@@ -473,7 +471,30 @@ async def look_at_snapshot_header(lab: Lab) -> str:
 )
 async def look_at_identity(lab: Lab) -> str:
     """Look for a hash that stays the same while the world changes."""
-    identity = await find_identity(lab)
+    identity = (await lab.ordinary()).find_identity()
     if not identity:
         raise Failed("no text at its top level looks like a hash of the content and stays the same")
     return f"it has {', '.join(f'{key} = {value[:16]}' for key, value in identity.items())}"
+
+
+@CHECKS.must(
+    "answer_size",
+    f"An answer to an agent has at most {MAX_ANSWER_BYTES >> 20} MiB: no more is read, by clawblox"
+    " or for an agent that it runs.",
+    is_last=True,
+)
+async def look_at_answer_sizes(lab: Lab) -> str:
+    """Observe and listen, and look at the sizes of all answers that the checks got."""
+    reason = None
+    try:
+        async with lab.probe.playing() as players:
+            await players[0].observe()
+            await players[0].hear()
+    except CouldNotRun as failure:
+        reason = failure
+    for live in lab.instances.lives:
+        if live.too_large is not None:
+            raise Failed(live.too_large.failure, exchange=live.too_large)
+    if reason is not None:
+        raise reason
+    return f"the largest answer had {max(live.largest_bytes for live in lab.instances.lives)} bytes"

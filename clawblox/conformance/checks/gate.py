@@ -23,7 +23,6 @@ from clawblox.conformance.live import (
     require_control,
     require_refused,
 )
-from clawblox.conformance.ordinary import find_newcomers, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.protocol import (
     API_ROUTE,
@@ -69,7 +68,7 @@ def _make_wrong_tokens(token: str) -> dict[str, str]:
 )
 async def look_at_snapshot_tokens(lab: Lab) -> str:
     """Ask for a snapshot with the right token, with wrong ones and without one."""
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         wrong = _make_wrong_tokens(live.operator_token)
         require_accepted(await live.snapshot(), "the right token")
         require_refused(await _ask_snapshot(live), "a request without a token")
@@ -85,7 +84,7 @@ async def look_at_snapshot_tokens(lab: Lab) -> str:
 )
 async def look_at_token_forms(lab: Lab) -> str:
     """Send the right token in other places."""
-    async with lab.probe() as live:
+    async with lab.probe.use() as live:
         token = live.operator_token
         require_control(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
         queries = ("token", "operator_token", "operator", OPERATOR_HEADER)
@@ -117,8 +116,8 @@ async def _acting(lab: Lab) -> AsyncIterator[tuple[Player, Action]]:
     Raises:
         CouldNotRun: It accepts none that is known; then the refusal of others shows nothing.
     """
-    actions = await lab.require_actions()
-    async with lab.playing() as players:
+    actions = await lab.inputs.require_actions()
+    async with lab.probe.playing() as players:
         for action in actions:
             if (await players[0].act(action)).is_accepted:
                 yield players[0], action
@@ -158,7 +157,7 @@ async def look_at_unknown_sessions(lab: Lab) -> str:
     count = 0
     async with _acting(lab) as (player, action):
         require_control(await player.observe(), "an observation with a known session")
-        for session in (_make_session(player.session), draw_word(lab.random("session"))):
+        for session in (_make_session(player.session), draw_word(lab.instances.random("session"))):
             for what, exchange in await _ask_everything(player, action, session):
                 require_refused(exchange, f"{what} with an unknown session")
                 count += 1
@@ -179,7 +178,7 @@ def _make_session(like: str) -> str:
 )
 async def look_at_adoption(lab: Lab) -> str:
     """Join with a session that was never issued."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         live = players[0].live
         session = _make_session(players[0].session)
         exchange = await live.try_join("Adopted", session=session)
@@ -202,7 +201,7 @@ async def look_at_adoption(lab: Lab) -> str:
 )
 async def look_at_fresh_sessions(lab: Lab) -> str:
     """Compare the sessions of the next agent in the original and in two restored worlds."""
-    newcomers = await find_newcomers(lab)
+    newcomers = await (await lab.comparison()).require_newcomers()
     lives = ("the original after the save", "a restored world", "another restored world")
     named = zip(lives, (newcomer.player.session for newcomer in newcomers), strict=True)
     for (first, one), (second, other) in combinations(named, 2):
@@ -218,7 +217,7 @@ async def look_at_fresh_sessions(lab: Lab) -> str:
 )
 async def look_at_foreign_hosts(lab: Lab) -> str:
     """Send requests of an agent with a foreign ``Host``."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         player = players[0]
         require_control(await player.observe(), "an observation with the world's own Host")
         headers = {SESSION_HEADER: player.session}
@@ -265,10 +264,10 @@ async def look_at_large_bodies(lab: Lab) -> str:
 )
 async def look_at_limits(lab: Lab) -> str:
     """Let one agent more join than the world has places."""
-    limit = lab.require_world().config.get("max_players")
+    limit = lab.instances.require_world().config.get("max_players")
     if limit is None:
         raise NotApplicable("world.toml has no max_players")
-    ordinary = await live_ordinary(lab)
+    ordinary = await lab.ordinary()
     if ordinary.overflow is None:
         raise CouldNotRun(f"{limit} agents could not join: {ordinary.failure or 'they are many'}")
     require_refused(ordinary.overflow, f"a join after {limit} agents")
@@ -278,7 +277,7 @@ async def look_at_limits(lab: Lab) -> str:
 @CHECKS.should("session_ids", "Sessions cannot be guessed: they are long, and count nothing.")
 async def look_at_session_ids(lab: Lab) -> str:
     """Compare the sessions of three agents."""
-    async with lab.playing() as players:
+    async with lab.probe.playing() as players:
         sessions = [player.session for player in players]
         exchange = await players[0].live.try_join("Guest")
         issued = exchange.fields.get("session")

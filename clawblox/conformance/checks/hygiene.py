@@ -16,7 +16,7 @@ from clawblox.conformance.host_traces import (
 )
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import LiveWorld
-from clawblox.conformance.ordinary import GROWTH_BYTES, live_ordinary
+from clawblox.conformance.ordinary import GROWTH_BYTES
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed
 from clawblox.differences import ABSENT, Difference
 from clawblox.printable import name_some, printable
@@ -36,8 +36,8 @@ _MAX_ERROR_CHARS: Final = 300
 @_should("growth", "A snapshot has the state, not the history: it does not grow with every input.")
 async def look_at_growth(lab: Lab) -> str:
     """Compare the sizes of snapshots, and of what an agent sees, between blocks of equal inputs."""
-    await lab.require_actions()
-    ordinary = await live_ordinary(lab)
+    await lab.inputs.require_actions()
+    ordinary = await lab.ordinary()
     *_, last = growths = ordinary.require(ordinary.growth)
     if not last.is_everywhere:
         return str(last.last_block)
@@ -56,7 +56,7 @@ async def look_at_growth(lab: Lab) -> str:
 
 async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
     """Return the instance that was saved, and its latest snapshot."""
-    ordinary = await live_ordinary(lab)
+    ordinary = await lab.ordinary()
     snapshots = [each for each in ordinary.snapshots if each.is_accepted]
     return ordinary.live, ordinary.require(snapshots)[-1].content
 
@@ -90,7 +90,7 @@ async def _search(content: bytes, find: Callable[[str, Any], HostTrace | None]) 
 async def look_at_secrets(lab: Lab) -> str:
     """Search a snapshot for the secrets that the world got."""
     live, content = await _read_snapshots(lab)
-    secrets = lab.find_secrets(live)
+    secrets = lab.instances.find_secrets(live)
     await _search(content, partial(find_secret, secrets=secrets))
     return f"{len(content)} bytes have none of {len(secrets)} secrets"
 
@@ -110,14 +110,14 @@ async def look_at_paths(lab: Lab) -> str:
 )
 async def look_at_token_on_disk(lab: Lab) -> str:
     """Look for secrets in the files that changed in each life: logs, and all that it wrote."""
-    await live_ordinary(lab)
-    await lab.search_disk()
-    assert lab.disk is not None
-    for name, what in lab.disk.traces.items():
+    await lab.ordinary()
+    await lab.instances.search_disk()
+    assert lab.instances.disk is not None
+    for name, what in lab.instances.disk.traces.items():
         raise Failed(f"{name} has {what}")
-    for name, reason in lab.disk.unread.items():
+    for name, reason in lab.instances.disk.unread.items():
         raise CouldNotRun(f"{name} cannot be read: {reason}")
-    count, secrets = len(lab.disk.searched), len(lab.mask.variables)
+    count, secrets = len(lab.instances.disk.searched), len(lab.instances.mask.variables)
     return f"{count} files that lives have written have none of {secrets} secrets"
 
 
@@ -128,11 +128,11 @@ async def _find_changed_files(lab: Lab) -> list[str]:
         CouldNotRun: They cannot be read.
     """
     try:
-        directory = lab.require_world().dir
+        directory = lab.instances.require_world().dir
         now = await run_checked(lambda check: digest_sources(directory, check=check))
     except OSError as error:
         raise CouldNotRun(f"the directory of the world cannot be read: {error}") from None
-    return sorted(name for name, digest in now.items() if lab.files.get(name) != digest)
+    return sorted(name for name, digest in now.items() if lab.instances.files.get(name) != digest)
 
 
 @_should(
@@ -142,16 +142,16 @@ async def _find_changed_files(lab: Lab) -> list[str]:
 )
 async def look_at_files(lab: Lab) -> str:
     """Compare the world's directory with what it was before the first start."""
-    await live_ordinary(lab)
+    await lab.ordinary()
     changed = await _find_changed_files(lab)
     if changed:
         raise Failed(f"these were made or changed: {name_some(changed, _SHOWN)}")
-    return f"its {len(lab.files)} files are as they were, and no other is there"
+    return f"its {len(lab.instances.files)} files are as they were, and no other is there"
 
 
 async def _find_stop(lab: Lab) -> tuple[int, StopResult]:
     """Return the process id of an ordinary life, and how it was stopped."""
-    live = (await live_ordinary(lab)).live
+    live = (await lab.ordinary()).live
     assert live.started is not None
     assert live.stopped is not None
     return live.started.pid, live.stopped
@@ -192,16 +192,16 @@ async def look_at_processes(lab: Lab) -> str:
 )
 async def look_at_script_errors(lab: Lab) -> str:
     """Read what each life has reported last, after its end."""
-    await live_ordinary(lab)
-    await lab.end_probe()
-    reports = await run_blocking(_read_reports, [live.started for live in lab.lives])
+    await lab.ordinary()
+    await lab.probe.end()
+    reports = await run_blocking(_read_reports, [live.started for live in lab.instances.lives])
     if reports:
         worst = max(reports, key=lambda errors: errors.count)
         raise Failed(
             f"a life reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
             " script, or let pcall catch what may fail: the log of the world has each place"
         )
-    return f"none of {len(lab.lives)} lives reported an error"
+    return f"none of {len(lab.instances.lives)} lives reported an error"
 
 
 def _read_reports(lives: Iterable[StartedWorld | None]) -> list[ScriptErrors]:

@@ -12,9 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import anyio.lowlevel
-import attrs
 
-from clawblox.conformance import lockstep, realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.host_traces import (
     HostTrace,
@@ -25,73 +23,17 @@ from clawblox.conformance.host_traces import (
     find_secret,
 )
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Player, is_missing
-from clawblox.conformance.ordinary import find_newcomers
+from clawblox.conformance.live import is_missing
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed
 from clawblox.differences import ABSENT, Difference, find_differences
-from clawblox.protocol import (
-    API_ALIAS_ROUTE,
-    API_ROUTE,
-    INPUT_ROUTE,
-    OBSERVE_ROUTE,
-)
 from clawblox.system.clock import utc_now
 
 CHECKS: Final = Checks("invisible")
 
-_MOST_ACTIONS: Final = 4
 _LEAST_PAIRS: Final = 3
 _TIME_HEADERS: Final = frozenset({"date", "last-modified", "expires", "age", "server-timing"})
 """Headers that state times of the host, or durations on it."""
 _FRAMING_HEADERS: Final = frozenset({"content-length", "connection", "keep-alive"})
-
-
-@attrs.frozen
-class Seen:
-    """What agents saw of an instance.
-
-    Attributes:
-        answers: The answers, of every route that agents use, and refusals.
-        docs: The documentation.
-        twice: Pairs of answers to the same request.
-    """
-
-    answers: tuple[Exchange, ...]
-    docs: tuple[Exchange, ...]
-    twice: tuple[tuple[Exchange, Exchange], ...]
-
-    @property
-    def everything(self) -> Iterator[Exchange]:
-        """All answers."""
-        yield from (*self.docs, *self.answers)
-        for pair in self.twice:
-            yield from pair
-
-
-async def _see(lab: Lab) -> Seen:
-    async def see() -> Seen:
-        actions = (await lab.actions())[:_MOST_ACTIONS]
-        async with lab.playing() as players:
-            live, player = players[0].live, players[0]
-            guest = await live.try_join("Guest")
-            if isinstance(session := guest.fields.get("session"), str):
-                await Player(live, "Guest", session, "").leave()
-            answers = [guest, *[await each.observe() for each in players]]
-            answers += [await player.act(action) for action in actions]
-            answers += [await player.say("What time is it?"), await players[-1].hear()]
-            answers += [
-                await live.post(INPUT_ROUTE, {"type": "ClawbloxCheck"}),
-                await live.call("POST", INPUT_ROUTE, body=b"{"),
-                await live.call("POST", "/join"),
-            ]
-            docs = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
-            twice = []
-            for route in (API_ROUTE, "/no-such-route", OBSERVE_ROUTE):
-                first, second = [await live.call("GET", route) for _ in range(2)]
-                twice.append((first, second))
-        return Seen(tuple(answers), tuple(docs), tuple(twice))
-
-    return await lab.once("seen", see)
 
 
 async def _require_none(
@@ -125,7 +67,7 @@ def _body_leaves(exchange: Exchange) -> Iterator[tuple[str, Any]]:
 @CHECKS.must("host_time", "What agents get has simulated time only, never the host's time.")
 async def look_at_host_time(lab: Lab) -> str:
     """Search every body that agents get for times near now."""
-    seen = await _see(lab)
+    seen = await lab.sights()
     if not any(exchange.is_accepted for exchange in seen.answers):
         raise CouldNotRun(f"the world accepted nothing: {seen.answers[0].outcome}")
     now = utc_now()
@@ -143,7 +85,7 @@ async def look_at_host_time(lab: Lab) -> str:
 )
 async def look_at_headers(lab: Lab) -> str:
     """Look at the headers of all answers, and compare those of equal requests."""
-    seen = await _see(lab)
+    seen = await lab.sights()
     now = utc_now()
 
     def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
@@ -173,9 +115,9 @@ async def look_at_headers(lab: Lab) -> str:
 )
 async def look_at_operator(lab: Lab) -> str:
     """Search everything that agents get for secrets and absolute paths."""
-    seen = await _see(lab)
-    async with lab.probe() as live:
-        secrets = lab.find_secrets(live)
+    seen = await lab.sights()
+    async with lab.probe.use() as live:
+        secrets = lab.instances.find_secrets(live)
     answers = list(seen.everything)
     docs = {exchange.url for exchange in seen.docs}
     find = partial(find_secret, secrets=secrets)
@@ -194,7 +136,10 @@ async def look_at_operator(lab: Lab) -> str:
 )
 async def look_at_process_ids(lab: Lab) -> str:
     """Compare ids in the original and in a restored world."""
-    pairs = await _pair_observations(lab)
+    comparison = await lab.comparison()
+    pairs = await comparison.pair_observations()
+    if len(pairs) < _LEAST_PAIRS:
+        raise CouldNotRun(f"only {len(pairs)} observations have the same time in both worlds")
     for path, (before, after) in (await _find_constant_differences(pairs)).items():
         evidence = (
             f"in each of {len(pairs)} observations at the same times, the restored world had"
@@ -202,8 +147,7 @@ async def look_at_process_ids(lab: Lab) -> str:
         )
         difference = Difference(path, before, after)
         raise Failed(evidence, exchange=pairs[0][1], difference=difference)
-    newcomers = await find_newcomers(lab)
-    original, restored = newcomers[:2]
+    original, restored, _ = await comparison.require_newcomers()
     ids = original.player.agent_id, restored.player.agent_id
     if ids[0] != ids[1]:
         evidence = "the next agent got another id in the restored world than in the original"
@@ -223,31 +167,6 @@ async def look_at_process_ids(lab: Lab) -> str:
     if said[0] is None:
         return f"the next agent got {ids[0]} in both worlds; chat messages have no ids"
     return f"in both worlds the next agent got {ids[0]}, the next chat message {said[0]}"
-
-
-async def _pair_observations(lab: Lab) -> Sequence[tuple[Exchange, Exchange]]:
-    """Return observations of the original and of a restored world at the same simulated times.
-
-    Raises:
-        CouldNotRun: There are too few.
-    """
-    pairs: list[tuple[Exchange, Exchange]]
-    if await lab.clock() == "lockstep":
-        original = (await lockstep.live_original(lab)).life.trace
-        restored = (await lockstep.live_restored(lab, 1)).trace
-        steps = zip(original.steps, original.exchanges, restored.exchanges, strict=True)
-        pairs = [
-            (before, after)
-            for step, before, after in steps
-            if (step.kind, step.player) == ("observe", 0)
-        ]
-    else:
-        seen = (await realtime.live_original(lab)).watched.observations
-        again = (await realtime.live_restored(lab, saving=False)).watched.observations
-        pairs = [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
-    if len(pairs) < _LEAST_PAIRS:
-        raise CouldNotRun(f"only {len(pairs)} observations have the same time in both worlds")
-    return pairs
 
 
 async def _find_constant_differences(

@@ -11,7 +11,6 @@ from typing import Any, Final
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.attempts import Refusal
 from clawblox.conformance.lab import Lab
-from clawblox.conformance.ordinary import find_identity, live_ordinary
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.errors import WorldReadyTimeoutError
 from clawblox.foreign_values import parse_document
@@ -31,7 +30,7 @@ _FORMAT_VERSION: Final = re.compile(r"(\d+)(?=\D*$)")
 
 async def _read_save(lab: Lab) -> bytes:
     """Return a snapshot that the world wrote."""
-    ordinary = await live_ordinary(lab)
+    ordinary = await lab.ordinary()
     save = ordinary.require(ordinary.save)
     return await run_blocking(lambda: read_regular(save.path, max_bytes=_MAX_BYTES))
 
@@ -51,9 +50,9 @@ async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> st
     Raises:
         Failed: It did not, or too late.
     """
-    path = lab.scratch / name
+    path = lab.instances.scratch / name
     await run_blocking(path.write_bytes, content)
-    return await _judge(lab, lab.try_resume(path), what)
+    return await _judge(lab, lab.instances.try_resume(path), what)
 
 
 async def _judge(lab: Lab, attempt: Awaitable[Refusal | None], what: str) -> str:
@@ -74,7 +73,7 @@ async def _judge(lab: Lab, attempt: Awaitable[Refusal | None], what: str) -> str
 
 def _inherits_listener(lab: Lab) -> bool:
     """Return whether the world's port is open before it starts."""
-    run = lab.config.get("run", {})
+    run = lab.instances.config.get("run", {})
     usual = "bind" if run.get("command") else "inherit"
     return bool(run.get("listen", usual) == "inherit")
 
@@ -133,7 +132,7 @@ async def _alter(lab: Lab, change: Callable[[dict[str, Any]], None]) -> bytes:
 )
 async def look_at_foreign(lab: Lab) -> str:
     """Change what identifies the content of the world in a snapshot."""
-    identity = await find_identity(lab)
+    identity = (await lab.ordinary()).find_identity()
     if not identity:
         raise CouldNotRun("nothing at the top level of the snapshot looks like a scene hash")
 
@@ -177,15 +176,15 @@ async def look_at_newer(lab: Lab) -> str:
 )
 async def look_at_missing(lab: Lab) -> str:
     """Start a copy of the world whose command sets the variable to a path that does not exist."""
-    if lab.require_world().run_command is None:
+    if lab.instances.require_world().run_command is None:
         raise NotApplicable("the world has no command of its own")
-    path = lab.scratch / "missing.json"
+    path = lab.instances.scratch / "missing.json"
 
     def set_variable(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         run = document["run"]
         run["command"] = ["env", f"{RESUME_ENV}={path}", *run["command"]]
         run.pop("listen", None)  # then its port is closed until it opens it
 
-    async with lab.variant("missing", set_variable) as world:
+    async with lab.instances.variant("missing", set_variable) as world:
         what = f"{RESUME_ENV} named {path.name}, which does not exist"
-        return await _judge(lab, lab.try_start(world, None), what)
+        return await _judge(lab, lab.instances.try_start(world, None), what)

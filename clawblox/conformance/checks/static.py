@@ -25,9 +25,9 @@ _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
 )
 async def look_at_world_toml(lab: Lab) -> str:
     """Read ``world.toml``."""
-    if lab.fault:
-        raise Failed(lab.fault)
-    world = lab.require_world()
+    if lab.instances.fault:
+        raise Failed(lab.instances.fault)
+    world = lab.instances.require_world()
     return f"it is valid, with {len(world.config)} keys at the top level"
 
 
@@ -39,7 +39,7 @@ async def look_at_world_toml(lab: Lab) -> str:
 )
 async def look_at_spelling(lab: Lab) -> str:
     """Look for unknown keys that are nearly known."""
-    if warnings := lab.require_world().config_warnings:
+    if warnings := lab.instances.require_world().config_warnings:
         raise Failed("; ".join(warnings))
     return "no key looks misspelled"
 
@@ -52,13 +52,13 @@ async def look_at_spelling(lab: Lab) -> str:
 async def look_at_api_doc(lab: Lab) -> str:
     """Read the documentation, as a file and as an agent does."""
     path = None
-    if lab.world is not None:
-        path = lab.world.api_doc_path
-        config = lab.config
+    if lab.instances.world is not None:
+        path = lab.instances.world.api_doc_path
+        config = lab.instances.config
         is_named = config.get("api", {}).get("doc_path") or config.get("scripts", {}).get("skill")
         if is_named and not await run_blocking(path.is_file):
-            raise Failed(f"{path.relative_to(lab.world.dir)} is not a file")
-    async with lab.probe() as live:
+            raise Failed(f"{path.relative_to(lab.instances.world.dir)} is not a file")
+    async with lab.probe.use() as live:
         exchange = await live.call("GET", API_ROUTE)
     if not exchange.is_accepted:
         raise Failed(f"it is not served: {exchange.outcome}", exchange=exchange)
@@ -73,13 +73,13 @@ async def look_at_api_doc(lab: Lab) -> str:
 )
 async def look_at_hidden_routes(lab: Lab) -> str:
     """Search the served document and the file for the operator's half of the interface."""
-    texts = {"the document that is served": await lab.api_doc()}
-    if lab.world is not None:
-        path = lab.world.api_doc_path
+    texts = {"the document that is served": await lab.inputs.api_doc()}
+    if lab.instances.world is not None:
+        path = lab.instances.world.api_doc_path
         if await run_blocking(path.is_file):
             read = partial(read_file, max_bytes=_MAX_DOC_BYTES)
-            name = str(path.relative_to(lab.world.dir))
-            content = await run_blocking(read, lab.world.dir, name)
+            name = str(path.relative_to(lab.instances.world.dir))
+            content = await run_blocking(read, lab.instances.world.dir, name)
             texts[name] = content.decode(errors="replace")
     for place, text in texts.items():
         for number, line in enumerate(text.splitlines(), 1):
@@ -99,12 +99,12 @@ async def look_at_hidden_routes(lab: Lab) -> str:
 async def look_at_actions(lab: Lab) -> str:
     """Look for inputs that the other checks may send."""
     try:
-        actions = await lab.require_actions()
+        actions = await lab.inputs.require_actions()
     except CouldNotRun as reason:
-        if lab.fault:
+        if lab.instances.fault:
             raise
         raise Failed(str(reason)) from None
     known = ", ".join(sorted({one.type for one in actions}))
-    if unsent := (await lab.inputs()).describe_unsent():
+    if unsent := (await lab.inputs.known()).describe_unsent():
         raise CouldNotRun(f"only {known} can be sent; {unsent}")
     return f"{len(actions)} inputs are known: {known}"

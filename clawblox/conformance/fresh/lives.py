@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import lockstep, realtime
+from clawblox.conformance.comparison import Comparison, Seen, Subject
 from clawblox.conformance.fresh.enter import NOT_SEARCHED
 from clawblox.conformance.fresh.messages import (
     MAX_RESULT_BYTES,
@@ -26,13 +26,12 @@ from clawblox.conformance.fresh.messages import (
     encode,
 )
 from clawblox.conformance.fresh.places import BYTECODE_ENV, Place, find_bubblewrap, make_place
-from clawblox.conformance.lab import Lab
-from clawblox.conformance.live import Arrival, Player, Step, Trace
+from clawblox.conformance.instances import Instances
 from clawblox.conformance.masking import SESSION
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, Failed, Findings
 from clawblox.printable import name_some
 from clawblox.protocol import INSTANCE_ENV
-from clawblox.results import ProcessExit, SavedSnapshot
+from clawblox.results import ProcessExit
 from clawblox.snapshot.rows import rows_beside
 from clawblox.supervision.program import run_program
 from clawblox.supervision.tree import SharedStop
@@ -46,90 +45,65 @@ _SHOWN: Final = 3
 _LAST_BYTES: Final = 2000
 
 
-@attrs.frozen
-class Compared:
-    """Lives in fresh places that were equal to the originals.
-
-    Attributes:
-        counts: Number of answers or simulated times that were equal, for each life.
-        what: What was counted, in words.
-        described: The places, in words.
-        left: What the world left there, where another life could have found it.
-        foreign: New files and listeners of unknown origin.
-        not_searched: Directories that were too large to hide what is new in them.
-    """
-
-    counts: tuple[int, ...]
-    what: str
-    described: str
-    left: tuple[str, ...]
-    foreign: tuple[str, ...]
-    not_searched: tuple[str, ...]
-
-    @property
-    def evidence(self) -> str:
-        """A sentence about the lives."""
-        lives = "a life" if len(self.counts) == 1 else f"{len(self.counts)} lives"
-        parts = [f"{sum(self.counts)} {self.what} were equal in {lives} with {self.described}"]
-        if self.left:
-            parts.append(f"it left {shorten(self.left)}")
-        if self.foreign:
-            parts.append(f"meanwhile others, or a process that hides, made {shorten(self.foreign)}")
-        if self.not_searched:
-            parts.append(f"too large to be searched for changes: {shorten(self.not_searched)}")
-        return "; ".join(parts)
-
-
-def shorten(names: Sequence[str]) -> str:
-    """Return some names, and how many more there are."""
-    return name_some(names, _SHOWN)
-
-
-async def live_fresh(lab: Lab) -> Compared:
-    """Return how restored lives in fresh places continued; each was equal to the one saved.
+async def live_fresh(instances: Instances, comparison: Comparison) -> Findings:
+    """Return the evidence of restored lives in fresh places; each was equal to the one saved.
 
     Raises:
         Failed: One differs, and a life that began in fresh places differs from its restore in
             others in the same way: so the places are not the reason.
         CouldNotRun: One does not start, or behaves differently in such places even before a save.
     """
-    subjects = await _find_subjects(lab)
+    subjects = await comparison.find_subjects()
     bubblewrap = await run_blocking(find_bubblewrap)
     # Without bubblewrap, files of other lives could be taken for those of this one.
-    async with lab.places if bubblewrap else lab.alone():
+    async with instances.places if bubblewrap else instances.alone():
         with memory_log("views") as views:
-            places = _Places(lab, bubblewrap, views)
-            lives = [await _live_equal(places, subject) for subject in subjects]
-    left = [(*life.result.files, *_name_listeners(life.result)) for life, _ in lives]
-    return Compared(
-        tuple(count for _, count in lives),
-        subjects[0].what,
-        lives[0][0].place.described,
-        _unite(left),
-        _unite(life.result.foreign for life, _ in lives),
-        _unite(life.not_searched for life, _ in lives),
-    )
+            places = _Places(instances, bubblewrap, views)
+            lives = [await _live_equal(places, comparison, subject) for subject in subjects]
+    return _sum_up(lives, comparison.unit)
+
+
+def _sum_up(lives: Sequence[tuple[_Life, int]], unit: str) -> Findings:
+    """Return the evidence of lives that were equal, each with how much of it was."""
+    described = lives[0][0].place.described
+    count = sum(count for _, count in lives)
+    among = "a life" if len(lives) == 1 else f"{len(lives)} lives"
+    parts = [f"{count} {unit} were equal in {among} with {described}"]
+    limits: tuple[str, ...] = ()
+    if left := _name([*life.result.files, *_name_listeners(life.result)] for life, _ in lives):
+        parts.append(f"it left {left}")
+        limits = (f"where other lives could find it, the world left {left}",)
+    if foreign := _name(life.result.foreign for life, _ in lives):
+        parts.append(f"meanwhile others, or a process that hides, made {foreign}")
+    if large := _name(life.not_searched for life, _ in lives):
+        parts.append(f"too large to be searched for changes: {large}")
+    return Findings("; ".join(parts), places=described, limits=limits)
 
 
 def _name_listeners(result: Result) -> list[str]:
     return [f"the Unix listener {name}" for name in result.listeners]
 
 
-def _unite(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(chain.from_iterable(parts)))
+def _name(parts: Iterable[Iterable[str]]) -> str:
+    """Return the first different names, and how many more there are; empty without names."""
+    return name_some([*dict.fromkeys(chain.from_iterable(parts))], _SHOWN)
 
 
-async def _live_equal(places: _Places, subject: _Subject) -> tuple[_Life, int]:
+async def _live_equal(
+    places: _Places, comparison: Comparison, subject: Subject
+) -> tuple[_Life, int]:
     """Return a life in fresh places, and how much of it was equal.
 
     Raises:
         Failed, CouldNotRun: As :func:`live_fresh`.
     """
-    life = await places.live(subject.order, subject.files)
+    order = places.order(subject, is_realtime=comparison.runs_by_itself)
+    save = subject.save
+    life = await places.live(order, {path.name: path for path in (save, rows_beside(save))})
     try:
-        return life, subject.compare(life)
+        return life, _count_equal(comparison, order, subject.seen, life.result)
     except Failed as difference:
-        await _require_difference(places, subject.order, difference)
+        await _require_difference(places, comparison, order, difference)
         raise
 
 
@@ -142,109 +116,23 @@ class _Life:
     not_searched: tuple[str, ...]
 
 
-@attrs.frozen
-class _Subject:
-    """The life that is repeated.
-
-    Attributes:
-        order: Its order, without places.
-        files: Its save, and the rows beside it.
-        compare: Returns how much of a life is equal; raises as the comparisons of lives do.
-        what: What is counted, in words.
-    """
-
-    order: Order
-    files: Mapping[str, Path]
-    compare: Callable[[_Life], int]
-    what: str
-
-
-async def _find_subjects(lab: Lab) -> list[_Subject]:
-    if await lab.clock() == "realtime":
-        return [await _find_running(lab)]
-    original = await lockstep.live_original(lab)
-    resaved = await lockstep.live_resaved(lab)
-    cut = await run_blocking(resaved.find_other_state)
-    beginning = original.beginning
-    warm = await lab.warm_script(rounds=lockstep.WARM_ROUNDS)
-    order = _order(lab, beginning.players, is_realtime=False)
-
-    def make(save: SavedSnapshot, life: lockstep.Life, past: Sequence[Step]) -> _Subject:
-        own = attrs.evolve(order, warm=(*warm, *past), script=life.trace.steps)
-        return _Subject(own, _files(save.path), partial(_equal_answers, life), "answers")
-
-    return [
-        make(beginning.save, original.life, ()),
-        make(resaved.saves[cut], resaved.life.since(cut), beginning.script[:cut]),
-    ]
-
-
-async def _find_running(lab: Lab) -> _Subject:
-    running = await realtime.live_original(lab)
-    watched = running.watched
-    order = attrs.evolve(
-        _order(lab, running.players, is_realtime=True),
-        observed_until=max(watched.observations, default=-1.0),
-        saved_until=max(watched.snapshots, default=-1.0),
-        warm=await lab.warm_script(rounds=realtime.WARM_ROUNDS),
-    )
-    return _Subject(
-        order, _files(running.save.path), partial(_equal_times, watched), "simulated times"
-    )
-
-
-def _order(lab: Lab, players: Sequence[Player], *, is_realtime: bool) -> Order:
-    return Order(
-        world="",
-        run_dir="",
-        name=lab.next_name(),
-        env=dict(lab.env),
-        options=lab.options,
-        is_realtime=is_realtime,
-        agents=tuple(Agent(player.name, player.session, player.agent_id) for player in players),
-        is_alone=False,
-        listeners=tuple(lab.listeners),
-    )
-
-
-def _files(save: Path) -> dict[str, Path]:
-    return {path.name: path for path in (save, rows_beside(save))}
-
-
-def _equal_answers(expected: lockstep.Life, life: _Life) -> int:
-    _require_life(life.result)
-    return lockstep.require_equal(expected, _lived(expected.trace.steps, life.result), WHO)
-
-
-def _lived(script: tuple[Step, ...], result: Result) -> lockstep.Life:
-    assert result.final is not None
-    trace = Trace(script, result.exchanges)
-    return lockstep.Life(Arrival((), (), ()), trace, result.final, None, Trace((), ()))
-
-
-def _equal_times(expected: realtime.Watched, life: _Life) -> int:
-    result = life.result
-    _require_life(result)
-    seen = [(expected.observations, result.observations)]
-    if not expected.is_opaque:
-        seen.append((expected.snapshots, result.snapshots))
-    return realtime.require_equal(WHO, *seen)
-
-
-def _require_life(result: Result) -> None:
-    """Require that a life was lived.
+def _count_equal(comparison: Comparison, order: Order, expected: Seen, actual: Result) -> int:
+    """Return how much of a life in fresh places is equal.
 
     Raises:
-        CouldNotRun: The world did not start.
-        Failed: It failed later.
+        CouldNotRun: The world did not start, or too little was seen.
+        Failed: It failed later, or differs.
     """
-    if result.fault == "start":
-        raise CouldNotRun(result.reason)
-    if result.fault:
-        raise Failed(f"{WHO} failed: {result.reason}", exchange=result.evidence)
+    if actual.fault == "start":
+        raise CouldNotRun(actual.reason)
+    if actual.fault:
+        raise Failed(f"{WHO} failed: {actual.reason}", exchange=actual.evidence)
+    return comparison.count_equal(order.script, expected, actual, WHO)
 
 
-async def _require_difference(places: _Places, order: Order, difference: Failed) -> None:
+async def _require_difference(
+    places: _Places, comparison: Comparison, order: Order, difference: Failed
+) -> None:
     """Require that the places are not the reason for a difference.
 
     A world may need its network, or files of its home, to behave as it does. So it begins in fresh
@@ -263,11 +151,7 @@ async def _require_difference(places: _Places, order: Order, difference: Failed)
     files = {"save": saved.save, **with_rows}
     restored = await places.live(attrs.evolve(order, agents=saved.agents), files)
     try:
-        if order.is_realtime:
-            watched = realtime.Watched(saved.observations, {}, saved.snapshots, not saved.snapshots)
-            _equal_times(watched, restored)
-        else:
-            _equal_answers(_lived(order.script, saved), restored)
+        _count_equal(comparison, order, saved, restored.result)
     except Failed:
         return
     except CouldNotRun as outcome:
@@ -282,15 +166,31 @@ class _Places:
     """Makes places for lives, and lives there.
 
     Args:
-        lab: The world under test.
+        instances: The instances of the world.
         bubblewrap: Path of bubblewrap; None to do without.
         views: Descriptor of an empty file.
     """
 
-    def __init__(self, lab: Lab, bubblewrap: str | None, views: int) -> None:
-        self._lab = lab
+    def __init__(self, instances: Instances, bubblewrap: str | None, views: int) -> None:
+        self._instances = instances
         self._bubblewrap = bubblewrap
         self._views = views
+
+    def order(self, subject: Subject, *, is_realtime: bool) -> Order:
+        """Return the order for a life, without its places."""
+        instances = self._instances
+        return Order(
+            name=instances.next_name(),
+            env=dict(instances.env),
+            options=instances.options,
+            is_realtime=is_realtime,
+            agents=tuple(Agent(each.name, each.session, each.agent_id) for each in subject.players),
+            warm=subject.warm,
+            script=subject.script,
+            observed_until=max(subject.seen.observations, default=-1.0),
+            saved_until=max(subject.seen.snapshots, default=-1.0),
+            listeners=tuple(instances.listeners),
+        )
 
     async def live(self, order: Order, files: Mapping[str, Path | bytes]) -> _Life:
         """Return a life in new places.
@@ -321,31 +221,31 @@ class _Places:
                 last = log.decode(errors="replace").strip().rpartition("\n")[2]
                 reason = last or f"the process ended without a result ({error}): {ended}"
                 raise CouldNotRun(f"nothing was lived in fresh places: {reason}") from None
-        self._lab.mask.add_all(result.secrets)
+        self._instances.mask.add_all(result.secrets)
         for agent in result.agents:
-            self._lab.mask.add(SESSION, agent.session)
+            self._instances.mask.add(SESSION, agent.session)
         lines = log.decode(errors="replace").splitlines()
         skipped = [line for line in lines if line.startswith(NOT_SEARCHED)]
         return _Life(place, result, tuple(line.removeprefix(NOT_SEARCHED) for line in skipped))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Place]:
-        lab = self._lab
-        world = lab.require_world()
-        directory = lab.scratch / "fresh"
+        instances = self._instances
+        world = instances.require_world()
+        directory = instances.scratch / "fresh"
 
         try:
             await run_blocking(make_private_dir, directory)
-            copy = await lab.copy_again(directory)
+            copy = await instances.copy_again(directory)
             make = partial(
                 make_place,
                 directory,
                 world=world.dir,
                 copy=None if copy is None else copy.dir,
-                commands=_commands(lab.config),
-                run_dir=lab.scratch / "run",
+                commands=_commands(instances.config),
+                run_dir=instances.scratch / "run",
                 bubblewrap=self._bubblewrap,
-                since=lab.since,
+                since=instances.since,
                 views=self._views,
             )
             yield await run_blocking(make)

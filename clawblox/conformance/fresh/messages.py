@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import attrs
 import msgspec
 
+from clawblox.conformance.comparison import Seen
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.live import LiveWorld, Player, Step
 from clawblox.conformance.masking import find_secrets
@@ -61,8 +61,8 @@ class Order:
         listeners: Inodes of the Unix listeners before the first life of the world.
     """
 
-    world: str
-    run_dir: str
+    world: str = ""
+    run_dir: str = ""
     name: str
     env: dict[str, str]
     options: TrialOptions
@@ -73,13 +73,13 @@ class Order:
     script: tuple[Step, ...] = ()
     observed_until: float = -math.inf
     saved_until: float = -math.inf
-    is_alone: bool
+    is_alone: bool = False
     listeners: tuple[int, ...]
 
 
 @attrs.define(kw_only=True)
-class Result:
-    """Result of a life.
+class Result(Seen):
+    """Result of a life, with the documents that were seen of it.
 
     Attributes:
         fault: Whether the world did not start, or failed later.
@@ -89,10 +89,6 @@ class Result:
         agents: Its agents.
         save: The save of a fresh world.
         rows: The rows of its data stores in that save; empty for none.
-        exchanges: Answers to the script.
-        final: The snapshot after it.
-        observations: Observations of a running world, by simulated time.
-        snapshots: Snapshots of a running world, by simulated time.
         files: Files that the world left in temporary directories.
         listeners: Unix sockets on which it listened.
         foreign: Files and listeners of unknown origin.
@@ -105,10 +101,6 @@ class Result:
     agents: tuple[Agent, ...] = ()
     save: bytes = b""
     rows: bytes = b""
-    exchanges: tuple[Exchange, ...] = ()
-    final: Exchange | None = None
-    observations: Mapping[float, Exchange] = attrs.field(factory=dict)
-    snapshots: Mapping[float, Exchange] = attrs.field(factory=dict)
     files: tuple[str, ...] = ()
     listeners: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()

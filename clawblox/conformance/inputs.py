@@ -9,8 +9,12 @@ from typing import Any, Final
 import attrs
 
 from clawblox.conformance.live import Action
+from clawblox.conformance.once import Once
 from clawblox.conformance.placeholders import fill_placeholders, write_value
-from clawblox.world.input_examples import InputExample
+from clawblox.conformance.probe import Probe
+from clawblox.conformance.registry import CouldNotRun
+from clawblox.protocol import API_ROUTE
+from clawblox.world.input_examples import InputExample, find_examples
 
 _LIST_SOME: Final = (
     'list some in world.toml, [conformance] actions = [{ type = "…", data = … }], or show them in'
@@ -22,14 +26,48 @@ _MAX_SUGGESTED: Final = 8
 _MAX_SHOWN_CHARS: Final = 120
 
 
-def configured_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
-    """Return the inputs of ``[conformance] actions``; empty if there are none.
+class Inputs:
+    """The inputs of a world.
 
     Args:
-        config: A ``world.toml`` that has been checked.
+        probe: Answers the documentation.
+        config: The ``world.toml`` of the world, which has been checked.
+
+    Attributes:
+        api_doc: Returns the documentation that agents read; empty if the world serves none.
+        known: Returns the inputs as far as they are known.
     """
-    given = config.get("conformance", {}).get("actions", ())
-    return tuple(Action(entry["type"], entry.get("data")) for entry in given)
+
+    def __init__(self, probe: Probe, config: Mapping[str, Any]) -> None:
+        self._probe = probe
+        self._config = config
+        self.api_doc = Once(self._read_doc)
+        self.known = Once(self._find)
+
+    async def _read_doc(self) -> str:
+        async with self._probe.use() as live:
+            exchange = await live.call("GET", API_ROUTE)
+        return exchange.content.decode(errors="replace") if exchange.is_accepted else ""
+
+    async def _find(self) -> KnownInputs:
+        entries = self._config.get("conformance", {}).get("actions", ())
+        listed = tuple(Action(entry["type"], entry.get("data")) for entry in entries)
+        return KnownInputs(listed, () if listed else find_examples(await self.api_doc()))
+
+    async def actions(self) -> tuple[Action, ...]:
+        """Return the inputs that the checks may send; empty if none are known."""
+        return (await self.known()).actions
+
+    async def require_actions(self) -> tuple[Action, ...]:
+        """Return the inputs that the checks may send.
+
+        Raises:
+            CouldNotRun: None are known.
+        """
+        known = await self.known()
+        if not known.actions:
+            raise CouldNotRun(f"no inputs are known: {known.advice}")
+        return known.actions
 
 
 @attrs.frozen

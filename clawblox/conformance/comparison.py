@@ -1,0 +1,223 @@
+"""The comparison of lives of a world that continue from one save, whatever its clock.
+
+A restored life continues as the original would have, however often it is restored, and wherever
+in between it is saved. Which answers can be equal depends on the clock: ``lockstep`` and
+``realtime`` have the two implementations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ClassVar, Final
+
+import attrs
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.instances import Instances
+from clawblox.conformance.live import (
+    Arrival,
+    LiveWorld,
+    Newcomer,
+    Player,
+    Step,
+    make_script,
+    run_script,
+)
+from clawblox.conformance.registry import CouldNotRun, Findings, preparing
+from clawblox.results import SavedSnapshot
+
+NOTHING_CHANGED: Final = (
+    "no answer to an accepted input ever changed, so nothing was seen that a restore could lose"
+)
+
+
+@attrs.frozen
+class Saved:
+    """The beginning that lives of a world share.
+
+    Attributes:
+        players: The agents that had joined when it was saved; those of the original.
+        save: The save.
+    """
+
+    players: tuple[Player, ...]
+    save: SavedSnapshot
+
+    def moved(self, live: LiveWorld) -> list[Player]:
+        """Return the agents in another life."""
+        return [player.moved(live) for player in self.players]
+
+
+@attrs.define(kw_only=True)
+class Seen:
+    """The documents by which lives are compared; a clock has some of them.
+
+    Attributes:
+        exchanges: Answers to a script.
+        final: The snapshot after it.
+        observations: Observations by simulated time.
+        snapshots: Snapshots by simulated time.
+    """
+
+    exchanges: tuple[Exchange, ...] = ()
+    final: Exchange | None = None
+    observations: Mapping[float, Exchange] = attrs.field(factory=dict)
+    snapshots: Mapping[float, Exchange] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """A life that can be lived again elsewhere.
+
+    Attributes:
+        players: Its agents.
+        save: The save that it continues from.
+        warm: Steps after which a fresh world is in the state of the save.
+        script: Steps after the save; empty for a world that runs by itself.
+        seen: What was seen of it after the save.
+    """
+
+    players: tuple[Player, ...]
+    save: Path
+    warm: tuple[Step, ...]
+    script: tuple[Step, ...] = ()
+    seen: Seen
+
+
+class Comparison(ABC):
+    """Lives of a world, and whether they are equal.
+
+    Args:
+        instances: The instances of the world.
+        inputs: Its inputs.
+
+    Attributes:
+        manner: How lives are compared, in words.
+        unit: What is counted that was equal, in words.
+        runs_by_itself: Whether time passes in the world without inputs.
+        warm_rounds: Number of actions of each agent before the save.
+        instances: The same as the argument.
+        inputs: The same as the argument.
+    """
+
+    manner: ClassVar[str]
+    unit: ClassVar[str]
+    runs_by_itself: ClassVar[bool]
+    warm_rounds: ClassVar[int]
+
+    def __init__(self, instances: Instances, inputs: Inputs) -> None:
+        self.instances = instances
+        self.inputs = inputs
+
+    # -- lives that are equal -------------------------------------------------------------------
+
+    @abstractmethod
+    async def compare_trace(self) -> Findings:
+        """Compare the original with its first restore."""
+
+    @abstractmethod
+    async def compare_second(self) -> Findings:
+        """Compare two restores of the same save."""
+
+    @abstractmethod
+    async def compare_again(self) -> Findings:
+        """Compare a restored world with a restore of its own save."""
+
+    @abstractmethod
+    async def compare_saved(self) -> Findings:
+        """Compare two restores of the same save, of which one is saved in between."""
+
+    @abstractmethod
+    async def compare_joins(self, agent_id: str) -> Findings:
+        """Compare what an agent sees that joins the original and a restored world.
+
+        Args:
+            agent_id: The id that the agent got in the restored world; empty for none.
+        """
+
+    @abstractmethod
+    def count_equal(self, script: Sequence[Step], expected: Seen, actual: Seen, who: str) -> int:
+        """Return how much of two lives is equal.
+
+        Args:
+            script: The steps after the save.
+            expected: What was seen of the earlier life.
+            actual: What was seen of the later life.
+            who: The later life, in words.
+
+        Raises:
+            Failed: A document differs; the first difference is given.
+            CouldNotRun: There is too little to compare.
+        """
+
+    # -- lives that are looked at -----------------------------------------------------------------
+
+    @abstractmethod
+    async def find_arrivals(self) -> tuple[Arrival, Arrival]:
+        """Return what the agents found right after the save, and right after the restore."""
+
+    @abstractmethod
+    async def find_first_message(self) -> Exchange | None:
+        """Return the answer to the first message after the restore; None without one."""
+
+    @abstractmethod
+    async def find_newcomers(self) -> Sequence[Newcomer | None]:
+        """Return the agent that joined after the save, in the original and in two restores."""
+
+    @abstractmethod
+    async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
+        """Return observations of the original and of a restore at the same simulated times."""
+
+    @abstractmethod
+    async def find_subjects(self) -> Sequence[Subject]:
+        """Return the lives that are lived again in other places."""
+
+    async def require_newcomers(self) -> Sequence[Newcomer]:
+        """Return the agent that joined after the save, in the original and in two restores.
+
+        Raises:
+            CouldNotRun: No agent could join one of them.
+        """
+        newcomers = await self.find_newcomers()
+        present = [newcomer for newcomer in newcomers if newcomer is not None]
+        if len(present) < len(newcomers):
+            raise CouldNotRun("no further agent could join after the save")
+        return present
+
+    # -- beginnings -------------------------------------------------------------------------------
+
+    async def warm_up(self, live: LiveWorld) -> list[Player]:
+        """Let agents join and play, so that the world has something to save.
+
+        Raises:
+            Failed: An agent cannot join.
+        """
+        players = await self.instances.join_two(live)
+        await run_script(players, await self.warm_script())
+        return players
+
+    async def warm_script(self) -> tuple[Step, ...]:
+        """Return the script with which agents play before a save."""
+        return make_script(
+            self.instances.random("warm"),
+            await self.inputs.actions(),
+            rounds=self.warm_rounds,
+            players=self.instances.count_players(),
+        )
+
+    @asynccontextmanager
+    async def saving(self) -> AsyncIterator[tuple[LiveWorld, Saved]]:
+        """Start an instance for a block, with agents that have played, and save it.
+
+        Raises:
+            CouldNotRun: It could not be saved.
+        """
+        async with self.instances.start() as live:
+            with preparing():
+                players = await self.warm_up(live)
+                save = await self.instances.save(live)
+            yield live, Saved(tuple(players), save)

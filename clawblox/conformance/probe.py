@@ -1,0 +1,203 @@
+"""The instance that most checks use, and what agents see of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import attrs
+
+from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.instances import Instances
+from clawblox.conformance.live import (
+    CALL_TIMEOUT_S,
+    MOST_TIMEOUTS,
+    Action,
+    LiveWorld,
+    Player,
+)
+from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.errors import WorldStartError
+from clawblox.protocol import API_ALIAS_ROUTE, API_ROUTE, INPUT_ROUTE, OBSERVE_ROUTE
+
+_PATIENCE_S: Final = 5.0
+_PATIENCE: Final = 6
+_MOST_SILENT: Final = 2
+"""Instances that are given up before the world is; one at an address cannot be replaced."""
+_MOST_ACTIONS: Final = 4
+
+
+@attrs.frozen
+class Sights:
+    """What agents saw of an instance.
+
+    Attributes:
+        answers: The answers, of every route that agents use, and refusals.
+        docs: The documentation.
+        twice: Pairs of answers to the same request.
+    """
+
+    answers: tuple[Exchange, ...]
+    docs: tuple[Exchange, ...]
+    twice: tuple[tuple[Exchange, Exchange], ...]
+
+    @property
+    def everything(self) -> Iterator[Exchange]:
+        """All answers."""
+        yield from (*self.docs, *self.answers)
+        for pair in self.twice:
+            yield from pair
+
+
+class Probe:
+    """The instance that most checks use, one check at a time.
+
+    Args:
+        instances: Starts it.
+        url: Address of an instance that others have started; empty to start one.
+    """
+
+    def __init__(self, instances: Instances, url: str = "") -> None:
+        self._instances = instances
+        self._url = url
+        self._live: LiveWorld | None = None
+        self._failure: WorldStartError | None = None
+        self._has_started = False
+        self._silent = 0
+        self._lock = anyio.Lock()
+
+    def close(self) -> None:
+        """Close its connections."""
+        if self._live is not None:
+            self._live.close()
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which another instance that may never be ready is given up."""
+        ready_s = self._live.started.ready_s if self._live and self._live.started else 0.0
+        usual = self._instances.options.health_timeout
+        return min(usual, max(_PATIENCE_S, _PATIENCE * ready_s))
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[LiveWorld]:
+        """Give a block the instance to itself; it runs on afterwards.
+
+        Raises:
+            WorldStartError: It does not become ready.
+        """
+        async with self._lock:
+            yield await self._open()
+
+    async def _open(self) -> LiveWorld:
+        if self._live is None or await self._is_lost(self._live):
+            await self._end()
+            if self._silent >= _MOST_SILENT:
+                raise CouldNotRun(
+                    f"the world left {MOST_TIMEOUTS} requests without an answer within"
+                    f" {CALL_TIMEOUT_S:g} s each, so it is not asked again"
+                )
+            self._live = await (self._reach_address() if self._url else self._start())
+        return self._live
+
+    async def _start(self) -> LiveWorld:
+        if self._failure is not None:
+            raise self._failure
+        instances = self._instances
+        try:
+            started = await instances.begin(instances.require_start())
+        except WorldStartError as error:
+            self._failure = error
+            if not self._has_started:
+                instances.start_failure = error
+            raise
+        self._has_started = True
+        return await instances.reach(started)
+
+    async def _reach_address(self) -> LiveWorld:
+        """Return the instance at the address.
+
+        Raises:
+            WorldStartError: Nothing answers there.
+        """
+        live = LiveWorld(self._url, names=self._instances.names, mask=self._instances.mask)
+        self._instances.lives.append(live)
+        exchange = await live.call("GET", API_ROUTE)
+        if exchange.answer is None:
+            live.close()
+            raise WorldStartError(f"no world answers at {self._url}: {exchange.failure}")
+        return live
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[list[Player]]:
+        """Give a block the agents of the instance, to itself.
+
+        There are two, or one if the world has no place for a second. They stay joined, so that
+        checks do not fill the world; one that leaves must be removed from the list.
+
+        Raises:
+            CouldNotRun: An agent cannot join; ``contract.join`` reports it.
+            WorldStartError: The instance does not become ready.
+        """
+        async with self.use() as live:
+            try:
+                await self.fill(live)
+            except Failed as failure:
+                raise CouldNotRun(failure.evidence) from None
+            yield live.players
+
+    async def fill(self, live: LiveWorld) -> None:
+        """Let agents join the instance, until it has those that the checks need.
+
+        Raises:
+            Failed: An agent cannot join.
+        """
+        instances = self._instances
+        while len(live.players) < instances.count_players():
+            taken = {player.name for player in live.players}
+            name = next(name for name in instances.names if name not in taken)
+            live.players.append(await live.join(name))
+
+    async def look_around(self, actions: Sequence[Action]) -> Sights:
+        """Return what agents see who use every route, some of them wrongly."""
+        async with self.playing() as players:
+            live, player = players[0].live, players[0]
+            guest = await live.try_join("Guest")
+            if isinstance(session := guest.fields.get("session"), str):
+                await Player(live, "Guest", session, "").leave()
+            answers = [guest, *[await each.observe() for each in players]]
+            answers += [await player.act(action) for action in actions[:_MOST_ACTIONS]]
+            answers += [await player.say("What time is it?"), await players[-1].hear()]
+            answers += [
+                await live.post(INPUT_ROUTE, {"type": "ClawbloxCheck"}),
+                await live.call("POST", INPUT_ROUTE, body=b"{"),
+                await live.call("POST", "/join"),
+            ]
+            docs = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
+            twice = []
+            for route in (API_ROUTE, "/no-such-route", OBSERVE_ROUTE):
+                first, second = [await live.call("GET", route) for _ in range(2)]
+                twice.append((first, second))
+        return Sights(tuple(answers), tuple(docs), tuple(twice))
+
+    async def _is_lost(self, live: LiveWorld) -> bool:
+        """Return whether an instance has ended, or hangs too often to be worth the wait."""
+        if self._url:
+            return live.is_given_up
+        return (await live.call("GET", API_ROUTE)).answer is None
+
+    async def end(self) -> None:
+        """Stop the instance; a check that needs it starts another."""
+        async with self._lock:
+            await self._end()
+
+    async def _end(self) -> None:
+        live, self._live = self._live, None
+        if live is None:
+            return
+        live.close()
+        if live.is_given_up:
+            self._silent += _MOST_SILENT if self._url else 1
+        if not self._url:
+            await self._instances.stop(live)
