@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, TypeVar
 
 import attrs
 
@@ -24,9 +24,11 @@ from clawblox.conformance.live import (
     Newcomer,
     Player,
     Step,
+    Trace,
     make_script,
     run_script,
 )
+from clawblox.conformance.once import Once
 from clawblox.conformance.registry import CouldNotRun, Findings, preparing
 from clawblox.results import SavedSnapshot
 
@@ -54,19 +56,46 @@ class Saved:
 
 @attrs.define(kw_only=True)
 class Seen:
-    """The documents by which lives are compared; a clock has some of them.
+    """The documents by which lives are compared; each clock has some of them.
 
     Attributes:
-        exchanges: Answers to a script.
+        script: Steps after the save; empty for a world that runs by itself.
+        exchanges: Answers to the script.
         final: The snapshot after it.
         observations: Observations by simulated time.
         snapshots: Snapshots by simulated time.
     """
 
+    script: tuple[Step, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     final: Exchange | None = None
     observations: Mapping[float, Exchange] = attrs.field(factory=dict)
     snapshots: Mapping[float, Exchange] = attrs.field(factory=dict)
+
+    @property
+    def trace(self) -> Trace:
+        """The answers to the script."""
+        return Trace(self.script, self.exchanges)
+
+
+@attrs.frozen(kw_only=True)
+class Life:
+    """A life that continues from a save, or from a restore of it.
+
+    Attributes:
+        arrival: What its agents found first.
+        seen: What was seen then.
+        said: The answer to the first message; None without one.
+        newcomer: An agent that joined at its end; None if it was refused.
+    """
+
+    arrival: Arrival
+    seen: Seen
+    said: Exchange | None
+    newcomer: Newcomer | None
+
+
+_Life = TypeVar("_Life", bound=Life)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,18 +106,16 @@ class Subject:
         players: Its agents.
         save: The save that it continues from.
         warm: Steps after which a fresh world is in the state of the save.
-        script: Steps after the save; empty for a world that runs by itself.
         seen: What was seen of it after the save.
     """
 
     players: tuple[Player, ...]
     save: Path
     warm: tuple[Step, ...]
-    script: tuple[Step, ...] = ()
     seen: Seen
 
 
-class Comparison(ABC):
+class Comparison(ABC, Generic[_Life]):
     """Lives of a world, and whether they are equal.
 
     Args:
@@ -102,6 +129,9 @@ class Comparison(ABC):
         warm_rounds: Number of actions of each agent before the save.
         instances: The same as the argument.
         inputs: The same as the argument.
+        original: Returns the life of the instance that was saved.
+        restored: Returns the life of a restore.
+        second: Returns the life of another restore of the same save.
     """
 
     manner: ClassVar[str]
@@ -112,16 +142,46 @@ class Comparison(ABC):
     def __init__(self, instances: Instances, inputs: Inputs) -> None:
         self.instances = instances
         self.inputs = inputs
+        self.original = Once(self._live_original)
+        self.restored = Once(self._live_restored)
+        self.second = Once(self._live_second)
 
-    # -- lives that are equal -------------------------------------------------------------------
+    @abstractmethod
+    async def _live_original(self) -> _Life: ...
+
+    @abstractmethod
+    async def _live_restored(self) -> _Life: ...
+
+    @abstractmethod
+    async def _live_second(self) -> _Life: ...
+
+    # -- lives that are equal ---------------------------------------------------------------------
+
+    @abstractmethod
+    def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
+        """Return how much of two lives is equal.
+
+        Args:
+            expected: What was seen of the earlier life.
+            actual: What was seen of the later life, after the same script.
+            who: The later life, in words.
+
+        Raises:
+            Failed: A document differs; the first difference is given.
+            CouldNotRun: There is too little to compare.
+        """
+
+    @abstractmethod
+    async def compare(self, expected: _Life, actual: _Life, who: str) -> Findings:
+        """Return the evidence that two lives are equal; errors are those of :meth:`count_equal`."""
 
     @abstractmethod
     async def compare_trace(self) -> Findings:
         """Compare the original with its first restore."""
 
-    @abstractmethod
     async def compare_second(self) -> Findings:
         """Compare two restores of the same save."""
+        return await self.compare(await self.restored(), await self.second(), "the second restore")
 
     @abstractmethod
     async def compare_again(self) -> Findings:
@@ -132,41 +192,14 @@ class Comparison(ABC):
         """Compare two restores of the same save, of which one is saved in between."""
 
     @abstractmethod
-    async def compare_joins(self, agent_id: str) -> Findings:
+    async def compare_joins(self, newcomer: Newcomer) -> Findings:
         """Compare what an agent sees that joins the original and a restored world.
 
         Args:
-            agent_id: The id that the agent got in the restored world; empty for none.
-        """
-
-    @abstractmethod
-    def count_equal(self, script: Sequence[Step], expected: Seen, actual: Seen, who: str) -> int:
-        """Return how much of two lives is equal.
-
-        Args:
-            script: The steps after the save.
-            expected: What was seen of the earlier life.
-            actual: What was seen of the later life.
-            who: The later life, in words.
-
-        Raises:
-            Failed: A document differs; the first difference is given.
-            CouldNotRun: There is too little to compare.
+            newcomer: The agent in the restored world.
         """
 
     # -- lives that are looked at -----------------------------------------------------------------
-
-    @abstractmethod
-    async def find_arrivals(self) -> tuple[Arrival, Arrival]:
-        """Return what the agents found right after the save, and right after the restore."""
-
-    @abstractmethod
-    async def find_first_message(self) -> Exchange | None:
-        """Return the answer to the first message after the restore; None without one."""
-
-    @abstractmethod
-    async def find_newcomers(self) -> Sequence[Newcomer | None]:
-        """Return the agent that joined after the save, in the original and in two restores."""
 
     @abstractmethod
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
@@ -182,11 +215,11 @@ class Comparison(ABC):
         Raises:
             CouldNotRun: No agent could join one of them.
         """
-        newcomers = await self.find_newcomers()
-        present = [newcomer for newcomer in newcomers if newcomer is not None]
-        if len(present) < len(newcomers):
+        lives = [await self.original(), await self.restored(), await self.second()]
+        newcomers = [life.newcomer for life in lives if life.newcomer is not None]
+        if len(newcomers) < len(lives):
             raise CouldNotRun("no further agent could join after the save")
-        return present
+        return newcomers
 
     # -- beginnings -------------------------------------------------------------------------------
 

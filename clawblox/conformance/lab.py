@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -22,7 +22,7 @@ _LOOK_S: Final = 1.0
 """Real time in seconds in which a world that runs by itself ticks; at 50 Hz, also a slow one."""
 _LOOK_INTERVAL_S: Final = 0.05
 
-_Comparison = TypeVar("_Comparison", bound=Comparison)
+_Comparison = TypeVar("_Comparison", bound=Comparison[Any])
 
 
 class Lab:
@@ -47,7 +47,7 @@ class Lab:
         self.instances = instances
         self.probe = Probe(instances, url)
         self.inputs = Inputs(self.probe, instances.config)
-        self.comparison: Once[Comparison] = Once(self._choose_comparison)
+        self.comparison: Once[Comparison[Any]] = Once(self._choose_comparison)
         self.ordinary: Once[Ordinary] = Once(lambda: live_ordinary(instances, self.inputs))
         self.landings: Once[Landings] = Once(self._live_landings)
         self.sights: Once[Sights] = Once(self._look_around)
@@ -76,7 +76,7 @@ class Lab:
             raise NotApplicable(comparison.manner)
         return comparison
 
-    async def _choose_comparison(self) -> Comparison:
+    async def _choose_comparison(self) -> Comparison[Any]:
         """Look whether the world runs by itself, or stands still between inputs.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.comparison import (
     NOTHING_CHANGED,
     Comparison,
+    Life,
     Saved,
     Seen,
     Subject,
@@ -20,7 +22,6 @@ from clawblox.conformance.exchange import Exchange, compare_answers
 from clawblox.conformance.inputs import Inputs
 from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
-    Arrival,
     Newcomer,
     Player,
     Step,
@@ -39,41 +40,6 @@ _AFTER_ROUNDS: Final = 4
 
 
 @attrs.frozen
-class Life:
-    """A stretch of the life of an instance.
-
-    Attributes:
-        arrival: What the agents found at its begin.
-        trace: The answers to the script.
-        final: The snapshot after it.
-        joined: An agent that joined after that; None if it was refused.
-        after: The answers to the script with that agent; its session and id are numbered.
-    """
-
-    arrival: Arrival
-    trace: Trace
-    final: Exchange
-    joined: Player | None
-    after: Trace
-
-    @property
-    def newcomer(self) -> Newcomer | None:
-        """The agent that joined; None if it was refused."""
-        if self.joined is None:
-            return None
-        return Newcomer(self.joined, self.after.said)
-
-    @property
-    def seen(self) -> Seen:
-        """The documents by which it is compared."""
-        return Seen(exchanges=self.trace.exchanges, final=self.final)
-
-    def since(self, step: int) -> Life:
-        """Return the life from a step of the script on."""
-        return attrs.evolve(self, trace=self.trace.since(step))
-
-
-@attrs.frozen
 class Beginning(Saved):
     """The beginning that all lives of a world share, with their scripts.
 
@@ -88,17 +54,22 @@ class Beginning(Saved):
     after: tuple[Step, ...]
 
 
-@attrs.frozen
-class Original:
-    """The life of the instance that was saved.
+@attrs.frozen(kw_only=True)
+class LockstepLife(Life):
+    """A life that answers scripts.
 
     Attributes:
-        beginning: The beginning that it shares with the restored lives.
-        life: How it continued.
+        beginning: The beginning that it shares with the others.
+        after: The answers to the script with the newcomer, whose session and id are numbered.
     """
 
     beginning: Beginning
-    life: Life
+    after: Trace
+
+    def since(self, step: int) -> LockstepLife:
+        """Return the life from a step of the script on."""
+        script, exchanges = self.seen.script[step:], self.seen.exchanges[step:]
+        return attrs.evolve(self, seen=attrs.evolve(self.seen, script=script, exchanges=exchanges))
 
 
 @attrs.frozen
@@ -113,7 +84,7 @@ class Resaved:
 
     first: Exchange
     saves: tuple[SavedSnapshot, ...]
-    life: Life
+    life: LockstepLife
 
     @property
     def middle(self) -> int:
@@ -130,7 +101,7 @@ class Resaved:
         changes: dict[int, int] = {}
         counts = {self.middle: 0}
         for number in range(len(self.saves) * 2 // 3):
-            step, fields = self.life.trace.steps[number], self.life.trace.exchanges[number].fields
+            step, fields = self.life.seen.script[number], self.life.seen.exchanges[number].fields
             if step.kind == "observe":
                 before = first.setdefault(step.player, fields)
                 changes[step.player] = len(find_differences(before, fields))
@@ -138,16 +109,13 @@ class Resaved:
         return max(counts, key=counts.__getitem__)
 
 
-class Lockstep(Comparison):
+class Lockstep(Comparison[LockstepLife]):
     """Lives of a world that stands still; see :class:`Comparison`.
 
     Attributes:
-        original: Returns the life of the instance that is saved.
-        restored: Returns a restored life that continues with the script of the original.
-        second: Returns another one that is the same.
-        resaved: Returns one that is saved before every step.
+        resaved: Returns a restored life that is saved before every step.
         again: Returns the life of a world that was restored from a save of a restored one; its
-            trace begins in the middle of the script, where that save was made.
+            script begins in the middle, where that save was made.
     """
 
     manner = "the world stands still between inputs, so its bytes are compared"
@@ -157,13 +125,10 @@ class Lockstep(Comparison):
 
     def __init__(self, instances: Instances, inputs: Inputs) -> None:
         super().__init__(instances, inputs)
-        self.original = Once(self._live_original)
-        self.restored = Once(self._live_restored)
-        self.second = Once(self._live_restored)
         self.resaved = Once(self._live_resaved)
         self.again = Once(self._live_again)
 
-    async def _live_original(self) -> Original:
+    async def _live_original(self) -> LockstepLife:
         actions, random = await self.inputs.actions(), self.instances.random
         async with self.saving() as (live, saved):
             snapshot = await live.snapshot()
@@ -171,12 +136,14 @@ class Lockstep(Comparison):
             script = make_script(random("script"), actions, rounds=_ROUNDS, players=count)
             after = make_script(random("after"), actions, rounds=_AFTER_ROUNDS, players=count + 1)
             beginning = Beginning(saved.players, saved.save, snapshot, script, after)
-            return Original(beginning, await _continue(saved.players, beginning))
+            return await _continue(saved.players, beginning)
 
-    async def _live_restored(self) -> Life:
+    async def _live_restored(self) -> LockstepLife:
         beginning = (await self.original()).beginning
         async with self.instances.start(resume=beginning.save) as live:
             return await _continue(beginning.moved(live), beginning)
+
+    _live_second = _live_restored
 
     async def _live_resaved(self) -> Resaved:
         beginning = (await self.original()).beginning
@@ -196,7 +163,7 @@ class Lockstep(Comparison):
             exchanges += (await run_script(players, [step])).exchanges
         return Trace(tuple(script), tuple(exchanges))
 
-    async def _live_again(self) -> Life:
+    async def _live_again(self) -> LockstepLife:
         beginning = (await self.original()).beginning
         resaved = await self.resaved()
         async with self.instances.start(resume=resaved.saves[resaved.middle]) as live:
@@ -204,57 +171,47 @@ class Lockstep(Comparison):
 
     # -- comparisons ------------------------------------------------------------------------------
 
-    def count_equal(self, script: Sequence[Step], expected: Seen, actual: Seen, who: str) -> int:
+    def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
         """Return the number of answers that two lives have in common, with equal bytes."""
-        traces = [Trace(tuple(script), seen.exchanges) for seen in (expected, actual)]
-        require_equal_traces(traces[0], traces[1], who)
         assert expected.final is not None
         assert actual.final is not None
+        require_equal_traces(expected.trace, Trace(expected.script, actual.exchanges), who)
         found = compare_answers(expected.final, actual.final)
         if found is not None:
             evidence = f"{who} answered equally, but its snapshot at the end differs"
             raise Failed(evidence, exchange=actual.final, difference=found)
-        if not traces[0].accepted:
+        if not expected.trace.accepted:
             raise CouldNotRun("the world accepted none of the inputs that are known")
         return len(expected.exchanges) + 1
 
-    def _compare(self, expected: Life, actual: Life, who: str) -> Findings:
-        count = self.count_equal(expected.trace.steps, expected.seen, actual.seen, who)
-        return Findings(f"{count} answers were equal to the byte")
+    async def compare(self, expected: LockstepLife, actual: LockstepLife, who: str) -> Findings:
+        """Return the evidence that two lives are equal."""
+        count = self.count_equal(expected.seen, actual.seen, who)
+        return Findings(f"{count} answers were equal to the byte", equal_answers=count)
 
     async def compare_trace(self) -> Findings:
         """Compare the original with its first restore."""
-        original, restored = (await self.original()).life, await self.restored()
-        script, who = original.trace.steps, "the restored world"
-        count = self.count_equal(script, original.seen, restored.seen, who)
-        return Findings(
-            f"{count} answers were equal to the byte, headers included",
-            equal_answers=count,
-            limits=() if has_changing_answers(original.trace) else (NOTHING_CHANGED,),
-        )
-
-    async def compare_second(self) -> Findings:
-        """Compare two restores of the same save."""
-        return self._compare(await self.restored(), await self.second(), "the second restore")
+        original = await self.original()
+        equal = await self.compare(original, await self.restored(), "the restored world")
+        limits = () if has_changing_answers(original.seen.trace) else (NOTHING_CHANGED,)
+        return attrs.evolve(equal, evidence=f"{equal.evidence}, headers included", limits=limits)
 
     async def compare_again(self) -> Findings:
         """Compare a restored world with a restore of its own save."""
-        middle = (await self.resaved()).middle
-        restored = (await self.restored()).since(middle)
-        return self._compare(restored, await self.again(), "the restore of a restored world")
+        restored = (await self.restored()).since((await self.resaved()).middle)
+        return await self.compare(restored, await self.again(), "the restore of a restored world")
 
     async def compare_saved(self) -> Findings:
         """Compare two restores of the same save, of which one is saved before every step."""
-        restored, resaved = await self.restored(), await self.resaved()
-        return self._compare(restored, resaved.life, "a restored world that was saved in between")
+        restored, resaved = await self.restored(), (await self.resaved()).life
+        return await self.compare(restored, resaved, "a restored world that was saved in between")
 
-    async def compare_joins(self, agent_id: str) -> Findings:
+    async def compare_joins(self, newcomer: Newcomer) -> Findings:
         """Compare the answers after an agent has joined."""
-        original, restored = (await self.original()).life, await self.restored()
+        original, restored = await self.original(), await self.restored()
         who = "with an agent that joined after the restore, the world"
         require_equal_traces(original.after, restored.after, who)
-        count = len(restored.after.exchanges)
-        return Findings(f"{count} answer{'' if count == 1 else 's'} were equal to the byte")
+        return Findings(f"{len(restored.after.exchanges)} answers were equal to the byte")
 
     async def continue_from_cut(self, cut: int) -> None:
         """Restore the save before a step, and require equal answers to the rest of the script.
@@ -272,27 +229,14 @@ class Lockstep(Comparison):
             players = beginning.moved(live)
             rest = await self._run_with_saves([], players, beginning.script[cut:])
         who = f"the life restored before step {cut + 1}"
-        require_equal_traces(resaved.life.trace.since(cut), rest, who)
+        require_equal_traces(resaved.life.since(cut).seen.trace, rest, who)
 
     # -- lives that are looked at -----------------------------------------------------------------
 
-    async def find_arrivals(self) -> tuple[Arrival, Arrival]:
-        """Return what the agents found right after the save, and right after the restore."""
-        return (await self.original()).life.arrival, (await self.restored()).arrival
-
-    async def find_first_message(self) -> Exchange | None:
-        """Return the answer to the first message after the restore; None without one."""
-        return (await self.restored()).trace.said
-
-    async def find_newcomers(self) -> Sequence[Newcomer | None]:
-        """Return the agent that joined after the script, in the original and in two restores."""
-        lives = [(await self.original()).life, await self.restored(), await self.second()]
-        return [life.newcomer for life in lives]
-
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
         """Return the observations of the first agent in the original and in a restore."""
-        original, restored = (await self.original()).life.trace, (await self.restored()).trace
-        steps = zip(original.steps, original.exchanges, restored.exchanges, strict=True)
+        original, restored = (await self.original()).seen, (await self.restored()).seen
+        steps = zip(original.script, original.exchanges, restored.exchanges, strict=True)
         return [
             (before, after)
             for step, before, after in steps
@@ -303,20 +247,12 @@ class Lockstep(Comparison):
         """Return the life of the original, and its rest from a save in another state."""
         original, resaved = await self.original(), await self.resaved()
         cut = await run_blocking(resaved.find_other_state)
-        beginning, warm = original.beginning, await self.warm_script()
-
-        def make(save: SavedSnapshot, life: Life, past: Sequence[Step]) -> Subject:
-            return Subject(
-                players=beginning.players,
-                save=save.path,
-                warm=(*warm, *past),
-                script=life.trace.steps,
-                seen=life.seen,
-            )
-
+        warm, script = await self.warm_script(), original.beginning.script
+        players, save = original.beginning.players, original.beginning.save
+        rest, later = resaved.life.since(cut).seen, resaved.saves[cut]
         return [
-            make(beginning.save, original.life, ()),
-            make(resaved.saves[cut], resaved.life.since(cut), beginning.script[:cut]),
+            Subject(players=players, save=save.path, warm=warm, seen=original.seen),
+            Subject(players=players, save=later.path, warm=(*warm, *script[:cut]), seen=rest),
         ]
 
 
@@ -325,7 +261,7 @@ async def _continue(
     beginning: Beginning,
     run: Callable[[Sequence[Player], Sequence[Step]], Awaitable[Trace]] = run_script,
     since: int = 0,
-) -> Life:
+) -> LockstepLife:
     """Live on from a save.
 
     Args:
@@ -338,12 +274,20 @@ async def _continue(
     arrival = await arrive(players)
     trace = await run(players, beginning.script[since:])
     final = await live.snapshot()
-    try:
+    newcomer, after = None, Trace((), ())
+    with suppress(Failed):  # the world may be full
         joined = await live.join(live.names[len(players)])
-    except Failed:  # the world may be full
-        return Life(arrival, trace, final, None, Trace((), ()))
-    after = await run_script([*players, joined], beginning.after)
-    return Life(arrival, trace, final, joined, after.numbered([joined.session, joined.agent_id]))
+        answers = await run_script([*players, joined], beginning.after)
+        after = answers.numbered([joined.session, joined.agent_id])
+        newcomer = Newcomer(joined, after.said)
+    return LockstepLife(
+        arrival=arrival,
+        seen=Seen(script=trace.steps, exchanges=trace.exchanges, final=final),
+        said=trace.said,
+        newcomer=newcomer,
+        beginning=beginning,
+        after=after,
+    )
 
 
 def has_changing_answers(trace: Trace) -> bool:

@@ -9,23 +9,21 @@ machine is by then.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import attrs
 
-from clawblox.conformance.comparison import Comparison, Saved, Seen, Subject
+from clawblox.conformance.comparison import Comparison, Life, Saved, Seen, Subject
 from clawblox.conformance.exchange import Exchange, is_json, read_json
 from clawblox.conformance.inputs import Inputs
 from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
-    Arrival,
     LiveWorld,
     Newcomer,
     Player,
-    Step,
     arrive,
     welcome,
 )
@@ -48,90 +46,60 @@ _FEW_SAVES: Final = LEAST_COMMON // 2
 Pair: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
 """Documents of the same kind from two lives."""
 
+OPAQUE: Final = "snapshots have no simulated time to compare them by"
+"""Why snapshots cannot be compared."""
+
 _Life = TypeVar("_Life")
 
 
-@attrs.frozen
-class Watched:
-    """What was seen of a life.
+@attrs.define(kw_only=True)
+class Watched(Seen):
+    """What was seen of a life: observations while it was not saved, and then snapshots.
 
     Attributes:
-        observations: Observations of the first agent, while the world was not saved.
-        saved_observations: Those that were seen while the world was also saved.
-        snapshots: Snapshots, after the observations.
+        saved_observations: Observations that were seen while the world was also saved.
         is_opaque: Whether snapshots have no simulated time to compare them by.
     """
 
-    observations: Mapping[float, Exchange]
-    saved_observations: Mapping[float, Exchange]
-    snapshots: Mapping[float, Exchange]
+    saved_observations: Mapping[float, Exchange] = attrs.field(factory=dict)
     is_opaque: bool
-
-    @property
-    def seen(self) -> Seen:
-        """The documents by which it is compared."""
-        return Seen(observations=self.observations, snapshots=self.snapshots)
 
     def joined(self, later: Watched) -> Watched:
         """Return what was seen of this life and of a later one from the same save."""
         return Watched(
-            {**later.observations, **self.observations},
-            {**later.saved_observations, **self.saved_observations},
-            {**later.snapshots, **self.snapshots},
-            self.is_opaque,
+            observations={**later.observations, **self.observations},
+            saved_observations={**later.saved_observations, **self.saved_observations},
+            snapshots={**later.snapshots, **self.snapshots},
+            is_opaque=self.is_opaque,
         )
 
 
-@attrs.frozen
-class Life:
+@attrs.frozen(kw_only=True)
+class RealtimeLife(Life):
     """A life without inputs.
 
     Attributes:
-        arrival: What its agents found at the begin.
-        watched: How it continued.
-        newcomer: An agent that joined at its end; None if it was refused.
-    """
-
-    arrival: Arrival
-    watched: Watched
-    newcomer: Newcomer | None
-
-
-@attrs.frozen
-class Original(Life):
-    """The life of the instance that was saved.
-
-    Attributes:
-        saved: The beginning that it shares with the restored lives.
+        saved: The beginning that it shares with the others.
+        resave: A save before the newcomer; None if it was not asked for.
+        after: Documents between that save and the join.
     """
 
     saved: Saved
+    seen: Watched
+    resave: SavedSnapshot | None
+    after: Mapping[float, Exchange]
 
-
-@attrs.frozen
-class Restored(Life):
-    """A restored life.
-
-    Attributes:
-        resave: A save before the newcomer; None if it was not asked for.
-        after: Snapshots between that save and the join.
-    """
-
-    resave: SavedSnapshot | None = None
-    after: Mapping[float, Exchange] = attrs.field(factory=dict)
-
-    def joined(self, later: Restored) -> Restored:
+    def joined(self, later: RealtimeLife) -> RealtimeLife:
         """Return this life, watched together with a later one from the same save."""
-        return attrs.evolve(self, watched=self.watched.joined(later.watched))
+        return attrs.evolve(self, seen=self.seen.joined(later.seen))
 
 
-class Realtime(Comparison):
+class Realtime(Comparison[RealtimeLife]):
     """Lives of a world that runs by itself; see :class:`Comparison`.
 
+    The first restore is saved at its end, the second one while it is observed.
+
     Attributes:
-        original: Returns the life of the instance that is saved.
-        restored: Returns a restored life, saved at its end.
-        resaved: Returns one that is also saved while it is observed.
         again: Returns documents of a life that was restored from the save of a restored one.
     """
 
@@ -142,100 +110,119 @@ class Realtime(Comparison):
 
     def __init__(self, instances: Instances, inputs: Inputs) -> None:
         super().__init__(instances, inputs)
-        self.original = Once(self._live_original)
-        self.restored = Once(self._live_until_restored)
-        self.resaved = Once(self._live_until_resaved)
-        self.again = Once(self._live_until_again)
+        self.again = Once(self._live_again)
 
-    async def _live_original(self) -> Original:
-        async with self.saving() as (live, saved):
-            players = saved.players
-            arrival = await arrive(players)
-            watched = await _watch(players[0])
-            return Original(arrival, watched, await welcome(live, players), saved)
+    async def _live_original(self) -> RealtimeLife:
+        async with self.saving() as (_, saved):
+            return await self._continue(saved, saved.players)
 
-    async def _live_until_restored(self) -> Restored:
-        like = (await self.original()).watched
+    async def _live_restored(self) -> RealtimeLife:
+        original = await self.original()
         return await _live_until_met(
-            self._live_restored,
-            Restored.joined,
+            partial(self._restore, original, resaves=True),
+            RealtimeLife.joined,
             lambda life: [
-                (like.observations, life.watched.observations),
-                (like.snapshots, life.watched.snapshots),
+                (original.seen.observations, life.seen.observations),
+                (original.seen.snapshots, life.seen.snapshots),
             ],
         )
 
-    async def _live_until_resaved(self) -> Restored:
-        like = (await self.restored()).watched
+    async def _live_second(self) -> RealtimeLife:
+        first = await self.restored()
         return await _live_until_met(
-            self._live_resaved,
-            Restored.joined,
-            lambda life: [(like.observations, life.watched.saved_observations)],
+            partial(self._restore, first, saving=True),
+            RealtimeLife.joined,
+            lambda life: [(first.seen.observations, life.seen.saved_observations)],
         )
 
-    async def _live_until_again(self) -> Mapping[float, Exchange]:
-        after = (await self.restored()).after
-        return await _live_until_met(
-            self._live_again,
-            lambda documents, later: {**later, **documents},
-            lambda documents: [(after, documents)],
-        )
-
-    @asynccontextmanager
-    async def _restoring(self, save: SavedSnapshot | None = None) -> AsyncIterator[list[Player]]:
-        """Restore a save, by default that of the original, and give a block the agents there."""
-        saved = (await self.original()).saved
-        async with self.instances.start(resume=save or saved.save) as live:
-            yield saved.moved(live)
-
-    async def _live_restored(self) -> Restored:
-        original = await self.original()
-        async with self._restoring() as players:
-            live = players[0].live
-            arrival = await arrive(players)
-            watched = await _watch(players[0], original.watched)
-            after: Documents = {}
-            resave = await self.instances.save(live)
-            await collect(players[0].observe if watched.is_opaque else live.snapshot, after)
-            return Restored(arrival, watched, await welcome(live, players), resave, after)
-
-    async def _live_resaved(self) -> Restored:
-        like = (await self.restored()).watched
-        async with self._restoring() as players:
-            arrival = await arrive(players)
-            watched = await _watch(players[0], like, saving=True)
-            return Restored(arrival, watched, await welcome(players[0].live, players))
-
-    async def _live_again(self) -> Documents:
+    async def _live_again(self) -> Mapping[float, Exchange]:
         restored = await self.restored()
-        documents: Documents = {}
-        async with self._restoring(restored.resave) as players:
-            player = players[0]
-            ask = player.observe if restored.watched.is_opaque else player.live.snapshot
-            await collect(ask, documents, until=max(restored.after, default=-math.inf))
-        return documents
+
+        async def live() -> Documents:
+            documents: Documents = {}
+            async with self.instances.start(resume=restored.resave) as live:
+                player = restored.saved.moved(live)[0]
+                until = max(restored.after, default=-math.inf)
+                await collect(_asking(player, restored.seen), documents, until=until)
+            return documents
+
+        return await _live_until_met(
+            live,
+            lambda documents, later: {**later, **documents},
+            lambda documents: [(restored.after, documents)],
+        )
+
+    async def _restore(
+        self, like: RealtimeLife, *, saving: bool = False, resaves: bool = False
+    ) -> RealtimeLife:
+        """Return a restored life that is watched as far as another one."""
+        saved = like.saved
+        async with self.instances.start(resume=saved.save) as live:
+            return await self._continue(
+                saved, saved.moved(live), like.seen, saving=saving, resaves=resaves
+            )
+
+    async def _continue(
+        self,
+        saved: Saved,
+        players: Sequence[Player],
+        like: Watched | None = None,
+        *,
+        saving: bool = False,
+        resaves: bool = False,
+    ) -> RealtimeLife:
+        """Live on from a save.
+
+        Args:
+            saved: The beginning.
+            players: The agents in this life.
+            like: What was seen of the life with which this one is compared.
+            saving: Whether it is also saved while it is observed.
+            resaves: Whether it is saved at its end.
+        """
+        live = players[0].live
+        arrival = await arrive(players)
+        seen = await _watch(players[0], like, saving=saving)
+        resave, after = None, Documents()
+        if resaves:
+            resave = await self.instances.save(live)
+            await collect(_asking(players[0], seen), after)
+        newcomer = await welcome(live, players)
+        return RealtimeLife(
+            saved=saved,
+            arrival=arrival,
+            seen=seen,
+            said=newcomer.said if newcomer else None,
+            newcomer=newcomer,
+            resave=resave,
+            after=after,
+        )
 
     # -- comparisons ------------------------------------------------------------------------------
 
-    def count_equal(self, script: Sequence[Step], expected: Seen, actual: Seen, who: str) -> int:
+    def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
         """Return the number of documents of equal time in two lives; all of them are equal."""
         kinds = [(expected.observations, actual.observations)]
         if expected.snapshots:
             kinds.append((expected.snapshots, actual.snapshots))
         return require_equal(who, *kinds)
 
-    async def _compare(self, who: str, first: Watched, second: Watched) -> Findings:
-        """Compare two lives; by snapshots too if those changed neither of them."""
-        snapshots = first.snapshots, second.snapshots
+    async def compare(self, expected: RealtimeLife, actual: RealtimeLife, who: str) -> Findings:
+        """Return the evidence that two lives are equal; by snapshots if those changed neither."""
+        first, second = expected.seen, actual.seen
+        kinds = [(first.observations, second.observations)]
         is_comparable = not first.is_opaque and await self._is_saving_harmless()
-        kinds = [snapshots] if is_comparable else []
-        count = require_equal(who, (first.observations, second.observations), *kinds)
-        evidence = f"documents of {count} simulated times were equal"
+        if is_comparable:
+            kinds.append((first.snapshots, second.snapshots))
+        count = require_equal(who, *kinds)
+        equal = Findings(f"documents of {count} simulated times were equal", equal_times=count)
         if first.is_opaque or (is_comparable and first.snapshots.keys() & second.snapshots.keys()):
-            return Findings(evidence, equal_times=count)
-        limit = f"no snapshots of {who} were compared"
-        evidence += ", no snapshots among them"
-        return Findings(evidence, equal_times=count, limits=(limit,))
+            return equal
+        return attrs.evolve(
+            equal,
+            evidence=f"{equal.evidence}, no snapshots among them",
+            limits=(f"no snapshots of {who} were compared",),
+        )
 
     async def _is_saving_harmless(self) -> bool:
         try:
@@ -246,17 +233,11 @@ class Realtime(Comparison):
 
     async def compare_trace(self) -> Findings:
         """Compare the original with its first restore."""
-        original, restored = (await self.original()).watched, (await self.restored()).watched
-        findings = await self._compare("the restored world", original, restored)
-        if original.is_opaque:
-            limit = "snapshots have no simulated time to compare them by"
-            findings = attrs.evolve(findings, limits=(limit, *findings.limits))
-        return findings
-
-    async def compare_second(self) -> Findings:
-        """Compare two restores of the same save."""
-        first, second = (await self.restored()).watched, (await self.resaved()).watched
-        return await self._compare("the second restore", first, second)
+        original = await self.original()
+        equal = await self.compare(original, await self.restored(), "the restored world")
+        if not original.seen.is_opaque:
+            return equal
+        return attrs.evolve(equal, limits=(OPAQUE,))
 
     async def compare_again(self) -> Findings:
         """Compare a restored world with a restore of its own save."""
@@ -265,53 +246,38 @@ class Realtime(Comparison):
         return Findings(f"documents of {count} simulated times were equal")
 
     async def compare_saved(self) -> Findings:
-        """Compare two restores of the same save, of which one is saved while it is observed."""
-        first, second = (await self.restored()).watched, (await self.resaved()).watched
+        """Compare the observations of two restores, of which one is saved in between."""
+        first, second = (await self.restored()).seen, (await self.second()).seen
         seen = first.observations, second.saved_observations
         count = require_equal("a restored world that was saved in between", seen)
         return Findings(
             f"observations of {count} simulated times were equal, with and without saves in between"
         )
 
-    async def compare_joins(self, agent_id: str) -> Findings:
+    async def compare_joins(self, newcomer: Newcomer) -> Findings:
         """Require an id of the agent; what it sees depends on when it joined."""
-        if not agent_id:
+        if not newcomer.player.agent_id:
             raise CouldNotRun("a join answers no text as agent_id")
         return Findings("an agent that joined after the restore got an id of its own")
 
     # -- lives that are looked at -----------------------------------------------------------------
 
-    async def find_arrivals(self) -> tuple[Arrival, Arrival]:
-        """Return what the agents found right after the save, and right after the restore."""
-        return (await self.original()).arrival, (await self.restored()).arrival
-
-    async def find_first_message(self) -> Exchange | None:
-        """Return the answer to the first message after the restore; None without one."""
-        newcomer = (await self.restored()).newcomer
-        return None if newcomer is None else newcomer.said
-
-    async def find_newcomers(self) -> Sequence[Newcomer | None]:
-        """Return the agent that joined at the end, in the original and in two restores."""
-        lives = [await self.original(), await self.restored(), await self.resaved()]
-        return [life.newcomer for life in lives]
-
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
         """Return the observations of the original and of a restore at the same times."""
-        seen = (await self.original()).watched.observations
-        again = (await self.restored()).watched.observations
+        seen = (await self.original()).seen.observations
+        again = (await self.restored()).seen.observations
         return [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
 
     async def find_subjects(self) -> Sequence[Subject]:
         """Return the life of the original."""
         original = await self.original()
-        return [
-            Subject(
-                players=original.saved.players,
-                save=original.saved.save.path,
-                warm=await self.warm_script(),
-                seen=original.watched.seen,
-            )
-        ]
+        saved, warm = original.saved, await self.warm_script()
+        return [Subject(players=saved.players, save=saved.save.path, warm=warm, seen=original.seen)]
+
+
+def _asking(player: Player, seen: Watched) -> Callable[[], Awaitable[Exchange]]:
+    """Return a function that asks for a snapshot if that states its time, else for a view."""
+    return player.observe if seen.is_opaque else player.live.snapshot
 
 
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
@@ -347,7 +313,12 @@ async def _watch(player: Player, like: Watched | None = None, *, saving: bool = 
         await collect(player.observe, observations, wanted=1, until=begin)
         await collect(_saving_too(player), saved, wanted=1, until=end)
         snapshots, opaque = await _watch_saves(player, saved_until)
-        return Watched(observations, saved, snapshots, opaque)
+        return Watched(
+            observations=observations,
+            saved_observations=saved,
+            snapshots=snapshots,
+            is_opaque=opaque,
+        )
     return await watch_quietly(player, observed_until=end, saved_until=saved_until)
 
 
@@ -364,7 +335,7 @@ async def watch_quietly(player: Player, *, observed_until: float, saved_until: f
     wanted = _QUIET_TIMES if observed_until < 0 else 1
     await collect(player.observe, observations, wanted=wanted, until=observed_until)
     snapshots, opaque = await _watch_saves(player, saved_until)
-    return Watched(observations, {}, snapshots, opaque)
+    return Watched(observations=observations, snapshots=snapshots, is_opaque=opaque)
 
 
 async def _watch_saves(player: Player, until: float) -> tuple[Documents, bool]:

@@ -82,11 +82,12 @@ async def test_a_pass_without_a_common_snapshot_is_a_weaker_proof(
 
     monkeypatch.setattr(Realtime, "_is_saving_harmless", saves_are_harmless)
     lives = Realtime(SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
-    first = await realtime._watch(make_player(0, 1))
-    equal = await lives._compare("it", first, first)
+    watched = await realtime._watch(make_player(0, 1))
+    first: Any = SimpleNamespace(seen=watched)
+    equal = await lives.compare(first, first, "it")
     assert equal.evidence == f"documents of {equal.equal_times} simulated times were equal"
     assert equal.limits == ()
-    apart = attrs.evolve(first, snapshots={})
-    weaker = await lives._compare("it", first, apart)
+    apart: Any = SimpleNamespace(seen=attrs.evolve(watched, snapshots={}))
+    weaker = await lives.compare(first, apart, "it")
     assert weaker.evidence.endswith("no snapshots among them")
     assert weaker.limits == ("no snapshots of it were compared",)

@@ -21,7 +21,7 @@ from clawblox.conformance.fresh.lives import live_fresh
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.landings import Landing
 from clawblox.conformance.lockstep import Lockstep
-from clawblox.conformance.realtime import has_changes, require_equal
+from clawblox.conformance.realtime import OPAQUE, has_changes, require_equal
 from clawblox.conformance.registry import (
     Checks,
     CouldNotRun,
@@ -101,7 +101,7 @@ async def look_at_pending(lab: Lab) -> str:
     """Save a running world while an input waits, and restore such a save."""
     lives = await lab.landings()
     if lives.is_opaque:
-        raise CouldNotRun("snapshots have no simulated time to compare them by")
+        raise CouldNotRun(OPAQUE)
     try:
         _require_equal_pairs(lives.pairs(saved=False))
     except Failed:
@@ -223,7 +223,7 @@ def _count(number: int, noun: str) -> str:
 @_must("sessions", "The sessions of all agents keep working after a restore, without a new join.")
 async def look_at_sessions(lab: Lab) -> str:
     """Observe with every session of the original."""
-    _, arrival = await (await lab.comparison()).find_arrivals()
+    arrival = (await (await lab.comparison()).restored()).arrival
     return f"{len(arrival.observed)} sessions were accepted"
 
 
@@ -231,7 +231,8 @@ async def look_at_sessions(lab: Lab) -> str:
 async def look_at_chat(lab: Lab) -> str:
     """Compare the chat of each agent before the save and after the restore."""
     comparison = await lab.comparison()
-    before, after = await comparison.find_arrivals()
+    before, restored = (await comparison.original()).arrival, await comparison.restored()
+    after = restored.arrival
     if not before.heard[0].is_accepted:
         raise NotApplicable(f"the world has no chat: {before.heard[0].outcome}")
     for player, first, second in zip(after.players, before.heard, after.heard, strict=True):
@@ -243,7 +244,7 @@ async def look_at_chat(lab: Lab) -> str:
     if not isinstance(messages, list) or not messages:
         raise CouldNotRun("no message was posted before the save")
     ids = [message.get("id") for message in messages if isinstance(message, dict)]
-    said = await comparison.find_first_message()
+    said = restored.said
     if said is not None and said.fields.get("id") in ids:
         evidence = f"a message after the restore has the id of another: {said.fields['id']!r}"
         raise Failed(evidence, exchange=said)
@@ -257,8 +258,9 @@ async def look_at_chat(lab: Lab) -> str:
 async def look_at_joins(lab: Lab) -> Findings:
     """Compare what a new agent sees in the original and in a restored world."""
     comparison = await lab.comparison()
-    _, arrival = await comparison.find_arrivals()
-    agent_id = (await comparison.require_newcomers())[1].player.agent_id
-    if agent_id and agent_id in {player.agent_id for player in arrival.players}:
+    players = (await comparison.restored()).arrival.players
+    newcomer = (await comparison.require_newcomers())[1]
+    agent_id = newcomer.player.agent_id
+    if agent_id and agent_id in {player.agent_id for player in players}:
         raise Failed(f"an agent that joined after the restore got the id of another: {agent_id!r}")
-    return await comparison.compare_joins(agent_id)
+    return await comparison.compare_joins(newcomer)

@@ -15,7 +15,7 @@ import anyio
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.comparison import Comparison, Seen, Subject
+from clawblox.conformance.comparison import Comparison, Life, Seen, Subject
 from clawblox.conformance.fresh.enter import NOT_SEARCHED
 from clawblox.conformance.fresh.messages import (
     MAX_RESULT_BYTES,
@@ -45,7 +45,7 @@ _SHOWN: Final = 3
 _LAST_BYTES: Final = 2000
 
 
-async def live_fresh(instances: Instances, comparison: Comparison) -> Findings:
+async def live_fresh(instances: Instances, comparison: Comparison[Life]) -> Findings:
     """Return the evidence of restored lives in fresh places; each was equal to the one saved.
 
     Raises:
@@ -90,7 +90,7 @@ def _name(parts: Iterable[Iterable[str]]) -> str:
 
 
 async def _live_equal(
-    places: _Places, comparison: Comparison, subject: Subject
+    places: _Places, comparison: Comparison[Life], subject: Subject
 ) -> tuple[_Life, int]:
     """Return a life in fresh places, and how much of it was equal.
 
@@ -101,7 +101,7 @@ async def _live_equal(
     save = subject.save
     life = await places.live(order, {path.name: path for path in (save, rows_beside(save))})
     try:
-        return life, _count_equal(comparison, order, subject.seen, life.result)
+        return life, _count_equal(comparison, subject.seen, life.result)
     except Failed as difference:
         await _require_difference(places, comparison, order, difference)
         raise
@@ -116,7 +116,7 @@ class _Life:
     not_searched: tuple[str, ...]
 
 
-def _count_equal(comparison: Comparison, order: Order, expected: Seen, actual: Result) -> int:
+def _count_equal(comparison: Comparison[Life], expected: Seen, actual: Result) -> int:
     """Return how much of a life in fresh places is equal.
 
     Raises:
@@ -127,11 +127,11 @@ def _count_equal(comparison: Comparison, order: Order, expected: Seen, actual: R
         raise CouldNotRun(actual.reason)
     if actual.fault:
         raise Failed(f"{WHO} failed: {actual.reason}", exchange=actual.evidence)
-    return comparison.count_equal(order.script, expected, actual, WHO)
+    return comparison.count_equal(expected, actual, WHO)
 
 
 async def _require_difference(
-    places: _Places, comparison: Comparison, order: Order, difference: Failed
+    places: _Places, comparison: Comparison[Life], order: Order, difference: Failed
 ) -> None:
     """Require that the places are not the reason for a difference.
 
@@ -151,7 +151,7 @@ async def _require_difference(
     files = {"save": saved.save, **with_rows}
     restored = await places.live(attrs.evolve(order, agents=saved.agents), files)
     try:
-        _count_equal(comparison, order, saved, restored.result)
+        _count_equal(comparison, saved, restored.result)
     except Failed:
         return
     except CouldNotRun as outcome:
@@ -186,7 +186,7 @@ class _Places:
             is_realtime=is_realtime,
             agents=tuple(Agent(each.name, each.session, each.agent_id) for each in subject.players),
             warm=subject.warm,
-            script=subject.script,
+            script=subject.seen.script,
             observed_until=max(subject.seen.observations, default=-1.0),
             saved_until=max(subject.seen.snapshots, default=-1.0),
             listeners=tuple(instances.listeners),

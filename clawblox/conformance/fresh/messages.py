@@ -127,6 +127,7 @@ def decode_result(data: bytes, order: Order) -> Result:
         raise ValueError("it is nested too deeply") from error
     _require_whole(result, order)
     result.secrets = find_secrets(result.secrets)
+    result.script = order.script
     return result
 
 
