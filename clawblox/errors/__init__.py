@@ -53,90 +53,41 @@ enough to find the cause.
 
 from __future__ import annotations
 
-from clawblox.errors.agent import (
-    AgentError,
-    AgentExitedError,
-    AgentResumeError,
-    AgentSetupError,
-    AgentStallError,
-    AgentStartError,
-)
-from clawblox.errors.checkpoint import (
-    CheckpointError,
-    CheckpointFormatError,
-    CheckpointLimitError,
-    CheckpointPathError,
-    CheckpointSecretError,
-    CheckpointVersionError,
-)
-from clawblox.errors.general import (
-    BatchError,
-    ClawbloxError,
-    ConfigError,
-    ControlError,
-    FetchError,
-    JournalLostError,
-    ManifestError,
-    OrchestratorSuspendedError,
-    PlanChangedError,
-    RecordingError,
-    RunLockedError,
-    UsageError,
-)
-from clawblox.errors.world import (
-    ActionRefusedError,
-    PortInUseError,
-    SnapshotError,
-    SnapshotRefusedError,
-    WorldCallError,
-    WorldCommandError,
-    WorldError,
-    WorldExitedBeforeReadyError,
-    WorldExitedError,
-    WorldIdentityError,
-    WorldReadyTimeoutError,
-    WorldSessionError,
-    WorldStartError,
-    WorldStopError,
-)
-
-__all__ = [
-    "ActionRefusedError",
-    "AgentError",
-    "AgentExitedError",
-    "AgentResumeError",
-    "AgentSetupError",
-    "AgentStallError",
-    "AgentStartError",
-    "BatchError",
-    "CheckpointError",
-    "CheckpointFormatError",
-    "CheckpointLimitError",
-    "CheckpointPathError",
-    "CheckpointSecretError",
-    "CheckpointVersionError",
-    "ClawbloxError",
-    "ConfigError",
-    "ControlError",
-    "FetchError",
-    "JournalLostError",
-    "ManifestError",
-    "OrchestratorSuspendedError",
-    "PlanChangedError",
-    "PortInUseError",
-    "RecordingError",
-    "RunLockedError",
-    "SnapshotError",
-    "SnapshotRefusedError",
-    "UsageError",
-    "WorldCallError",
-    "WorldCommandError",
-    "WorldError",
-    "WorldExitedBeforeReadyError",
-    "WorldExitedError",
-    "WorldIdentityError",
-    "WorldReadyTimeoutError",
-    "WorldSessionError",
-    "WorldStartError",
-    "WorldStopError",
-]
+from clawblox.errors.agent import AgentError as AgentError
+from clawblox.errors.agent import AgentExitedError as AgentExitedError
+from clawblox.errors.agent import AgentResumeError as AgentResumeError
+from clawblox.errors.agent import AgentSetupError as AgentSetupError
+from clawblox.errors.agent import AgentStallError as AgentStallError
+from clawblox.errors.agent import AgentStartError as AgentStartError
+from clawblox.errors.checkpoint import CheckpointError as CheckpointError
+from clawblox.errors.checkpoint import CheckpointFormatError as CheckpointFormatError
+from clawblox.errors.checkpoint import CheckpointLimitError as CheckpointLimitError
+from clawblox.errors.checkpoint import CheckpointPathError as CheckpointPathError
+from clawblox.errors.checkpoint import CheckpointSecretError as CheckpointSecretError
+from clawblox.errors.checkpoint import CheckpointVersionError as CheckpointVersionError
+from clawblox.errors.general import BatchError as BatchError
+from clawblox.errors.general import ClawbloxError as ClawbloxError
+from clawblox.errors.general import ConfigError as ConfigError
+from clawblox.errors.general import ControlError as ControlError
+from clawblox.errors.general import FetchError as FetchError
+from clawblox.errors.general import JournalLostError as JournalLostError
+from clawblox.errors.general import ManifestError as ManifestError
+from clawblox.errors.general import OrchestratorSuspendedError as OrchestratorSuspendedError
+from clawblox.errors.general import PlanChangedError as PlanChangedError
+from clawblox.errors.general import RecordingError as RecordingError
+from clawblox.errors.general import RunLockedError as RunLockedError
+from clawblox.errors.general import UsageError as UsageError
+from clawblox.errors.world import ActionRefusedError as ActionRefusedError
+from clawblox.errors.world import PortInUseError as PortInUseError
+from clawblox.errors.world import SnapshotError as SnapshotError
+from clawblox.errors.world import SnapshotRefusedError as SnapshotRefusedError
+from clawblox.errors.world import WorldCallError as WorldCallError
+from clawblox.errors.world import WorldCommandError as WorldCommandError
+from clawblox.errors.world import WorldError as WorldError
+from clawblox.errors.world import WorldExitedBeforeReadyError as WorldExitedBeforeReadyError
+from clawblox.errors.world import WorldExitedError as WorldExitedError
+from clawblox.errors.world import WorldIdentityError as WorldIdentityError
+from clawblox.errors.world import WorldReadyTimeoutError as WorldReadyTimeoutError
+from clawblox.errors.world import WorldSessionError as WorldSessionError
+from clawblox.errors.world import WorldStartError as WorldStartError
+from clawblox.errors.world import WorldStopError as WorldStopError
