@@ -2,8 +2,7 @@
 
 - ``world_toml``: reading ``world.toml``.
 - ``toml_text``: TOML files in general, and the lines of their values.
-- ``toml_words``: values and errors in the words of TOML.
-- ``misplaced``: keys that TOML puts into another table than was meant.
+- ``toml_words``: values, positions and advice in the words of TOML.
 - ``schema``: its keys and their types.
 - ``agent_routes``: the routes of a world that agents may use.
 - ``options``: all options of starts and saves, with their defaults.

@@ -16,12 +16,9 @@ import attrs
 
 from clawblox.config.agent_routes import AgentRoute
 from clawblox.config.arguments import check_size, describe_mismatch
-from clawblox.config.toml_words import format_toml
+from clawblox.config.toml_words import Keys, format_toml
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
-
-Keys: TypeAlias = tuple[str | int, ...]
-"""Position of a value: table keys and list indexes, outermost first."""
 
 
 @attrs.frozen
@@ -54,16 +51,6 @@ class Misspelling:
 
     keys: Keys
     likely: str
-
-
-def has_value(value: Any, keys: Keys) -> bool:  # noqa: ANN401 - any value of a TOML file
-    """Return whether ``value`` has an entry at ``keys``."""
-    try:
-        for key in keys:
-            value = value[key]
-    except (KeyError, IndexError, TypeError):
-        return False
-    return True
 
 
 _MOST_GRAVITY: Final = 1_000_000  # of the engine's Workspace.Gravity

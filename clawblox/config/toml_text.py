@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from clawblox.config.schema import Keys, has_value
+from clawblox.config.toml_words import Keys, has_value
 from clawblox.errors import ConfigError
 from clawblox.system.regular_files import read_regular
 
@@ -76,12 +76,6 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
         line = int(place[1]) if place else None
         hint = _VALUES_HINT if str(error).startswith(_INVALID_VALUE) else None
         raise ConfigError(message, path=path, line=line, hint=hint) from error
-
-
-def dotted_key(keys: Keys) -> str:
-    """Return a position as text: ``run.sidecar[0].name``."""
-    parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return "".join(parts).removeprefix(".")
 
 
 def find_line(text: str, keys: Keys) -> int | None:

@@ -18,11 +18,17 @@ import attrs
 
 from clawblox import protocol
 from clawblox.config.arguments import check_size
-from clawblox.config.misplaced import advise, advise_brackets, advise_placing
 from clawblox.config.options import build_options
-from clawblox.config.schema import SCHEMA, Fault, has_value
-from clawblox.config.toml_text import dotted_key, find_line, parse_toml, read_toml_text
-from clawblox.config.toml_words import format_toml
+from clawblox.config.schema import SCHEMA, Fault
+from clawblox.config.toml_text import find_line, parse_toml, read_toml_text
+from clawblox.config.toml_words import (
+    advise,
+    advise_brackets,
+    advise_placing,
+    dotted_key,
+    format_toml,
+    has_value,
+)
 from clawblox.errors import ConfigError
 from clawblox.printable import printable_name
 from clawblox.telemetry.own_log import OwnLog

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from clawblox.config.arguments import is_world_url
-from clawblox.config.misplaced import advise, advise_brackets
-from clawblox.config.schema import Keys, has_value
 from clawblox.config.toml_text import find_line, parse_toml
-from clawblox.config.toml_words import in_toml
+from clawblox.config.toml_words import Keys, advise, advise_brackets, has_value, in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import display_name
 from clawblox.experiment.plan.programs import COMMANDS, HOOKS, find_program, map_program
