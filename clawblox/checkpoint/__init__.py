@@ -15,7 +15,6 @@ examine archives import no more than they need.
 - ``refusals``: the errors of refused saves, and the tokens of live worlds.
 - ``names``: the names that a member of an archive may have.
 - ``progress``: reporting the progress of a save or a check.
-- ``os_errors``: errors of the operating system as checkpoint errors.
 - ``recent``: a memory of bounded size.
 - ``model``: frozen values.
 """

@@ -20,7 +20,6 @@ from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
 from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.names import check_name
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.secrets import KnownValues
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.config.agent_arguments import Agents, agent_directories
@@ -43,6 +42,7 @@ from clawblox.config.options import (
     DEFAULT_MAX_TOTAL_BYTES,
 )
 from clawblox.errors import CheckpointPathError, ConfigError
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]

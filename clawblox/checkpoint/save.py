@@ -30,7 +30,6 @@ from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Limits, RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.progress import Progress, listed
 from clawblox.checkpoint.refusals import (
     live_tokens,
@@ -49,6 +48,7 @@ from clawblox.errors import (
     CheckpointSecretError,
     ManifestError,
 )
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.printable import quote_words
 from clawblox.results import Excluded, Finding, SavedCheckpoint
 from clawblox.snapshot.rows import rows_beside

@@ -1,4 +1,4 @@
-"""Errors of archives of worlds and agents."""
+"""Errors of archives of worlds and agents, and errors of the operating system as such."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from clawblox.printable import printable_name
 
 if TYPE_CHECKING:
     from clawblox.results import Finding
-
+import contextlib
+from collections.abc import Iterator
 
 _SHOWN_FINDINGS = 20
 _ENTRY_CHARS = 60
@@ -87,3 +88,19 @@ class CheckpointLimitError(CheckpointFormatError):
 
 class CheckpointVersionError(CheckpointFormatError):
     """An archive was written by a newer clawblox."""
+
+
+@contextlib.contextmanager
+def os_errors_as(message: str, path: Path, *, entry: str | None = None) -> Iterator[None]:
+    """Raise a CheckpointError for an OSError of the block.
+
+    Args:
+        message: What cannot be done; the reason is appended.
+        path: Path of the file in question.
+        entry: Its name in the archive.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise CheckpointError(f"{message}: {reason}", path=path, entry=entry) from error

@@ -26,6 +26,5 @@
 - ``blobs``: files that travel through its socket in pieces.
 - ``requests``: the requests to it, and their outcomes.
 - ``operations``: save, restart, fork and stop from another process.
-- ``orphans``: which instances no orchestrator owns, though they may have processes.
 - ``leftovers``: the remnants of killed orchestrators.
 """

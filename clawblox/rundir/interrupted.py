@@ -1,8 +1,9 @@
 """Which instances a resume brings back, and the save that each continues from.
 
-It brings back the instances that ended and were not stopped on purpose. An instance continues from
-the last good save of its run, else as the run began. Records, manifests
-and snapshots are read; nothing is changed. Everything here blocks.
+A resume brings back the instances that ended and were not stopped on purpose. An instance
+continues from the last good save of its run, else as the run began. The processes of instances that
+no orchestrator owns are orphans, which a resume ends first. Records, manifests and snapshots are
+read; nothing is changed. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from clawblox.rundir.claims import claim_run, describe_holder
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_number, read_text
 from clawblox.rundir.paths import name_lock
-from clawblox.rundir.records import InstanceRecord, read_records, relocated, replace_record
+from clawblox.rundir.records import (
+    InstanceRecord,
+    former_run_dir,
+    read_record,
+    read_records,
+    relocated,
+    replace_record,
+)
 from clawblox.rundir.saves import is_good_save
 from clawblox.rundir.status import choose_named, is_over, is_owned
 from clawblox.snapshot.rows import rows_beside
@@ -302,3 +310,38 @@ def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
 
 def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry]:
     return (entry for entry in objects_in(entries) if entry.get("run_id") == run_id)
+
+
+def left_instances(run_dir: Path) -> dict[str, str]:
+    """Return the cookies of the instances that no orchestrator owns, by name.
+
+    Detached instances that run are left out, and so are those of another run, of which this run
+    directory is a copy.
+
+    Args:
+        run_dir: The run directory.
+
+    Raises:
+        ManifestError: A later version of clawblox wrote a record.
+    """
+    return {
+        record.name: record.cookie
+        for record in read_records(run_dir)
+        if not (
+            is_owned(run_dir, record)
+            or (record.is_detached and record.is_alive)
+            or _is_copied(run_dir, record)
+        )
+    }
+
+
+def _is_copied(run_dir: Path, record: InstanceRecord) -> bool:
+    """Return whether the run directory in which an instance ran is still where it was."""
+    place = former_run_dir(record)
+    try:
+        original = read_record(place, record.name)
+    except ManifestError:
+        return False
+    if original is None or original.cookie != record.cookie:
+        return False
+    return not place.samefile(run_dir)

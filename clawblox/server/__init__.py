@@ -11,8 +11,7 @@ orchestrator, so a world's image needs only this package and the extra ``server`
 - ``clocks``: when ticks happen, and how fast.
 - ``sessions``, ``chat``: the agents in the world, and their messages.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
-- ``recording``: records events, observations and ticks in a file.
-- ``recording_entries``: recordings in the manifest of the run.
+- ``recording``: records events, observations and ticks in a file that the run's manifest lists.
 - ``replaying``: a world repeats what a recording has of its agents, and records it.
 - ``app``: the routes.
 - ``feed``, ``static_files``: routes that a simulation may add.

@@ -1,14 +1,18 @@
 """The recorder of a hosted world: its events, what agents observe, and what happens in each tick.
 
 Records are made on the thread of the world and written by another one, so a slow disk never delays
-a tick. Work that a world does for its recording alone is kept to a small share of the time.
+a tick. Work that a world does for its recording alone is kept to a small share of the time. The
+manifest of the run lists its recordings; several worlds and an orchestrator may write it at a time.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import logging
+import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,10 +20,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import perf_counter as monotonic_s
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
+import attrs
 from anyio import to_thread
 
+from clawblox.foreign_values import parse_document
 from clawblox.recording.background import BackgroundWriter
 from clawblox.recording.blocks import (
     FORMAT,
@@ -355,3 +361,89 @@ def read_fingerprint(simulation: Simulation) -> int | None:
     """Return the fingerprint of a simulation; errors of the simulation pass through."""
     value = simulation.fingerprint()
     return None if value is None else int(value) & _UINT64
+
+
+# -- entries in the manifest of the run ---------------------------------------------------------
+
+LOCK_WAIT_S: Final = 2.0
+"""A temporary file that is older was left behind by a writer that died."""
+
+
+def register_recording(manifest: Path, recording: Path, digest: FileDigest | None = None) -> None:
+    """Add a recording to the run's manifest, or the digest of one that is there.
+
+    The manifest is read, extended, written as ``manifest.json.tmp`` and renamed. Several worlds
+    may do this at a time: creating the temporary file exclusively keeps worlds of this kit from
+    losing each other's entries. This function blocks.
+
+    Args:
+        manifest: The manifest.
+        recording: The file.
+        digest: Its content, when it is finished; None before, and where it is not known.
+
+    Raises:
+        OSError: The manifest cannot be read or written.
+        ValueError: It is not a manifest; it is left unchanged.
+    """
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    temporary = manifest.with_name("manifest.json.tmp")
+    with _open_exclusively(temporary) as file:
+        try:
+            document = _with_recording(
+                _read_manifest(manifest), _entry(manifest, recording, digest)
+            )
+            json.dump(document, file, indent=2, sort_keys=True, allow_nan=False)
+            file.write("\n")
+        except BaseException:
+            temporary.unlink()
+            raise
+    temporary.replace(manifest)
+
+
+def _open_exclusively(path: Path) -> TextIO:
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return open(path, "x", encoding="utf-8", opener=_open_private)
+        except FileExistsError:
+            time.sleep(0.01)
+        if time.monotonic() > deadline:
+            path.unlink(missing_ok=True)
+            deadline = time.monotonic() + LOCK_WAIT_S
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _read_manifest(manifest: Path) -> dict[str, Any]:
+    try:
+        document = parse_document(manifest.read_bytes())
+    except FileNotFoundError:
+        return {"schema_version": 1}
+    if not isinstance(document, dict):
+        raise ValueError("the manifest is not a JSON object")
+    return document
+
+
+def _entry(manifest: Path, recording: Path, digest: FileDigest | None) -> dict[str, Any]:
+    state_root = manifest.resolve().parent.parent
+    is_inside = recording.is_relative_to(state_root)
+    path = str(recording.relative_to(state_root) if is_inside else recording)
+    content = {} if digest is None else attrs.asdict(digest)
+    return {"path": path, "events": path, "format": FORMAT, **content}
+
+
+def _with_recording(document: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    recordings = document.get("recordings", [])
+    if not isinstance(recordings, list):
+        raise ValueError("the manifest's 'recordings' are not a list")
+    # An entry keeps its place: recordings are numbered in the order of the list.
+    kept = [
+        {**other, **entry}
+        if isinstance(other, dict) and other.get("path") == entry["path"]
+        else other
+        for other in recordings
+    ]
+    is_new = all(other is old for other, old in zip(kept, recordings, strict=True))
+    return {**document, "recordings": [*kept, entry] if is_new else kept}

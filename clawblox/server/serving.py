@@ -37,8 +37,7 @@ from clawblox.recording.writer import FileDigest, create_next
 from clawblox.server.app import create_app, create_replay_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
-from clawblox.server.recording import Recorder
-from clawblox.server.recording_entries import register_recording
+from clawblox.server.recording import Recorder, register_recording
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 from clawblox.server.stop_signals import StopSignals

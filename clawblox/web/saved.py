@@ -20,9 +20,9 @@ import attrs
 from clawblox.checkpoint.archive.reader import Archive, Member, read_member
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import SNAPSHOT_NAME, split_name
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.differences import common_length
 from clawblox.errors import CheckpointError
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.experiment.layout import agent_index
 from clawblox.foreign_values import clean_value, parse_document
 from clawblox.system.amounts import format_bytes

@@ -25,11 +25,11 @@ from clawblox.results import StartedWorld
 from clawblox.rundir.interrupted import (
     Interrupted,
     Interruption,
+    left_instances,
     read_interruption,
     select_interrupted,
 )
 from clawblox.rundir.leftovers import remove_leftovers, settle_unlisted_saves
-from clawblox.rundir.orphans import left_instances
 from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
 from clawblox.supervision.orphans import end_orphans
 from clawblox.world.fleet import Fleet, ManyStart

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clawblox.recording.writer import FileDigest
-from clawblox.server import recording_entries
-from clawblox.server.recording_entries import register_recording
+from clawblox.server import recording
+from clawblox.server.recording import register_recording
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_many_worlds_register_without_losing_an_entry(manifest, run_dir):
 
 
 def test_a_stale_temporary_file_is_replaced(manifest, run_dir, monkeypatch):
-    monkeypatch.setattr(recording_entries, "LOCK_WAIT_S", 0.02)
+    monkeypatch.setattr(recording, "LOCK_WAIT_S", 0.02)
     manifest.with_name("manifest.json.tmp").write_text("half")
     register_recording(manifest, run_dir / "a.jsonl")
     assert len(json.loads(manifest.read_text())["recordings"]) == 1

@@ -276,6 +276,7 @@ def test_importing_the_kit_loads_nothing_of_the_orchestrator():
         "clawblox.extras",
         "clawblox.foreign_values",
         "clawblox.host_gate",
+        "clawblox.lazy_exports",
         "clawblox.printable",
         "clawblox.protocol",
         "clawblox.recording",

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from clawblox import World
-from clawblox.rundir.orphans import left_instances
+from clawblox.rundir.interrupted import left_instances
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.supervision.orphans import end_orphans, living_cookies

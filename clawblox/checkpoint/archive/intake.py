@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from clawblox.checkpoint.model import MAX_RECORD_BYTES, Source
-from clawblox.checkpoint.os_errors import os_errors_as
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.foreign_values import parse_object
 from clawblox.system.regular_files import closing_fd, last_line_start
 

@@ -39,10 +39,10 @@ from clawblox.checkpoint.archive.metadata import (
 )
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import METADATA_NAME
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.checkpoint.progress import Progress
 from clawblox.concurrency.progress import Report
 from clawblox.errors import CheckpointError, CheckpointFormatError, CheckpointLimitError
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.system.regular_files import closing_fd, open_regular
 
 _WINDOW: Final = 4 << 10

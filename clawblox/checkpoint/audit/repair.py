@@ -20,9 +20,9 @@ from clawblox.checkpoint.archive.registry import (
     describe_archive,
     register,
 )
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.config.arguments import check_path
 from clawblox.errors import CheckpointError
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.results import SavedCheckpoint
 from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry

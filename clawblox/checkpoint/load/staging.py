@@ -21,8 +21,8 @@ from typing import Final, Self
 
 import attrs
 
-from clawblox.checkpoint.os_errors import os_errors_as
 from clawblox.errors import CheckpointError, CheckpointPathError
+from clawblox.errors.checkpoint import os_errors_as
 from clawblox.system.files import (
     available_bytes,
     partial_name,

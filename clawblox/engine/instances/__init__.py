@@ -5,8 +5,8 @@
 - ``members``: the members that all instances have.
 - ``containers``: the containers that an instance has as soon as something asks for them.
 - ``classes``, ``play_classes``: the classes, as data.
-- ``looks``, ``data_classes``: members and classes that are kept while nothing acts on them.
-- ``refused``: the classes that worlds do not have on purpose.
+- ``looks``, ``data_classes``: members and classes that are kept while nothing acts on them, and the
+  classes that worlds do not have on purpose.
 - ``spec``: a class, and the table of all classes.
 - ``kinds``: the checks of assigned values.
 - ``attributes``: the values of attributes, and numbers as JSON shows them.

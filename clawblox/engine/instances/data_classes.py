@@ -1,4 +1,7 @@
-"""The classes that are data, as `looks` has the members that are; they come after all others."""
+"""The classes on which nothing acts; they come after all others.
+
+Most are data, as `looks` has the members that are; worlds do not have the rest on purpose.
+"""
 
 from __future__ import annotations
 
@@ -349,3 +352,52 @@ _GUI_ROWS: Final = (
 # fmt: on
 DATA_ROWS: Final = (*_SCENE_ROWS, *_PART_ROWS, *_FIGURE_ROWS, *_GUI_ROWS)
 """These classes, a base before the classes that extend it."""
+
+
+_REASONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "scripts run one after the other; use a Model": ("Actor",),
+    "joints do not move; use Weld, WeldConstraint, AlignPosition or AlignOrientation": (
+        "BallSocketConstraint",
+        "CylindricalConstraint",
+        "HingeConstraint",
+        "PrismaticConstraint",
+        "RodConstraint",
+        "RopeConstraint",
+        "SpringConstraint",
+        "TorsionSpringConstraint",
+        "UniversalConstraint",
+    ),
+    "use the collision groups of PhysicsService": ("NoCollisionConstraint",),
+    "use AlignPosition, AlignOrientation, VectorForce, BodyVelocity or BodyAngularVelocity": (
+        "AngularVelocity",
+        "BodyGyro",
+        "BodyPosition",
+        "BodyThrust",
+        "LineForce",
+        "LinearVelocity",
+        "RocketPropulsion",
+        "Torque",
+    ),
+    "a world is a single place": ("TeleportService",),
+    "worlds load nothing from Roblox": ("AssetService", "GroupService", "InsertService"),
+    "agents have no keyboard, mouse or screen; use AgentInputService": (
+        "ContextActionService",
+        "GuiService",
+        "HapticService",
+        "UserInputService",
+        "VRService",
+    ),
+    "paths are up to scripts; use Workspace:Raycast": ("PathfindingService",),
+    "text is neither filtered nor translated": (
+        "LocalizationService",
+        "PolicyService",
+        "TextService",
+    ),
+    "agents chat by POST /chat; use Player.Chatted": ("Chat", "TextChatService"),
+}
+
+REFUSED_ROWS: Final = tuple(
+    ClassSpec(name, creatable=False, refusal=reason)
+    for reason, names in _REASONS.items()
+    for name in names
+)

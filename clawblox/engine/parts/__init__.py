@@ -2,13 +2,12 @@
 
 - ``parts``: `Parts`, which bodies follow which parts, the phases of a tick, and touches
 - ``syncing``: applies the changes of scripts to bodies
-- ``poses``: position and rotation of a part
+- ``poses``: position, rotation and box of a part, and whether boxes overlap
 - ``part_members``: the methods of parts, attachments and models
 - ``pivots``: models that move or scale as a whole, and the box around them
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
 - ``searches``: the spatial queries of ``Workspace``
 - ``reach``: what is near a player
-- ``boxes``: whether oriented boxes overlap
 - ``ground``: bodies for ``Terrain``
 """

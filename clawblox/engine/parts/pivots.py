@@ -9,8 +9,7 @@ from clawblox.engine.instances.instance import MODEL_SCALE, Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.spec import ClassTable, bind_methods, methods_in
 from clawblox.engine.instances.tree_changes import walk
-from clawblox.engine.parts.boxes import Box
-from clawblox.engine.parts.poses import read_cframe, rotation, write_cframe
+from clawblox.engine.parts.poses import Box, read_cframe, rotation, write_cframe
 from clawblox.engine.parts.syncing import Marks
 from clawblox.engine.parts.welds import FRAME_JOINTS
 from clawblox.engine.physics.colliders import BLOCK, Shape

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clawblox.engine.instances.instance import Instance
-from clawblox.engine.parts.boxes import ball_overlaps
 from clawblox.engine.parts.pivots import part_box
+from clawblox.engine.parts.poses import ball_overlaps
 from clawblox.engine.values.vector3 import triple
 
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
 from clawblox.engine.instances.tree_changes import walk
-from clawblox.engine.parts.boxes import Box, ball_overlaps, boxes_overlap
 from clawblox.engine.parts.pivots import part_box
-from clawblox.engine.parts.poses import rotation
+from clawblox.engine.parts.poses import Box, ball_overlaps, boxes_overlap, rotation
 from clawblox.engine.parts.syncing import Marks, part_shape
 from clawblox.engine.physics.queries import Hit
 from clawblox.engine.values.cframe import CFrame

@@ -19,10 +19,9 @@ from clawblox.engine.errors import SettingsError, WorldHalted
 from clawblox.engine.gui import GUI_ROWS
 from clawblox.engine.instances.classes import ROWS, SERVICES
 from clawblox.engine.instances.containers import add_containers
-from clawblox.engine.instances.data_classes import DATA_ROWS
+from clawblox.engine.instances.data_classes import DATA_ROWS, REFUSED_ROWS
 from clawblox.engine.instances.instance import DataModel
 from clawblox.engine.instances.members import add_members
-from clawblox.engine.instances.refused import REFUSED_ROWS
 from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.instances.tree_document import make_tree
 from clawblox.engine.parts.parts import Parts

@@ -11,7 +11,7 @@ from clawblox.agents.orphans import left_agents
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
 from clawblox.experiment import layout
-from clawblox.rundir.orphans import left_instances
+from clawblox.rundir.interrupted import left_instances
 from clawblox.supervision.orphans import end_orphans, living_cookies
 
 
