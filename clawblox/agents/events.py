@@ -102,28 +102,24 @@ class EventFile:
 
     def _line(self, event: AgentEvent) -> bytes:
         # Tools expect strict JSON, whatever a program has reported.
-        record = clean_value(_record(event), max_chars=_MAX_TEXT_CHARS)
-        text = json.dumps(record, allow_nan=False)
+        group = event.kind.partition(".")[0]
+        data = {key: _plain(value) for key, value in event.data.items()}
+        record = {
+            "schema_version": EVENTS_VERSION,
+            "time": event.time,
+            "seq": event.seq,
+            "agent": event.subject,
+            "operation": f"agent.{group}",
+            "type": event.kind,
+            "session_id": event.session_id,
+            "turn": event.turn,
+            **({} if event.raw_offset is None else {"raw_offset": event.raw_offset}),
+            **(data if group == "process" else {"data": data}),
+        }
+        text = json.dumps(clean_value(record, max_chars=_MAX_TEXT_CHARS), allow_nan=False)
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return text.encode() + b"\n"
-
-
-def _record(event: AgentEvent) -> dict[str, Any]:
-    group = event.kind.partition(".")[0]
-    data = {key: _plain(value) for key, value in event.data.items()}
-    return {
-        "schema_version": EVENTS_VERSION,
-        "time": event.time,
-        "seq": event.seq,
-        "agent": event.subject,
-        "operation": f"agent.{group}",
-        "type": event.kind,
-        "session_id": event.session_id,
-        "turn": event.turn,
-        **({} if event.raw_offset is None else {"raw_offset": event.raw_offset}),
-        **(data if group == "process" else {"data": data}),
-    }
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - any value of a report

@@ -354,3 +354,7 @@ class Budget:
             if most is not None and used >= most:
                 return f"budget of {limit} used up"
         return None
+
+
+UNLIMITED: Final = Budget()
+"""The budget of an agent without limits."""

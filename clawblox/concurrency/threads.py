@@ -93,6 +93,7 @@ class _Piece(Generic[_T]):
         return cast(_T, self.value)
 
 
+@attrs.define(eq=False)
 class Interruption:
     """Asks a long blocking call to end soon.
 
@@ -100,8 +101,7 @@ class Interruption:
         is_set: Whether the call should end.
     """
 
-    def __init__(self) -> None:
-        self.is_set = False
+    is_set: bool = False
 
     def set(self) -> None:
         """Ask the call to end soon."""
@@ -206,6 +206,7 @@ async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
     return piece.result()
 
 
+@attrs.define(eq=False)
 class Batcher:
     """Runs short blocking calls; simultaneous calls share a few worker threads.
 
@@ -213,10 +214,9 @@ class Batcher:
     competes for the interpreter. But several threads wait for the disk in parallel.
     """
 
-    def __init__(self) -> None:
-        self._waiting: list[_Piece[Any]] = []
-        self._taken: list[_Piece[Any]] = []
-        self._is_led = False
+    _waiting: list[_Piece[Any]] = attrs.field(factory=list, init=False)
+    _taken: list[_Piece[Any]] = attrs.field(factory=list, init=False)
+    _is_led: bool = attrs.field(default=False, init=False)
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """Run ``function(*args)`` together with the calls of others, and return its result.
@@ -300,6 +300,7 @@ def current_batcher() -> Batcher:
 # -- a regular blocking check, shared by all tasks that wait for a condition -------------------
 
 
+@attrs.define(eq=False)
 class Lookout:
     """Runs the checks of all waiting tasks together, in a single hop into a thread.
 
@@ -309,9 +310,8 @@ class Lookout:
         interval_s: Seconds between two rounds of checks.
     """
 
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._watches: list[_Piece[bool]] = []
+    _interval_s: float
+    _watches: list[_Piece[bool]] = attrs.field(factory=list, init=False)
 
     async def wait(self, check: Callable[[], bool]) -> None:
         """Wait until a check returns true.
@@ -330,20 +330,17 @@ class Lookout:
             if not watch.is_leader:
                 await watch.is_called.wait()
             while not _is_over(watch):
-                await self._look()
+                await anyio.sleep(self._interval_s)
+                watches = tuple(self._watches)
+                await run_blocking(_run_all, watches)
+                for over in filter(_is_over, watches):
+                    over.is_called.set()
         finally:
             self._watches.remove(watch)
             if watch.is_leader and self._watches:
                 self._watches[0].is_leader = True
                 self._watches[0].is_called.set()
         watch.result()
-
-    async def _look(self) -> None:
-        await anyio.sleep(self._interval_s)
-        watches = tuple(self._watches)
-        await run_blocking(_run_all, watches)
-        for watch in filter(_is_over, watches):
-            watch.is_called.set()
 
 
 def _is_over(watch: _Piece[bool]) -> bool:

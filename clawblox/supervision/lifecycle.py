@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+import attrs
+
 S = TypeVar("S", bound=str)
 
 
@@ -13,6 +15,7 @@ class IllegalMoveError(AssertionError):
     """A move that is not in the table: a defect of this package."""
 
 
+@attrs.define(eq=False)
 class Lifecycle(Generic[S]):
     """The current state of something that is supervised.
 
@@ -21,9 +24,8 @@ class Lifecycle(Generic[S]):
         state: The first state.
     """
 
-    def __init__(self, moves: Mapping[S, frozenset[S]], state: S) -> None:
-        self._moves = moves
-        self.state = state
+    _moves: Mapping[S, frozenset[S]]
+    state: S
 
     def move(self, to: S) -> None:
         """Change the state to ``to``.
@@ -41,6 +43,7 @@ class Lifecycle(Generic[S]):
         return not self._moves[self.state]
 
 
+@attrs.define(eq=False)
 class RestartBudget:
     """Limits the restarts within a sliding window.
 
@@ -49,10 +52,9 @@ class RestartBudget:
         window: Length of the window in seconds.
     """
 
-    def __init__(self, max_restarts: int, window: float) -> None:
-        self._max_restarts = max_restarts
-        self._window = window
-        self._times: deque[float] = deque()
+    _max_restarts: int
+    _window: float
+    _times: deque[float] = attrs.field(factory=deque, init=False)
 
     def take(self, now: float) -> int | None:
         """Use up one restart.

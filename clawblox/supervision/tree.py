@@ -50,6 +50,7 @@ class Grace:
         self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
 
 
+@attrs.define(eq=False)
 class SharedStop:
     """Ends one supervised task; the last act of the task is to end its process tree.
 
@@ -59,10 +60,9 @@ class SharedStop:
         is_over: Set when the task has ended and nothing of its tree is left.
     """
 
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
-        self.grace: Grace | None = None
-        self.is_over = anyio.Event()
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    grace: Grace | None = None
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def request(self, grace_seconds: float) -> None:
         """Stop the task and wait until it is over.
@@ -109,6 +109,7 @@ class TreeEnd:
         return f"not even SIGKILL ended {', '.join(self.survivors)}" if self.survivors else None
 
 
+@attrs.define(eq=False)
 class ProcessTree:
     """The processes that carry one cookie. It survives its leaders, which may come and go.
 
@@ -122,11 +123,10 @@ class ProcessTree:
             all have been ended.
     """
 
-    def __init__(self, cookie: str) -> None:
-        self.cookie = cookie
-        self.may_have_survivors = False
-        self.processes: list[Process] = []
-        self._leaders: tuple[tuple[int, int], ...] = ()
+    cookie: str
+    may_have_survivors: bool = attrs.field(default=False, init=False)
+    processes: list[Process] = attrs.field(factory=list, init=False)
+    _leaders: tuple[tuple[int, int], ...] = attrs.field(default=(), init=False)
 
     @property
     def mark(self) -> Mark:
@@ -266,6 +266,7 @@ class _Request:
     is_woken: anyio.Event = attrs.field(factory=anyio.Event)
 
 
+@attrs.define(eq=False)
 class Finder:
     """Answers all tasks that look for processes at the same time with the same pass.
 
@@ -273,11 +274,10 @@ class Finder:
     all that wait by then. A pass never answers a request that was made after it had begun.
     """
 
-    def __init__(self) -> None:
-        self._waiting: dict[_Request, None] = {}
-        self._is_passing = False
-        self._lookers = 0
-        self._all_wait = anyio.Event()
+    _waiting: dict[_Request, None] = attrs.field(factory=dict, init=False)
+    _is_passing: bool = attrs.field(default=False, init=False)
+    _lookers: int = attrs.field(default=0, init=False)
+    _all_wait: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Begin,
@@ -165,8 +167,15 @@ class ClaudeDriver(KnownProgramDriver):
         """Write the program's settings, with answers to all its questions on screen."""
         directory = setup.directory
         make_private_dir(directory.state)
-        state = _read_state(directory.state)
-        answers = _answer_questions(real_path(setup, setup.workspace), state)
+        state, workspace = _read_state(directory.state), real_path(setup, setup.workspace)
+        projects = record_in(state, "projects")
+        trusted = {**record_in(projects, workspace), "hasTrustDialogAccepted": True}
+        answers = {
+            **state,
+            "hasCompletedOnboarding": True,
+            "bypassPermissionsModeAccepted": True,
+            "projects": {**projects, workspace: trusted},
+        }
         _write_object(directory.state / _STATE_FILE, answers)
         _write_object(directory.state / _SETTINGS_FILE, _SETTINGS)
         if setup.native_sandbox is not None:
@@ -274,17 +283,6 @@ class ClaudeDriver(KnownProgramDriver):
 # -- the private home --------------------------------------------------------------------------
 
 
-def _answer_questions(workspace: str, state: Record) -> Record:
-    projects = record_in(state, "projects")
-    trusted = {**record_in(projects, workspace), "hasTrustDialogAccepted": True}
-    return {
-        **state,
-        "hasCompletedOnboarding": True,
-        "bypassPermissionsModeAccepted": True,
-        "projects": {**projects, workspace: trusted},
-    }
-
-
 def _read_state(directory: Path) -> Record:
     """Return the state that the program has written; empty if it is unreadable."""
     try:
@@ -306,6 +304,7 @@ def _encode_object(content: Mapping[str, Any]) -> bytes:
 # -- the conversation --------------------------------------------------------------------------
 
 
+@attrs.define(eq=False, kw_only=True)
 class _MessageLoop(RecordConversation):
     """A process that takes one user message after another.
 
@@ -314,16 +313,15 @@ class _MessageLoop(RecordConversation):
         is_resumed: Whether the process continues a conversation.
     """
 
-    def __init__(self, *, names_messages: bool, is_resumed: bool) -> None:
-        self._names_messages = names_messages
-        self._is_loading = is_resumed
-        self._outgoing = b""
-        self._session_id: str | None = None
-        self._version = ""
-        self._error_word = ""
-        self._has_output = False
-        self._has_begun = False
-        self._is_queued = False
+    _names_messages: bool
+    _is_loading: bool = attrs.field(alias="is_resumed")
+    _outgoing: bytes = attrs.field(default=b"", init=False)
+    _session_id: str | None = attrs.field(default=None, init=False)
+    _version: str = attrs.field(default="", init=False)
+    _error_word: str = attrs.field(default="", init=False)
+    _has_output: bool = attrs.field(default=False, init=False)
+    _has_begun: bool = attrs.field(default=False, init=False)
+    _is_queued: bool = attrs.field(default=False, init=False)
 
     def join(self, session_id: str | None, version: str) -> None:
         """Begin to read within the output of a process that has named its conversation."""
@@ -334,8 +332,11 @@ class _MessageLoop(RecordConversation):
         return self._is_queued
 
     def say(self, text: str) -> bool:
+        message = {"type": "user", "message": {"role": "user", "content": text}}
+        # The program drops a message whose id it has seen before.
+        named = {**message, "uuid": str(uuid.uuid4())} if self._names_messages else message
         self._has_begun = False
-        self._outgoing += _encode_message(text, has_id=self._names_messages)
+        self._outgoing += json.dumps(named).encode() + b"\n"
         return True
 
     def outgoing(self) -> bytes:
@@ -424,13 +425,6 @@ class _MessageLoop(RecordConversation):
             # It could not read its transcript, so the model was not even asked.
             return report_error(failure.data["message"], "resume")
         return failure
-
-
-def _encode_message(text: str, *, has_id: bool) -> bytes:
-    message = {"type": "user", "message": {"role": "user", "content": text}}
-    # The program drops a message whose id it has seen before.
-    named = {**message, "uuid": str(uuid.uuid4())} if has_id else message
-    return json.dumps(named).encode() + b"\n"
 
 
 def _is_empty(record: Record) -> bool:

@@ -185,6 +185,7 @@ class RecordedFile:
     usage: Usage = attrs.field(factory=Usage)
 
 
+@attrs.define(eq=False)
 class RecordedUsage:
     """Read positions in the files of a conversation; the caller keeps it between calls.
 
@@ -195,11 +196,10 @@ class RecordedUsage:
         interruption: Ends a call soon; the next call resumes there.
     """
 
-    def __init__(self) -> None:
-        self.session_id = ""
-        self.files: dict[str, RecordedFile] = {}
-        self.refused: set[str] = set()
-        self.interruption = Interruption()
+    session_id: str = ""
+    files: dict[str, RecordedFile] = attrs.field(factory=dict)
+    refused: set[str] = attrs.field(factory=set)
+    interruption: Interruption = attrs.field(factory=Interruption)
 
     def begin(self, session_id: str) -> None:
         """Prepare for a call about a conversation; drops the state of any other conversation."""

@@ -37,11 +37,11 @@ class Message:
     is_settled: anyio.Event = attrs.field(factory=anyio.Event)
 
 
+@attrs.define(eq=False)
 class Hold:
     """Keeps an agent between turns while it is held; the current turn continues."""
 
-    def __init__(self) -> None:
-        self._holders = 0
+    _holders: int = attrs.field(default=0, init=False)
 
     @property
     def is_on(self) -> bool:
@@ -58,6 +58,7 @@ class Hold:
             self._holders -= 1
 
 
+@attrs.define(eq=False)
 class Agenda:
     """The pending messages of one agent.
 
@@ -70,15 +71,14 @@ class Agenda:
         is_awaited: Whether the agent waits for the next message, so that no turn is about to begin.
     """
 
-    def __init__(self, nudge: str | None, hold: Hold) -> None:
-        self._nudge = nudge
-        self._hold = hold
-        self._waiting: deque[Message] = deque()
-        self._unsettled: list[Message] = []
-        self._short_turns = 0
-        self._nudge_at = 0.0
-        self.news = anyio.Event()
-        self.is_awaited = False
+    _nudge: str | None
+    _hold: Hold
+    _waiting: deque[Message] = attrs.field(factory=deque, init=False)
+    _unsettled: list[Message] = attrs.field(factory=list, init=False)
+    _short_turns: int = attrs.field(default=0, init=False)
+    _nudge_at: float = attrs.field(default=0.0, init=False)
+    news: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    is_awaited: bool = attrs.field(default=False, init=False)
 
     def add(self, message: Message) -> None:
         """Queue a message."""

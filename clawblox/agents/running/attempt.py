@@ -212,7 +212,8 @@ class Attempt:
     async def _poll_until_exit(self) -> None:
         while True:
             has_exited = self.exit is not None
-            self._forgive(self._poller.begin_poll(anyio.current_time()))
+            if stopped_s := self._poller.begin_poll(anyio.current_time()):
+                self._forgive(stopped_s)
             heard = await self._listen(rest=has_exited)
             self._check(has_exited=has_exited)
             await self._books.flush()
@@ -256,11 +257,10 @@ class Attempt:
         else:
             heard = await current_batcher().run(self._read, rest, has_errors)
         now = anyio.current_time()
-        if heard.size or has_errors:
-            self.dialogue.hear_something(now)
         reports, self._unheard = self._unheard, []
         try:
-            self.dialogue.hear_all(reports, now)
+            if heard.size or has_errors or reports:
+                self.dialogue.hear_all(reports, now)
         finally:
             self._books.ledger.log_offset = self._reader.line_start
         if heard.size:

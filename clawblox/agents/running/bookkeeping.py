@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
 from clawblox.agents.running.order import Order
 from clawblox.agents.status import AgentRecord
-from clawblox.agents.usage import Budget, Ledger
+from clawblox.agents.usage import UNLIMITED, Ledger
 from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
 from clawblox.concurrency.threads import Interruption, current_batcher, run_interruptible
 from clawblox.supervision.lifecycle import Lifecycle
@@ -67,7 +66,7 @@ class Bookkeeping:
     _first_started_at: float
 
     def __attrs_post_init__(self) -> None:
-        self.budget = self._order.options.budget or Budget()
+        self.budget = self._order.options.budget or UNLIMITED
         self._file = EventFile(self._order.directory.events_file, self._order.secrets)
         self.ledger = Ledger.empty()
         self._seq = 0
@@ -130,11 +129,6 @@ class Bookkeeping:
             self.ledger.inherited = self.usage
             self._is_ledger_saved = False
 
-    @property
-    def log_offset(self) -> int:
-        """Offset in the log of the first line that was not processed."""
-        return self.ledger.log_offset or 0
-
     def count_rest(
         self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
     ) -> None:
@@ -146,7 +140,7 @@ class Bookkeeping:
             session_id: The conversation of the first lines; None if unknown.
         """
         for offset, report in reports:
-            if self.log_offset <= self._process_start <= offset:
+            if (self.ledger.log_offset or 0) <= self._process_start <= offset:
                 self.ledger.begin_process()
                 self._process_start = -1
             match report.type:
@@ -177,7 +171,7 @@ class Bookkeeping:
 
         An interrupted turn has no number of its own: the next turn has the same number.
         """
-        return self.usage.turns + self._is_within_turn
+        return self.ledger.usage.turns + self._is_within_turn
 
     def move(self, to: AgentState, reason: str = "") -> None:
         """Change the agent's state; moving to the current state changes nothing.
@@ -216,7 +210,7 @@ class Bookkeeping:
         Raises:
             BudgetUsedUp: A limit is used up.
         """
-        if (used_up := self.budget.exceeded(self.usage, self._minutes)) is not None:
+        if (used_up := self.budget.exceeded(self.ledger.usage, self._minutes)) is not None:
             raise BudgetUsedUp(used_up)
 
     @property
@@ -348,31 +342,30 @@ class Bookkeeping:
 
     def _write(self, record: AgentRecord) -> None:
         events, self._pending = self._pending, []
+        # A failure is logged, so that the next write still runs.
+        contained = partial(
+            _log.contain, "not written", expected=(OSError,), agent=self._order.options.name
+        )
         # The id comes first: a reader that sees the session in an event must find its record.
         if self.is_confirmed and self.session_id != self._recorded_id:
-            with self._contained("session id"):
+            with contained(what="session id"):
                 path = self._order.directory.path / self._order.driver.program.id_file
                 publish_bytes(path, f"{self.session_id}\n".encode())
                 self._recorded_id = self.session_id
-        with self._contained("events"):
+        with contained(what="events"):
             self._file.append(events)
         if not self._is_ledger_saved:
             self._is_ledger_saved = True
-            with self._contained("usage"):
+            with contained(what="usage"):
                 self.ledger.save(self._order.directory.usage_file)
         self._written = record
         if self._order.directory.runtime.is_dir():  # missing if the start failed early
-            with self._contained("status"):
+            with contained(what="status"):
                 self._order.hooks.status.write(record)
-
-    def _contained(self, what: str) -> AbstractContextManager[None]:
-        """Log a failure in the block instead of raising it, so that the next write still runs."""
-        name = self._order.options.name
-        return _log.contain("not written", expected=(OSError,), what=what, agent=name)
 
     def record(self) -> AgentRecord:
         """Return the public record of the agent."""
-        hooks = self._order.hooks
+        hooks, usage = self._order.hooks, self.ledger.usage
         return AgentRecord(
             name=self._order.options.name,
             driver=self._order.options.agent,
@@ -381,11 +374,11 @@ class Bookkeeping:
             dir=str(self._order.options.dir),
             session_id=self.session_id,
             turn=self.turn,
-            usage=self.usage,
-            inherited=self.usage if self.ledger.inherited is None else self.ledger.inherited,
+            usage=usage,
+            inherited=usage if self.ledger.inherited is None else self.ledger.inherited,
             reason=self.reason,
             pid=self.pid,
-            window=hooks.window_name,
+            window=None if hooks.window is None else hooks.window.name,
             sandbox=hooks.enclosure.level,
             time=format_utc_ms(self._time_ns),
         )

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import attrs
+
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.session import Expected
@@ -44,6 +46,7 @@ class ProgramError(Exception):
         self.retry_at = retry_at
 
 
+@attrs.define(eq=False)
 class Dialogue:
     """The dialogue with one process.
 
@@ -61,28 +64,27 @@ class Dialogue:
         trouble: Why the latest turn failed; None if it did not fail.
     """
 
-    def __init__(
-        self, books: Bookkeeping, agenda: Agenda, message: Message, stall_timeout: float | None
-    ) -> None:
-        self._books = books
-        self._agenda = agenda
-        self._expected: Expected
-        self._session_id: str | None = None
-        self._is_named = False
-        self._other_id: str | None = None
-        self._stall_timeout = stall_timeout
-        self._message: Message | None = message
-        self._passed_over_at: float | None = None
-        self._may_be_absorbed = False
-        self._turn_began_at = self._silent_since = self._excused_until = 0.0
-        self._has_worked = False
-        self._error: ProgramError | None = None
-        self._limit: ProgramError | None = None
-        self.is_confirmed = False
-        self.is_working = False
-        self.is_budget_due = False
-        self.is_usage_due = False
-        self.trouble: ProgramError | None = None
+    _books: Bookkeeping
+    _agenda: Agenda
+    _message: Message | None
+    _stall_timeout: float | None
+    _expected: Expected = attrs.field(init=False)
+    _session_id: str | None = attrs.field(default=None, init=False)
+    _is_named: bool = attrs.field(default=False, init=False)
+    _other_id: str | None = attrs.field(default=None, init=False)
+    _passed_over_at: float | None = attrs.field(default=None, init=False)
+    _may_be_absorbed: bool = attrs.field(default=False, init=False)
+    _turn_began_at: float = attrs.field(default=0.0, init=False)
+    _silent_since: float = attrs.field(default=0.0, init=False)
+    _excused_until: float = attrs.field(default=0.0, init=False)
+    _has_worked: bool = attrs.field(default=False, init=False)
+    _error: ProgramError | None = attrs.field(default=None, init=False)
+    _limit: ProgramError | None = attrs.field(default=None, init=False)
+    is_confirmed: bool = attrs.field(default=False, init=False)
+    is_working: bool = attrs.field(default=False, init=False)
+    is_budget_due: bool = attrs.field(default=False, init=False)
+    is_usage_due: bool = attrs.field(default=False, init=False)
+    trouble: ProgramError | None = attrs.field(default=None, init=False)
 
     # -- messages to the program ------------------------------------------------------------
 
@@ -97,16 +99,19 @@ class Dialogue:
         self._expected, self._session_id = expected, expected.id
         self.begin_turn(self._message, now)
 
-    def begin_turn(self, message: Message, now: float) -> None:
-        """Note that a message was sent to the program."""
-        self._message = message
-        self._begin(now, message.text)
+    def begin_turn(self, message: Message | None, now: float) -> None:
+        """Note that a message was sent to the program, or that it begins a turn by itself.
 
-    def _begin(self, now: float, prompt: str | None) -> None:
+        Args:
+            message: The message; None for a turn of the program's own.
+            now: Monotonic time in seconds.
+        """
+        if message is not None:
+            self._message = message
         self.is_working, self._has_worked, self._passed_over_at = True, False, None
         self._error = self._limit = None
         self._turn_began_at = self._silent_since = now
-        self._books.begin_turn(prompt)
+        self._books.begin_turn(None if message is None else message.text)
 
     @property
     def message(self) -> Message | None:
@@ -135,21 +140,23 @@ class Dialogue:
 
     # -- reports of the program -------------------------------------------------------------
 
-    def hear_something(self, now: float) -> None:
-        """Note that the program has written something."""
-        self._silent_since = now
-
     def forgive(self, seconds: float) -> None:
         """Exclude an interval from the silence timeout, in seconds."""
         self._silent_since += seconds
         self._excused_until += seconds
 
     def hear_all(self, reports: Iterable[tuple[int, Report]], now: float) -> None:
-        """Process all reports, with the offsets of their lines, even if one of them raises.
+        """Note that the program has written something, and process all reports in it.
+
+        Args:
+            reports: The reports with the offsets of their lines; all are processed, even if one of
+                them raises.
+            now: Monotonic time in seconds.
 
         Raises:
             ProgramError: As for :meth:`hear`; the first error.
         """
+        self._silent_since = now
         trouble: ProgramError | None = None
         for offset, report in reports:
             try:
@@ -172,7 +179,7 @@ class Dialogue:
             case "turn.started":
                 self._passed_over_at = None
                 if not self.is_working:
-                    self._begin(now, None)
+                    self.begin_turn(None, now)
             case "turn.finished" if "origin" in data:
                 self._end_own_turn(data, offset, now)
             case "turn.finished":

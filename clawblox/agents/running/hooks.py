@@ -130,8 +130,3 @@ class Hooks:
     window: AgentWindow | None
     status: StatusWriter
     services: tuple[Service, ...] = ()
-
-    @property
-    def window_name(self) -> str | None:
-        """Name of its window; None without one."""
-        return None if self.window is None else self.window.name

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from clawblox.agents.drivers.driver import Conversation
 from clawblox.agents.values import Report
 from clawblox.results import ProcessExit
@@ -98,12 +100,12 @@ _LONGER: Final = 1.3
 """Factor by which each pause is longer than the pause before."""
 
 
+@attrs.define(eq=False)
 class LogPoller:
     """Chooses the pauses between polls of one log."""
 
-    def __init__(self) -> None:
-        self._pause_s = _FIRST_S
-        self._polled_at = math.inf
+    _pause_s: float = attrs.field(default=_FIRST_S, init=False)
+    _polled_at: float = attrs.field(default=math.inf, init=False)
 
     def begin_poll(self, now: float) -> float:
         """Return how long this process was stopped since the last poll, in seconds; usually 0.

@@ -26,9 +26,10 @@ from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.lifecycle import BUSY, HOPELESS, retry_delay
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
+    adopt,
     build_environment,
+    check_program,
     prepare,
-    prepare_home,
     read_version,
 )
 from clawblox.agents.running.session import (
@@ -39,7 +40,7 @@ from clawblox.agents.running.session import (
     require_transcript,
 )
 from clawblox.agents.running.version import find_number
-from clawblox.agents.usage import Budget
+from clawblox.agents.usage import UNLIMITED, Budget
 from clawblox.agents.values import STOPPED, AgentResult, AgentState, EndCause, StartedAgent
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -177,7 +178,7 @@ class Owner:
 
     def set_budget(self, budget: Budget | None) -> None:
         """Replace the budget; it is checked before the next turn, and by an idle agent now."""
-        self.books.budget = budget or Budget()
+        self.books.budget = budget or UNLIMITED
         self._agenda.news.set()
         if self._attempt is not None:
             self._attempt.wake()
@@ -216,7 +217,7 @@ class Owner:
         return "failure" if self.failure is not None else self._stopped_by
 
     def _facts(self) -> StartedAgent:
-        order, hooks = self._order, self._order.hooks
+        order, window = self._order, self._order.hooks.window
         assert self.books.session_id is not None
         return StartedAgent(
             name=order.options.name,
@@ -226,9 +227,9 @@ class Owner:
             session_id=self.books.session_id,
             pid=self.books.pid,
             version=self.books.version,
-            tmux_window=hooks.window_name,
-            tmux_pane_id=None if hooks.window is None else hooks.window.pane_id,
-            sandbox=hooks.enclosure.level,
+            tmux_window=None if window is None else window.name,
+            tmux_pane_id=None if window is None else window.pane_id,
+            sandbox=order.hooks.enclosure.level,
         )
 
     # -- the task ---------------------------------------------------------------------------
@@ -304,7 +305,10 @@ class Owner:
         env = build_environment(order, setup, self._tree.cookie, own)
         version = await read_version(order, binary, setup, self._tree.cookie, turn)
         self.books.version = find_number(version)
-        self._doubts = await prepare_home(order, setup, env, version, turn.start)
+        self._doubts = await run_blocking(check_program, order, setup, env, version)
+        if not isinstance(turn.start, Begin):
+            await adopt(order, setup, turn.start)
+        await run_blocking(order.driver.prepare, setup, env)
         if isinstance(order.start, Branch):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in self._doubts:

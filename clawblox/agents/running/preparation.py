@@ -183,8 +183,7 @@ async def check_setup(order: Order) -> str | None:
     finally:
         with anyio.CancelScope(shield=True):
             await run_blocking(tree.forget)
-    requirements = await run_blocking(order.driver.check, setup, env, version)
-    _require_usable(requirements)
+    await run_blocking(check_program, order, setup, env, version)
     await run_blocking(_try_enclosure, order, binary)
     return find_number(version)
 
@@ -260,55 +259,55 @@ async def read_version(
     return "" if answer is None else answer.text
 
 
-async def prepare_home(
-    order: Order,
-    setup: AgentSetup,
-    env: Mapping[str, str],
-    version: str,
-    start: Begin | Continue | Branch,
+def check_program(
+    order: Order, setup: AgentSetup, env: Mapping[str, str], version: str
 ) -> list[Requirement]:
-    """Let the driver check the program and write its home directory.
+    """Let the driver check the program. Blocks.
 
     Args:
         order: The order of the start.
         setup: The agent.
         env: The environment of the program.
         version: The output of the version command.
-        start: Whether a conversation is begun, continued or branched.
 
     Returns:
         Requirements that may be missing.
 
     Raises:
         AgentSetupError: A requirement is missing.
-        OSError: A file cannot be written.
-
-    Cancellation: a conversation may have been moved partly; the next start moves the rest.
     """
-    driver, interruption = order.driver, Interruption()
-
-    def write() -> list[Requirement]:
-        requirements = driver.check(setup, env, version)
-        _require_usable(requirements)
-        match start:
-            case Continue(session_id):
-                driver.adopt(setup, session_id, interruption)
-            case Branch(parent_id):
-                driver.adopt(setup, parent_id, interruption)
-                driver.branch(setup, start, interruption)
-        driver.prepare(setup, env)
-        return requirements
-
-    return await run_interruptible(write, interruption.set)
-
-
-def _require_usable(requirements: list[Requirement]) -> None:
+    requirements = order.driver.check(setup, env, version)
     if missing := [requirement for requirement in requirements if requirement.is_certain]:
         raise AgentSetupError(
             "; ".join(requirement.problem for requirement in missing),
             kind=next(filter(None, (requirement.kind for requirement in missing)), None),
             hint="; ".join(dict.fromkeys(requirement.hint for requirement in missing)),
         )
+    return requirements
+
+
+async def adopt(order: Order, setup: AgentSetup, start: Continue | Branch) -> None:
+    """Let the driver make a conversation of this or another agent ready to be continued.
+
+    Args:
+        order: The order of the start.
+        setup: The agent.
+        start: The conversation.
+
+    Raises:
+        OSError: A file cannot be written.
+
+    Cancellation: a conversation may have been moved partly; the next start moves the rest.
+    """
+    driver, interruption = order.driver, Interruption()
+
+    def write() -> None:
+        source_id = start.parent_id if isinstance(start, Branch) else start.session_id
+        driver.adopt(setup, source_id, interruption)
+        if isinstance(start, Branch):
+            driver.branch(setup, start, interruption)
+
+    await run_interruptible(write, interruption.set)
 
 
 def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) -> None:

@@ -192,7 +192,7 @@ async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -
 
     Cancellation: the rest is read next time.
     """
-    if await run_blocking(log_end, order.directory.log_file) <= books.log_offset:
+    if await run_blocking(log_end, order.directory.log_file) <= (books.ledger.log_offset or 0):
         return
     interruption = Interruption()
     read = partial(_read_rest, order, books, session_id, interruption)
@@ -213,7 +213,7 @@ def _read_rest(
         OSError: The log cannot be read.
     """
     log = order.directory.log_file
-    start, end = books.log_offset, log_end(log)
+    start, end = books.ledger.log_offset or 0, log_end(log)
     if end - start > _MAX_BYTES:
         _log.warning("usage not read: too much output", agent=order.options.name, offset=start)
         start = end - _MAX_BYTES
