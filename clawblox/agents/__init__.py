@@ -7,9 +7,8 @@ Nothing here depends on worlds, instances or archives. Archives use ``programs``
 - ``values``: events, usage and results.
 - ``sandbox``: isolates a program from this machine.
 - ``drivers``: how each program is started and continued, and how its output is read.
-- ``status``: the status of an agent for other processes.
+- ``status``: the status of an agent for other processes, and who was left by its orchestrator.
 - ``listing``: which runs, instances and agents a list shows.
-- ``orphans``: processes of agents that killed orchestrators have left behind.
 - ``control``: requests of other processes to a running agent.
 - ``window``: the tmux window of an agent.
 - ``screen``: the program that runs in the window.

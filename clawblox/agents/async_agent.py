@@ -29,7 +29,6 @@ from clawblox.agents.options import (
     AgentOptions,
     SandboxChoice,
 )
-from clawblox.agents.orphans import end_left_agent
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.prompts import (
     AUTO_CONTINUE,
@@ -46,7 +45,7 @@ from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import check_setup, require_arguments
 from clawblox.agents.sandbox import choose_sandbox
-from clawblox.agents.status import AgentRecord, StatusWriter
+from clawblox.agents.status import AgentRecord, StatusWriter, find_left_cookie
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import (
     STOPPED,
@@ -61,10 +60,11 @@ from clawblox.concurrency.tasks import Residence, Tasks, in_own_task
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_env, check_grace, check_path
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.errors import UsageError
+from clawblox.errors import AgentStartError, UsageError
 from clawblox.protocol import SECRET_NAME
 from clawblox.rundir.control_server import ControlServer
 from clawblox.supervision.lifecycle import Lifecycle
+from clawblox.supervision.orphans import end_orphans
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
@@ -616,7 +616,9 @@ class AsyncAgent:
         if self._owner is not None:
             await self._owner.stop(DEFAULT_GRACE_S)
             await self._close_control()
-        await end_left_agent(directory.path)
+        if (left := await run_blocking(find_left_cookie, directory.path)) is not None:
+            for reason in (await end_orphans([left])).values():
+                raise AgentStartError(f"of its run before, {reason}", agent_dir=directory.path)
         calls = self._record, self.send, self._stop
         self._control = await open_control(name, directory, *calls)
         if self._control is not None:

@@ -6,6 +6,7 @@ that orchestrator is alive: if not, the agent was interrupted, whatever state th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Sequence
@@ -318,3 +319,37 @@ def describe_metrics(status: AgentStatus) -> AgentMetrics:
         turns=usage.turns,
         inherited_tokens=status.inherited.tokens_by_kind if status.inherited.tokens else {},
     )
+
+
+# -- processes of agents whose orchestrator was killed together with its guard --------------------
+
+
+def left_agents(run_dir: Path) -> list[str]:
+    """Return the cookies of the agents in a run directory that no orchestrator runs. Blocks.
+
+    Args:
+        run_dir: The run directory; agents elsewhere, which its manifest may name, are left out.
+    """
+    places = [place for place in agents_in(run_dir) if not place.is_symlink()]
+    return [cookie for place in places if (cookie := find_left_cookie(place)) is not None]
+
+
+def find_left_cookie(directory: Path) -> str | None:
+    """Return the cookie of an agent that no orchestrator runs; None if one does, or for a copy.
+
+    Blocks.
+    """
+    with contextlib.suppress(AgentError):  # whoever starts it gets the error
+        record = read_record(directory)
+        if record is not None and record.cookie and not record.has_owner:
+            return None if _is_copied(directory, Path(record.dir), record.cookie) else record.cookie
+    return None
+
+
+def _is_copied(directory: Path, place: Path, cookie: str) -> bool:
+    """Return whether the directory in which an agent ran is still where it was."""
+    with contextlib.suppress(AgentError):
+        original = read_record(place)
+        if original is not None and original.cookie == cookie:
+            return not place.samefile(directory)
+    return False

@@ -95,7 +95,8 @@ class Usage:
     @property
     def tokens(self) -> int:
         """All tokens, cached ones included."""
-        return sum(self.tokens_by_kind.values())
+        cached = self.cached_tokens + self.cache_write_tokens
+        return self.input_tokens + cached + self.output_tokens
 
     @property
     def tokens_by_kind(self) -> dict[str, int]:

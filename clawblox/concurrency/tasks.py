@@ -31,6 +31,7 @@ class _Outcome(Generic[_T]):
     error: Exception | None = None
 
 
+@attrs.define(eq=False)
 class Tasks:
     """A task group; leaving it cancels the tasks that still run, and waits for them.
 
@@ -42,10 +43,9 @@ class Tasks:
             neither the other tasks nor the block end because of it. None ends the block.
     """
 
-    def __init__(self, *, on_error: Callable[[Exception], object] | None = None) -> None:
-        self._group: anyio.abc.TaskGroup = anyio.create_task_group()
-        self._on_error = on_error
-        self._error: Exception | None = None
+    _on_error: Callable[[Exception], object] | None = attrs.field(default=None, kw_only=True)
+    _group: anyio.abc.TaskGroup = attrs.field(factory=anyio.create_task_group, init=False)
+    _error: Exception | None = attrs.field(default=None, init=False)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()

@@ -28,7 +28,7 @@ import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, OrchestratorSuspendedError
-from clawblox.rundir.paths import state_dir
+from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.locks import lock_file, retry, unlock_file
 from clawblox.system.process_tree import is_suspended
 from clawblox.system.regular_files import closing_fd
@@ -271,7 +271,7 @@ def read_peer(connection: socket.socket) -> Peer:
 
 def control_dir(run_dir: Path) -> Path:
     """Return the directory of a run's control sockets."""
-    return state_dir(run_dir) / "control"
+    return run_dir / STATE_DIR_NAME / "control"
 
 
 def open_socket() -> socket.socket:

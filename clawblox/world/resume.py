@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.agents.orphans import left_agents
+from clawblox.agents.status import left_agents
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking

@@ -342,7 +342,15 @@ class AgentAccess:
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
-                    self._serve_present(proxy, serving, tasks)
+                    with self._lock:
+                        gone = serving.keys() - self._listeners
+                        new = self._listeners - serving.keys()
+                        self._served |= new
+                    for listener in gone:
+                        serving.pop(listener).cancel()
+                    for listener in new:
+                        scope = serving[listener] = anyio.CancelScope()
+                        tasks.start_soon(self._serve_listener, proxy, listener, scope)
                     await anyio.wait_readable(changed)
                     os.eventfd_read(changed)
         finally:
@@ -350,22 +358,6 @@ class AgentAccess:
             with self._lock:
                 self._changed = None
                 os.close(changed)
-
-    def _serve_present(
-        self,
-        proxy: Proxy,
-        serving: dict[socket.socket, anyio.CancelScope],
-        tasks: anyio.abc.TaskGroup,
-    ) -> None:
-        """Start serving new sockets, and stop serving removed ones."""
-        with self._lock:
-            gone, new = serving.keys() - self._listeners, self._listeners - serving.keys()
-            self._served |= new
-        for listener in gone:
-            serving.pop(listener).cancel()
-        for listener in new:
-            serving[listener] = anyio.CancelScope()
-            tasks.start_soon(self._serve_listener, proxy, listener, serving[listener])
 
     async def _serve_listener(
         self, proxy: Proxy, listener: socket.socket, scope: anyio.CancelScope

@@ -390,7 +390,8 @@ class _MessageLoop(RecordConversation):
         yield Report("turn.started")
 
     def _read_result(self, record: Record) -> Iterator[Report]:
-        origin = self._find_origin(record)
+        is_empty = whole_number(record.get("num_turns")) == 0  # the model was not asked
+        origin = self._find_origin(record, is_empty=is_empty)
         if self._session_id is None and not origin:
             # The record names the requested id even if that is unknown.
             yield self._read_failure(record)
@@ -402,21 +403,21 @@ class _MessageLoop(RecordConversation):
             yield self._read_failure(record)
         end = {"ok": not failed, "text": text_in(record, "result")}
         if origin:
-            may_answer = origin == _UNKNOWN or not _is_empty(record)
+            may_answer = origin == _UNKNOWN or not is_empty
             end |= {"origin": origin, "may_answer": may_answer}
         yield Report("turn.finished", end)
         self._has_output = False
         if not origin:
             self._has_begun = self._is_queued = self._is_loading = False
 
-    def _find_origin(self, record: Record) -> str:
+    def _find_origin(self, record: Record, *, is_empty: bool) -> str:
         """Return what began the turn of a result that answers no message; '' if one does."""
         origin = text_in(record, "origin") or text_in(record_in(record, "origin"), "kind")
         if origin and origin != _HUMAN:
             # The program may have read our message within this turn, and asked the model about it.
-            return "" if self._has_begun and not _is_empty(record) else origin
+            return "" if self._has_begun and not is_empty else origin
         is_answer = origin or self._has_begun or self._has_output or _has_failed(record)
-        return _UNKNOWN if not is_answer and _is_empty(record) else ""
+        return _UNKNOWN if not is_answer and is_empty else ""
 
     def _read_failure(self, record: Record) -> Report:
         failure = _read_failure(record, self._error_word)
@@ -425,11 +426,6 @@ class _MessageLoop(RecordConversation):
             # It could not read its transcript, so the model was not even asked.
             return report_error(failure.data["message"], "resume")
         return failure
-
-
-def _is_empty(record: Record) -> bool:
-    """Return whether the model was not asked in a turn."""
-    return whole_number(record.get("num_turns")) == 0
 
 
 def _has_failed(record: Record) -> bool:

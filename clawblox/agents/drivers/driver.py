@@ -127,11 +127,6 @@ class Turn:
         """Id of the continued conversation; None for a new one."""
         return self.start.session_id if isinstance(self.start, Continue) else None
 
-    @property
-    def source_id(self) -> str | None:
-        """Id of the conversation that must exist, to be continued or branched."""
-        return self.start.parent_id if isinstance(self.start, Branch) else self.continued_id
-
 
 @attrs.frozen(kw_only=True)
 class Invocation:

@@ -7,8 +7,7 @@
 - ``order``: the order of a start.
 - ``bookkeeping``: state of a started agent, and its observers.
 - ``session``: the recorded conversation, its proof on disk, and reports not yet counted.
-- ``version``: running a program's version command.
-- ``preparation``: files that a start needs, and the check of the program.
+- ``preparation``: files that a start needs, the version and the check of the program.
 - ``output``: reading the log, and the intervals between polls.
 - ``program``: a process's standard input and error, and its exit.
 - ``attempt``: one process, from its spawn to its exit.

@@ -300,7 +300,8 @@ class Attempt:
             ProgramError: The program is in a different conversation than expected.
         """
         dialogue = self.dialogue
-        must_decide = dialogue.contradiction is not None and (is_last or not dialogue.is_working)
+        is_over = is_last or not dialogue.is_working
+        must_decide = is_over and dialogue.contradiction is not None
         if dialogue.is_confirmed or not (must_decide or now >= self._next_search):
             return
         self._next_search = now + _SEARCH_INTERVAL_S
@@ -346,7 +347,10 @@ class Attempt:
                 self._books.move("idle", "the turn is over, and there is nothing more to do")
             return
         self._books.move("working")
-        if not self._is_log_full and self._conversation.say(message.text):
+        assert self._errors is not None
+        segment_bytes = max(self._reader.log_size() - self._segment_start, self._errors.size)
+        is_full = segment_bytes >= self._order.limits.segment_bytes  # another process begins anew
+        if not is_full and self._conversation.say(message.text):
             self.dialogue.begin_turn(message, now)
             self._turn_offset = self._reader.position
             message.is_settled.set()
@@ -354,13 +358,6 @@ class Attempt:
         else:
             self.following = message
             self._see_off(now)
-
-    @property
-    def _is_log_full(self) -> bool:
-        """Whether the next turn needs another process, with a new segment of the log."""
-        assert self._errors is not None
-        size = max(self._reader.log_size() - self._segment_start, self._errors.size)
-        return size >= self._order.limits.segment_bytes
 
     @property
     def unanswered(self) -> Message | None:

@@ -124,10 +124,9 @@ class Bookkeeping:
             self.count(report.data, None, session_id=session_id)
 
     def settle_inherited(self) -> None:
-        """Note that all usage counted so far was inherited, if the agent was just loaded."""
-        if self.ledger.inherited is None:
-            self.ledger.inherited = self.usage
-            self._is_ledger_saved = False
+        """Note that all usage counted so far was inherited."""
+        self.ledger.inherited = self.usage
+        self._is_ledger_saved = False
 
     def count_rest(
         self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None

@@ -29,6 +29,7 @@ from clawblox.agents.running.preparation import (
     adopt,
     build_environment,
     check_program,
+    find_number,
     prepare,
     read_version,
 )
@@ -39,7 +40,6 @@ from clawblox.agents.running.session import (
     read_session_id,
     require_transcript,
 )
-from clawblox.agents.running.version import find_number
 from clawblox.agents.usage import UNLIMITED, Budget
 from clawblox.agents.values import STOPPED, AgentResult, AgentState, EndCause, StartedAgent
 from clawblox.concurrency.tasks import Tasks
@@ -201,20 +201,15 @@ class Owner:
     @property
     def result(self) -> AgentResult:
         """State of the agent, or how it ended."""
+        cause: EndCause = self._stopped_by if self.failure is None else "failure"
         return AgentResult(
             name=self._order.options.name,
             state=self.books.state,
             reason=self.books.reason,
-            ended_by=self._ended_by,
+            ended_by=cause if self.books.state in ("stopped", "failed") else None,
             exit_code=self._exit_code,
             usage=self.books.usage,
         )
-
-    @property
-    def _ended_by(self) -> EndCause | None:
-        if self.books.state not in ("stopped", "failed"):
-            return None
-        return "failure" if self.failure is not None else self._stopped_by
 
     def _facts(self) -> StartedAgent:
         order, window = self._order, self._order.hooks.window
@@ -312,18 +307,14 @@ class Owner:
         if isinstance(order.start, Branch):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in self._doubts:
-            problem, hint = doubt.problem, doubt.hint
-            _log.warning("agent may not work", agent=order.options.name, problem=problem, hint=hint)
+            facts = {"problem": doubt.problem, "hint": doubt.hint}
+            _log.warning("agent may not work", agent=order.options.name, **facts)
         return setup
 
     def _make_turn(self, message: Message) -> Turn:
-        start: Begin | Continue | Branch
-        if self.books.session_id is not None:
-            start = Continue(self.books.session_id)
-        elif isinstance(self._order.start, Branch):
-            start = self._order.start
-        else:
-            start = Begin(str(uuid.uuid4()))
+        given, session_id = self._order.start, self.books.session_id
+        new = given if isinstance(given, Branch) else Begin(str(uuid.uuid4()))
+        start = new if session_id is None else Continue(session_id)
         return Turn(prompt=message.text, start=start)
 
     # -- processes --------------------------------------------------------------------------
@@ -339,8 +330,9 @@ class Owner:
         """
         turn = self._make_turn(message)
         await count_rest(self._order, self.books, turn.continued_id)
-        if turn.source_id is not None:
-            await run_blocking(require_transcript, self._order, turn.source_id)
+        source_id = turn.start.parent_id if isinstance(turn.start, Branch) else turn.continued_id
+        if source_id is not None:
+            await run_blocking(require_transcript, self._order, source_id)
         self._attempt = attempt = Attempt(
             order=self._order,
             setup=setup,

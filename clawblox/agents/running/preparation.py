@@ -1,12 +1,14 @@
-"""Steps of a start before the program runs: directories, files, the setup check. Blocks."""
+"""Steps of a start before the program runs: directories, files, its version, the setup check."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -26,7 +28,6 @@ from clawblox.agents.options import IN_WORKSPACE
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
-from clawblox.agents.running.version import ask_version, find_number
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
 from clawblox.printable import quote_words
@@ -37,12 +38,16 @@ from clawblox.protocol import (
     WORLD_URL_ENV,
     display_name,
 )
-from clawblox.supervision.tree import ProcessTree
+from clawblox.results import ProcessExit
+from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
-from clawblox.system.process import CannotExecute
+from clawblox.system.process import CannotExecute, memory_log, spawn
 from clawblox.system.trees import scratch_directory, temporary_directory
 
 _VERSION_TIMEOUT_S = 20.0
+_VERSION_GRACE_S = 1.0
+_MAX_VERSION_BYTES = 4096
+_NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _SCRIPT_MODE = 0o700
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Limit of Linux, without the final NUL; see execve(2)."""
@@ -182,6 +187,7 @@ async def check_setup(order: Order) -> str | None:
         version = await read_version(order, binary, setup, tree.cookie)
     finally:
         with anyio.CancelScope(shield=True):
+            await tree.end(Grace(_VERSION_GRACE_S))
             await run_blocking(tree.forget)
     await run_blocking(check_program, order, setup, env, version)
     await run_blocking(_try_enclosure, order, binary)
@@ -219,6 +225,62 @@ def build_environment(
         given=order.env,
         cookie=cookie,
     )
+
+
+@attrs.frozen
+class VersionAnswer:
+    """Answer of a version command.
+
+    Attributes:
+        exit: How it ended.
+        text: Its standard output; its standard error if it printed nothing there.
+    """
+
+    exit: ProcessExit
+    text: str
+
+
+def find_number(text: str) -> str | None:
+    """Return the version number in a text, ``2.1.197``; None without one."""
+    match = _NUMBER.search(text)
+    return match[0] if match else None
+
+
+async def ask_version(
+    argv: Sequence[str], *, env: Mapping[str, str], cookie: str, timeout: float
+) -> VersionAnswer | None:
+    """Run a version command. The caller ends what it may have left in the background.
+
+    Args:
+        argv: The command that prints the version.
+        env: Its whole environment.
+        cookie: Marks its processes, in ``env``.
+        timeout: Seconds after which the command is ended, with all its processes.
+
+    Returns:
+        The answer; None if the command did not end in time.
+
+    Raises:
+        CannotExecute: The command cannot be executed.
+        OSError: No descriptor is left.
+
+    Cancellation: ends the processes.
+    """
+    with memory_log("version") as output, memory_log("complaints") as errors:
+        tree, end = ProcessTree(cookie), None
+        start = partial(spawn, argv, cwd=Path("/"), env=env, output=output, errors=errors)
+        tree.add(process := await run_blocking(start))
+        try:
+            with anyio.move_on_after(timeout):
+                end = await process.wait()
+        finally:
+            if end is None:
+                with anyio.CancelScope(shield=True):
+                    await tree.end(Grace(_VERSION_GRACE_S))
+            tree.release()
+        printed = (os.pread(fd, _MAX_VERSION_BYTES, 0) for fd in (output, errors))
+        texts = [text.decode(errors="replace").strip() for text in printed]
+        return None if end is None else VersionAnswer(end, texts[0] or texts[1])
 
 
 async def read_version(

@@ -15,8 +15,10 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.results import ProcessExit
 from clawblox.system.process import Process, spawn
-from clawblox.system.regular_files import open_regular
-from clawblox.telemetry.logs import last_lines, open_log
+from clawblox.system.regular_files import closing_fd, open_own, open_regular
+from clawblox.telemetry.logs import last_lines
+
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 def spawn_program(
@@ -37,8 +39,8 @@ def spawn_program(
     with ExitStack() as opened:
         if stdin is not None:
             opened.callback(stdin.close_read_end)
-        output = _open(directory.log_file, opened)
-        errors = _open(directory.errors_file, opened)
+        output = opened.enter_context(closing_fd(open_own(directory.log_file, _APPEND)))
+        errors = opened.enter_context(closing_fd(open_own(directory.errors_file, _APPEND)))
         return spawn(
             enclosed.argv,
             cwd=cwd,
@@ -48,12 +50,6 @@ def spawn_program(
             stdin=None if stdin is None else stdin.read_end,
             pass_fds=enclosed.pass_fds,
         )
-
-
-def _open(log_file: Path, opened: ExitStack) -> int:
-    fd, _ = open_log(log_file)
-    opened.callback(os.close, fd)
-    return fd
 
 
 def exit_code(end: ProcessExit) -> int | None:
@@ -117,21 +113,18 @@ class StdinWriter:
             await self._news.wait()
             self._news = anyio.Event()
             while self._unread and not self._is_broken:
-                await self._write_some()
+                try:
+                    written = os.write(self._write_end, self._unread)
+                except BlockingIOError:
+                    await anyio.wait_writable(self._write_end)
+                except BrokenPipeError:  # the exit of the program explains why
+                    self._is_broken = True
+                    self._unread.clear()
+                else:
+                    del self._unread[:written]
             if self._is_ended:
                 self.close()
                 return
-
-    async def _write_some(self) -> None:
-        try:
-            written = os.write(self._write_end, self._unread)
-        except BlockingIOError:
-            await anyio.wait_writable(self._write_end)
-        except BrokenPipeError:  # the exit of the program explains why
-            self._is_broken = True
-            self._unread.clear()
-        else:
-            del self._unread[:written]
 
     def close_read_end(self) -> None:
         """Close our copy of the program's end, after the spawn; a second call does nothing."""

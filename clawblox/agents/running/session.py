@@ -179,7 +179,8 @@ async def catch_up(order: Order, books: Bookkeeping) -> None:
     await count_rest(order, books, session_id)
     if session_id is not None:
         await books.count_recorded(session_id)
-    books.settle_inherited()
+    if books.ledger.inherited is None:  # the agent was just loaded
+        books.settle_inherited()
 
 
 async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -> None:

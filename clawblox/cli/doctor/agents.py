@@ -23,7 +23,7 @@ from clawblox.agents.drivers.acp import KNOWN_PROGRAMS
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Driver, Turn
 from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.version import VersionAnswer, ask_version, find_number
+from clawblox.agents.running.preparation import VersionAnswer, ask_version, find_number
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
 from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
@@ -32,6 +32,7 @@ from clawblox.cli.doctor import Checks
 from clawblox.cli.doctor.software import run_program
 from clawblox.errors import AgentSetupError
 from clawblox.protocol import INSTANCE_ENV
+from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.process import CannotExecute, run_briefly
@@ -39,6 +40,7 @@ from clawblox.system.trees import temporary_directory
 
 _TIMEOUT_S = 8.0
 """Programs in Node.js take a second or more, and all are asked at the same time."""
+_GRACE_S = 1.0
 _SANDBOX_TIMEOUT_S = 4.0
 _PROGRAM: Final = Path("/usr/bin/env")
 """The program that is run in the sandboxes; every machine has it."""
@@ -82,11 +84,19 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
         setup = AgentSetup(directory=directory, binary=binary)
         env = _build_environment(driver, setup)
         try:
-            ask = partial(ask_version, env=env, cookie=env[INSTANCE_ENV], timeout=_TIMEOUT_S)
-            answer = anyio.run(ask, driver.version_argv(setup.binary))
+            answer = anyio.run(_ask_version, driver.version_argv(setup.binary), env)
         except CannotExecute as error:
             return warning(str(error))
     return _judge(driver, answer, env)
+
+
+async def _ask_version(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | None:
+    cookie = env[INSTANCE_ENV]
+    try:
+        return await ask_version(argv, env=env, cookie=cookie, timeout=_TIMEOUT_S)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await ProcessTree(cookie).end(Grace(_GRACE_S))
 
 
 def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:

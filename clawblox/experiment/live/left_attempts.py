@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from clawblox.agents.orphans import left_agents
+from clawblox.agents.status import left_agents
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
 from clawblox.experiment import layout
