@@ -12,11 +12,9 @@ those of the world that was saved.
 - ``probe``: the instance that most checks use.
 - ``inputs``: the inputs that the checks may send.
 - ``once``: facts that are learned once.
-- ``start_failures``: starts that failed, in words.
-- ``attempts``: starts that a world may refuse.
+- ``failed_starts``: starts that a world may refuse, and reasons in words.
 - ``live``: one running instance, its agents, and scripts.
 - ``disguise``: names and words that are drawn, so that no world recognises a check.
-- ``placeholders``: data with placeholders, for suggestions.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
 - ``disk``: searches what lives write for secrets.
@@ -29,8 +27,7 @@ those of the world that was saved.
 - ``pace``: how long to wait for such a world.
 - ``landings``: lives of such a world in which the same input lands at the same time.
 - ``fresh``: more restored lives, in places that no other has used.
-- ``verdict``: the verdict about the restore.
-- ``report``: the result, as values and as JSON.
+- ``report``: the results and the verdict, as values and as JSON.
 - ``kept_check``: the report of the last check, in the directory of the world.
 - ``wording``: a failed check as facts for people.
 - ``pytest_plugin``: the checks as tests of pytest.

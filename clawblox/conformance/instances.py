@@ -16,9 +16,9 @@ import anyio.lowlevel
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.attempts import Refusal, try_start
 from clawblox.conformance.disguise import draw_names, draw_variable
 from clawblox.conformance.disk import DiskSearch
+from clawblox.conformance.failed_starts import Refusal, describe_start, try_start
 from clawblox.conformance.live import (
     MAX_SNAPSHOT_BYTES,
     MOST_TIMEOUTS,
@@ -27,7 +27,6 @@ from clawblox.conformance.live import (
 )
 from clawblox.conformance.masking import SecretMask, find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
-from clawblox.conformance.start_failures import describe_start
 from clawblox.errors import (
     ConfigError,
     UsageError,

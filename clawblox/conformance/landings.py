@@ -234,9 +234,8 @@ async def _land(
             f"in {who}, an input was refused that was accepted before: {exchange.outcome}",
             exchange=exchange,
         )
-    documents: Documents = {}
     ask = player.observe if is_opaque else player.live.snapshot
-    await collect(ask, documents, wanted=3 * LEAST_COMMON)
+    documents = await collect(ask, wanted=3 * LEAST_COMMON)
     return Landing(time, documents, early, who, pace.slowness(now))
 
 
@@ -289,10 +288,10 @@ async def _find_waiting_in(
     quiet: Documents = {}
     async with instances.start(resume=save) as live:
         while not quiet or max(quiet) < max(early):
-            before = len(quiet)
-            await collect(live.snapshot, quiet, wanted=_QUIET_TIMES)
-            if len(quiet) == before:
+            later = await collect(live.snapshot, wanted=_QUIET_TIMES)
+            if later.keys() <= quiet.keys():
                 break
+            quiet = {**later, **quiet}
     for landing in saved:
         for time, exchange in landing.early.items():
             is_before = time < landing.time and time in quiet
@@ -308,7 +307,5 @@ async def continue_waiting(instances: Instances, exchange: Exchange) -> Mapping[
     rows = Path(os.fsdecode(unquote_to_bytes(exchange.headers[DATASTORE_HEADER])))
     if await run_blocking(rows.is_file):
         await run_blocking(rows.replace, rows_beside(path))
-    documents: Documents = {}
     async with instances.start(resume=path) as live:
-        await collect(live.snapshot, documents, wanted=6 * LEAST_COMMON)
-    return documents
+        return await collect(live.snapshot, wanted=6 * LEAST_COMMON)

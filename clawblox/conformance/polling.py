@@ -53,19 +53,17 @@ Documents = dict[float, Exchange]
 
 async def collect(
     ask: Callable[[], Awaitable[Exchange]],
-    documents: Documents,
     *,
     wanted: int = WANTED_TIMES,
     until: float = -math.inf,
     least: int = _LEAST_EXPECTED,
-) -> None:
-    """Ask again and again, until enough has been seen to meet another life.
+) -> Documents:
+    """Ask again and again, until enough has been seen to meet another life; return the answers.
 
     Two lives that are each seen at n of N ticks have n²/N ticks in common, on average.
 
     Args:
         ask: Asks for a document.
-        documents: Filled with the answers by time.
         wanted: Least number of further times.
         until: Simulated time that has to be reached; later ones are not seen in the other life.
         least: Expected common times that are enough for a life that takes long to be seen.
@@ -73,7 +71,7 @@ async def collect(
     Raises:
         Failed: An answer is an error.
     """
-    await _Poller(ask, documents, wanted, until, least).poll()
+    return await _Poller(ask, wanted, until, least).poll()
 
 
 class _Poller:
@@ -82,13 +80,12 @@ class _Poller:
     def __init__(
         self,
         ask: Callable[[], Awaitable[Exchange]],
-        documents: Documents,
         wanted: int,
         until: float,
         least: int,
     ) -> None:
         self._ask = ask
-        self._documents = documents
+        self._documents: Documents = {}
         self._wanted = wanted
         self._until = until
         self._least = least
@@ -100,11 +97,12 @@ class _Poller:
         self._is_over = False
         self._has_ended = anyio.Event()
 
-    async def poll(self) -> None:
+    async def poll(self) -> Documents:
         """Ask until enough has been seen; every request has its answer then."""
         async with Tasks() as tasks:
             self._add(tasks)
             await self._has_ended.wait()
+        return self._documents
 
     def _add(self, tasks: Tasks) -> None:
         self._polling += 1

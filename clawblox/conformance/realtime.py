@@ -58,11 +58,14 @@ class Watched(Seen):
 
     Attributes:
         saved_observations: Observations that were seen while the world was also saved.
-        is_opaque: Whether snapshots have no simulated time to compare them by.
     """
 
     saved_observations: Mapping[float, Exchange] = attrs.field(factory=dict)
-    is_opaque: bool
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether snapshots have no simulated time to compare them by."""
+        return not self.snapshots
 
     def joined(self, later: Watched) -> Watched:
         """Return what was seen of this life and of a later one from the same save."""
@@ -70,7 +73,6 @@ class Watched(Seen):
             observations={**later.observations, **self.observations},
             saved_observations={**later.saved_observations, **self.saved_observations},
             snapshots={**later.snapshots, **self.snapshots},
-            is_opaque=self.is_opaque,
         )
 
 
@@ -139,12 +141,10 @@ class Realtime(Comparison[RealtimeLife]):
         restored = await self.restored()
 
         async def live() -> Documents:
-            documents: Documents = {}
             async with self.instances.start(resume=restored.resave) as live:
                 player = restored.saved.moved(live)[0]
                 until = max(restored.after, default=-math.inf)
-                await collect(_asking(player, restored.seen), documents, until=until)
-            return documents
+                return await collect(_asking(player, restored.seen), until=until)
 
         return await _live_until_met(
             live,
@@ -183,10 +183,8 @@ class Realtime(Comparison[RealtimeLife]):
         live = players[0].live
         arrival = await arrive(players)
         seen = await _watch(players[0], like, saving=saving)
-        resave, after = None, Documents()
-        if resaves:
-            resave = await self.instances.save(live)
-            await collect(_asking(players[0], seen), after)
+        resave = await self.instances.save(live) if resaves else None
+        after = await collect(_asking(players[0], seen)) if resaves else {}
         newcomer = await welcome(live, players)
         return RealtimeLife(
             saved=saved,
@@ -303,23 +301,15 @@ async def _watch(player: Player, like: Watched | None = None, *, saving: bool = 
         like: The life with which it is compared; it is watched as far as that one at least.
         saving: Whether the world is saved in between.
     """
-    times = sorted(like.observations) if like else []
-    end = times[-1] if times else -math.inf
-    saved_until = max(like.snapshots, default=-math.inf) if like else -math.inf
-    if saving:
-        observations: Documents = {}
-        saved: Documents = {}
-        begin = times[len(times) // 3] if times else -math.inf
-        await collect(player.observe, observations, wanted=1, until=begin)
-        await collect(_saving_too(player), saved, wanted=1, until=end)
-        snapshots, opaque = await _watch_saves(player, saved_until)
-        return Watched(
-            observations=observations,
-            saved_observations=saved,
-            snapshots=snapshots,
-            is_opaque=opaque,
-        )
-    return await watch_quietly(player, observed_until=end, saved_until=saved_until)
+    times = sorted(like.observations if like else ()) or [-math.inf]
+    saved_until = max(like.snapshots if like else (), default=-math.inf)
+    if not saving:
+        return await watch_quietly(player, observed_until=times[-1], saved_until=saved_until)
+    return Watched(
+        observations=await collect(player.observe, wanted=1, until=times[len(times) // 3]),
+        saved_observations=await collect(_saving_too(player), wanted=1, until=times[-1]),
+        snapshots=await _watch_saves(player, saved_until),
+    )
 
 
 async def watch_quietly(player: Player, *, observed_until: float, saved_until: float) -> Watched:
@@ -330,21 +320,19 @@ async def watch_quietly(player: Player, *, observed_until: float, saved_until: f
         observed_until: Simulated time that observations have to reach; below 0 for any.
         saved_until: Simulated time that snapshots have to reach.
     """
-    observations: Documents = {}
     # The other life was not observed later: its snapshots begin there.
     wanted = _QUIET_TIMES if observed_until < 0 else 1
-    await collect(player.observe, observations, wanted=wanted, until=observed_until)
-    snapshots, opaque = await _watch_saves(player, saved_until)
-    return Watched(observations=observations, snapshots=snapshots, is_opaque=opaque)
+    return Watched(
+        observations=await collect(player.observe, wanted=wanted, until=observed_until),
+        snapshots=await _watch_saves(player, saved_until),
+    )
 
 
-async def _watch_saves(player: Player, until: float) -> tuple[Documents, bool]:
-    """Return snapshots by time, and whether they have no time."""
-    snapshots: Documents = {}
-    opaque = await is_opaque(player.live)
-    if not opaque:
-        await collect(player.live.snapshot, snapshots, until=until, least=_FEW_SAVES)
-    return snapshots, opaque
+async def _watch_saves(player: Player, until: float) -> Documents:
+    """Return snapshots by time; none if they state no time."""
+    if await is_opaque(player.live):
+        return {}
+    return await collect(player.live.snapshot, until=until, least=_FEW_SAVES)
 
 
 async def is_opaque(live: LiveWorld) -> bool:

@@ -22,6 +22,7 @@ from clawblox.config.world_toml import CONFIG_NAME, read_world_config
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.failed_starts import describe_start, summarize_start
 from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
 from clawblox.conformance.instances import Instances
@@ -38,9 +39,7 @@ from clawblox.conformance.registry import (
     is_absent,
     select_checks,
 )
-from clawblox.conformance.report import CheckResult, Report
-from clawblox.conformance.start_failures import describe_start, summarize_start
-from clawblox.conformance.verdict import judge
+from clawblox.conformance.report import CheckResult, Report, judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.request import parse_address

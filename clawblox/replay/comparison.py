@@ -18,7 +18,7 @@ from clawblox.foreign_values import clean_value, whole_number
 from clawblox.recording.blocks import FORMAT, KIT_WRITER, Track
 from clawblox.recording.reader import Record, RecordingReader, record_order, unstamped
 from clawblox.replay.plan import MAX_DIGESTS, ReplayPlan
-from clawblox.replay.progress import Divergence, ReplayProgress, StateDigest
+from clawblox.replay.results import Divergence, ReplayProgress, StateDigest
 
 _HOST_FIELDS: Final = frozenset({"time", "utc"})
 _OWN_EVENTS: Final = ("halted", "removed")

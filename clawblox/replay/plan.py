@@ -18,7 +18,7 @@ from clawblox.protocol import SEEDS
 from clawblox.recording.blocks import KIT_WRITER, Track, digest_history
 from clawblox.recording.reader import Record, RecordingReader
 from clawblox.recording.replay_script import Do, Order, ScriptStart
-from clawblox.replay.progress import StateDigest
+from clawblox.replay.results import StateDigest
 
 MAX_GAP_TICKS: Final = 10**7
 """Maximum number of ticks between two records."""

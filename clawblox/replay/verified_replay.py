@@ -21,8 +21,8 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import SECONDS
 from clawblox.config.options import DEFAULT_STALL_TIMEOUT_S, to_env
+from clawblox.conformance.failed_starts import summarize_start
 from clawblox.conformance.live import LiveWorld
-from clawblox.conformance.start_failures import summarize_start
 from clawblox.errors import ConfigError, RecordingError, WorldError, WorldStartError
 from clawblox.foreign_values import clean_text, whole_number
 from clawblox.protocol import OPERATOR_HEADER, REPLAY_ENV, REPLAY_ROUTE
@@ -32,7 +32,7 @@ from clawblox.recording.replay_script import FORMAT
 from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
-from clawblox.replay.progress import ReplayProgress
+from clawblox.replay.results import ReplayProgress
 from clawblox.replay.sources import ReplaySource, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME

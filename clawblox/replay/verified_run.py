@@ -19,8 +19,7 @@ from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIME
 from clawblox.errors import UsageError
 from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import digest_judged
-from clawblox.replay.progress import ReplayProgress
-from clawblox.replay.results import Link, StartCheck, VerifiedReplay, VerifiedRun
+from clawblox.replay.results import Link, ReplayProgress, StartCheck, VerifiedReplay, VerifiedRun
 from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
 from clawblox.replay.verified_replay import OnProgress, VerifyOptions, replay_recording
 from clawblox.rundir.paths import resolve_run_dir

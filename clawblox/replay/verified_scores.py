@@ -30,8 +30,7 @@ from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.experiment.session.rescoring import Rescoring, find_end
 from clawblox.foreign_values import parse_document, whole_number
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
-from clawblox.replay.progress import StateDigest
-from clawblox.replay.results import CheckedScore, VerifiedReplay
+from clawblox.replay.results import CheckedScore, StateDigest, VerifiedReplay
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
 from clawblox.system.trees import scratch_directory, temporary_directory

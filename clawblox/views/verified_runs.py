@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from clawblox.differences import common_length
 from clawblox.printable import printable, printable_name
-from clawblox.replay.progress import Divergence, ReplayProgress
-from clawblox.replay.results import Link, VerifiedReplay, VerifiedRun
+from clawblox.replay.results import Divergence, Link, ReplayProgress, VerifiedReplay, VerifiedRun
 from clawblox.views.formatting import count_words, format_seconds, shorten_path
 
 _MAX_CHARS: Final = 120

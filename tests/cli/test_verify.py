@@ -14,8 +14,7 @@ import pytest
 
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.kept_verification import read_verification
-from clawblox.replay.progress import Divergence, ReplayProgress
-from clawblox.replay.results import Link
+from clawblox.replay.results import Divergence, Link, ReplayProgress
 from clawblox.replay.sources import no_recording
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.formatting import format_json

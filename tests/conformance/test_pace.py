@@ -93,8 +93,7 @@ async def test_a_world_below_a_fiftieth_of_real_time_is_not_waited_for(run_in: A
 
 async def test_a_world_that_stands_still_is_not_taken_for_a_slow_one(run_in: Any) -> None:
     run_in(world := SlowWorld(0.1, stops_at=0.1))
-    documents: polling.Documents = {}
-    await polling.collect(world.player.observe, documents, until=10.0)
+    documents = await polling.collect(world.player.observe, until=10.0)
     assert max(documents) == pytest.approx(0.1)
     assert world.now < 10
 
@@ -103,8 +102,7 @@ async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_w
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.021))
-    documents: polling.Documents = {}
-    await polling.collect(world.player.observe, documents, wanted=1, until=3.0)
+    documents = await polling.collect(world.player.observe, wanted=1, until=3.0)
     assert max(documents) >= 3.0, "143 s of real time"
 
 
@@ -153,8 +151,7 @@ async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.18, answer_s=0.25))
-    documents: polling.Documents = {}
-    await polling.collect(world.player.observe, documents)
+    await polling.collect(world.player.observe)
     assert world.now == pytest.approx(60, abs=1), "it was seen at one of 22 ticks"
 
 

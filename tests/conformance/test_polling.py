@@ -11,7 +11,7 @@ from anyio import Event, lowlevel
 
 from clawblox.conformance import polling, realtime
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.polling import LEAST_COMMON, Documents, collect
+from clawblox.conformance.polling import LEAST_COMMON, collect
 from clawblox.conformance.registry import Failed
 from clawblox.system.request import Answer
 
@@ -52,14 +52,14 @@ class Busy:
 
 @pytest.fixture
 def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def run_in(world: Busy) -> Documents:
+    def run_in(world: Busy) -> Busy:
         async def sleep(seconds: float) -> None:
             world.now += seconds
             await lowlevel.checkpoint()
 
         clock = SimpleNamespace(current_time=lambda: world.now, sleep=sleep, Event=Event)
         monkeypatch.setattr(polling, "anyio", clock)
-        return {}
+        return world
 
     return run_in
 
@@ -77,34 +77,33 @@ def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
 async def test_a_sparse_life_has_several_requests_at_once_if_it_answers_them_soon(
     run_in: Any, world: Busy, most: int
 ) -> None:
-    documents = run_in(world)
-    await collect(world.answer, documents)
+    documents = await collect(run_in(world).answer)
     assert (world.most, len(documents) >= LEAST_COMMON) == (most, True)
 
 
 async def test_a_life_that_refuses_several_requests_at_once_gets_them_one_by_one(
     run_in: Any,
 ) -> None:
-    documents = run_in(world := Busy(ticks=5, bears=1))
-    await collect(world.answer, documents)
+    world = run_in(Busy(ticks=5, bears=1))
+    documents = await collect(world.answer)
     assert (world.most, len(documents) >= LEAST_COMMON) == (8, True)
 
 
 async def test_a_life_that_refuses_its_only_request_fails(run_in: Any) -> None:
     with pytest.raises(Failed, match="429"):
-        await collect(Busy(ticks=5, bears=0).answer, run_in(Busy(ticks=5)))
+        await collect(run_in(Busy(ticks=5, bears=0)).answer)
 
 
 async def test_a_sparse_life_is_not_watched_past_the_time_of_the_one_it_is_compared_with(
     run_in: Any,
 ) -> None:
-    documents = run_in(world := Busy(ticks=50, answer_s=0.5))
-    await collect(world.answer, documents, until=400 / 64)
+    world = run_in(Busy(ticks=50, answer_s=0.5))
+    await collect(world.answer, until=400 / 64)
     assert world.tick <= 1200, "it was far from the expected number of common times"
 
 
 async def test_a_life_is_saved_a_few_times_however_long_it_is_watched(run_in: Any) -> None:
-    documents = run_in(world := Busy(ticks=9))
+    world = run_in(Busy(ticks=9))
     player: Any = SimpleNamespace(observe=world.answer, live=SimpleNamespace(snapshot=world.save))
-    await collect(realtime._saving_too(player), documents, least=1000)
+    await collect(realtime._saving_too(player), least=1000)
     assert world.saves == realtime._SAVES

@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from clawblox.conformance.registry import Findings
-from clawblox.conformance.report import CheckResult
-from clawblox.conformance.verdict import judge
+from clawblox.conformance.report import CheckResult, judge
 
 IDS = (
     "restore.trace",

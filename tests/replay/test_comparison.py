@@ -25,7 +25,7 @@ from clawblox.recording.writer import BlockCollector, observation_fields
 from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import MAX_GAP_TICKS, find_obstacle, write_script
-from clawblox.replay.progress import ReplayProgress, StateDigest
+from clawblox.replay.results import ReplayProgress, StateDigest
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
 from clawblox.server.recording import Recorder

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.conformance.inputs import KnownInputs
-from clawblox.conformance.placeholders import fill_placeholders, write_value
+from clawblox.conformance.inputs import KnownInputs, fill_placeholders, write_value
 from clawblox.world.input_examples import find_examples
 from tests.sampling import usually
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.attempts import PortWatch, find_free_port, is_open
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.failed_starts import PortWatch, find_free_port, is_open, summarize_start
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
@@ -24,7 +24,6 @@ from clawblox.conformance.live import (
     require_refused,
 )
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
-from clawblox.conformance.start_failures import summarize_start
 from clawblox.differences import Difference
 from clawblox.errors import (
     WorldCallError,

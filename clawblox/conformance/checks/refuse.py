@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.attempts import Refusal
+from clawblox.conformance.failed_starts import Refusal
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.errors import WorldReadyTimeoutError

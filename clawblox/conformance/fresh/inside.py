@@ -17,12 +17,12 @@ import msgspec
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.home import home_dir
 from clawblox.conformance import realtime
+from clawblox.conformance.failed_starts import describe_start
 from clawblox.conformance.fresh.footprints import Watch
 from clawblox.conformance.fresh.messages import Agent, Order, Result, encode
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
 from clawblox.conformance.masking import find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
-from clawblox.conformance.start_failures import describe_start
 from clawblox.errors import WorldError, WorldStartError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import StartedWorld

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from clawblox.conformance.attempts import find_free_port
+from clawblox.conformance.failed_starts import find_free_port
 from clawblox.system.ports import ephemeral_range
 
 
