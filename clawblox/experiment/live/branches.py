@@ -7,7 +7,6 @@ a world of its own that continues from the same snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +19,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_MAX_FILE_BYTES
 from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.attempt_files import RecordedAgent, copy_session, update_manifest
-from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import digest_file
@@ -34,21 +31,6 @@ _MAX_ID_BYTES: Final = 4096
 def source_dir(run_dir: Path) -> Path:
     """Return where the loaded agents are that a branch is forked from."""
     return state_dir(run_dir) / _SOURCE
-
-
-def require_branching(specs: Sequence[AgentSpec]) -> None:
-    """Check that the conversations of all agents can be branched.
-
-    Raises:
-        AttemptError: A driver cannot branch conversations.
-    """
-    for spec in specs:
-        if not find_driver(spec.driver).can_branch:
-            raise AttemptError(
-                "setup",
-                f"agents.{spec.name}.driver: must be one that can branch a conversation, not"
-                f" {spec.driver}",
-            )
 
 
 async def fork_agent(

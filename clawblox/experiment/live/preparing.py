@@ -29,7 +29,7 @@ from clawblox.experiment.live.attempt_files import (
     update_manifest,
     write_record,
 )
-from clawblox.experiment.live.branches import require_branching, source_dir
+from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.live.new_runs import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.experiment.schedule.ports import AttemptError
@@ -171,8 +171,6 @@ class Preparation:
     def _load(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:
         """Load world and agents; the agents of a branch elsewhere, since they are forked later."""
         is_branch = self.order.branch is not None
-        if is_branch:
-            require_branching(self.order.chain.plan.agents)
         place = source_dir(directory) if is_branch else directory
         options = LoadOptions(path=self._require_archive(ref), run_dir=place)
         loaded = load(options, final_dir=None if is_branch else self._run_dir).result

@@ -12,10 +12,9 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.status import read_agents
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
+from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.branches import source_dir
-from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import read_manifest
 from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
@@ -100,17 +99,6 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             agent["conversation"] for agent in working["agents"]
         ]
     assert await run_blocking(look_at, scene.run_dir()) == before
-
-
-async def test_a_driver_without_branches_is_refused(scene: Scene) -> None:
-    agents = [scene.plan.agents[0], AgentSpec("command", name="Moa", command={"argv": ["true"]})]
-    scene.plan = Plan(scene.plan.world, agents, name="exp")
-    source = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", sha256="0" * 64)
-    order = branch_order(scene, scene.order(origin=source), 1, None)
-    with pytest.raises(AttemptError, match="can branch a conversation, not command") as raised:
-        await scene.workshop.prepare(order)
-    assert raised.value.cause == "setup"
-    assert not scene.run_dir(order.run_id, order.chain.name).exists()
 
 
 @pytest.mark.needs("bwrap")
