@@ -85,10 +85,10 @@ from clawblox.rundir.lineage import read_lineage as read_lineage
 from clawblox.rundir.manifest import Manifest as Manifest
 from clawblox.rundir.manifest import read_manifest as read_manifest
 from clawblox.rundir.manifest import read_runs as read_runs
-from clawblox.team.async_checkpointer import AsyncCheckpointer as AsyncCheckpointer
 from clawblox.team.async_team import AsyncTeam as AsyncTeam
 from clawblox.team.async_team import StartedTeam as StartedTeam
-from clawblox.team.sync_checkpointer import Checkpointer as Checkpointer
+from clawblox.team.checkpoints import AsyncCheckpointer as AsyncCheckpointer
+from clawblox.team.sync_team import Checkpointer as Checkpointer
 from clawblox.team.sync_team import Team as Team
 from clawblox.telemetry.metrics import Metrics as Metrics
 from clawblox.world.agent_client import AsyncAgentClient as AsyncAgentClient

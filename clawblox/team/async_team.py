@@ -22,7 +22,7 @@ from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.results import SavedCheckpoint, StartedWorld
 from clawblox.rundir.paths import resolve_run_dir
-from clawblox.team.async_checkpointer import DEFAULT_EVERY_S, Outcome
+from clawblox.team.checkpoints import DEFAULT_EVERY_S, Outcome
 from clawblox.team.crew import Crew
 from clawblox.team.pointer import CHECKPOINTS_DIR, read_pointer
 from clawblox.team.record import TeamRecord, Texts, read_team

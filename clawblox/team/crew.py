@@ -30,7 +30,7 @@ from clawblox.errors import (
     WorldExitedError,
 )
 from clawblox.results import SavedCheckpoint, StartedWorld
-from clawblox.team.async_checkpointer import DEFAULT_EVERY_S, AsyncCheckpointer, Outcome
+from clawblox.team.checkpoints import DEFAULT_EVERY_S, AsyncCheckpointer, Outcome
 from clawblox.team.pointer import CHECKPOINTS_DIR
 from clawblox.team.record import TeamRecord, Texts
 from clawblox.world.async_world import AsyncWorld

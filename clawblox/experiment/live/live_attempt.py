@@ -40,7 +40,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
-from clawblox.team.idle_moments import check_agents, idle_moment, remove_archive, save_now
+from clawblox.team.checkpoints import check_agents, idle_moment, remove_archive, save_now
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog

@@ -35,7 +35,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.protocol import ScriptErrors
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.operations import stop_instances
-from clawblox.team.idle_moments import save_now
+from clawblox.team.checkpoints import save_now
 from tests.agents.small import until
 from tests.agents.standins import hold, install, misbehave
 from tests.experiment.attempts import (

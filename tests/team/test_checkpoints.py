@@ -30,7 +30,7 @@ from clawblox.checkpoint import verify_checkpoint
 from clawblox.checkpoint.collect.plan import LOOK_S
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
-from clawblox.team.idle_moments import all_idle, check_agents
+from clawblox.team.checkpoints import all_idle, check_agents
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
@@ -199,7 +199,7 @@ async def test_it_waits_for_an_agent_that_reports_work(
             scene.eko.state = "idle"
         return await sleep(0.001)
 
-    monkeypatch.setattr("clawblox.team.idle_moments.anyio.sleep", look)
+    monkeypatch.setattr("clawblox.team.checkpoints.anyio.sleep", look)
     saved = await checkpointer.save()
     assert looks == ["working"] * 3
     assert saved.mid_turn == ()
@@ -354,7 +354,7 @@ async def test_none_is_made_while_the_disk_is_low(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 10**9
-    monkeypatch.setattr("clawblox.team.async_checkpointer.available_bytes", lambda _: free)
+    monkeypatch.setattr("clawblox.team.checkpoints.available_bytes", lambda _: free)
     outcomes = Outcomes()
     async with scene.checkpointer(every=SOON_S, min_free=free + 1, on_outcome=outcomes) as made:
         await wait_until_async(lambda: outcomes.errors)
