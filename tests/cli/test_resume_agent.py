@@ -286,3 +286,29 @@ def test_a_moved_run_with_an_agent_can_be_resumed(
     assert resumed.interrupt() == 130, resumed.err
     assert identity(moved) == before
     assert AUTO_CONTINUE in told(transcript(moved / "agents" / "Eko"))
+
+
+@pytest.mark.thorough
+def test_agents_of_python_are_left_to_python(
+    call: Start, claude_env: dict[str, str], world: Path
+) -> None:
+    words = [sys.executable, "-c", TEAM, str(world)]
+    killed = subprocess.run(words, env=environment(claude_env), timeout=PASTE_S)
+    assert killed.returncode == -signal.SIGKILL
+    for line in (("resume", "run"), ("run", "--resume", "run")):
+        refused = call(*line, env=claude_env)
+        assert refused.wait() == 1
+        assert "The agents of 'run' were started by Python: Eko" in refused.err
+        assert "AsyncTeam.resume(RUN_DIR)" in refused.err
+    assert_nothing_runs()
+
+
+TEAM = """
+import os, sys
+from clawblox import Agent, Team
+agents = [Agent(agent="claude", name="Eko", dir="run/agents/Eko")]
+with Team(sys.argv[1], agents, run_dir="run") as team:
+    team.start()
+    team.checkpoint()
+    os.kill(os.getpid(), 9)
+"""

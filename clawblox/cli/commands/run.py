@@ -23,9 +23,8 @@ from clawblox.cli.field_options import (
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import examples, world_argument
 from clawblox.cli.running.foreground import Foreground
-from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source
+from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source, require_turns_left
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
-from clawblox.cli.running.run_agents import require_turns_left
 from clawblox.cli.running.run_dirs import (
     inner_runs_dir,
     make_tokens,

@@ -2,7 +2,6 @@
 
 - ``foreground``: one world from start to end, for ``run``.
 - ``companion``: the agent in that world.
-- ``run_agents``: how that agent continues.
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
 - ``start_progress``: how a start is going.
 - ``slow_archives``: describes slow saves and loads of archives.

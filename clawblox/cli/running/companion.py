@@ -16,7 +16,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
 from clawblox.agents.usage import Budget, read_usage
 from clawblox.agents.values import AgentResult, StartedAgent
-from clawblox.cli.running.run_agents import find_checkpoint
+from clawblox.cli.running.resume_sources import find_checkpoint
 from clawblox.cli.terminal.output import note
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError

@@ -78,7 +78,7 @@ def show_interruption(
     others = [printable(other.name) for other in read_agents(run_dir) if other.name != agent]
     if others:
         click.echo(f"Not resumed: {count_words(len(others), 'agent')}, {', '.join(others)}.")
-        from clawblox.cli.running.run_agents import suggest_agent  # takes long to load
+        from clawblox.cli.running.resume_sources import suggest_agent  # takes long to load
 
         for line in suggest_agent(interruption, run_dir):
             click.echo(f"With an agent:  {line}")
