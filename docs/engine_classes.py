@@ -16,13 +16,13 @@ from clawblox.engine.instances.spec import ClassSpec, ClassTable, Property
 from clawblox.engine.settings import read_settings
 from clawblox.engine.values.enums import ENUMS, read_public_enums
 from clawblox.engine.values.libraries import LIBRARIES, VALUE_TYPES
-from clawblox.engine.values.public_enums import SOURCE
 from clawblox.engine.values.query_params import QueryParams
 from clawblox.engine.values.value import Function
 from clawblox.engine.values.vector3 import METHODS, VECTOR_TYPE
 from clawblox.engine.world.assembly import Assembly
 from clawblox.engine.world.console import Console
 from clawblox.luau.core.operators import to_text
+from docs.public_enums import read_source
 
 __all__ = ["PAGE", "render_page"]
 
@@ -230,7 +230,7 @@ def _render_enums() -> Iterator[str]:
         shown = ", ".join(f"`{name}` {number}" for name, number in items.items())
         yield f"`Enum.{enum}`: {shown}.\n"
     names = ", ".join(f"`{name}`" for name in read_public_enums())
-    yield f"The others have the items of Roblox's public API, read from {SOURCE}: {names}.\n"
+    yield f"The others have the items of Roblox's public API, read from {read_source()}: {names}.\n"
 
 
 def main() -> None:

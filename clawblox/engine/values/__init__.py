@@ -12,7 +12,7 @@
 - ``font``: ``Font``, a family of fonts with a weight and a style
 - ``sequences``: numbers and colours over time, and ranges
 - ``enums``: ``Enum``, its enums and their items
-- ``public_enums``: generated data: the enums of the public API that ``enums`` does not list
+- ``public_enums.txt``: generated data: the enums of the public API that ``enums`` does not list
 - ``query_params``: ``RaycastParams``, ``OverlapParams`` and ``RaycastResult``
 - ``tween_info``: how tweens run, and their curves
 - ``date_time``: moments of simulation time

@@ -1,13 +1,14 @@
 """``Enum``: its enums and their items, single objects that snapshots refer to by name.
 
-The engine's own enums are listed here. All others of the public API are in ``public_enums``, which
-is read when a script first needs it.
+The engine's own enums are listed here. All others of the public API are in ``public_enums.txt``,
+which is read when a script first needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from clawblox.engine.errors import suggest
@@ -97,10 +98,9 @@ ALIASES: dict[str, dict[str, str]] = {
 
 @cache
 def read_public_enums() -> dict[str, str]:
-    """Return the rows of ``public_enums`` by the name of the enum."""
-    from clawblox.engine.values.public_enums import PUBLIC_ENUMS
-
-    rows = (line.partition(" ") for line in PUBLIC_ENUMS.splitlines())
+    """Return the rows of ``public_enums.txt`` by the name of the enum."""
+    lines = Path(__file__).with_name("public_enums.txt").read_text().splitlines()
+    rows = (line.partition(" ") for line in lines if not line.startswith("#"))
     return {name: row for name, _, row in rows}
 
 
@@ -193,7 +193,7 @@ class EnumItem(_Named):
 
 
 class Enum(_Named):
-    """An enum; its items are made, and those of ``public_enums`` read, when they are needed.
+    """An enum; its items are made, and those of ``public_enums.txt`` read, when they are needed.
 
     Attributes:
         name: Its name.
@@ -297,7 +297,7 @@ ENUM = Enums()
 
 
 def enum_item(enum: str, name: str) -> EnumItem:
-    """Return an item that there is, without reading ``public_enums``."""
+    """Return an item that there is, without reading ``public_enums.txt``."""
     return ENUM.enum(enum).item(name)
 
 

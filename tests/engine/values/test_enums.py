@@ -202,8 +202,9 @@ def test_the_public_enums_are_read_when_a_script_first_needs_them(
     source: str, is_read: bool
 ) -> None:
     code = (
-        "import sys; from tests.engine.values.support import run; "
-        f"run('return {source}'); print('clawblox.engine.values.public_enums' in sys.modules)"
+        "from clawblox.engine.values.enums import read_public_enums; "
+        "from tests.engine.values.support import run; "
+        f"run('return {source}'); print(read_public_enums.cache_info().currsize > 0)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clawblox.engine.values.public_enums import PUBLIC_ENUMS, SOURCE
-from docs.public_enums import MODULE, render_module
+from docs.public_enums import FILE, read_source, render_file
 
 DECLARATIONS = """
 declare namespace Enum {
@@ -58,15 +57,14 @@ def test_the_list_has_items_and_older_names_of_the_enums_that_the_engine_lacks(
     generated.mkdir(parents=True)
     (generated / "enums.d.ts").write_text(DECLARATIONS)
     (tmp_path / "package.json").write_text('{"name": "dump", "version": "1.2", "license": "MIT"}')
-    module: dict[str, str] = {}
-    exec(render_module(tmp_path), module)
-    assert module["SOURCE"] == "dump 1.2 (npm, MIT)"
-    assert module["PUBLIC_ENUMS"] == "Ado Much=3\nZoom None=0 Back=-1 Nothing=None\n"
+    *head, last, end = render_file(tmp_path).splitlines()
+    assert [line[0] for line in head] == ["#", "#", "#"]
+    assert head[1].endswith(" from dump 1.2 (npm, MIT).")
+    assert [last, end] == ["Ado Much=3", "Zoom None=0 Back=-1 Nothing=None"]
 
 
 def test_the_list_in_the_package_is_as_it_was_generated() -> None:
-    assert re.fullmatch(r"@rbxts/types [\d.]+ \(npm, MIT\)", SOURCE)
-    lines = PUBLIC_ENUMS.splitlines()
+    assert re.fullmatch(r"@rbxts/types [\d.]+ \(npm, MIT\)", read_source())
+    lines = FILE.read_text().splitlines()[3:]
     assert lines == sorted(lines)
     assert all(re.fullmatch(r"\w+( \w+=(-?\d+|\w+))+", line) for line in lines)
-    assert MODULE.read_text().count(PUBLIC_ENUMS) == 1

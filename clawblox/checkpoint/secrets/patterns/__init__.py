@@ -4,7 +4,7 @@
 - ``shapes``: searches for the shapes.
 - ``plausible``: distinguishes credentials from names, words and constants.
 - ``placeholders``: recognises values that were made up for a document, and published samples, by
-  the digests in ``sample_digests``.
+  the digests in ``sample_digests.txt``.
 - ``known``: searches for secrets that are known by value.
 - ``accelerator``: rules texts out with ``google-re2``.
 - ``base64_runs``: finds and decodes base64.

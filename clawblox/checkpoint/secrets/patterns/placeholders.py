@@ -13,9 +13,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
-
-from clawblox.checkpoint.secrets.patterns.sample_digests import DIGESTS
 
 _MAX_REST: Final = 5
 """Maximum number of letters and digits that may remain; no key, token or password is this short."""
@@ -139,6 +138,13 @@ def _runs(body: bytes, period: int, shortest: int) -> Iterator[tuple[int, int]]:
         yield run.start(), run.end() + period
 
 
+def _read_digests() -> frozenset[str]:
+    lines = Path(__file__).with_name("sample_digests.txt").read_text().splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+DIGESTS: Final = _read_digests()
+"""SHA-256 of each published sample, in hex digits."""
 _JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
 _DEMO_ISSUER: Final = "supabase-demo"
 """Issuer of the tokens of every local Supabase; its signing key is published."""
