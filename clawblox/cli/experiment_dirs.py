@@ -12,7 +12,6 @@ from typing import Final
 
 import click
 
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import UsageError
 from clawblox.printable import name_some
 from clawblox.protocol import INSTANCE_ENV
@@ -26,6 +25,7 @@ from clawblox.rundir.experiments import (
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.records import has_records
 from clawblox.views.formatting import shorten_path, suggest
+from clawblox.world_keys import CONFIG_NAME
 
 _NAMED: Final = 5
 _COUNTERPARTS: Final[Mapping[str, tuple[str, ...]]] = {

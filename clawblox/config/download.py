@@ -27,11 +27,11 @@ import attrs
 
 from clawblox.config.arguments import mismatch
 from clawblox.config.home import home_dir
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import FetchError
 from clawblox.system.files import fsync_directory, partial_tree, sweep_partials
 from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import MAX_DEPTH, TreeWalk
+from clawblox.world_keys import CONFIG_NAME
 
 if TYPE_CHECKING:
     import httpx

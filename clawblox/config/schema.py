@@ -6,8 +6,8 @@ Finds faults in parsed values; ``world_toml`` turns them into errors with file a
 from __future__ import annotations
 
 import json
+import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -19,6 +19,7 @@ from clawblox.config.arguments import check_size, describe_mismatch
 from clawblox.config.toml_words import Keys, format_toml
 from clawblox.errors import ConfigError
 from clawblox.spelling import nearest_name
+from clawblox.world_keys import COUNT, FLAG, GRAVITY, SPEECH_MODE, choice_kind, number_kind
 
 
 @attrs.frozen
@@ -53,8 +54,6 @@ class Misspelling:
     likely: str
 
 
-_MOST_GRAVITY: Final = 1_000_000  # of the engine's Workspace.Gravity
-
 _Check: TypeAlias = Callable[[Any], Iterator[Fault]]
 
 
@@ -70,17 +69,8 @@ def _mismatch(value: object, expected: str) -> Fault:
     return Fault((), value, describe_mismatch(expected, value, format_toml))
 
 
-def _choice(*words: str) -> _Check:
-    return _expect(lambda value: value in words, f"one of {', '.join(words)}")
-
-
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
-
-
-def _is_number(value: object) -> bool:
-    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_numeric and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def _is_match(pattern: str, value: object) -> bool:
@@ -89,14 +79,10 @@ def _is_match(pattern: str, value: object) -> bool:
 
 _text = _expect(_is_text, "a string without NUL")
 _filled = _expect(lambda value: _is_text(value) and value, "a non-empty string without NUL")
-_boolean = _expect(lambda value: isinstance(value, bool), "true or false")
-_count = _expect(lambda value: type(value) is int and value > 0, "a whole number above 0")
-_positive = _expect(lambda value: _is_number(value) and value > 0, "a number above 0")
-_not_negative = _expect(lambda value: _is_number(value) and value >= 0, "a number, 0 or more")
-_gravity = _expect(
-    lambda value: _is_number(value) and abs(value) <= _MOST_GRAVITY,
-    f"a number from {-_MOST_GRAVITY} to {_MOST_GRAVITY}",
-)
+_boolean = _expect(*FLAG)
+_count = _expect(*COUNT)
+_positive = _expect(*number_kind("a number above 0", math.ulp(0.0)))
+_not_negative = _expect(*number_kind("a number, 0 or more", 0))
 _route = _expect(
     partial(_is_match, r"/[!-~]*"), "a route: '/' first, printable ASCII without spaces"
 )
@@ -244,9 +230,9 @@ _RUN: Final = _Table(
         "sidecar": _Sidecars(_SIDECAR),
         "ready": _READY,
         "liveness": _LIVENESS,
-        "listen": _choice("bind", "inherit"),
+        "listen": _expect(*choice_kind("bind", "inherit")),
         "reseed": _boolean,
-        "recorder": _choice("world", "clawblox"),
+        "recorder": _expect(*choice_kind("world", "clawblox")),
     }
 )
 _SANDBOX: Final = _Table(
@@ -280,16 +266,16 @@ SCHEMA: Final = _Table(
         "max_players": _count,
         "afk_timeout": _not_negative,
         "game_type": _text,
-        "runtime": _Table({"mode": _choice("clawblox", "external")}),
+        "runtime": _Table({"mode": _expect(*choice_kind("clawblox", "external"))}),
         "run": _RUN,
         "limits": _Table({"memory": _size}),
         "scripts": _Table(dict.fromkeys(("main", "tree", "skill"), _filled), is_open=True),
         "renderer": _Table({}, is_open=True),
         "observation": _Table({"radius": _positive}),
-        "speech": _Table({"mode": _choice("global", "proximity"), "hearing_radius": _positive}),
+        "speech": _Table({"mode": _expect(*SPEECH_MODE), "hearing_radius": _positive}),
         "agent_api": _Table({"allow_reset": _boolean}),
         "clawblox": _Table({}, is_open=True),
-        "physics": _Table({"gravity": _gravity}, is_open=True),
+        "physics": _Table({"gravity": _expect(*GRAVITY)}, is_open=True),
         "replay": _Table({"command": _command}),
         "agent": _Table({"source_workspace": _boolean, "server_source": _filled}),
         "transport": _Table({"type": _filled}),

@@ -32,11 +32,11 @@ from clawblox.config.toml_words import (
 from clawblox.errors import ConfigError
 from clawblox.printable import printable_name
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world_keys import CONFIG_NAME
 
 _log = OwnLog(__name__)
 
 
-CONFIG_NAME: Final = "world.toml"
 _MAX_FAULTS: Final = 20
 
 START_ENV_TEMPLATE: Final[Mapping[str, str]] = {

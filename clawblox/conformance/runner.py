@@ -18,7 +18,7 @@ import attrs
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import SECONDS, check_count, checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
-from clawblox.config.world_toml import CONFIG_NAME, read_world_config
+from clawblox.config.world_toml import read_world_config
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.exchange import Exchange
@@ -54,6 +54,7 @@ from clawblox.world.private_copies import (
     place_world,
 )
 from clawblox.world.sources import digest_sources, find_world_dir, is_source
+from clawblox.world_keys import CONFIG_NAME
 
 SEEDS: Final = 2**32
 _SIDE_BY_SIDE: Final = 5

@@ -20,7 +20,7 @@ import attrs
 from anyio import to_thread
 
 from clawblox.engine.scripts.script_tree import find_files
-from clawblox.engine.settings import CONFIG_NAME, EngineSettings
+from clawblox.engine.settings import EngineSettings
 from clawblox.protocol import (
     LISTEN_FDNAMES_ENV,
     LISTEN_FDS_ENV,
@@ -31,6 +31,7 @@ from clawblox.protocol import (
 from clawblox.server import HostedWorld
 from clawblox.server.payload import encode_large_json
 from clawblox.server.snapshot_document import make_snapshot
+from clawblox.world_keys import CONFIG_NAME
 
 INTERVAL_S: Final = 0.5
 CHANGED_ENV: Final = "CLAWBLOX_ENGINE_CHANGED"

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeVar
 
 import attrs
 
 from clawblox.engine.errors import SettingsError
-from clawblox.foreign_values import finite_number
+from clawblox.world_keys import (
+    CONFIG_NAME,
+    COUNT,
+    FLAG,
+    GRAVITY,
+    SPEECH_MODE,
+    Kind,
+    choice_kind,
+    number_kind,
+)
 
-CONFIG_NAME: Final = "world.toml"
-GRAVITY: Final = 196.2
+USUAL_GRAVITY: Final = 196.2
 """The default, from the public documentation; the public engine's source has 30."""
-MOST_GRAVITY: Final = 1e6
-"""The largest strength of gravity that scripts and settings can set, in either direction."""
 STEPS_PER_TICK: Final = 5_000_000
 """The default: 70 times the cost of loading the most expensive example."""
 _MEMORY_MIB: Final = 512
@@ -105,7 +110,7 @@ class EngineSettings:
     observation_radius: float = 100.0
     speech_is_near: bool = False
     hearing_radius: float = 30.0
-    gravity: float = GRAVITY
+    gravity: float = USUAL_GRAVITY
     player_object_physics: bool = True
     solver_iterations: int = 4
     allow_reset: bool = False
@@ -130,41 +135,29 @@ def read_settings(directory: Path) -> EngineSettings:
     scripts, clawblox = table.below("scripts"), table.below("clawblox")
     observation, speech = table.below("observation"), table.below("speech")
     rules: dict[str, Any] = {
-        "max_players": table.count("max_players", 8),
-        "afk_timeout_s": table.number("afk_timeout", 300, "0 or more", 0),
-        "observation_radius": observation.positive("radius", 100),
-        "speech_is_near": speech.choice("mode", "global", "proximity") == "proximity",
-        "hearing_radius": speech.positive("hearing_radius", 30),
-        "allow_reset": table.below("agent_api").flag("allow_reset", default=False),
-        "gravity": table.below("physics").number(
-            "gravity",
-            GRAVITY,
-            "a number from -1000000 to 1000000",
-            low=-MOST_GRAVITY,
-            high=MOST_GRAVITY,
-        ),
-        "player_object_physics": clawblox.flag("player_object_physics", default=True),
-        "solver_iterations": clawblox.below("physics").count(
-            "solver_iterations", 4, "a whole number from 1 to 32", 32
-        ),
+        "max_players": table.get("max_players", 8, COUNT),
+        "afk_timeout_s": float(table.get("afk_timeout", 300, _AFK_S)),
+        "observation_radius": float(observation.get("radius", 100, _POSITIVE)),
+        "speech_is_near": speech.get("mode", "global", SPEECH_MODE) == "proximity",
+        "hearing_radius": float(speech.get("hearing_radius", 30, _POSITIVE)),
+        "allow_reset": table.below("agent_api").get("allow_reset", False, FLAG),
+        "gravity": float(table.below("physics").get("gravity", USUAL_GRAVITY, GRAVITY)),
+        "player_object_physics": clawblox.get("player_object_physics", True, FLAG),
+        "solver_iterations": clawblox.below("physics").get("solver_iterations", 4, _ITERATIONS),
     }
-    on_error = scripts.choice("on_error", "end_thread", "halt")
-    memory_mib = clawblox.count("memory_mib", _MEMORY_MIB)
+    on_error = scripts.get("on_error", "end_thread", choice_kind("end_thread", "halt"))
+    memory_mib = clawblox.get("memory_mib", _MEMORY_MIB, COUNT)
+    watchdog_mib = max(_WATCHDOG_MIB, _MIB_PER_HEAP_MIB * memory_mib)
     return EngineSettings(
         directory=directory,
-        name=table.get("name", "", lambda name: _is_text(name) and name, "a non-empty string"),
+        name=table.get("name", "", _NAME),
         main=_find_main(scripts),
         tree=_find_tree(scripts),
-        skill=scripts.path("skill", "API.md"),
-        steps_per_tick=clawblox.count("steps_per_tick", STEPS_PER_TICK),
+        skill=scripts.get("skill", "API.md", _PATH),
+        steps_per_tick=clawblox.get("steps_per_tick", STEPS_PER_TICK, COUNT),
         memory_bytes=memory_mib << 20,
-        watchdog_cpu_s=clawblox.number(
-            "watchdog_cpu_s", _WATCHDOG_CPU_S, "a finite number, 1 or more", 1
-        ),
-        watchdog_memory_bytes=clawblox.count(
-            "watchdog_memory_mib", max(_WATCHDOG_MIB, _MIB_PER_HEAP_MIB * memory_mib)
-        )
-        << 20,
+        watchdog_cpu_s=float(clawblox.get("watchdog_cpu_s", _WATCHDOG_CPU_S, _CPU_S)),
+        watchdog_memory_bytes=clawblox.get("watchdog_memory_mib", watchdog_mib, COUNT) << 20,
         # Without the default: saves of worlds that do not set it keep their content hash.
         tables=rules if on_error == "end_thread" else {**rules, "on_error": on_error},
         halts_on_error=on_error == "halt",
@@ -187,6 +180,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
 def _is_path(value: Any) -> bool:
     """Return whether a value is the path of a file below a directory."""
     return (
@@ -195,6 +192,17 @@ def _is_path(value: Any) -> bool:
         and not PurePosixPath(value).is_absolute()
         and not {"", ".", ".."} & set(value.split("/"))
     )
+
+
+_NAME: Final = Kind(lambda value: _is_text(value) and value, "a non-empty string")
+_AFK_S: Final = number_kind("0 or more", 0)
+_CPU_S: Final = number_kind("a finite number, 1 or more", 1)
+_POSITIVE: Final = number_kind("a finite number above 0", math.ulp(0.0))
+_ITERATIONS: Final = Kind(lambda n: type(n) is int and 0 < n <= 32, "a whole number from 1 to 32")
+_TEXTS: Final = Kind(
+    lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of strings"
+)
+_PATH: Final = Kind(_is_path, "a path below the world's directory, without '.' and '..'")
 
 
 class _Table:
@@ -219,55 +227,15 @@ class _Table:
 
     def below(self, key: str) -> _Table:
         """Return the table of a key, empty if it is missing."""
-        values: dict[str, Any] = self.get(key, {}, lambda value: isinstance(value, dict), "a table")
+        values: dict[str, Any] = self.get(key, {}, Kind(_is_table, "a table"))
         return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
 
-    def get(self, key: str, default: _T, is_right: Callable[[Any], bool], expected: str) -> _T:
+    def get(self, key: str, default: _T, kind: Kind) -> _T:
         """Return the value of a key."""
         value: _T = self.values.get(key, default)
-        if not is_right(value):
-            self.refuse(key, f"must be {expected}")
+        if not kind.test(value):
+            self.refuse(key, f"must be {kind.expected}")
         return value
-
-    def count(
-        self,
-        key: str,
-        default: int,
-        expected: str = "a whole number above 0",
-        most: float = math.inf,
-    ) -> int:
-        """Return the value of a key that is a number of things."""
-        return self.get(
-            key, default, lambda count: type(count) is int and 0 < count <= most, expected
-        )
-
-    def number(
-        self, key: str, default: float, expected: str, low: float, high: float = sys.float_info.max
-    ) -> float:
-        """Return a finite number within two limits."""
-
-        def is_within(value: Any) -> bool:
-            return finite_number(value, low=low, high=high) is not None
-
-        return float(self.get(key, default, is_within, expected))
-
-    def positive(self, key: str, default: float) -> float:
-        """Return the value of a key that is a positive number."""
-        return self.number(key, default, "a finite number above 0", math.ulp(0.0))
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Return the value of a key that is true or false."""
-        return self.get(key, default, lambda value: isinstance(value, bool), "true or false")
-
-    def choice(self, key: str, *words: str) -> str:
-        """Return the value of a key that is one of some words, the first of them if missing."""
-        return self.get(key, words[0], lambda value: value in words, f"one of {', '.join(words)}")
-
-    def path(self, key: str, default: str) -> str:
-        """Return the value of a key that is a path below the world's directory."""
-        return self.get(
-            key, default, _is_path, "a path below the world's directory, without '.' and '..'"
-        )
 
 
 def _parse(directory: Path) -> dict[str, Any]:
@@ -290,7 +258,7 @@ def _read(path: Path) -> bytes:
 
 
 def _find_main(scripts: _Table) -> str:
-    main = scripts.path("main", "main.lua")
+    main = scripts.get("main", "main.lua", _PATH)
     if "main" not in scripts.values and not (scripts.directory / main).is_file():
         other = "main.luau"
         main = other if (scripts.directory / other).is_file() else main
@@ -302,7 +270,7 @@ def _find_main(scripts: _Table) -> str:
 
 
 def _find_tree(scripts: _Table) -> str:
-    tree = scripts.path("tree", "scripts")
+    tree = scripts.get("tree", "scripts", _PATH)
     path = scripts.directory / tree
     is_there = path.is_file() if tree.endswith(PROJECT_SUFFIX) else path.is_dir()
     if "tree" in scripts.values and not is_there:
@@ -314,16 +282,12 @@ def _find_tree(scripts: _Table) -> str:
 def _read_renderer(table: _Table) -> RendererSettings:
     usual = RendererSettings()
     return RendererSettings(
-        name=table.get("name", usual.name, _is_text, "a string"),
-        mode=table.choice("mode", "module", "default"),
-        api_version=table.count("api_version", usual.api_version),
+        name=table.get("name", usual.name, Kind(_is_text, "a string")),
+        mode=table.get("mode", usual.mode, choice_kind("module", "default")),
+        api_version=table.get("api_version", usual.api_version, COUNT),
         entry=_find_entry(table),
-        capabilities=tuple(table.get("capabilities", [], _is_list_of_text, "a list of strings")),
+        capabilities=tuple(table.get("capabilities", [], _TEXTS)),
     )
-
-
-def _is_list_of_text(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _find_entry(table: _Table) -> str | None:

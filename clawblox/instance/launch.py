@@ -18,7 +18,7 @@ import attrs
 
 from clawblox.config.arguments import check_path
 from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
-from clawblox.config.world_toml import CONFIG_NAME, LivenessRule, WorldConfig
+from clawblox.config.world_toml import LivenessRule, WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.extras import find_missing, install_command
 from clawblox.instance.seeds import choose_seed, require_seedable
@@ -33,6 +33,7 @@ from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.world_keys import CONFIG_NAME
 from clawblox.zstd import find_zstandard
 
 _log = OwnLog(__name__)

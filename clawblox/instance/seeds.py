@@ -6,9 +6,10 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from clawblox.config.world_toml import CONFIG_NAME, WorldConfig
+from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import ConfigError
 from clawblox.protocol import SEEDS
+from clawblox.world_keys import CONFIG_NAME
 
 _DRAWN_SEEDS: Final = 2**53
 """Upper bound of drawn seeds; every reader of JSON keeps integers below it exact."""

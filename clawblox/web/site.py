@@ -20,7 +20,6 @@ import attrs
 from clawblox.agents.layout import AGENTS_DIR, AgentDir
 from clawblox.agents.listing import make_scope
 from clawblox.agents.status import AgentStatus, read_agents
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.experiment.reading.overview import ExperimentOverview, read_overview
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.rundir.experiments import (
@@ -36,6 +35,7 @@ from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp, records_journal
 from clawblox.rundir.status import OVER, InstanceStatus, Run, read_runs
 from clawblox.web.recordings import Recordings
+from clawblox.world_keys import CONFIG_NAME
 
 _ID_DIGITS: Final = 10
 _MAX_RECORDS: Final = 4

@@ -20,10 +20,11 @@ import tomlkit
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import SECONDS
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
-from clawblox.config.world_toml import CONFIG_NAME, read_world_config
+from clawblox.config.world_toml import read_world_config
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.repository_files import UnlistedRepositoryError, find_repository, list_beside
 from clawblox.world.sources import copy_sources
+from clawblox.world_keys import CONFIG_NAME
 
 _COPY_NAME: Final = "world"
 _RUN_NAME: Final = "run"

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from clawblox.config.world_toml import CONFIG_NAME, read_world_config
+from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import ProcessExit
@@ -18,6 +18,7 @@ from clawblox.supervision.program import run_program
 from clawblox.supervision.tree import SharedStop
 from clawblox.system.ports import NoFreePort, take_free_port
 from clawblox.system.process import CannotExecute, Process, spawn
+from clawblox.world_keys import CONFIG_NAME
 
 HOST: Final = "127.0.0.1"
 GRACE_S: Final = 5.0

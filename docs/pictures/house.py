@@ -39,6 +39,7 @@ _GROUND: Final = (
     "differences",
     "spelling",
     "typed_values",
+    "world_keys",
     "zstd",
 )
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}

@@ -34,7 +34,6 @@ from clawblox.cli.terminal.reports import configure_logging
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import is_world_url
 from clawblox.config.home import home_dir
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.extras import install_command
 from clawblox.rundir.paths import resolve_run_dir
@@ -45,6 +44,7 @@ from clawblox.world.agent_client import join_place
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.input_examples import InputExample, find_examples
 from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
+from clawblox.world_keys import CONFIG_NAME
 
 
 @examples("""

@@ -29,7 +29,6 @@ from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import StartOptions
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
@@ -39,6 +38,7 @@ from clawblox.rundir.status import read_run
 from clawblox.views.formatting import format_labels, shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.resume import find_resumable
+from clawblox.world_keys import CONFIG_NAME
 
 if TYPE_CHECKING:
     from clawblox.cli.running.resume_sources import AgentResume

@@ -22,7 +22,6 @@ from clawblox.cli.parameters import existing_path
 from clawblox.cli.terminal.output import note
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.config.arguments import is_world_url
-from clawblox.config.world_toml import CONFIG_NAME
 from clawblox.errors import ConfigError, UsageError
 from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
@@ -31,6 +30,7 @@ from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import TreeWalk, remove_tree
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
+from clawblox.world_keys import CONFIG_NAME
 
 _RUNS_DIR: Final = "runs"
 _INNER_RUNS_DIR: Final = "inner"

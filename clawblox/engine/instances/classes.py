@@ -14,7 +14,8 @@ from typing import Any, Final
 from clawblox.engine.instances.looks import with_looks
 from clawblox.engine.instances.play_classes import PLAY_ROWS
 from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
-from clawblox.engine.settings import GRAVITY, MOST_GRAVITY
+from clawblox.engine.settings import USUAL_GRAVITY
+from clawblox.world_keys import MOST_GRAVITY
 
 _NOT_NEGATIVE: Final = (0.0, math.inf)
 _SHARE: Final = (0.0, 1.0)
@@ -103,7 +104,7 @@ _TREE: Final = (
         "Workspace",
         "Model",
         creatable=False,
-        Gravity=_number(GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
+        Gravity=_number(USUAL_GRAVITY, limits=(-MOST_GRAVITY, MOST_GRAVITY)),
         FallenPartsDestroyHeight=_number(-500.0),
         CurrentCamera=Property("Camera"),
         Terrain=Property("Terrain", read_only=True),

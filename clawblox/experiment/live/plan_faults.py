@@ -20,7 +20,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.options import IN_WORKSPACE
 from clawblox.checkpoint.collect.workspace import list_workspace
 from clawblox.config.options import StartOptions
-from clawblox.config.world_toml import CONFIG_NAME, WorldConfig, read_world_config
+from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.live.prompts import read_template
 from clawblox.experiment.live.workspaces import WORLD_COPY, read_server
@@ -33,6 +33,7 @@ from clawblox.instance.launch import plan_launch
 from clawblox.protocol import RECORD_ENV
 from clawblox.system.regular_files import read_regular
 from clawblox.world.sources import find_world_dir, is_source
+from clawblox.world_keys import CONFIG_NAME
 
 _RECORDING: Final = (RECORD_ENV.encode(), b"clawblox.server", b"clawblox.engine")
 """Names of which the source of a world that can record itself has one."""

@@ -1,0 +1,41 @@
+"""The kinds of values in ``world.toml``, as the engine and the orchestrator check them. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from clawblox.foreign_values import finite_number
+
+CONFIG_NAME: Final = "world.toml"
+MOST_GRAVITY: Final = 1e6
+"""The largest strength of gravity that scripts and settings can set, in either direction."""
+
+
+class Kind(NamedTuple):
+    """A kind of values.
+
+    Attributes:
+        test: Returns whether a value is one of them.
+        expected: Describes them, to be read after "must be".
+    """
+
+    test: Callable[[Any], bool]
+    expected: str
+
+
+def number_kind(expected: str, low: float, high: float = sys.float_info.max) -> Kind:
+    """Return the kind of the finite numbers within two limits."""
+    return Kind(lambda value: finite_number(value, low=low, high=high) is not None, expected)
+
+
+def choice_kind(*words: str) -> Kind:
+    """Return the kind of some words."""
+    return Kind(lambda value: value in words, f"one of {', '.join(words)}")
+
+
+COUNT: Final = Kind(lambda value: type(value) is int and value > 0, "a whole number above 0")
+FLAG: Final = Kind(lambda value: isinstance(value, bool), "true or false")
+GRAVITY: Final = number_kind("a number from -1000000 to 1000000", -MOST_GRAVITY, MOST_GRAVITY)
+SPEECH_MODE: Final = choice_kind("global", "proximity")
