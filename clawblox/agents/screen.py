@@ -18,7 +18,6 @@ from typing import Final
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.output import parse_record, record_in
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import Line, Tone, narrate
 from clawblox.system.files import write_all
@@ -55,7 +54,7 @@ class Screen:
     ) -> None:
         self._directory = directory
         self._driver = driver
-        self._conversation = open_reading(self._driver, self._directory)
+        self._conversation = self._driver.read_along(self._directory)
         self._log = Tail(directory.log_file, log_start)
         self._events = Tail(directory.events_file, events_start)
 
@@ -74,7 +73,7 @@ class Screen:
             record = parse_record(text) or {}
             kind = record.get("type")
             if kind == "process.started":
-                self._conversation = open_reading(self._driver, self._directory)
+                self._conversation = self._driver.read_along(self._directory)
             if kind in _SHOWN_EVENTS:
                 yield from narrate(kind, {**record, **record_in(record, "data")})
 

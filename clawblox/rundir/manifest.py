@@ -32,7 +32,7 @@ from clawblox.rundir.manifest_entries import (
     without_left,
 )
 from clawblox.rundir.paths import state_dir
-from clawblox.system.record_file import UPDATE_HINT
+from clawblox.system.record_file import LaterVersionError
 from clawblox.system.regular_files import read_regular
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -305,8 +305,8 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         raise ManifestError(f"the manifest is not JSON: {error}", path=path) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if type(version) is int and version > SCHEMA_VERSION:
-        message = f"the manifest has schema_version {version}, and this clawblox reads up to"
-        raise ManifestError(f"{message} {SCHEMA_VERSION}", path=path, hint=UPDATE_HINT)
+        later = LaterVersionError(version, SCHEMA_VERSION)
+        raise ManifestError(f"the manifest {later.problem}", path=path, hint=later.hint)
     if (complaint := _complaint(document)) is not None:
         raise ManifestError(f"this is not a manifest: {complaint}", path=path)
     return Manifest(path, document)

@@ -21,7 +21,6 @@ from clawblox import load_checkpoint, save_checkpoint
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.proxy import Limits
 from clawblox.agents.drivers import find_driver
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.programs.kimi import work_dir_key
@@ -173,7 +172,7 @@ class Life:
         books.emit("process.started", {"pid": 1}, raw_offset=offset.end)
         reader = OutputReader(self.directory.log_file, offset.end, begins_at=offset.start)
         program = StandIn(self.driver, self.directory, self.session_id, self.said)
-        conversation = open_reading(find_driver(self.driver), self.directory)
+        conversation = find_driver(self.driver).read_along(self.directory)
         lines = self.say(program, turns)
         for line in itertools.islice(lines, read):
             self.write(line)

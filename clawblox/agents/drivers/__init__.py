@@ -12,7 +12,6 @@ command lines, and parses lines of output. ``running`` does the rest.
 - ``acp``: programs that speak the Agent Client Protocol.
 - ``acp_client``: our side of that protocol.
 - ``command``: any program, by a template of its command line.
-- ``reading``: reading the output of a program without talking to it.
 - ``output``: parsing lines of JSON from programs.
 """
 

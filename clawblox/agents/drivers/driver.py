@@ -428,6 +428,31 @@ class Driver(ABC):
     def converse(self, setup: AgentSetup, turn: Turn) -> Conversation:
         """Return the conversation with a process started for this turn."""
 
+    def read_along(
+        self,
+        directory: AgentDir,
+        session_id: str | None = None,
+        *,
+        joined_version: str | None = None,
+    ) -> Conversation:
+        """Return a conversation that reads the output of a process without talking to it.
+
+        A request-response protocol is parsed as long as :meth:`Conversation.say` is called for each
+        further message; the bytes that it would write to the program are discarded.
+
+        Args:
+            directory: The agent's directory.
+            session_id: The conversation that the process continues; None for a new one.
+            joined_version: Version of the program, '' if unknown, when reading starts after the
+                first line of a process that is in that conversation; else None.
+        """
+        name = self.program.driver
+        command = {"start": [name, "{prompt}"]}
+        setup = AgentSetup(directory=directory, binary=name, command=command)
+        start = Begin("") if session_id is None else Continue(session_id)
+        turn = Turn(prompt="", start=start, is_onlooker=True, joined_version=joined_version)
+        return self.converse(setup, turn)
+
     def explain(self, log_lines: Sequence[str]) -> Report | None:
         """Return an ``error`` report if the last lines of a failed process explain the failure."""
         for line in reversed(log_lines):

@@ -17,7 +17,6 @@ from typing import Final
 import attrs
 
 from clawblox.agents.drivers.driver import Branch
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.output import read_reports
@@ -219,7 +218,7 @@ def _read_rest(
         _log.warning("usage not read: too much output", agent=order.options.name, offset=start)
         start = end - _MAX_BYTES
     version = books.ledger.find_version(session_id)
-    conversation = open_reading(order.driver, order.directory, session_id, joined_version=version)
+    conversation = order.driver.read_along(order.directory, session_id, joined_version=version)
     reports: list[tuple[int, Report]] = []
     for line in read_lines(log, start):
         if interruption.is_set:

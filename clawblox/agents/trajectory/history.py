@@ -14,7 +14,6 @@ import attrs
 
 from clawblox.agents.drivers.driver import Conversation, Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.output import read_reports
 from clawblox.agents.trajectory.records import Context, Record, read_records
@@ -104,7 +103,7 @@ class History:
 
     def __attrs_post_init__(self) -> None:
         self._times = {record.raw_offset: record.time for record in self._records}
-        self._conversation = open_reading(self._driver, self._directory)
+        self._conversation = self._driver.read_along(self._directory)
 
     def join(self, context: Context, lines: Sequence[Line]) -> None:
         """Begin in the middle of the log, instead of at its start.
@@ -117,8 +116,7 @@ class History:
         self._time, self._turn, self._session_id = context.time, context.turn, context.session_id
         self._has_turn = True
         is_whole = bool(lines) and lines[0].offset == context.process_start
-        self._conversation = open_reading(
-            self._driver,
+        self._conversation = self._driver.read_along(
             self._directory,
             context.process_session if is_whole else context.session_id,
             joined_version=None if is_whole else context.version,
@@ -203,7 +201,7 @@ class History:
         self._time = record.time or self._time
         self._turn, self._session_id = record.turn, record.session_id or self._session_id
         if record.type == "process.started":
-            self._conversation = open_reading(self._driver, self._directory, record.session_id)
+            self._conversation = self._driver.read_along(self._directory, record.session_id)
             self._has_turn = False
         if record.type == "turn.started":
             self._hear_prompt(record.data.get("prompt"))

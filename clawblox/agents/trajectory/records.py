@@ -16,7 +16,7 @@ from clawblox.agents.values import EventType, Usage
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import whole_number
 from clawblox.system.clock import parse_utc
-from clawblox.system.record_file import UPDATE_HINT
+from clawblox.system.record_file import LaterVersionError
 from clawblox.telemetry.line_borders import find_line_end
 from clawblox.telemetry.log_segments import LogArrivals, LogSegment
 from clawblox.telemetry.tail import Line, read_segment
@@ -154,10 +154,8 @@ def to_record(line: Line, path: Path) -> Record | None:
     fields = parse_record(line.data or b"") or {}
     version = whole_number(fields.get("schema_version")) or 0
     if version > EVENTS_VERSION:
-        text = (
-            f"an event has schema_version {version}, and this clawblox reads up to {EVENTS_VERSION}"
-        )
-        raise ClawbloxError(f"{path}: {text}", hint=UPDATE_HINT)
+        later = LaterVersionError(version, EVENTS_VERSION)
+        raise ClawbloxError(f"{path}: an event {later.problem}", hint=later.hint)
     if fields.get("type") not in _TYPES:
         return None
     # The members of events of a process stand among the others.

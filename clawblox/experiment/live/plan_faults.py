@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.options import IN_WORKSPACE
 from clawblox.checkpoint.collect.workspace import list_workspace
@@ -39,14 +41,12 @@ _RECORDING: Final = (RECORD_ENV.encode(), b"clawblox.server", b"clawblox.engine"
 """Names of which the source of a world that can record itself has one."""
 _MAX_FILES: Final = 1000
 _MAX_SOURCE_BYTES: Final = 1 << 20
-_START_OPTIONS: Final = (
-    *("record", "env", "host", "port", "port_wait", "health_timeout", "datastore"),
-)
 
 
 def world_options(spec: WorldSpec) -> dict[str, Any]:
     """Return the options with which the world of a plan is started."""
-    return {name: getattr(spec, name) for name in _START_OPTIONS}
+    names = attrs.fields_dict(WorldSpec).keys() - {"dir"}
+    return {name: getattr(spec, name) for name in names}
 
 
 # -- worlds ---------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from clawblox.config.arguments import check_known
 from clawblox.errors import PlanChangedError
 from clawblox.experiment.plan.naming import original_name
@@ -20,7 +22,7 @@ from clawblox.experiment.plan.parts import USUAL_SAVING_S, AgentSpec
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.plan_file import map_paths
 from clawblox.experiment.plan.programs import map_program
-from clawblox.experiment.plan.values import amendments, chain_fields, find_resume_rule, to_plain
+from clawblox.experiment.plan.values import PART, RESUME, chain_fields, fields_by_key, to_plain
 from clawblox.results import PlanChange, PlanChangeKind
 
 PROMPTS: Final = "prompts"
@@ -31,7 +33,15 @@ _PLACES: Final = ("name", "layout", "run_prefix")
 """Fields that name the files of the experiment, so that even an unused plan keeps them."""
 _FILES: Final = {"agents.*.template": TEMPLATES, "agents.*.system_prompt": PROMPTS}
 """Fields with the path of a file, with the name under which its content is compared."""
-ACCEPTABLE: Final = (*amendments(Plan), *amendments(AgentSpec), WORLD, PROMPTS, TEMPLATES)
+ACCEPTABLE: Final = (
+    *(
+        key
+        for part in (Plan, AgentSpec)
+        for key, field in fields_by_key(part).items()
+        if field.metadata.get(RESUME) == "amendment"
+    ),
+    *(WORLD, PROMPTS, TEMPLATES),
+)
 """The names of the amendments that may be accepted."""
 
 
@@ -169,7 +179,13 @@ def _differences(parent: str, old: Any, new: Any) -> Iterator[tuple[str, Any, An
 
 
 def _find_kind(field: str) -> PlanChangeKind:
-    return find_resume_rule(Plan, _generalise(field).split("."))
+    kind: type[attrs.AttrsInstance] = Plan
+    for step in _generalise(field).split("."):
+        if (found := fields_by_key(kind).get(step)) is not None:
+            if RESUME in found.metadata:
+                return found.metadata[RESUME]  # type: ignore[no-any-return]
+            kind = found.metadata.get(PART, kind)
+    return "never"
 
 
 def _generalise(field: str) -> str:

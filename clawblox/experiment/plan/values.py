@@ -31,18 +31,19 @@ from clawblox.config.arguments import (
     parse_duration,
 )
 from clawblox.errors import ConfigError
-from clawblox.results import Labels, PlanChangeKind
+from clawblox.results import Labels
 from clawblox.spelling import nearest_name
 
 KEY: Final = "key"
 """Metadata of a field: its key in plain form, where it differs from its name."""
 PART: Final = "part"
 """Metadata of a field: the class of its value, or of the values in its list."""
-_RESUME: Final = "resume"
-FREE: Final = {_RESUME: "free"}
+RESUME: Final = "resume"
+"""Metadata of a field: whether a resume may change it, as in a ``PlanChange``; never without."""
+FREE: Final = {RESUME: "free"}
 """Metadata of a field that a resume may change: it has no influence on what is measured, or on
 new chains only."""
-AMENDMENT: Final = {_RESUME: "amendment"}
+AMENDMENT: Final = {RESUME: "amendment"}
 """Metadata of a field that a resume may change if its change is accepted by name."""
 _OF_CHAINS: Final = "of_chains"
 OF_CHAINS: Final = {_OF_CHAINS: True}
@@ -113,27 +114,6 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - any value
 def chain_fields(plan: type[attrs.AttrsInstance]) -> tuple[str, ...]:
     """Return the keys of the fields of a plan that may differ between conditions."""
     return tuple(key for key, field in fields_by_key(plan).items() if _OF_CHAINS in field.metadata)
-
-
-def amendments(kind: type[attrs.AttrsInstance]) -> tuple[str, ...]:
-    """Return the keys of the fields of a part whose changes a resume may accept by name."""
-    fields = fields_by_key(kind).items()
-    return tuple(key for key, field in fields if field.metadata.get(_RESUME) == "amendment")
-
-
-def find_resume_rule(kind: type[attrs.AttrsInstance], steps: Sequence[str]) -> PlanChangeKind:
-    """Return whether a resume may change the value at a path, by the metadata of its fields.
-
-    Args:
-        kind: Class of a plan, or of a part.
-        steps: The keys of the path, ``*`` for an agent.
-    """
-    for step in steps:
-        field = fields_by_key(kind).get(step)
-        if field is not None and _RESUME in field.metadata:
-            return field.metadata[_RESUME]  # type: ignore[no-any-return]
-        kind = kind if field is None else field.metadata.get(PART, kind)
-    return "never"
 
 
 def inherit_fields(

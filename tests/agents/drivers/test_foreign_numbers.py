@@ -13,7 +13,6 @@ import pytest
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.output import reset_in
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.running.output import Line, read_reports
@@ -67,7 +66,7 @@ def with_number(line: bytes, number: str) -> bytes:
 
 
 def read_recorded(name: str, number: str | None) -> list[Report]:
-    reading = open_reading(find_driver(RECORDED[name]), AgentDir(SANDBOX_WORKSPACE))
+    reading = find_driver(RECORDED[name]).read_along(AgentDir(SANDBOX_WORKSPACE))
     lines = recorded_lines(name)
     said = lines if number is None else [with_number(line, number) for line in lines]
     found = read_reports(reading, [Line(0, len(line), line) for line in said], "Eko")
@@ -105,7 +104,7 @@ def test_a_delay_between_tries_is_a_day_at_most() -> None:
     }
     for name, line in lines.items():
         for delay, seconds in [("2500", 2.5), ("1e300", 0.0), ("true", 0.0), ("-1", 0.0)]:
-            reading = open_reading(find_driver(name), AgentDir(SANDBOX_WORKSPACE))
+            reading = find_driver(name).read_along(AgentDir(SANDBOX_WORKSPACE))
             [retry] = reading.read((line % (delay, "1e300")).encode())
             assert (retry.data["delay_s"], retry.data["status"]) == (seconds, None)
 

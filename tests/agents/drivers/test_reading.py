@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from clawblox.agents.drivers import DRIVERS, find_driver
-from clawblox.agents.drivers.reading import open_reading
 from clawblox.agents.layout import AgentDir
 from tests.agents.drivers.support import NEW_ID
 
@@ -18,7 +17,7 @@ from tests.agents.drivers.support import NEW_ID
 def test_a_driver_reads_without_the_start_of_its_program(
     tmp_path: Path, name: str, session_id: str | None
 ) -> None:
-    conversation = open_reading(find_driver(name), AgentDir(tmp_path), session_id)
+    conversation = find_driver(name).read_along(AgentDir(tmp_path), session_id)
     for line in (b"words", b'{"type": "unknown"}', b""):
         conversation.read(line)
     assert list(tmp_path.iterdir()) == []
@@ -36,7 +35,7 @@ def test_the_answers_of_a_protocol_are_recognised_from_any_line_on(tmp_path: Pat
         {"id": 6, "error": {"code": 1, "message": "429"}},
     ]
     for first in range(5):
-        reading = open_reading(find_driver("acp"), AgentDir(tmp_path))
+        reading = find_driver("acp").read_along(AgentDir(tmp_path))
         said = [json.dumps({"jsonrpc": "2.0", **line}).encode() for line in lines[first:]]
         reports = [report for line in said for report in reading.read(line)]
         kinds = [report.type for report in reports if report.type != "turn.started"]
