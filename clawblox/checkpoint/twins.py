@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 import attrs
 
-from clawblox.concurrency.progress import ProgressLike, Report, reporting
-from clawblox.concurrency.threads import run_interruptible
+from clawblox.concurrency.progress import ProgressLike, Report, run_with_progress
 from clawblox.config.arguments import check_progress
 
 _P = ParamSpec("_P")
@@ -67,38 +65,3 @@ class _Call:
 
     def run(self, hook: Report) -> Any:  # noqa: ANN401 - the function's result
         return self._function(*self._args, **{**self._kwargs, "progress": hook})
-
-
-class _Interrupted(Exception):  # noqa: N818 - names the condition; it never leaves this module
-    """The caller no longer waits for the operation."""
-
-
-async def run_with_progress(
-    function: Callable[[Report], _T], progress: ProgressLike = False, verb: str = ""
-) -> _T:
-    """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
-
-    Args:
-        function: A blocking function; it calls the hook with bytes done and bytes in all.
-        progress: Reports the same numbers, from the worker thread.
-        verb: The action, for a line of progress: ``Saving``.
-
-    Raises:
-        Exception: Any exception of the function.
-
-    Cancellation: waits for the function; it ends when it next calls the hook.
-    """
-    is_cancelled = threading.Event()
-
-    def run() -> _T:
-        with reporting(verb, progress) as report:
-
-            def hook(done: int, total: int) -> None:
-                if is_cancelled.is_set():
-                    raise _Interrupted
-                if report is not None:
-                    report(done, total)
-
-            return function(hook)
-
-    return await run_interruptible(run, is_cancelled.set)

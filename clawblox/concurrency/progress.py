@@ -10,11 +10,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import anyio
 
-from clawblox.concurrency.threads import run_blocking
+from clawblox.concurrency.threads import run_blocking, run_interruptible
+
+_T = TypeVar("_T")
 
 Report: TypeAlias = Callable[[int, int], object]
 """Takes the amount done and the total. An exception from it ends the operation."""
@@ -51,6 +53,41 @@ def reporting(verb: str, progress: ProgressLike) -> Iterator[Report | None]:
             line.finish()
     else:
         yield None
+
+
+class _Interrupted(Exception):  # noqa: N818 - names the condition; it never leaves this module
+    """The caller no longer waits for the operation."""
+
+
+async def run_with_progress(
+    function: Callable[[Report], _T], progress: ProgressLike = False, verb: str = ""
+) -> _T:
+    """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
+
+    Args:
+        function: A blocking function; it calls the hook with bytes done and bytes in all.
+        progress: Reports the same numbers, from the worker thread.
+        verb: The action, for a line of progress: ``Saving``.
+
+    Raises:
+        Exception: Any exception of the function.
+
+    Cancellation: waits for the function; it ends when it next calls the hook.
+    """
+    is_cancelled = threading.Event()
+
+    def run() -> _T:
+        with reporting(verb, progress) as report:
+
+            def hook(done: int, total: int) -> None:
+                if is_cancelled.is_set():
+                    raise _Interrupted
+                if report is not None:
+                    report(done, total)
+
+            return function(hook)
+
+    return await run_interruptible(run, is_cancelled.set)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 - ``supervisor``: the one task that owns an instance.
 - ``local``: the instance as its supervisor drives it, and the limit of its memory.
-- ``lifecycle``: the states of an instance, their transitions, and the pauses before restarts.
+- ``lifecycle``: the states of an instance, their transitions, its end, the pauses before restarts.
 - ``restart_source``: what an instance is restarted from, and the request of a restart.
 - ``watch``: from its readiness to its exit; halts, and worlds slower than real time.
 - ``bookkeeping``: writes its record, its manifest and the index of its log.
@@ -12,7 +12,6 @@
 - ``seeds``: the seeds of starts.
 - ``environment``: the command and environment of its processes.
 - ``instance``: acquires and releases the resources of an instance.
-- ``ends``: how instances end.
 - ``running``: its name and its processes, as stages that it reaches.
 - ``health``: when a world is ready, and whether it still answers.
 - ``listener_watch``: whether an instance that was ready still listens.

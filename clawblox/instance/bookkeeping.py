@@ -12,9 +12,9 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
-from clawblox.instance.ends import End
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
+from clawblox.instance.lifecycle import End
 from clawblox.results import EventKind, Labels, describe_end
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update

@@ -20,7 +20,6 @@ import attrs
 
 from clawblox import protocol
 from clawblox.errors import UsageError
-from clawblox.instance.ends import End
 from clawblox.instance.environment import (
     child_environment,
     fill_command,
@@ -30,6 +29,7 @@ from clawblox.instance.environment import (
 )
 from clawblox.instance.health import require_own_listener
 from clawblox.instance.launch import Launch, new_run_id
+from clawblox.instance.lifecycle import End
 from clawblox.instance.running import Named, Running, WorldProcesses
 from clawblox.protocol import ScriptErrors, TickRate, WorldEnvironment
 from clawblox.results import ProcessExit

@@ -1,4 +1,4 @@
-"""The states of one instance and the legal moves between them, as a pure state machine.
+"""The states of one instance, the legal moves between them, and its end. Pure.
 
 ``supervisor`` makes the moves; this module only defines them.
 """
@@ -8,7 +8,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+import attrs
+
+from clawblox.rundir.manifest_updates import RunStatus
+from clawblox.rundir.records import RecordState
 from clawblox.supervision.lifecycle import exponential_delay
+
+FAILED_START_GRACE_S: Final = 1.0
+"""Seconds between TERM and KILL for an instance whose start failed or was given up."""
 
 
 class State(StrEnum):
@@ -59,3 +66,36 @@ def restart_delay(before: int) -> float:
     if not before:
         return 0.0
     return exponential_delay(before - 1, _FIRST_RESTART_DELAY_S, _LAST_RESTART_DELAY_S)
+
+
+@attrs.frozen(kw_only=True)
+class End:
+    """The end of an instance.
+
+    Attributes:
+        was_begun: Whether its start had begun, so that something of it exists.
+        was_ready: Whether it was ever ready.
+        has_died: Whether it ended by itself, or was ended because it hung or had halted.
+        has_finished: Whether it ended by itself, with status 0.
+        is_on_purpose: Whether it was stopped on request, so that a resume leaves it alone.
+    """
+
+    was_begun: bool
+    was_ready: bool
+    has_died: bool
+    has_finished: bool
+    is_on_purpose: bool
+
+    @property
+    def state(self) -> RecordState:
+        """The state of its record."""
+        if self.was_ready:
+            return "exited"
+        return "failed" if self.was_begun or self.is_on_purpose else "interrupted"
+
+    @property
+    def run_status(self) -> RunStatus:
+        """How far its run is."""
+        if not self.was_ready or (self.has_died and not self.has_finished):
+            return "failed"
+        return "complete" if self.has_finished or self.is_on_purpose else "interrupted"

@@ -16,7 +16,6 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
 from clawblox.instance.bookkeeping import Tell
-from clawblox.instance.ends import FAILED_START_GRACE_S
 from clawblox.instance.environment import world_command
 from clawblox.instance.failures import (
     exited_before_ready,
@@ -36,7 +35,7 @@ from clawblox.instance.health import (
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
-from clawblox.instance.lifecycle import State
+from clawblox.instance.lifecycle import FAILED_START_GRACE_S, State
 from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace

@@ -17,8 +17,7 @@ import anyio
 import attrs
 
 from clawblox.checkpoint.names import SNAPSHOT_NAME
-from clawblox.checkpoint.twins import run_with_progress
-from clawblox.concurrency.progress import Report
+from clawblox.concurrency.progress import Report, run_with_progress
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import (
     InstanceSpec,
@@ -41,7 +40,7 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.known_instances import Planned
-from clawblox.world.save import remove_save, save_now
+from clawblox.world.save import remove_save, save_instance
 
 if TYPE_CHECKING:
     from clawblox.checkpoint.load.load import Loaded
@@ -230,7 +229,7 @@ async def save_archive(
     Cancellation: leaves both the save and the archive, or neither.
     """
     before = await run_blocking(_find_existing, options)
-    saved = await save_now(fleet, instance, saving)
+    saved = await save_instance(fleet, instance, saving)
 
     def write(report: Report) -> SavedCheckpoint:
         from clawblox.checkpoint.save import save

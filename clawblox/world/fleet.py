@@ -25,10 +25,10 @@ from clawblox.config.options import StartOptions
 from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import WorldStartError, WorldStopError
 from clawblox.instance.bookkeeping import watch_records
-from clawblox.instance.ends import FAILED_START_GRACE_S
 from clawblox.instance.failures import start_stopped
 from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
+from clawblox.instance.lifecycle import FAILED_START_GRACE_S
 from clawblox.instance.local import LimitedInstances, LocalInstance, watch_memory
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.supervisor import Supervisor

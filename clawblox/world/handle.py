@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
@@ -18,16 +19,17 @@ from clawblox.instance.lifecycle import State
 from clawblox.instance.local import LocalInstance
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
-from clawblox.results import Labels, SavedSnapshot, StartedWorld
+from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.saves import Retire, save_snapshot
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
 from clawblox.system.trees import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.recorder import AgentRecorder, Life, register_recording
 from clawblox.world.rosters import Roster, Seat
+
+if TYPE_CHECKING:
+    from clawblox.world.recorder import AgentRecorder
 
 _log = OwnLog(__name__)
 
@@ -183,6 +185,8 @@ class InstanceHandle:
     async def _begin_recording(
         self, directory: Path, tasks: Tasks, writers: ManifestWriters
     ) -> None:
+        from clawblox.world.recorder import AgentRecorder, Life, register_recording
+
         launch, tokens = self.launch, self.instance.running.environment.secrets().values()
         self.recorder = None
         recorder = AgentRecorder(
@@ -238,30 +242,6 @@ class InstanceHandle:
             )
 
     # -- verbs --------------------------------------------------------------------------
-
-    async def capture(
-        self, options: SaveOptions, writers: ManifestWriters, retire: Retire | None
-    ) -> SavedSnapshot:
-        """Save a snapshot of it and register it; see :func:`clawblox.rundir.saves.save_snapshot`.
-
-        Raises:
-            SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
-            WorldExitedError: It has ended; no file or manifest entry is left.
-            ManifestError: The file is complete, but not registered.
-
-        Cancellation: leaves both the file and its manifest entry, or neither.
-        """
-        async with self.calls.call():
-            return await save_snapshot(
-                self.instance.snapshot_source(),
-                options,
-                writers,
-                world_dir=self.launch.config.dir,
-                instance_dir=self.instance_dir,
-                run_id=lambda: self.run_id,
-                retire=retire,
-            )
-        raise AssertionError("unreachable: the block returns or raises")
 
     async def read_time(self, options: SaveOptions) -> float | None:
         """Return the simulation time of a snapshot that is not kept; None if it has none.

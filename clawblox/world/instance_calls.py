@@ -54,7 +54,7 @@ from clawblox.world.http_clients import AsyncHttpClient, Caller
 from clawblox.world.open_world import OpenWorld
 from clawblox.world.places import FleetPlace, make_granter
 from clawblox.world.restart import restart
-from clawblox.world.save import save
+from clawblox.world.save import save_instance
 from clawblox.world.started import BoundWorld
 
 if TYPE_CHECKING:
@@ -348,7 +348,8 @@ class InstanceCalls(OpenWorld):
         """
         fleet = self._open_fleet()
         options = SaveOptions(dir=dir, timeout=timeout, max_bytes=max_bytes)
-        return await save(fleet, fleet.find(instance), options)
+        save = partial(save_instance, fleet, fleet.find(instance), options)
+        return await fleet.tasks.own(save)
 
     async def simulation_time(
         self, instance: str | None = None, *, timeout: float = DEFAULT_SAVE_TIMEOUT_S

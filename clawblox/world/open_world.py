@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
@@ -24,7 +24,6 @@ from clawblox.results import (
     Labels,
     StartedWorld,
 )
-from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
@@ -36,6 +35,9 @@ from clawblox.world.fleet import Fleet
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave
 from clawblox.world.settling import settle_sessions
+
+if TYPE_CHECKING:
+    from clawblox.rundir.lineage import Lineage
 from clawblox.world.sources import find_world_dir
 
 
@@ -267,6 +269,8 @@ class OpenWorld(WorldMetadata):
 
         Cancellation: has no effect; nothing is changed.
         """
+        from clawblox.rundir.lineage import read_lineage
+
         latest = self._latest.run_dir if self._latest else self._run_dir or self.dir
         return await run_blocking(read_lineage, latest if run_dir is None else run_dir)
 

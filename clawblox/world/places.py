@@ -9,7 +9,6 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from clawblox.agents.access.grant import Grant, Policy
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError, WorldCallError, WorldExitedError, WorldSessionError
 from clawblox.protocol import SESSION_HEADER, JoinAnswer
@@ -321,6 +320,8 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
     Raises:
         ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
     """
+    from clawblox.agents.access.grant import Grant, Policy
+
     config = place.instance.launch.config
     policy = Policy.from_api({**config.api, "allow": config.agent_routes})
     sandbox = dict(config.config.get("sandbox", {}))

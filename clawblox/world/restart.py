@@ -18,7 +18,7 @@ from clawblox.results import StartedWorld, describe_end
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.save import save
+from clawblox.world.save import save_instance
 
 
 async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOptions) -> StartedWorld:
@@ -26,7 +26,7 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
     if options.wants_save and instance.is_ready:
         require_seedable(instance.launch.config, options.reseed, 1)
         try:
-            await save(fleet, instance, SaveOptions())
+            await fleet.tasks.own(partial(save_instance, fleet, instance, SaveOptions()))
         except WorldExitedError:
             pass  # it has just died, so there is nothing to save any more
         except (SnapshotError, ManifestError) as error:

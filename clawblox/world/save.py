@@ -26,7 +26,7 @@ from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.leftovers import is_save_name
 from clawblox.rundir.manifest_updates import removal_update
-from clawblox.rundir.saves import autosaves, unlink_saves
+from clawblox.rundir.saves import autosaves, save_snapshot, unlink_saves
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog
@@ -35,19 +35,6 @@ from clawblox.world.handle import InstanceHandle
 from clawblox.world.players import remember_players
 
 _log = OwnLog(__name__)
-
-
-async def save(fleet: Fleet, instance: InstanceHandle, options: SaveOptions) -> SavedSnapshot:
-    """Save a snapshot of one instance and register it; see ``AsyncWorld.save``.
-
-    Raises:
-        SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
-        WorldExitedError: The instance has ended; no file or manifest entry is left.
-        ManifestError: The file is complete, but not registered.
-
-    Cancellation: leaves both the file and its manifest entry, or neither.
-    """
-    return await fleet.tasks.own(partial(save_now, fleet, instance, options))
 
 
 def save_all(
@@ -59,7 +46,7 @@ def save_all(
     retention: Retention | None = None,
 ) -> BatchOperation[SavedSnapshot]:
     """Save snapshots of many instances concurrently; see ``AsyncWorld.save_all``."""
-    save_one = partial(save_now, fleet, options=options, retention=retention)
+    save_one = partial(save_instance, fleet, options=options, retention=retention)
     return BatchOperation(
         fleet.tasks,
         {instance.name: partial(save_one, instance) for instance in instances},
@@ -68,26 +55,42 @@ def save_all(
     )
 
 
-async def save_now(
+async def save_instance(
     fleet: Fleet,
     instance: InstanceHandle,
     options: SaveOptions,
     *,
     retention: Retention | None = None,
 ) -> SavedSnapshot:
-    """Save as :func:`save` does, for a caller that is a task of the fleet itself.
+    """Save a snapshot of one instance and register it, in a task of the fleet.
 
     Args:
         fleet: The fleet.
         instance: The instance.
         options: How to save.
         retention: Removes older autosaves; None for other saves.
+
+    Raises:
+        SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
+        WorldExitedError: The instance has ended; no file or manifest entry is left.
+        ManifestError: The file is complete, but not registered.
+
+    Cancellation: leaves both the file and its manifest entry, or neither.
     """
     fleet.recorder.add("saves")
     begun_at = anyio.current_time()
     retire = None if retention is None else partial(retention.retire, instance)
     try:
-        saved = await instance.capture(options, fleet.writers, retire)
+        async with instance.calls.call():
+            saved = await save_snapshot(
+                instance.instance.snapshot_source(),
+                options,
+                fleet.writers,
+                world_dir=instance.launch.config.dir,
+                instance_dir=instance.instance_dir,
+                run_id=lambda: instance.run_id,
+                retire=retire,
+            )
     except Exception as error:
         fleet.emit("save_failed", instance.name, instance.labels, error=error)
         raise
@@ -234,7 +237,9 @@ class Autosave:
                 if not await self._with_room([instance]):
                     return
                 with suppress(ClawbloxError):  # it is an event
-                    await save_now(self._fleet, instance, self._options, retention=self._retention)
+                    await save_instance(
+                        self._fleet, instance, self._options, retention=self._retention
+                    )
         finally:
             self._asked.discard(instance)
             self._answering.discard(instance)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from clawblox.checkpoint.twins import run_with_progress
+from clawblox.concurrency.progress import run_with_progress
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task, outlast
 from clawblox.concurrency.threads import Batcher
 from clawblox.errors import UsageError

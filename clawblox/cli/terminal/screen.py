@@ -15,10 +15,9 @@ from typing import TypeVar
 
 import anyio
 
-from clawblox.checkpoint.twins import run_with_progress
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.reports import DisplayContainment
-from clawblox.concurrency.progress import Report
+from clawblox.concurrency.progress import Report, run_with_progress
 from clawblox.concurrency.tasks import Tasks
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import format_seconds
