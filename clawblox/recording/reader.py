@@ -23,6 +23,7 @@ from clawblox.recording.blocks import (
     MAX_HEADER_BYTES,
     MAX_START_BYTES,
     MAX_START_MEMBERS,
+    OLD_FORMAT,
     PREFIX,
     BlockHeader,
     Moment,
@@ -32,7 +33,6 @@ from clawblox.recording.blocks import (
     require_zstandard,
 )
 
-OLD_FORMAT: Final = "clawblox-events-v1"
 MAX_BLOCKS: Final = 1 << 20
 """Maximum number of blocks in a file."""
 OBSERVATION: Final = b',"observation":'

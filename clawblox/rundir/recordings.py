@@ -11,21 +11,23 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
 from clawblox.errors import ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.foreign_values import clean_text, whole_number
-from clawblox.recording.blocks import FORMAT
-from clawblox.recording.reader import OLD_FORMAT, RecordingReader
-from clawblox.recording.writer import FileDigest
+from clawblox.recording.blocks import FORMAT, OLD_FORMAT
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, path_mover, read_located
 from clawblox.rundir.snapshot_files import is_archive
 from clawblox.system.files import MAX_DIGEST_BYTES
 from clawblox.system.regular_files import closing_fd, digest_open, open_file, open_regular
+
+if TYPE_CHECKING:
+    from clawblox.recording.reader import RecordingReader
+    from clawblox.recording.writer import FileDigest
 
 Damage: TypeAlias = Literal["incomplete", "changed"]
 """Damage of a file since it was written: its end is missing, or its content has changed."""
@@ -157,6 +159,8 @@ def opened_recording(
         RecordingError: It cannot be opened, is not a recording, or is damaged.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
     """
+    from clawblox.recording.reader import RecordingReader
+
     with _refusing(path):
         fd = _open(path, run_dir)
     with closing_fd(fd):
@@ -214,6 +218,8 @@ def digest_recording(
     Raises:
         OSError: It cannot be read, is not a regular file, or grows.
     """
+    from clawblox.recording.writer import FileDigest
+
     with closing_fd(_open(recording.path, run_dir)) as fd:
         size = os.fstat(fd).st_size
         if size == recording.size_bytes:

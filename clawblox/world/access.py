@@ -11,14 +11,13 @@ import json
 import os
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeGuard
 from urllib.parse import urlencode
 
 import anyio
 import attrs
 
 from clawblox import protocol
-from clawblox.agents.access.grant import Grant
 from clawblox.config.agent_arguments import AgentLike
 from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
@@ -28,6 +27,9 @@ from clawblox.system.connection import Connections
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 from clawblox.system.request import Answer
+
+if TYPE_CHECKING:
+    from clawblox.agents.access.grant import Grant
 
 SESSION_FILE: Final = "world_session.txt"
 ANSWER_FILE: Final = "world_join.json"
@@ -66,6 +68,26 @@ class AgentProgram(AgentLike, Protocol):
 def is_program(agent: object) -> TypeGuard[AgentProgram]:
     """Return whether an agent is one whose program clawblox runs."""
     return hasattr(agent, "grant_access")
+
+
+@attrs.frozen
+class Actor:
+    """An agent in a world.
+
+    Attributes:
+        session: Its session.
+        agent_id: The world's id of the agent; anything else than a text if it gave none.
+        name: The name that the world shows.
+    """
+
+    session: str = attrs.field(repr=False)
+    agent_id: object
+    name: str
+
+    @classmethod
+    def from_access(cls, access: Access) -> Self:
+        """Return the agent that has an access."""
+        return cls(access.session, access.agent_id, access.name)
 
 
 @attrs.frozen

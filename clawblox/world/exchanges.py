@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -35,7 +35,7 @@ from clawblox.recording.blocks import (
     format_moment_utc,
 )
 from clawblox.recording.writer import observation_fields
-from clawblox.results import Access
+from clawblox.world.access import Actor
 
 _MAX_NAME_CHARS: Final = 200
 _MAX_TEXT_CHARS: Final = 4000
@@ -71,26 +71,6 @@ def route_kinds(api: Mapping[str, Any]) -> dict[tuple[str, str], Kind]:
         ("GET", api["observe"]): Kind.OBSERVE,
         ("POST", api["input"]): Kind.INPUT,
     }
-
-
-@attrs.frozen
-class Actor:
-    """An agent in a world.
-
-    Attributes:
-        session: Its session.
-        agent_id: The world's id of the agent; anything else than a text if it gave none.
-        name: The name that the world shows.
-    """
-
-    session: str = attrs.field(repr=False)
-    agent_id: object
-    name: str
-
-    @classmethod
-    def from_access(cls, access: Access) -> Self:
-        """Return the agent that has an access."""
-        return cls(access.session, access.agent_id, access.name)
 
 
 @attrs.frozen(kw_only=True)

@@ -15,8 +15,7 @@ from clawblox.protocol import SESSION_HEADER, JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import AgentProgram, Member, join, read_session, record_session
-from clawblox.world.exchanges import Actor
+from clawblox.world.access import Actor, AgentProgram, Member, join, read_session, record_session
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients

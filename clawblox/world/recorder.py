@@ -27,7 +27,8 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.system.clock import utc_now
 from clawblox.system.request import Answer
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.exchanges import Actor, Exchange, Kind, NewRecord, Transcript, route_kinds
+from clawblox.world.access import Actor
+from clawblox.world.exchanges import Exchange, Kind, NewRecord, Transcript, route_kinds
 
 _log = OwnLog(__name__)
 

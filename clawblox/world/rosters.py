@@ -16,8 +16,7 @@ from clawblox.errors import ActionRefusedError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest_entries import ManifestEntry
-from clawblox.world.access import Member, join_answer
-from clawblox.world.exchanges import Actor
+from clawblox.world.access import Actor, Member, join_answer
 
 LOST_HINT = "the instance was restarted from a state without this session; join again"
 

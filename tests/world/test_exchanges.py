@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from clawblox.foreign_values import MAX_DEPTH, parse_document
 from clawblox.world import exchanges
-from clawblox.world.exchanges import Actor, Exchange, Kind, Transcript, route_kinds
+from clawblox.world.access import Actor
+from clawblox.world.exchanges import Exchange, Kind, Transcript, route_kinds
 
 SESSION = "0123456789abcdef0123456789abcdef"
 ROCKY = Actor(SESSION, "agent-1", "Rocky")

@@ -29,7 +29,8 @@ from clawblox.instance import launch
 from clawblox.recording.writer import RecordingFile
 from clawblox.system.request import Answer
 from clawblox.world import recorder as recorder_module
-from clawblox.world.exchanges import Actor, Transcript
+from clawblox.world.access import Actor
+from clawblox.world.exchanges import Transcript
 from clawblox.world.recorder import AgentRecorder, Life
 from clawblox.zstd import find_zstandard
 from tests.orchestrators import orchestrator
