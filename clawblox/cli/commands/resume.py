@@ -41,7 +41,7 @@ from clawblox.world.resume import find_resumable
 from clawblox.world_keys import CONFIG_NAME
 
 if TYPE_CHECKING:
-    from clawblox.cli.running.resume_sources import AgentResume
+    from clawblox.team.resume import TeamResume
 
 
 @examples("""
@@ -97,22 +97,22 @@ def command(
         look = partial(run_blocking, find_interrupted) if dry_run else find_resumable
         interruption = await look(directory, names)
         require_interrupted(interruption, directory)
-        with_agent = None
+        team = None
         if (directory / AGENTS_DIR).is_dir():
-            from clawblox.cli.running.resume_sources import find_agent_resume  # takes long to load
+            from clawblox.cli.running.resume_sources import find_team_resume  # takes long to load
 
-            with_agent = find_agent_resume(directory, interruption)
-        if with_agent is not None:
-            interruption = with_agent.team.found
+            team = find_team_resume(directory, interruption)
+        if team is not None:
+            interruption = team.found
         world = _open_its_world(interruption)
-        show_interruption(interruption, directory, with_agent)
+        show_interruption(interruption, directory, team)
         if dry_run:
             return 0
-        env = options.env if with_agent is None else {**make_tokens(), **options.env}
+        env = options.env if team is None else {**make_tokens(), **options.env}
         start = partial(
             world.resume_all, directory, instances=names or None, env=env, found=interruption
         )
-        if with_agent is not None:
+        if team is not None:
             duties = attrs.fields_dict(OrchestratorOptions).keys() - attrs.fields_dict(StopOptions)
             for param in typed_parameters(ctx, duties):
                 raise click.UsageError(
@@ -121,7 +121,7 @@ def command(
                     ctx,
                 )
             return await _run_with_agent(
-                world, with_agent, start, env, orchestrator_options.grace_seconds
+                world, team, start, env, orchestrator_options.grace_seconds
             )
         count = len(interruption.instances)
         batch_run = BatchRun(
@@ -137,7 +137,7 @@ def command(
 
 async def _run_with_agent(
     world: AsyncWorld,
-    resume: AgentResume,
+    team: TeamResume,
     start: Callable[[], Awaitable[Batch[StartedWorld]]],
     tokens: Mapping[str, str],
     grace_seconds: float,
@@ -145,16 +145,20 @@ async def _run_with_agent(
     from clawblox.cli.commands.run import resume_words  # these take long to load
     from clawblox.cli.running.companion import Companion
     from clawblox.cli.running.foreground import Foreground
+    from clawblox.cli.running.resume_sources import world_options
 
-    team = resume.team
     for name, aside in (await work_with_bar("Loading", team.restore)).items():
         if aside is not None:
             click.echo(f"  later work of {name} is set aside in {shorten_path(aside)}")
-    companion = Companion(world, team.run_dir, resume.agent, is_fresh=False)
+    agent = team.record.command_line
+    assert agent is not None
+    agent = attrs.evolve(agent, options=attrs.evolve(agent.options, max_turns=None))
+    companion = Companion(world, team.run_dir, agent, is_fresh=False)
+    (record,) = (one for one in team.found.records if one.name == team.instance)
     companion.resume_words = resume_words(
         world,
-        StartOptions(**resume.source.world_options),
-        resume.agent,
+        StartOptions(**world_options(record)),
+        agent,
         StopOptions(grace_seconds=grace_seconds),
     )
 

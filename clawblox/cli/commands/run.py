@@ -23,7 +23,12 @@ from clawblox.cli.field_options import (
 from clawblox.cli.options import StopOptions
 from clawblox.cli.parameters import examples, world_argument
 from clawblox.cli.running.foreground import Foreground
-from clawblox.cli.running.resume_sources import ResumeSource, find_resume_source, require_turns_left
+from clawblox.cli.running.resume_sources import (
+    ResumeSource,
+    find_resume_source,
+    require_turns_left,
+    world_options,
+)
 from clawblox.cli.running.resuming import note_interrupted, refuse_interrupted
 from clawblox.cli.running.run_dirs import (
     inner_runs_dir,
@@ -116,7 +121,7 @@ def command(
             world = source.record.world_dir
         recorded = {
             name: value
-            for name, value in source.world_options.items()
+            for name, value in world_options(source.record).items()
             if ctx.get_parameter_source(name) is ParameterSource.DEFAULT
         }
         options = attrs.evolve(options, **recorded, resume=source.path)

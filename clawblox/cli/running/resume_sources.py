@@ -53,14 +53,14 @@ class ResumeSource:
     record: InstanceRecord | None
     agent: RunAgent | None
 
-    @property
-    def world_options(self) -> Mapping[str, Any]:
-        """The options that the world was started with, by the names of ``StartOptions``."""
-        if self.record is None:
-            return {}
-        names = attrs.fields_dict(StartOptions).keys() - set(_OF_ONE_START)
-        recorded = {key: value for key, value in self.record.options.items() if key in names}
-        return {**recorded, "name": self.record.name}
+
+def world_options(record: InstanceRecord | None) -> Mapping[str, Any]:
+    """Return the recorded options of a world's start, by name; none without a record."""
+    if record is None:
+        return {}
+    names = attrs.fields_dict(StartOptions).keys() - set(_OF_ONE_START)
+    recorded = {key: value for key, value in record.options.items() if key in names}
+    return {**recorded, "name": record.name}
 
 
 def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
@@ -207,23 +207,8 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
         )
 
 
-@attrs.frozen(kw_only=True)
-class AgentResume:
-    """An agent that is brought back with the instance in which it acts.
-
-    Attributes:
-        team: The instance, and the checkpoint that both continue from.
-        source: The options of the run.
-        agent: The agent.
-    """
-
-    team: TeamResume
-    source: ResumeSource
-    agent: RunAgent
-
-
-def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume | None:
-    """Return the agent that is brought back with interrupted instances. Blocks.
+def find_team_resume(run_dir: Path, interruption: Interruption) -> TeamResume | None:
+    """Return the agent that is brought back with its instance, and the checkpoint of both. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
@@ -243,12 +228,7 @@ def find_agent_resume(run_dir: Path, interruption: Interruption) -> AgentResume 
     if source.agent is None or record is None:
         return None
     require_turns_left(run_dir, source.agent)
-    options = attrs.evolve(source.agent.options, max_turns=None)
-    return AgentResume(
-        team=TeamResume.find(run_dir, source.path, instance, interruption, record),
-        source=source,
-        agent=attrs.evolve(source.agent, options=options),
-    )
+    return TeamResume.find(run_dir, source.path, instance, interruption, record)
 
 
 def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:

@@ -28,7 +28,7 @@ from clawblox.rundir.status import read_run
 from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
 
 if TYPE_CHECKING:
-    from clawblox.cli.running.resume_sources import AgentResume
+    from clawblox.team.resume import TeamResume
 
 _SHOWN_NAMES = 8
 
@@ -53,14 +53,14 @@ def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
 
 
 def show_interruption(
-    interruption: Interruption, run_dir: Path, with_agent: AgentResume | None = None
+    interruption: Interruption, run_dir: Path, team: TeamResume | None = None
 ) -> None:
     """Print which instances continue, from which saves, and which stay ended.
 
     Args:
         interruption: The instances.
         run_dir: Their run directory.
-        with_agent: The agent that continues with one of them; None for none.
+        team: The agent that continues with one of them, and the checkpoint; None for none.
     """
     count, total = len(interruption.instances), len(interruption.instances) + len(interruption.left)
     share = "" if count == total else f"{count} of "
@@ -72,8 +72,8 @@ def show_interruption(
     if interruption.left:
         click.echo(f"Left alone: {_describe_left(interruption)}")
     agent = None
-    if with_agent is not None:
-        agent, checkpoint = with_agent.agent.options.agent_name, with_agent.team.archive.name
+    if team is not None:
+        agent, checkpoint = team.record.agents[0].name, team.archive.name
         click.echo(f"  with its agent {printable(agent)}, both from {printable(checkpoint)}")
     others = [printable(other.name) for other in read_agents(run_dir) if other.name != agent]
     if others:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,12 +130,10 @@ class AttemptAgent:
         Cancellation: nothing of it is left.
         """
         self._note_start()
-        try:
+        with self.blamed():
             return await self.agent.start(
                 self.spec.prompt, system_prompt=system_prompt, env=self.env
             )
-        except ClawbloxError as error:
-            raise self.blame(error) from error
 
     async def send(self, text: str) -> StartedAgent:
         """Send it a message; an agent that does not run continues its conversation with it.
@@ -146,10 +145,8 @@ class AttemptAgent:
         Cancellation: it may have the message.
         """
         self._note_start()
-        try:
+        with self.blamed():
             return await self.agent.send(text, env=self.env)
-        except ClawbloxError as error:
-            raise self.blame(error) from error
 
     def _note_start(self) -> None:
         self._is_stopping = False
@@ -180,12 +177,22 @@ class AttemptAgent:
             expected = f"must be {pinned}, as the plan says, not {started.version}"
             raise AttemptError("setup", f"agents.{self.name}.version: {expected}")
 
-    def blame(self, error: ClawbloxError) -> AttemptError | ProviderError:
-        """Return the error of the attempt for an error of this agent."""
-        failure = self._describe(error)
-        if failure.is_passing:
-            return ProviderError(failure)
-        return AttemptError(failure_cause(error), f"{self.name}: {failure.text}")
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Raise an error of the block as an error of the attempt, for which this agent is to blame.
+
+        Raises:
+            AttemptError: The block raised an error.
+            ProviderError: The error is a limit or an expired login.
+        """
+        try:
+            yield
+        except ClawbloxError as error:
+            failure = self._describe(error)
+            if failure.is_passing:
+                raise ProviderError(failure) from error
+            text = f"{self.name}: {failure.text}"
+            raise AttemptError(failure_cause(error), text) from error
 
     def _describe(self, error: Exception | None) -> AgentFailed:
         return AgentFailed(

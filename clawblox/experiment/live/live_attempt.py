@@ -16,12 +16,11 @@ from typing import Any, ClassVar, Final
 import anyio
 import attrs
 
-from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import StartedAgent, Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import ClawbloxError, ManifestError, WorldError
+from clawblox.errors import AgentResumeError, ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.history.orders import Order
 from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
@@ -41,6 +40,7 @@ from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
 from clawblox.team.checkpoints import check_agents, idle_moment, remove_archive, save_now
+from clawblox.team.crew import require_conversation
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
@@ -186,10 +186,8 @@ class LiveAttempt:
         is_continued = self.order.origin is not None
         if is_continued and self.order.branch is None:
             await run_blocking(_require_conversation, agent)
-        try:
+        with agent.blamed():
             access = await self.world.connect(agent.agent, instance=self.instance)
-        except ClawbloxError as error:
-            raise agent.blame(error) from error
         if is_continued:
             started = await agent.send(self.order.message or AUTO_CONTINUE)
         else:
@@ -371,13 +369,10 @@ class LiveAttempt:
 
 
 def _require_conversation(agent: AttemptAgent) -> None:
-    driver = agent.spec.driver
-    if not AgentDir(agent.agent.dir).id_file(driver).is_file():
-        raise AttemptError(
-            "start",
-            f"{agent.name}: the archive has its workspace and not its conversation: archives hold"
-            f" no conversations of the driver {driver}",
-        )
+    try:
+        require_conversation(agent.agent)
+    except AgentResumeError as error:
+        raise AttemptError("start", f"{agent.name}: {error.message}") from error
 
 
 def _describe_agent(

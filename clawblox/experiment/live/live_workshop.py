@@ -120,10 +120,8 @@ class LiveWorkshop:
             for spec in chain.plan.agents:
                 place = self._chain_dir(chain.name) / str(spec.name)  # nothing is written there
                 agent = self._make_agent(spec, RecordedAgent(name=place.name), place)
-                try:
+                with agent.blamed():
                     await agent.agent.check(env=agent.env)
-                except AgentError as error:
-                    raise agent.blame(error) from error
 
     async def end_left(self) -> None:
         """End the worlds and agents of attempts whose orchestrator was killed with its guard.
