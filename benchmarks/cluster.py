@@ -45,10 +45,10 @@ from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, print_rows, take_rounds, write_json
 from clawblox.experiment import Experiment
 from clawblox.experiment.cluster import connect
-from clawblox.experiment.cluster.local_engine import LocalEngine
 from clawblox.experiment.cluster.scratch import SCRATCH_ENV
 from clawblox.extras import find_missing
 from clawblox.system.guard import GUARD_NAME
+from tests.experiment.cluster.local_engine import LocalEngine
 from tests.support import (
     all_processes,
     command_line,

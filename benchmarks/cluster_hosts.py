@@ -22,7 +22,6 @@ from typing import Any, Final
 import anyio
 
 from benchmarks.measure import peak_resident_bytes, reset_peak, watch
-from clawblox.experiment.cluster import local_engine
 from clawblox.experiment.cluster.calls import Caller
 from clawblox.experiment.cluster.chunks import receive_file
 from clawblox.experiment.cluster.engine import Engine
@@ -32,6 +31,7 @@ from clawblox.experiment.cluster.messages import Reply
 from clawblox.experiment.cluster.remote_attempt import call_host
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.system.files import digest_file
+from tests.experiment.cluster import local_engine
 
 __all__ = ["EchoHost", "call_often", "pull", "pull_floor", "serve", "start_floor", "start_hosts"]
 

@@ -16,7 +16,6 @@ from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.cluster.engine import Engine
-from clawblox.experiment.cluster.local_engine import LocalEngine
 from clawblox.experiment.cluster.workshop import RemoteWorkshop
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.orders import Order
@@ -26,6 +25,7 @@ from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.schedule.ports import SavedAttempt, Signal
 from tests.agents.standins import install, misbehave, told
+from tests.experiment.cluster.local_engine import LocalEngine
 from tests.support import HANG_S, make_world, wait_until_async
 
 DRIVERS = {"Eko": "claude", "Moa": "codex"}

@@ -7,6 +7,5 @@
 - ``messages``: what the two sides send each other.
 - ``calls``, ``lease``: numbered calls, and how long each side may count on the other.
 - ``trees``, ``chunks``, ``mirror``: directories, files and growing files that travel.
-- ``engine``: what places hosts and carries calls; ``ray_engine`` is Ray, ``local_engine`` a process
-  of this machine for each host. ``connect`` chooses one.
+- ``engine``: what places hosts and carries calls; ``ray_engine`` is Ray. ``connect`` opens it.
 """

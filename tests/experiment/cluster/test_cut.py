@@ -37,8 +37,8 @@ NAMESPACES = """
 import socket, threading
 from pathlib import Path
 from types import SimpleNamespace
-from clawblox.experiment.cluster import local_engine
-from clawblox.experiment.cluster.local_engine import LocalHost
+from tests.experiment.cluster import local_engine
+from tests.experiment.cluster.local_engine import LocalHost
 from clawblox.system.outer_user import call
 
 start, end = LocalHost.start, LocalHost.end

@@ -10,9 +10,8 @@ import attrs
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.cluster import lease, local_engine, scratch
+from clawblox.experiment.cluster import lease, scratch
 from clawblox.experiment.cluster.engine import HostEndedError
-from clawblox.experiment.cluster.local_engine import LocalEngine, LocalHost
 from clawblox.experiment.cluster.messages import Reply
 from clawblox.experiment.cluster.node import MACHINE_FACTS
 from clawblox.experiment.cluster.remote_attempt import call_host
@@ -20,6 +19,8 @@ from clawblox.experiment.cluster.trees import pack
 from clawblox.experiment.plan import cluster
 from clawblox.experiment.schedule.ports import AttemptError
 from tests.experiment.attempts import Scene, make_remote_workshop, scene, serving
+from tests.experiment.cluster import local_engine
+from tests.experiment.cluster.local_engine import LocalEngine, LocalHost
 
 __all__ = ["scene"]
 

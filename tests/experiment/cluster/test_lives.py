@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs("curl")
 
 DEAF_NODES = """
 from pathlib import Path
-from clawblox.experiment.cluster.local_engine import LocalHost
+from tests.experiment.cluster.local_engine import LocalHost
 
 end = LocalHost.end
 
@@ -42,7 +42,7 @@ LocalHost.end = end_unless_paused
 """A paused node never hears that its host was ended."""
 
 NO_LEASE = """
-from clawblox.experiment.cluster import local_engine
+from tests.experiment.cluster import local_engine
 
 local_engine._BOOT = (
     "from clawblox.system.guard import Guard; Guard.lease = lambda *_: None; " + local_engine._BOOT

@@ -15,7 +15,6 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ConfigError
 from clawblox.experiment.cluster import workshop
 from clawblox.experiment.cluster.engine import CallLostError
-from clawblox.experiment.cluster.local_engine import LocalEngine, LocalHost
 from clawblox.experiment.schedule.ports import AttemptError
 from tests.experiment.attempts import (
     Scene,
@@ -26,6 +25,7 @@ from tests.experiment.attempts import (
     serving,
     wait_for_turns,
 )
+from tests.experiment.cluster.local_engine import LocalEngine, LocalHost
 from tests.support import wait_until_async
 
 __all__ = ["alone", "scene"]

@@ -35,6 +35,11 @@ SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 CUT_OFF = "Continue from where you left off."
 """What Claude Code adds after a turn that was cut off by the save prompt."""
 
+FIND_TESTS = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+"""
+
 PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
@@ -45,7 +50,7 @@ from clawblox.experiment.history.journal import Journal
 root, *deaths = sys.argv[1:]
 if "TRIAL_NODES" in os.environ:
     from clawblox.experiment.cluster import connect
-    from clawblox.experiment.cluster.local_engine import LocalEngine
+    from tests.experiment.cluster.local_engine import LocalEngine
     from clawblox.experiment.plan import cluster
     cluster._SHORTEST_LEASE_S = 0.1
     connect.connect = lambda _: LocalEngine(json.loads(os.environ["TRIAL_NODES"]))
@@ -193,7 +198,7 @@ class Trial:
             wrapper: A command that runs the program.
         """
         return subprocess.Popen(
-            [*wrapper, sys.executable, "-c", PROGRAM, str(self.root), *deaths],
+            [*wrapper, sys.executable, "-c", f"{FIND_TESTS}{PROGRAM}", str(self.root), *deaths],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **KEYS, **self.environment, **self.env},

@@ -1,24 +1,25 @@
 """An engine without a cluster: each host is a process of this machine, behind a socket.
 
-For tests: calls, trees and lease are those of a cluster. As with Ray, the loop of a host is not in
+Calls, trees and lease are those of a cluster. As with Ray, the loop of a host is not in
 the main thread of its process, and the direct children of a host that is ended are killed first.
 """
 
 from __future__ import annotations
 
-import asyncio  # noqa: TID251 - the loop of a host
+import asyncio
 import contextlib
 import itertools
 import os
-import signal  # noqa: TID251 - hosts are killed
+import signal
 import socket
-import subprocess  # noqa: TID251 - a host is killed with the driver, as in a cluster
+import subprocess
 import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -28,7 +29,11 @@ from clawblox.experiment.plan.cluster import Cluster
 from clawblox.system.process_tree import all_processes
 
 _T = TypeVar("_T")
-_BOOT: Final = "from clawblox.experiment.cluster.local_engine import main; main()"
+_ROOT: Final = str(Path(__file__).parents[3])
+_BOOT: Final = (
+    f"import sys; sys.path.insert(0, {_ROOT!r});"
+    " from tests.experiment.cluster.local_engine import main; main()"
+)
 
 
 class LocalHost:
@@ -192,7 +197,7 @@ class LocalEngine:
             futures[node] = Future()
             try:
                 futures[node].set_result(function(*arguments))
-            except Exception as error:  # noqa: BLE001 - the future has it
+            except Exception as error:
                 futures[node].set_exception(error)
         return futures
 
