@@ -296,6 +296,13 @@ class ExperimentState:
         """Return the state of a chain; an empty one if it has no line."""
         return self.chains.get(name) or ChainState(name=name)
 
+    def find_attempt(
+        self, chain: str | None, generation: int | None, run_id: str | None
+    ) -> AttemptState | None:
+        """Return an attempt by its chain, its generation and its name; None if there is none."""
+        found = self.chain(str(chain)).generations.get(generation or 0)
+        return None if found is None else found.find_attempt(str(run_id))
+
     def is_of_session(self, line: Line) -> bool:
         """Return whether a line is one of the session that runs now."""
         return self.session is not None and line.seq > self.session.seq
@@ -443,7 +450,7 @@ class ExperimentState:
         return generation
 
     def _own_attempt(self, line: Line) -> AttemptState:
-        attempt = self._own_generation(line).find_attempt(str(line.attempt))
+        attempt = self.find_attempt(line.chain, line.generation, line.attempt)
         if attempt is None:
             raise _contradiction(line, f"there is no attempt {line.attempt}")
         return attempt
@@ -451,9 +458,7 @@ class ExperimentState:
     def _read_ref(self, line: Line, data: Mapping[str, Any]) -> CheckpointRef:
         """Return a checkpoint of an earlier attempt: so no chain of them leads back to itself."""
         ref = CheckpointRef(**{name: data[name] for name in _REF})
-        chain = self.chains.get(ref.chain)
-        generation = None if chain is None else chain.generations.get(ref.generation)
-        if generation is None or generation.find_attempt(ref.attempt) is None:
+        if self.find_attempt(ref.chain, ref.generation, ref.attempt) is None:
             raise _contradiction(line, f"there is no attempt {ref.attempt} of {ref.chain}")
         return ref
 

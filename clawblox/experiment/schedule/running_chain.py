@@ -25,18 +25,14 @@ class RunningChain:
         chain: The chain.
         waiting: Cancelled to end the task while no attempt runs.
         runner: The attempt that runs; None while none does.
-        pause: Why it is to pause; None if it is not.
         awaits: What it waits for, such as ``for a node``; empty if that needs no words.
-        usd: Cost of the attempt that runs, in US dollars.
         is_over: Set when its task has ended.
     """
 
     chain: Chain
     waiting: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     runner: GenerationRunner | None = None
-    pause: Pause | None = None
     awaits: str = ""
-    usd: float = 0.0
     is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def outlast_hosts(self, state: ChainState, since: float, clock: Clock) -> None:

@@ -15,7 +15,6 @@ import anyio
 import anyio.abc
 import attrs
 
-from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import About, usage_data
 from clawblox.experiment.history.machine import Commit, Interrupt, Over, next_step
 from clawblox.experiment.history.orders import Order
@@ -172,8 +171,6 @@ class Scheduler:
             running.is_over.set()
             self.accounts.release(name)
             self._slots.grant()
-        if (pause := running.pause or self.halted) is not None:
-            self.pauses.setdefault(name, pause)
         self._halt_if_stuck()
 
     # -- pauses and halts -----------------------------------------------------------------------
@@ -187,7 +184,7 @@ class Scheduler:
         """
         for name, running in list(self._running.items()):
             if chains is None or name in chains:
-                running.pause = running.pause or pause
+                self.pauses.setdefault(name, pause)
                 running.interrupt(pause)
 
     def halt(self, pause: Pause) -> None:
@@ -217,7 +214,8 @@ class Scheduler:
         if self.halted is not None:
             return
         self.halted = pause
-        for running in list(self._running.values()):
+        for name, running in list(self._running.items()):
+            self.pauses.setdefault(name, pause)
             running.interrupt(Close(reason=pause.reason))
 
     def _halt_if_stuck(self) -> None:
@@ -227,7 +225,7 @@ class Scheduler:
         if all(map(self._waits_for_login, self._running.values())):
             self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
         elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
-            self.halt(Pause(reason="dollars", text=self._describe_spending()))
+            self.halt(Pause(reason="dollars", text=self.spending.describe()))
 
     def _waits_for_login(self, running: RunningChain) -> bool:
         if running.runner is not None or self.accounts.is_probing(running.chain.name):
@@ -262,9 +260,7 @@ class Scheduler:
 
     def _affords(self, place: Place) -> bool:
         """Return whether the money suffices for an attempt and everything that runs."""
-        limit = self._limits.dollars
-        reserved = sum(other.usd for other in self._slots.taken) + place.usd
-        return limit is None or self.spending.ended_usd + max(reserved, self.running_usd) < limit
+        return self.spending.affords(sum(other.usd for other in self._slots.taken) + place.usd)
 
     # -- one chain ------------------------------------------------------------------------------
 
@@ -297,10 +293,9 @@ class Scheduler:
                 self.pauses[name] = cause
             elif cause.reason == "disk":
                 self.halt(cause)
-        pause = running.pause or self.halted or self.pauses.get(name)
-        if pause is not None:
-            self.pauses.setdefault(name, pause)
-        return pause is not None
+        if self.halted is not None:
+            self.pauses.setdefault(name, self.halted)
+        return name in self.pauses
 
     async def _await_turn(self, running: RunningChain) -> None:
         """Wait until the chain may start an attempt, as far as it does not need a place."""
@@ -329,7 +324,7 @@ class Scheduler:
             reason = self.accounts.blocking(self._workshop.accounts(chain), chain.name) or "limit"
             what = "login has been expired" if reason == "auth" else "account has been limited"
             text = f"its {what} for more than {chain.plan.retry.longest_pause:g} s"
-            running.pause = Pause(reason=reason, text=text)
+            self.pauses.setdefault(chain.name, Pause(reason=reason, text=text))
             running.waiting.cancel()
             await anyio.lowlevel.checkpoint()
 
@@ -355,7 +350,7 @@ class Scheduler:
             room_given = self._workshop.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
-                opened = self._find_opened(order)
+                opened = self.state.find_attempt(chain.name, order.generation, order.run_id)
                 if opened is not None and opened.host != room.host:
                     await self._close_attempt(opened)  # its line has another node
                     return
@@ -364,14 +359,10 @@ class Scheduler:
                 await runner.run()
                 await self._note_end(runner)
         finally:
-            running.runner, running.usd, running.awaits = None, 0.0, ""
+            running.runner, running.awaits = None, ""
+            self.spending.end(chain.name)
             self.accounts.release(chain.name)
             self._slots.leave(place)
-
-    def _find_opened(self, order: Order) -> AttemptState | None:
-        """Return the attempt of an order that has its line; None before."""
-        generation = self.state.chain(order.chain.name).generations.get(order.generation)
-        return None if generation is None else generation.find_attempt(order.run_id)
 
     async def _open(self, running: RunningChain, order: Order, room: Room) -> GenerationRunner:
         """Return the runner of an attempt, whose line is written."""
@@ -385,7 +376,7 @@ class Scheduler:
             facts = order.describe()
             if room.host:
                 facts["host"] = room.host
-            if differs := self._find_difference(order.origin, room.machine):
+            if differs := self._find_difference(order, room):
                 facts["differs"] = differs
             about = About(order.chain.name, order.generation, order.run_id)
             await self._recorder.write("opened", facts, about)
@@ -394,17 +385,15 @@ class Scheduler:
                 self._warn("machine.changed", text)
         return runner
 
-    def _find_difference(self, origin: CheckpointRef | None, machine: Mapping[str, str]) -> str:
-        """Return how a machine differs from the one where a checkpoint was made, if known."""
-        if origin is None:
-            return ""
-        generation = self.state.chain(origin.chain).generations[origin.generation]
-        source = generation.find_attempt(origin.attempt)
-        before = {} if source is None else source.host.get("machine", {})
+    def _find_difference(self, order: Order, room: Room) -> str:
+        """Return how a machine differs from the one where the origin was made, if known."""
+        ref = order.origin
+        source = ref and self.state.find_attempt(ref.chain, ref.generation, ref.attempt)
+        before = source.host.get("machine", {}) if source else {}
         return "; ".join(
-            f"{name}: {machine[name]}, before {before[name]}"
-            for name in before
-            if name in machine and machine[name] != before[name]
+            f"{name}: {now}, before {before[name]}"
+            for name, now in room.machine.items()
+            if before.get(name, now) != now
         )
 
     def _choose_name(self, chain: Chain, generation: int) -> str:
@@ -420,36 +409,17 @@ class Scheduler:
 
     # -- after an attempt -----------------------------------------------------------------------
 
-    @property
-    def running_usd(self) -> float:
-        """Cost of the attempts that run, in US dollars."""
-        return sum(running.usd for running in self._running.values())
-
-    @property
-    def spent_usd(self) -> float:
-        """Cost of all attempts so far, in US dollars."""
-        return self.spending.ended_usd + self.running_usd
-
     def _note_progress(self, running: RunningChain) -> None:
         """Close everything when the money is spent, and note which accounts work again."""
         runner = running.runner
         assert runner is not None
-        running.usd = self.spending.cost(running.chain, runner.usage)
-        self._note_spending()
-        self._clear_accounts(runner)
-
-    def _note_spending(self) -> None:
-        limit = self._limits.dollars
-        if limit is None:
-            return
-        if self.spent_usd >= limit:
-            self.close_all(Pause(reason="dollars", text=self._describe_spending()))
-        if self.spent_usd >= _WARN_AT * limit and not self._has_warned:
+        self.spending.note(running.chain, runner.usage)
+        if self.spending.has_reached(1.0):
+            self.close_all(Pause(reason="dollars", text=self.spending.describe()))
+        if self.spending.has_reached(_WARN_AT) and not self._has_warned:
             self._has_warned = True
-            self._warn("budget.warning", self._describe_spending())
-
-    def _describe_spending(self) -> str:
-        return f"${self.spent_usd:.2f} of limits.dollars, ${self._limits.dollars:g}, are spent"
+            self._warn("budget.warning", self.spending.describe())
+        self._clear_accounts(runner)
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
         """Note that the accounts work which this attempt tries, if its agents have got answers."""

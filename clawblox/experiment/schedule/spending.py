@@ -56,6 +56,7 @@ class Spending:
         self._counted = 0
         self._ended_usd = 0.0
         self._left: dict[str, tuple[AttemptState, tuple[Usage, ...]]] = {}
+        self._running: dict[str, float] = {}
 
     async def count_left(self, read: Callable[[str, str], Awaitable[Sequence[Usage]]]) -> None:
         """Count attempts that an earlier session has left, until their ends are recorded.
@@ -90,10 +91,34 @@ class Spending:
         left = ((self.left(chain), attempt) for chain, (attempt, _) in self._left.items())
         return self._ended_usd + sum(self._cost(usage, attempt.working) for usage, attempt in left)
 
-    def cost(self, chain: Chain, usage: Sequence[Usage]) -> float:
-        """Return the cost of the usage of a chain's agents, in their order, in US dollars."""
-        models = [agent.model for agent in chain.plan.agents]
-        return self._sum(usage, models)
+    @property
+    def usd(self) -> float:
+        """Cost of all attempts so far, in US dollars."""
+        return self.ended_usd + sum(self._running.values())
+
+    def note(self, chain: Chain, usage: Sequence[Usage]) -> None:
+        """Note the usage of the agents in the attempt of a chain that runs, in their order."""
+        self._running[chain.name] = self._sum(usage, [agent.model for agent in chain.plan.agents])
+
+    def end(self, chain: str) -> None:
+        """Note that no attempt of a chain runs any longer. Idempotent."""
+        self._running.pop(chain, None)
+
+    def affords(self, reserved_usd: float) -> bool:
+        """Return whether the money suffices for the budgets of the attempts that run."""
+        limit = self._plans.present.limits.dollars
+        needed = max(reserved_usd, sum(self._running.values()))
+        return limit is None or self.ended_usd + needed < limit
+
+    def has_reached(self, share: float) -> bool:
+        """Return whether a part of the money of the plan is spent; False without a limit."""
+        limit = self._plans.present.limits.dollars
+        return limit is not None and self.usd >= share * limit
+
+    def describe(self) -> str:
+        """Return how much of the money of the plan is spent."""
+        limit = self._plans.present.limits.dollars
+        return f"${self.usd:.2f} of limits.dollars, ${limit:g}, are spent"
 
     def _cost(self, usage: Sequence[Usage], working: Mapping[str, Any]) -> float:
         models = [agent.get("model") for agent in working.get("agents", ())]

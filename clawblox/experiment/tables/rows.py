@@ -423,8 +423,7 @@ class _Record:
         return self._archive((ends or points)[-1].ref) if points else ""
 
     def _archive(self, ref: CheckpointRef) -> str:
-        generation = self.plans.state.chain(ref.chain).generations.get(ref.generation)
-        attempt = None if generation is None else generation.find_attempt(ref.attempt)
+        attempt = self.plans.state.find_attempt(ref.chain, ref.generation, ref.attempt)
         name = ref.attempt if attempt is None else _directory(attempt)
         chain_dir = layout.chain_dir(Path(), ref.chain, self.plans.present.layout)
         return str(layout.archive_path(chain_dir, name, ref.file))
