@@ -8,23 +8,14 @@ from pathlib import Path
 import anyio
 import attrs
 
-from clawblox.experiment.schedule.mailbox import Mailbox
-from clawblox.system.clock import SystemClock
+from clawblox.concurrency.tasks import Tasks
 from clawblox.world.async_world import AsyncWorld
 
 
 @attrs.define
 class _Opening:
-    """A world that is open, or about to be.
+    """A world that is open, or about to be."""
 
-    Attributes:
-        directory: Its directory or address.
-        world: The world; None before it is open.
-        error: Why it could not be opened.
-        is_settled: Set when it is open, or could not be opened.
-    """
-
-    directory: Path | str
     world: AsyncWorld | None = None
     error: Exception | None = None
     is_settled: anyio.Event = attrs.field(factory=anyio.Event)
@@ -39,22 +30,28 @@ class SharedWorlds:
 
     def __init__(self) -> None:
         self._openings: dict[Path | str, _Opening] = {}
-        self._asked: Mailbox[_Opening] = Mailbox(SystemClock())
+        self._tasks: Tasks
+        self._is_served = anyio.Event()
 
     async def serve(self) -> None:
-        """Open the worlds that :meth:`open` asks for. To be started as a task, once.
+        """Keep the worlds open that :meth:`open` returns. To be started as a task, once.
 
         Cancellation: all worlds are closed, and so their instances are stopped.
         """
+        async with Tasks() as self._tasks:
+            self._is_served.set()
+            await anyio.sleep_forever()
+
+    async def _keep(self, directory: Path | str, opening: _Opening) -> None:
         async with AsyncExitStack() as stack:
-            while (opening := await self._asked.take()) is not None:
-                try:
-                    world = AsyncWorld(opening.directory)
-                    opening.world = await stack.enter_async_context(world)
-                except Exception as error:  # noqa: BLE001 - raised where the world is asked for
-                    opening.error = error
-                    del self._openings[opening.directory]
-                opening.is_settled.set()
+            try:
+                opening.world = await stack.enter_async_context(AsyncWorld(directory))
+            except Exception as error:  # noqa: BLE001 - raised where the world is asked for
+                opening.error = error
+                del self._openings[directory]
+            opening.is_settled.set()
+            if opening.world is not None:
+                await anyio.sleep_forever()
 
     async def open(self, directory: Path | str) -> AsyncWorld:
         """Return a world, open.
@@ -67,9 +64,10 @@ class SharedWorlds:
 
         Cancellation: it may be opened nevertheless.
         """
+        await self._is_served.wait()
         if directory not in self._openings:
-            self._openings[directory] = opening = _Opening(directory)
-            self._asked.put(opening)
+            self._openings[directory] = opening = _Opening()
+            self._tasks.start_soon(self._keep, directory, opening)
         opening = self._openings[directory]
         await opening.is_settled.wait()
         if opening.world is None:

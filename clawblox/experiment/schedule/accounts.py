@@ -15,7 +15,7 @@ import anyio
 import attrs
 
 from clawblox.experiment.history.lines import PauseReason
-from clawblox.experiment.schedule.mailbox import wait_until
+from clawblox.experiment.schedule.timing import wait_until
 from clawblox.system.clock import Clock
 
 _BACKOFF_S: Final = (60.0, 120.0, 300.0, 600.0, 900.0)

@@ -30,8 +30,6 @@ from clawblox.experiment.layout import failed_name
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
-from clawblox.experiment.schedule.mailbox import Mailbox
-from clawblox.experiment.schedule.meter import Meter
 from clawblox.experiment.schedule.pauses import (
     Close,
     Message,
@@ -53,6 +51,7 @@ from clawblox.experiment.schedule.ports import (
     WorldEnded,
 )
 from clawblox.experiment.schedule.spending import add_usage
+from clawblox.experiment.schedule.timing import Mailbox, Meter
 from clawblox.system.clock import Clock, format_utc
 from clawblox.telemetry.own_log import OwnLog
 

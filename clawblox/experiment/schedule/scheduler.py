@@ -7,7 +7,8 @@ what comes next, until the chain is done, has failed or is paused.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +35,6 @@ from clawblox.experiment.schedule.ports import (
     Room,
     Workshop,
 )
-from clawblox.experiment.schedule.running_chain import RunningChain
 from clawblox.experiment.schedule.slots import Place, Slots, make_place
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.amounts import format_bytes
@@ -48,6 +48,32 @@ _BLOCKING: Final[frozenset[str]] = frozenset({"secret", "checkpoint"})
 """Reasons of a pause that a person must resolve."""
 
 _log = OwnLog(__name__)
+
+
+@attrs.define(kw_only=True)
+class _RunningChain:
+    """A chain whose task runs.
+
+    Attributes:
+        chain: The chain.
+        waiting: Cancelled to end the task while no attempt runs.
+        runner: The attempt that runs; None while none does.
+        awaits: What it waits for, such as ``for a node``; empty if that needs no words.
+        is_over: Set when its task has ended.
+    """
+
+    chain: Chain
+    waiting: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    runner: GenerationRunner | None = None
+    awaits: str = ""
+    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def interrupt(self, request: Close | Pause) -> None:
+        """Hand a request to its attempt; without one, end its task."""
+        if self.runner is None:
+            self.waiting.cancel()
+        else:
+            self.runner.mailbox.put(request)
 
 
 class Scheduler:
@@ -90,7 +116,7 @@ class Scheduler:
         self._callbacks = callbacks
         self._started_at = clock.monotonic()
         self._begun_at = self._started_at - wall_s
-        self._running: dict[str, RunningChain] = {}
+        self._running: dict[str, _RunningChain] = {}
         self._slots = Slots(plan.limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         # None before the first look at the disk: nothing starts until then.
@@ -153,10 +179,10 @@ class Scheduler:
     def add(self, chain: Chain) -> None:
         """Run another chain too; ignored unless :meth:`run` runs."""
         if self._tasks is not None and chain.name not in self._running:
-            running = self._running[chain.name] = RunningChain(chain=chain)
+            running = self._running[chain.name] = _RunningChain(chain=chain)
             self._tasks.start_soon(self._run_task, running)
 
-    async def _run_task(self, running: RunningChain) -> None:
+    async def _run_task(self, running: _RunningChain) -> None:
         name = running.chain.name
         try:
             with running.waiting:
@@ -227,7 +253,7 @@ class Scheduler:
         elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
             self.halt(Pause(reason="dollars", text=self.spending.describe()))
 
-    def _waits_for_login(self, running: RunningChain) -> bool:
+    def _waits_for_login(self, running: _RunningChain) -> bool:
         if running.runner is not None or self.accounts.is_probing(running.chain.name):
             return False
         accounts = self._workshop.accounts(running.chain)
@@ -264,9 +290,9 @@ class Scheduler:
 
     # -- one chain ------------------------------------------------------------------------------
 
-    async def _run_chain(self, running: RunningChain) -> None:
+    async def _run_chain(self, running: _RunningChain) -> None:
         chain = running.chain
-        await running.outlast_hosts(self.state.chain(chain.name), self._started_at, self._clock)
+        await self._outlast_hosts(running)
         while True:
             match next_step(self._plans, chain):
                 case Over(status=status):
@@ -283,7 +309,21 @@ class Scheduler:
                     await self._await_turn(running)
                     await self._run_attempt(running, order)
 
-    def _is_blocked(self, running: RunningChain) -> bool:
+    async def _outlast_hosts(self, running: _RunningChain) -> None:
+        """Wait until no host can live any longer that an earlier session has left."""
+        for attempt in self.state.chain(running.chain.name).attempts:
+            # No other process has given signs of a driver since this session began.
+            ends_at = self._started_at + attempt.host.get("bound_s", 0.0)
+            rest_s = ends_at - self._clock.monotonic()
+            if attempt.ending is None and rest_s > 0.0:
+                until = (self._clock.utc() + timedelta(seconds=rest_s)).astimezone()
+                what = f"the end of {attempt.run_id} on node {attempt.node}"
+                running.awaits = f"until {until:%H:%M:%S} for {what}"
+                _log.warning("chain waits", chain=running.chain.name, reason=running.awaits)
+                await self._clock.sleep_until(ends_at)
+        running.awaits = ""
+
+    def _is_blocked(self, running: _RunningChain) -> bool:
         """Return whether the chain must pause now; note why."""
         name = running.chain.name
         ending = self.state.chain(name).last_ending
@@ -297,7 +337,7 @@ class Scheduler:
             self.pauses.setdefault(name, self.halted)
         return name in self.pauses
 
-    async def _await_turn(self, running: RunningChain) -> None:
+    async def _await_turn(self, running: _RunningChain) -> None:
         """Wait until the chain may start an attempt, as far as it does not need a place."""
         chain = running.chain
         ending = self.state.chain(chain.name).last_ending
@@ -307,11 +347,10 @@ class Scheduler:
 
         async def check_login() -> bool:
             try:
-                await self._workshop.check(chain)
+                with suppress(AttemptError):  # the attempt reports it
+                    await self._workshop.check(chain)
             except ProviderError:
                 return False
-            except AttemptError:
-                return True  # the attempt reports it
             return True
 
         try:
@@ -340,7 +379,7 @@ class Scheduler:
         usage = tuple(await self._workshop.usage(order.chain.name, order.run_id))
         await self._make_runner(order, usage=usage).finish()
 
-    async def _run_attempt(self, running: RunningChain, order: Order) -> None:
+    async def _run_attempt(self, running: _RunningChain, order: Order) -> None:
         chain = running.chain
         place = make_place(self._plans, chain, order.generation)
         await self._slots.take(place)
@@ -364,7 +403,7 @@ class Scheduler:
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
-    async def _open(self, running: RunningChain, order: Order, room: Room) -> GenerationRunner:
+    async def _open(self, running: _RunningChain, order: Order, room: Room) -> GenerationRunner:
         """Return the runner of an attempt, whose line is written."""
         is_new = not order.run_id
         if is_new:
@@ -409,7 +448,7 @@ class Scheduler:
 
     # -- after an attempt -----------------------------------------------------------------------
 
-    def _note_progress(self, running: RunningChain) -> None:
+    def _note_progress(self, running: _RunningChain) -> None:
         """Close everything when the money is spent, and note which accounts work again."""
         runner = running.runner
         assert runner is not None
