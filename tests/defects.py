@@ -35,6 +35,7 @@ EXEMPT = {
 """Functions into which nothing is injected, with the reason."""
 
 EXEMPT_MODULES = {
+    "system.scratch": "the last handler",
     "system.trees": "a directory that it does not remove stays",
 }
 """Modules into which nothing is injected, with the reason."""

@@ -43,7 +43,7 @@ from clawblox.conformance.report import CheckResult, Report, judge
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.request import parse_address
-from clawblox.system.trees import scratch_directory
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import (

@@ -37,7 +37,7 @@ from clawblox.replay.sources import ReplaySource, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
-from clawblox.system.trees import scratch_directory
+from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import (
     MissingFilesError,

@@ -33,7 +33,7 @@ from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest
 from clawblox.replay.results import CheckedScore, StateDigest, VerifiedReplay
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
-from clawblox.system.trees import scratch_directory, temporary_directory
+from clawblox.system.scratch import scratch_directory, temporary_directory
 from clawblox.world.private_copies import MissingFilesError, place_world
 from clawblox.world.recorded_worlds import find_forger
 from clawblox.world.sources import find_world_dir

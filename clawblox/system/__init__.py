@@ -16,7 +16,8 @@
 - ``append_log``: files of lines that only grow.
 - ``record_file``: versioned JSON records, one in a file or in a line.
 - ``regular_files``: the only way to open a file that another program can replace.
-- ``trees``: walking, moving and removing trees of directories, and temporary ones.
+- ``trees``: walking, moving and removing trees of directories.
+- ``scratch``: temporary directories.
 - ``copy_tree``: copies of directories that an agent or a stranger has filled.
 - ``foreign_database``: SQLite databases of other programs, opened as private copies only.
 - ``sqlite_program``: the small process that opens such a copy.

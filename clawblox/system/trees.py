@@ -1,12 +1,12 @@
-"""Walks, moves and removes trees of directories that a program or a stranger has made.
+"""Walking, moving and removing trees of directories that a program or a stranger has made.
 
 A tree may be deeper than Python can recurse and than a path may be long, so everything here is
 iterative and opens each directory by its name in its open parent: no link is followed, and a
 directory that is swapped for a link leads nowhere else. Of the directories on the way down, only
 the deepest have descriptors; the others are opened again from below, and must be the same.
 
-Other modules neither recurse nor call ``shutil.rmtree``, ``os.walk`` and the like, nor do they make
-temporary directories in another way. Everything here but :func:`scratch_directory` blocks.
+Other modules neither recurse nor call ``shutil.rmtree``, ``os.walk`` and the like. Everything here
+blocks.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
-import anyio
-
-from clawblox.concurrency.threads import run_blocking
 from clawblox.system.regular_files import (
     OPEN_DIRECTORY,
     closing_fd,
@@ -391,49 +386,3 @@ class _Removal:
                         walk.enter(entry.name)
                     else:
                         os.unlink(entry.name, dir_fd=walk.fd)
-
-
-@contextlib.contextmanager
-def temporary_directory(prefix: str, *, parent: Path | None = None) -> Iterator[Path]:
-    """Make a private directory, and remove it with everything below it after the block. Blocks.
-
-    Args:
-        prefix: The beginning of its name.
-        parent: The directory to make it in; None means the system's directory for such files.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    try:
-        yield directory
-    finally:
-        discard_tree(directory)
-
-
-@contextlib.asynccontextmanager
-async def scratch_directory(prefix: str) -> AsyncIterator[Path]:
-    """Make a private directory for a block, as :func:`temporary_directory` does, without blocking.
-
-    Args:
-        prefix: The beginning of its name.
-
-    Raises:
-        OSError: It cannot be made.
-
-    Cancellation: it is removed.
-    """
-    with anyio.CancelScope(shield=True):  # otherwise it could be left behind
-        directory = Path(await run_blocking(partial(tempfile.mkdtemp, prefix=prefix)))
-    try:
-        yield directory
-    finally:
-        with anyio.CancelScope(shield=True):
-            await run_blocking(_discard_scratch, directory)
-
-
-def _discard_scratch(directory: Path) -> None:
-    try:
-        directory.rmdir()  # most are empty, and need no walk
-    except OSError:
-        discard_tree(directory)

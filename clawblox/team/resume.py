@@ -22,7 +22,7 @@ from clawblox.rundir.paths import state_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
-from clawblox.system.trees import temporary_directory
+from clawblox.system.scratch import temporary_directory
 from clawblox.team.record import TeamRecord
 
 _SET_ASIDE: Final = "set-aside"

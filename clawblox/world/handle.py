@@ -23,7 +23,7 @@ from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.snapshot.capture import capture
 from clawblox.system.connection import Connections
-from clawblox.system.trees import scratch_directory
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.rosters import Roster, Seat

@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-import anyio
 import pytest
 
-from clawblox.concurrency.threads import run_blocking
 from clawblox.system.trees import (
-    MAX_DEPTH,
     TreeWalk,
     discard_tree,
     merge_directory,
     remove_tree,
-    scratch_directory,
-    temporary_directory,
     tree_size,
 )
 from tests.deep import LEVELS, NAME, constrained, make_deep
@@ -193,28 +187,3 @@ def test_directories_are_merged_at_any_depth(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "old" / NAME)) == ["both", NAME]
     for name in ("old", "new"):
         discard_tree(tmp_path / name)
-
-
-# --- temporary directories ------------------------------------------------------------------
-
-
-def test_a_temporary_directory_is_removed_with_whatever_is_in_it(tmp_path: Path) -> None:
-    with temporary_directory("some-", parent=tmp_path) as directory:
-        assert directory.name.startswith("some-")
-        assert directory.stat().st_mode & 0o777 == 0o700
-        make_deep(directory, "d", 2 * MAX_DEPTH)
-        (directory / "d").chmod(0)
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.anyio
-async def test_a_scratch_directory_is_removed_although_its_user_is_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with anyio.CancelScope() as scope:
-        async with scratch_directory("some-") as directory:
-            assert await run_blocking(os.listdir, tmp_path) == [directory.name]
-            scope.cancel()
-            await anyio.sleep_forever()
-    assert await run_blocking(os.listdir, tmp_path) == []

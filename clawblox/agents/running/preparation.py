@@ -42,7 +42,7 @@ from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.process import CannotExecute, memory_log, spawn
-from clawblox.system.trees import scratch_directory, temporary_directory
+from clawblox.system.scratch import scratch_directory, temporary_directory
 
 _VERSION_TIMEOUT_S = 20.0
 _VERSION_GRACE_S = 1.0

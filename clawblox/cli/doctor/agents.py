@@ -36,7 +36,7 @@ from clawblox.supervision.tree import Grace, ProcessTree
 from clawblox.system.files import make_private_dir
 from clawblox.system.network_namespace import helper_command, open_channel, receive_listeners
 from clawblox.system.process import CannotExecute, run_briefly
-from clawblox.system.trees import temporary_directory
+from clawblox.system.scratch import temporary_directory
 
 _TIMEOUT_S = 8.0
 """Programs in Node.js take a second or more, and all are asked at the same time."""

@@ -32,7 +32,7 @@ from clawblox.system.port_leases import LEASE_ROOT
 from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
 from clawblox.system.process_tree import all_processes, read_process, read_variables
 from clawblox.system.regular_files import closing_fd
-from clawblox.system.trees import temporary_directory
+from clawblox.system.scratch import temporary_directory
 
 _LITTLE_SPACE, _NO_SPACE = 1_000_000_000, 10_000_000
 _SLOW_SYNC_S = 0.5

@@ -47,7 +47,7 @@ from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.snapshot.rows import ROWS_SUFFIX
 from clawblox.system.clock import Clock
 from clawblox.system.files import make_private_dir
-from clawblox.system.trees import scratch_directory
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 
 _MANIFEST: Final = f"{STATE_DIR_NAME}/{MANIFEST_NAME}"

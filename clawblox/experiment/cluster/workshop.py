@@ -47,7 +47,7 @@ from clawblox.results import Event
 from clawblox.system.clock import Clock, SystemClock
 from clawblox.system.files import digest_file
 from clawblox.system.regular_files import read_regular
-from clawblox.system.trees import scratch_directory
+from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 from clawblox.world.sources import copy_sources, find_world_dir
