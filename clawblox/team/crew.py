@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import anyio
 import attrs
@@ -126,24 +126,11 @@ class Crew:
         Cancellation: what was started is stopped when the block is left.
         """
         self._run_dir = started.run_dir
-        restored = () if started.loaded is None else started.loaded.agents
-        accesses = []
-        for agent in self.agents:
-            if agent.name in restored:
-                await run_blocking(require_conversation, agent)
-            accesses.append(await self._world.connect(agent, instance=started.name))
+        accesses = [await self._connect(agent, started) for agent in self.agents]
         self.record = attrs.evolve(record, settled=None)
         await run_blocking(self.record.write, self._run_dir)
-        begun = []
-        for agent, access, (prompt, system_prompt) in zip(
-            self.agents, accesses, texts, strict=True
-        ):
-            if await run_blocking(has_conversation, agent):
-                begun.append(await agent.send(AUTO_CONTINUE, env=env))
-            else:
-                opening = _OPENING.format(api=self._world.api_path(access=access))
-                first = f"{opening}\n\n{prompt}"
-                begun.append(await agent.start(first, system_prompt=system_prompt, env=env))
+        members = zip(self.agents, accesses, texts, strict=True)
+        begun = [await self._begin(*member, env) for member in members]
         self._checkpointer = AsyncCheckpointer(
             self._world,
             self.agents,
@@ -158,6 +145,24 @@ class Crew:
         else:
             self._is_first_over.set()
         return begun
+
+    async def _connect(self, agent: AsyncAgent, started: StartedWorld) -> Mapping[str, Any]:
+        if started.loaded is not None and agent.name in started.loaded.agents:
+            await run_blocking(require_conversation, agent)
+        return await self._world.connect(agent, instance=started.name)
+
+    async def _begin(
+        self,
+        agent: AsyncAgent,
+        access: Mapping[str, Any],
+        texts: Texts,
+        env: Mapping[str, str] | None,
+    ) -> StartedAgent:
+        if await run_blocking(has_conversation, agent):
+            return await agent.send(AUTO_CONTINUE, env=env)
+        opening = _OPENING.format(api=self._world.api_path(access=access))
+        prompt = f"{opening}\n\n{texts.prompt}"
+        return await agent.start(prompt, system_prompt=texts.system_prompt, env=env)
 
     async def _save_repeatedly(self, checkpointer: AsyncCheckpointer) -> None:
         with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
