@@ -30,8 +30,7 @@ from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.hooks import Enclosure, Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order, Start
-from clawblox.agents.running.output import OutputReader, read_reports
-from clawblox.agents.running.session import catch_up
+from clawblox.agents.running.program import OutputReader, read_reports
 from clawblox.agents.status import StatusWriter
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
@@ -211,7 +210,7 @@ class Life:
         """Return the books of a new orchestrator, which has caught up."""
         books = Bookkeeping(self.order, Lifecycle(MOVES, "new"), Hub(), 0.0)
         books.load()
-        anyio.run(catch_up, self.order, books)
+        anyio.run(books.catch_up)
         books._write(books.record())
         return books
 

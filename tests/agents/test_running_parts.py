@@ -15,9 +15,8 @@ from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Agenda, Hold, Message
 from clawblox.agents.running.dialogue import Dialogue
 from clawblox.agents.running.lifecycle import HOPELESS, MOVES, retry_delay
-from clawblox.agents.running.output import LogPoller
 from clawblox.agents.running.preparation import find_number
-from clawblox.agents.running.program import exit_code
+from clawblox.agents.running.program import LogPoller, exit_code
 from clawblox.errors import AgentError, ConfigError
 from clawblox.results import ProcessExit
 from clawblox.telemetry import tail

@@ -19,7 +19,7 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import lifecycle
 from clawblox.agents.running.order import Limits
-from clawblox.agents.running.output import OutputReader
+from clawblox.agents.running.program import OutputReader
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentResult, Report, Usage
 from clawblox.errors import (

@@ -6,10 +6,9 @@
 - ``hooks``: the surroundings of an agent: sandbox, access to worlds, window, status.
 - ``order``: the order of a start.
 - ``bookkeeping``: state of a started agent, and its observers.
-- ``session``: the recorded conversation, its proof on disk, and reports not yet counted.
+- ``session``: the recorded conversation, and its proof on disk.
 - ``preparation``: files that a start needs, the version and the check of the program.
-- ``output``: reading the log, and the intervals between polls.
-- ``program``: a process's standard input and error, and its exit.
+- ``program``: a process's standard input, its log and the intervals between polls, its exit.
 - ``attempt``: one process, from its spawn to its exit.
 - ``owner``: the task.
 """

@@ -19,13 +19,15 @@ from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import Dialogue, ProgramError
 from clawblox.agents.running.order import Order
-from clawblox.agents.running.output import LogPoller, OutputReader, read_reports
 from clawblox.agents.running.preparation import build_environment, write_script
 from clawblox.agents.running.program import (
     ErrorOutput,
+    LogPoller,
+    OutputReader,
     StdinFull,
     StdinWriter,
     exit_code,
+    read_reports,
     spawn_program,
 )
 from clawblox.agents.running.session import Expected, find_proof

@@ -6,9 +6,11 @@ one hop into a thread.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -18,20 +20,35 @@ import attrs
 from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
 from clawblox.agents.running.order import Order
+from clawblox.agents.running.program import read_reports
+from clawblox.agents.running.session import read_session_id
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import UNLIMITED, Ledger
 from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
-from clawblox.concurrency.threads import Interruption, current_batcher, run_interruptible
+from clawblox.concurrency.threads import (
+    Interruption,
+    current_batcher,
+    run_blocking,
+    run_interruptible,
+)
+from clawblox.errors import AgentResumeError
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes
 from clawblox.telemetry.log_segments import log_end
 from clawblox.telemetry.own_log import OwnLog
+from clawblox.telemetry.tail import read_lines
 
 _log = OwnLog(__name__)
 
 _MAX_QUEUED_EVENTS: Final = 100
 """Upper bound on queued events."""
+
+_MAX_BYTES: Final = 1 << 30
+"""Maximum bytes of a log that are read; if a program wrote more, its earlier output is not
+counted."""
+
+_COUNTED: Final = ("session.confirmed", "usage", "turn.finished")
 
 
 class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
@@ -77,6 +94,7 @@ class Bookkeeping:
         self._process_start = 0
         self._recorded = RecordedUsage()
         self._recorded_id: str | None = None
+        self._former_id: str | None = None
         self.session_id: str | None = None
         self.is_confirmed = False
         self.version: str | None = None
@@ -104,6 +122,85 @@ class Bookkeeping:
             # The orchestrator was killed. Each event that did not reach the file took at least a
             # byte of the log, except for those still queued. Skip as many, to use no number twice.
             self._seq += _MAX_QUEUED_EVENTS + max(0, written - last.raw_offset)
+        order = self._order
+        if os.path.lexists(order.directory.path / order.driver.program.id_file):
+            with suppress(AgentResumeError):
+                self._former_id = read_session_id(order)
+
+    # -- reports that nothing has counted -----------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Count reports in the log and in the program's files that were never read.
+
+        An orchestrator may be killed, or stop reading a program that it ends. Reports from that
+        time count against the budget too.
+
+        Cancellation: the rest is read next time.
+        """
+        session_id = self.session_id or self._former_id
+        await self.count_rest(session_id)
+        if session_id is not None:
+            await self.count_recorded(session_id)
+        if self.ledger.inherited is None:  # the agent was just loaded
+            self.ledger.inherited = self.usage
+            self._is_ledger_saved = False
+
+    async def count_rest(self, session_id: str | None) -> None:
+        """Count unread reports in the log before another process writes to it.
+
+        Args:
+            session_id: The conversation of the previous process; None if unknown.
+
+        Cancellation: the rest is read next time.
+        """
+        log_file = self._order.directory.log_file
+        if await run_blocking(log_end, log_file) <= (self.ledger.log_offset or 0):
+            return
+        interruption = Interruption()
+        read = partial(self._read_rest, session_id, interruption)
+        try:
+            reports, end = await run_interruptible(read, interruption.set)
+        except OSError as error:
+            _log.warning("usage not read", agent=self._order.options.name, error=str(error))
+            return
+        for offset, report in reports:
+            if (self.ledger.log_offset or 0) <= self._process_start <= offset:
+                self.ledger.begin_process()
+                self._process_start = -1
+            match report.type:
+                case "session.confirmed":
+                    session_id = report.data["session_id"]
+                case "usage":
+                    self.count(report.data, offset, session_id=session_id)
+                case "turn.finished" if "origin" not in report.data:
+                    self.ledger.end_turn()
+        self.ledger.log_offset = end
+        self._is_ledger_saved = False
+
+    def _read_rest(
+        self, session_id: str | None, interruption: Interruption
+    ) -> tuple[list[tuple[int, Report]], int]:
+        """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+        order, name = self._order, self._order.options.name
+        log = order.directory.log_file
+        start, end = self.ledger.log_offset or 0, log_end(log)
+        if end - start > _MAX_BYTES:
+            _log.warning("usage not read: too much output", agent=name, offset=start)
+            start = end - _MAX_BYTES
+        version = self.ledger.find_version(session_id)
+        conversation = order.driver.read_along(order.directory, session_id, joined_version=version)
+        reports: list[tuple[int, Report]] = []
+        for line in read_lines(log, start):
+            if interruption.is_set:
+                break
+            entries = read_reports(conversation, [line], name)
+            reports += [entry for entry in entries if entry[1].type in _COUNTED]
+            start = min(end, line.offset + line.size + 1)
+        return reports, start
 
     async def count_recorded(self, session_id: str) -> None:
         """Count the usage that the program records itself, if its driver can read that.
@@ -122,35 +219,6 @@ class Bookkeeping:
             return
         if report is not None:
             self.count(report.data, None, session_id=session_id)
-
-    def settle_inherited(self) -> None:
-        """Note that all usage counted so far was inherited."""
-        self.ledger.inherited = self.usage
-        self._is_ledger_saved = False
-
-    def count_rest(
-        self, reports: Iterable[tuple[int, Report]], end: int, session_id: str | None
-    ) -> None:
-        """Count reports from a period in which nothing read the log.
-
-        Args:
-            reports: Confirmed sessions, usage and ends of turns, with the offsets of their lines.
-            end: Offset of the first line after them.
-            session_id: The conversation of the first lines; None if unknown.
-        """
-        for offset, report in reports:
-            if (self.ledger.log_offset or 0) <= self._process_start <= offset:
-                self.ledger.begin_process()
-                self._process_start = -1
-            match report.type:
-                case "session.confirmed":
-                    session_id = report.data["session_id"]
-                case "usage":
-                    self.count(report.data, offset, session_id=session_id)
-                case "turn.finished" if "origin" not in report.data:
-                    self.ledger.end_turn()
-        self.ledger.log_offset = end
-        self._is_ledger_saved = False
 
     # -- state ------------------------------------------------------------------------------
 

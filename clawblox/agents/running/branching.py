@@ -22,7 +22,6 @@ from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import (
-    catch_up,
     read_session_id,
     read_system_prompt,
     require_transcript,
@@ -133,7 +132,7 @@ async def make_branch(
         await run_blocking(_require_unowned, order)
         books = Bookkeeping(order, Lifecycle[AgentState](MOVES, "new"), Hub(), 0.0)
         await run_blocking(books.load)
-        await catch_up(order, books)  # in memory only
+        await books.catch_up()  # in memory only
     parent_id = books.session_id
     if parent_id is None:
         parent_id = await run_blocking(read_session_id, order)

@@ -34,8 +34,6 @@ from clawblox.agents.running.preparation import (
     read_version,
 )
 from clawblox.agents.running.session import (
-    catch_up,
-    count_rest,
     find_branch,
     read_session_id,
     require_transcript,
@@ -290,7 +288,7 @@ class Owner:
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         binary, setup = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
-        await catch_up(order, self.books)
+        await self.books.catch_up()
         if order.hooks.enclosure.level != "none":
             self.books.emit("sandbox", order.hooks.enclosure.facts)
         await self.books.flush()  # the cookie, before a process carries it
@@ -329,7 +327,7 @@ class Owner:
             ProgramError: The process failed.
         """
         turn = self._make_turn(message)
-        await count_rest(self._order, self.books, turn.continued_id)
+        await self.books.count_rest(turn.continued_id)
         source_id = turn.start.parent_id if isinstance(turn.start, Branch) else turn.continued_id
         if source_id is not None:
             await run_blocking(require_transcript, self._order, source_id)

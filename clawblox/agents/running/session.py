@@ -1,32 +1,19 @@
-"""The conversation of an agent: its record, its proof on disk, and its reports not yet counted.
-
-An orchestrator may be killed, or stop reading a program that it ends. Reports from that time count
-against the budget too, so they are read later from the rest of the log.
-"""
+"""The conversation of an agent: its record, and its proof on disk."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from clawblox.agents.drivers.driver import Branch
-from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.order import Order
-from clawblox.agents.running.output import read_reports
-from clawblox.agents.values import Report
-from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentResumeError
 from clawblox.system.regular_files import open_file, read_file
-from clawblox.telemetry.log_segments import log_end
-from clawblox.telemetry.own_log import OwnLog
-from clawblox.telemetry.tail import read_lines
 
 _MAX_ID_BYTES: Final = 4096
 _MAX_PROMPT_BYTES: Final = 16 << 20
@@ -62,15 +49,6 @@ def read_session_id(order: Order) -> str:
         agent = order.options.agent
         raise _refusal(f"{path.name}: must be a session id of {agent}, not {text!r}")
     return text
-
-
-def _find_session_id(order: Order) -> str | None:
-    """Return the recorded conversation; None without a valid record."""
-    if not os.path.lexists(order.directory.path / order.driver.program.id_file):
-        return None
-    with suppress(AgentResumeError):
-        return read_session_id(order)
-    return None
 
 
 def find_branch(order: Order, branch: Branch) -> str | None:
@@ -154,76 +132,3 @@ def find_proof(order: Order, expected: Expected) -> str | None:
 def _refusal(message: str) -> AgentResumeError:
     hint = "load the agent's directory from an archive, or start a new conversation"
     return AgentResumeError(message, kind="resume", hint=hint)
-
-
-_log = OwnLog(__name__)
-
-_MAX_BYTES: Final = 1 << 30
-"""Maximum bytes of a log that are read; if a program wrote more, its earlier output is not
-counted."""
-
-_COUNTED: Final = ("session.confirmed", "usage", "turn.finished")
-
-
-async def catch_up(order: Order, books: Bookkeeping) -> None:
-    """Count reports in the log and in the program's files that were never read.
-
-    Args:
-        order: The order of the start.
-        books: Counts them.
-
-    Cancellation: the rest is read next time.
-    """
-    session_id = books.session_id or await run_blocking(_find_session_id, order)
-    await count_rest(order, books, session_id)
-    if session_id is not None:
-        await books.count_recorded(session_id)
-    if books.ledger.inherited is None:  # the agent was just loaded
-        books.settle_inherited()
-
-
-async def count_rest(order: Order, books: Bookkeeping, session_id: str | None) -> None:
-    """Count unread reports in the log before another process writes to it.
-
-    Args:
-        order: The order of the start.
-        books: Counts them.
-        session_id: The conversation of the previous process; None if unknown.
-
-    Cancellation: the rest is read next time.
-    """
-    if await run_blocking(log_end, order.directory.log_file) <= (books.ledger.log_offset or 0):
-        return
-    interruption = Interruption()
-    read = partial(_read_rest, order, books, session_id, interruption)
-    try:
-        reports, end = await run_interruptible(read, interruption.set)
-    except OSError as error:
-        _log.warning("usage not read", agent=order.options.name, error=str(error))
-    else:
-        books.count_rest(reports, end, session_id)
-
-
-def _read_rest(
-    order: Order, books: Bookkeeping, session_id: str | None, interruption: Interruption
-) -> tuple[list[tuple[int, Report]], int]:
-    """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
-    log = order.directory.log_file
-    start, end = books.ledger.log_offset or 0, log_end(log)
-    if end - start > _MAX_BYTES:
-        _log.warning("usage not read: too much output", agent=order.options.name, offset=start)
-        start = end - _MAX_BYTES
-    version = books.ledger.find_version(session_id)
-    conversation = order.driver.read_along(order.directory, session_id, joined_version=version)
-    reports: list[tuple[int, Report]] = []
-    for line in read_lines(log, start):
-        if interruption.is_set:
-            break
-        entries = read_reports(conversation, [line], order.options.name)
-        reports += [entry for entry in entries if entry[1].type in _COUNTED]
-        start = min(end, line.offset + line.size + 1)
-    return reports, start

@@ -15,7 +15,7 @@ import attrs
 from clawblox.agents.drivers.driver import Conversation, Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.output import read_reports
+from clawblox.agents.running.program import read_reports
 from clawblox.agents.trajectory.records import Context, Record, read_records
 from clawblox.agents.values import Report
 from clawblox.system.clock import parse_utc

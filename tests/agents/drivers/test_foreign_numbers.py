@@ -15,7 +15,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.output import reset_in
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
-from clawblox.agents.running.output import Line, read_reports
+from clawblox.agents.running.program import Line, read_reports
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Report, Usage
 from clawblox.foreign_values import MAX_NUMBER, finite_number
