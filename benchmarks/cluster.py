@@ -43,7 +43,7 @@ from benchmarks.cluster_hosts import LEASE_S
 from benchmarks.experiments import ENV, begin, count, cpu_seconds, make_plan, wait_for
 from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, print_rows, take_rounds, write_json
-from clawblox.experiment import Experiment
+from clawblox.experiment import AsyncExperiment
 from clawblox.experiment.cluster import connect
 from clawblox.experiment.cluster.scratch import SCRATCH_ENV
 from clawblox.extras import find_missing
@@ -213,7 +213,7 @@ async def drive(directory: str, kind: str) -> None:
     """Run an experiment on the nodes of an engine; the target of the process that is measured."""
     if kind == "local":
         connect.connect = lambda cluster: LocalEngine({"here": _MANY})
-    async with Experiment.open(directory, env=ENV) as experiment:
+    async with AsyncExperiment.open(directory, env=ENV) as experiment:
         await experiment.run()
 
 

@@ -36,7 +36,7 @@ from benchmarks.agents import write_program
 from benchmarks.fresh import call_in_fresh_process
 from benchmarks.measure import Row, median, peak_resident_bytes, report, reset_peak
 from benchmarks.worlds import write_world
-from clawblox.experiment import AgentSpec, Experiment, Plan
+from clawblox.experiment import AgentSpec, AsyncExperiment, Plan
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.lines import Line, encode
@@ -85,7 +85,7 @@ def make_plan(scratch: Path, chains: int, template: Path | None = None) -> Plan:
 
 async def run_experiment(directory: str) -> None:
     """Run an experiment; the target of the process that is measured and killed."""
-    async with Experiment.open(directory, env=ENV) as experiment:
+    async with AsyncExperiment.open(directory, env=ENV) as experiment:
         await experiment.run()
 
 
@@ -135,7 +135,7 @@ def bench_idle(scratch: Path, chains: int, seconds: float) -> list[Row]:
 
 async def begin(plan: Plan, directory: Path) -> None:
     """Begin an experiment in its directory; nothing is run."""
-    async with Experiment(plan, dir=directory, env=ENV):
+    async with AsyncExperiment(plan, dir=directory, env=ENV):
         pass
 
 
@@ -284,9 +284,9 @@ def make_workspace(template: Path, size: int) -> None:
 
 async def fork_often(plan: Plan, directory: Path) -> float:
     """Run a generation, prepare branches of its end, and return the seconds of the preparations."""
-    async with Experiment(plan, dir=directory, env=ENV) as experiment:
+    async with AsyncExperiment(plan, dir=directory, env=ENV) as experiment:
         await experiment.run()
-        source = experiment.checkpoint("r1/g001", "end")
+        source = experiment.find_checkpoint("r1/g001", "end")
     workshop = LiveWorkshop(directory, "chains", ENV)
     begun_at = time.monotonic()
     async with anyio.create_task_group() as tasks:

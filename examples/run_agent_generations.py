@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import anyio
 
-from clawblox import AgentSpec, ClawbloxError, Experiment, Plan, WorldSpec
+from clawblox import AgentSpec, AsyncExperiment, ClawbloxError, Plan, WorldSpec
 
 LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
 Number = TypeVar("Number", int, float)
@@ -156,7 +156,7 @@ async def run(args: argparse.Namespace) -> int:
     if directory.exists() and not is_resumed:
         print(f"{directory} exists; --resume continues it", file=sys.stderr)
         return 2
-    async with Experiment(
+    async with AsyncExperiment(
         plan,
         dir=directory,
         env=find_login() or None,  # in memory only

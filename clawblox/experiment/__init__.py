@@ -1,6 +1,7 @@
 """Experiments: many generations of worlds with their agents, by a plan.
 
-- ``experiment``: runs, pauses, resumes and forks the chains of a plan, in a directory.
+- ``async_experiment``: runs, pauses, resumes and forks the chains of a plan, in a directory.
+- ``sync_experiment``: the same without ``await``.
 - ``session``: the time in which one process has an experiment open, and runs its chains.
 - ``reading``: an experiment as its directory records it, whoever runs it.
 - ``harness``: continues what the public generation scripts began.
@@ -18,7 +19,7 @@
 
 from __future__ import annotations
 
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.live.hooks import GenerationEnd, LiveGeneration
 from clawblox.experiment.plan import (
     AgentSpec,
@@ -38,6 +39,7 @@ from clawblox.experiment.plan import (
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.session.events import ExperimentEvent
 from clawblox.experiment.session.session import RunOutcome, Session
+from clawblox.experiment.sync_experiment import Experiment
 from clawblox.experiment.tables.estimates import Estimate
 from clawblox.experiment.tables.groups import Difference, GroupSummary
 from clawblox.experiment.tables.results import Results
@@ -47,6 +49,7 @@ from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 __all__ = [
     "AgentRow",
     "AgentSpec",
+    "AsyncExperiment",
     "Chain",
     "ChainStatus",
     "Checkpoints",

@@ -96,7 +96,7 @@ def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
 def _list(
     record: ExperimentRecord, generation: GenerationState, attempt: AttemptState
 ) -> Iterator[Leftover]:
-    chain_dir = layout.chain_dir(record.directory, generation.chain, record.plan.layout)
+    chain_dir = layout.chain_dir(record.dir, generation.chain, record.plan.layout)
     sources, pointed = record.state.fork_sources, read_pointer(chain_dir)
     if attempt.outcome == "committed":
         yield from _list_archives(chain_dir, attempt, sources, pointed)

@@ -113,7 +113,7 @@ def _read_end(
     )
     if end is None:
         return expected(None, "it has no checkpoint at its end")
-    chain_dir = layout.chain_dir(record.directory, end.ref.chain, record.plan.layout)
+    chain_dir = layout.chain_dir(record.dir, end.ref.chain, record.plan.layout)
     archive = find_archive(chain_dir, end.ref)
     if archive is None:
         return expected(None, "its last checkpoint is gone")
@@ -207,7 +207,7 @@ async def _score(
         directory = await run_blocking(find_world_dir, reached.world)
         is_whole = reached.has_repository_files
         world = await place_world(directory, scratch, in_place=in_place, is_whole=is_whole)
-        workshop = LiveWorkshop(record.directory, record.plan.layout, {})
+        workshop = LiveWorkshop(record.dir, record.plan.layout, {})
         sink = _Scores()
         scoring = Rescoring(
             record.plans,

@@ -120,7 +120,7 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
     if resume := suggest_resume(status):
         lines.append(f"resume:   {resume}")
     lines += _suggest_failed_score(status)
-    lines.append(f"results:  {suggest('experiment results', status.directory)}")
+    lines.append(f"results:  {suggest('experiment results', status.dir)}")
     return list(map(printable, lines))
 
 
@@ -129,12 +129,12 @@ def suggest_resume(status: ExperimentStatus) -> str:
     if status.counts.get("committed", 0) >= status.generations:
         return ""
     words = ["--retry-failed"] if status.counts.get("failed") else []
-    return suggest("experiment resume", status.directory, *words)
+    return suggest("experiment resume", status.dir, *words)
 
 
 def _suggest_failed_score(status: ExperimentStatus) -> list[str]:
     """Return the command that shows why the first score failed, if one has."""
-    show = [suggest("experiment show", status.directory, place) for place in status.failed_scores]
+    show = [suggest("experiment show", status.dir, place) for place in status.failed_scores]
     return [f"scores:   {command}" for command in show[:1]]
 
 
@@ -159,7 +159,7 @@ def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> lis
 
 
 def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator[Text]:
-    title = " · ".join((status.name, shorten_path(status.directory)))
+    title = " · ".join((status.name, shorten_path(status.dir)))
     right = " · ".join(filter(None, (describe_money(status), describe_time(status))))
     yield draw_title(printable(title), right, columns)
     yield join_parts(describe_counts(status))

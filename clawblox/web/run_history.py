@@ -282,7 +282,7 @@ def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
     with contextlib.suppress(ClawbloxError):
         if run.part is not None:
             record = site.read_record(run.part.experiment)
-            return record.directory, record.results().rows()
+            return record.dir, record.results().rows()
     return run.directory, ()
 
 

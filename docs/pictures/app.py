@@ -22,7 +22,7 @@ from typing import Final
 
 import anyio
 
-from clawblox import Experiment, Plan, World
+from clawblox import AsyncExperiment, Plan, World
 from clawblox.rundir.records import read_records
 from docs import examples
 from docs.pictures.experiments import points, reach_limit
@@ -44,12 +44,12 @@ _WIDTH, _HEIGHT = 1280, 860
 
 
 async def _run_experiment() -> None:
-    async with Experiment(Plan.load("memory/plan.toml"), score=points) as experiment:
+    async with AsyncExperiment(Plan.load("memory/plan.toml"), score=points) as experiment:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_make_trouble, experiment)
             await experiment.run()
             tasks.cancel_scope.cancel()
-        source = experiment.checkpoint("no_workspace-s1/g002", at="boundary")
+        source = experiment.find_checkpoint("no_workspace-s1/g002", at="boundary")
         labels, prompts = ["control", "hint"], [None, _HINT]
         await experiment.fork(
             source, _BRANCHES, prompts=prompts, labels=labels, duration="10m", parallel=1
@@ -57,7 +57,7 @@ async def _run_experiment() -> None:
         await experiment.run()
 
 
-async def _make_trouble(experiment: Experiment) -> None:
+async def _make_trouble(experiment: AsyncExperiment) -> None:
     """Kill a world, and have an agent reach its limit."""
     waiting = {_KILL_AFTER: _kill_world, _LIMIT_AFTER: reach_limit}
     async with experiment.events() as events:
@@ -65,7 +65,7 @@ async def _make_trouble(experiment: Experiment) -> None:
             committed = experiment.status().counts.get("committed", 0)
             due = [number for number in waiting if number <= committed]
             if event.kind == "generation.working" and due:
-                waiting.pop(due[0])(experiment.directory, event.subject, str(event.attempt))
+                waiting.pop(due[0])(experiment.dir, event.subject, str(event.attempt))
 
 
 def _kill_world(directory: Path, chain: str, attempt: str) -> None:

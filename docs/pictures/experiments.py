@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
-from clawblox import Experiment, Plan, Results
+from clawblox import AsyncExperiment, Plan, Results
 from clawblox.experiment import LiveGeneration
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
@@ -63,7 +63,7 @@ class _Film:
         experiment: The experiment, open.
     """
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: AsyncExperiment) -> None:
         self._experiment = experiment
         self._events: list[EventLine] = []
         self._has_limit = False
@@ -79,7 +79,7 @@ class _Film:
                 is_late = committed >= _LIMIT_AFTER and not self._has_limit
                 if event.kind == "generation.working" and is_late:
                     self._has_limit = True
-                    reach_limit(self._experiment.directory, event.subject, str(event.attempt))
+                    reach_limit(self._experiment.dir, event.subject, str(event.attempt))
                 if event.kind == "generation.paused":
                     await anyio.sleep(1.5)
                     self._take()
@@ -98,14 +98,14 @@ def reach_limit(directory: Path, chain: str, attempt: str) -> None:
 
 async def run() -> tuple[str, Results, Results]:
     """Run the experiment; return a picture of its table, its results, and those of the fork."""
-    async with Experiment(Plan.load("memory/plan.toml"), score=points) as experiment:
+    async with AsyncExperiment(Plan.load("memory/plan.toml"), score=points) as experiment:
         film = _Film(experiment)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(film.watch)
             print(await experiment.run())
             tasks.cancel_scope.cancel()
         results = experiment.results()
-        source = experiment.checkpoint("no_workspace-s1/g002", at="boundary")
+        source = experiment.find_checkpoint("no_workspace-s1/g002", at="boundary")
         labels, prompts = ["control", "hint"], [None, _HINT]
         await experiment.fork(source, 4, prompts=prompts, labels=labels, duration="10m", parallel=1)
         print(await experiment.run())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox import Agent, Checkpointer, Experiment, World, errors
+from clawblox import Agent, AsyncExperiment, Checkpointer, World, errors
 from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
 from clawblox.replay import verify_run
@@ -49,7 +49,7 @@ def _hint(node: ast.AST) -> ast.expr | None:
 
 
 def test_every_argument_that_a_hint_names_is_one_of_the_api() -> None:
-    classes = [Agent, World, Checkpointer, Experiment]
+    classes = [Agent, World, Checkpointer, AsyncExperiment]
     functions = [
         verify_run,
         write_bundle,

@@ -15,7 +15,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.lines import CheckpointKind, Line
 from clawblox.experiment.history.orders import Order
 from clawblox.experiment.history.plans import Plans
@@ -506,7 +506,7 @@ class Simulation:
         return [line.type for line in self.journal.lines if line.chain == chain]
 
 
-class FakedExperiment(Experiment):
+class FakedExperiment(AsyncExperiment):
     """An experiment over fakes.
 
     Args:

@@ -22,7 +22,7 @@ from clawblox.experiment.session.requests import ask_experiment
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
-from tests.experiment.test_experiment import Scene, run
+from tests.experiment.test_async_experiment import Scene, run
 from tests.support import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -287,7 +287,7 @@ async def test_branches_of_a_session_with_chosen_chains_count_in_its_outcome(sce
         tasks.start_soon(scene.tick)
         session = exp.run(["r1"])
         await anext(aiter(session))
-        await exp.fork(exp.checkpoint("r1/g001"))
+        await exp.fork(exp.find_checkpoint("r1/g001"))
         outcome = await session
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.text) == ("failed", "r1-f1-1: the world has ended")

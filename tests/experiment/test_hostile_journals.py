@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.lines import encode
 from clawblox.experiment.inputs import digest_inputs
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
@@ -138,7 +138,7 @@ class Scene:
 
     def open(self) -> None:
         async def enter() -> None:
-            async with Experiment.open(self.directory, env={}):
+            async with AsyncExperiment.open(self.directory, env={}):
                 pass
 
         anyio.run(enter)

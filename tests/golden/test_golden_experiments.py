@@ -20,7 +20,7 @@ from clawblox import ClawbloxError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
 from clawblox.experiment.history.machine import Over, next_step
 from clawblox.experiment.reading.record import read_experiment
-from tests.experiment.test_experiment import Scene, run
+from tests.experiment.test_async_experiment import Scene, run
 from tests.golden.test_golden_run_directory import ADVICE
 
 V1 = Path(__file__).parent / "experiment" / "v1"
@@ -59,7 +59,7 @@ def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_di
         assert next_step(record.plans, planned) == Over(status="done")
         assert list(chain.generations)[-1] == record.plans.last_generation(planned)
     assert record.state.accounts == {}
-    assert record.checkpoint("r1/g001", at="20m").elapsed_s == 900.0
+    assert record.find_checkpoint("r1/g001", at="20m").elapsed_s == 900.0
     with Journal(experiment_dir) as journal:
         assert journal.lines == record.lines
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from clawblox.experiment import AgentSpec, Experiment, LiveGeneration, Plan, WorldSpec
+from clawblox.experiment import AgentSpec, AsyncExperiment, LiveGeneration, Plan, WorldSpec
 from clawblox.recording.blocks import Track
 from tests.agents.standins import install, misbehave
 from tests.conformance.lives import dice_world
@@ -97,23 +97,26 @@ async def run_trial(
     options: dict[str, Any] = {"dir": directory, "stop": stop, "env": KEYS}
     options["score"] = bets
     with anyio.fail_after(HANG_S):
-        async with Experiment(plan, **options) as experiment, anyio.create_task_group() as tasks:
+        async with (
+            AsyncExperiment(plan, **options) as experiment,
+            anyio.create_task_group() as tasks,
+        ):
             tasks.start_soon(kill)
             assert (await experiment.run()).status == "done"
         if prompts:
-            async with Experiment(plan, **options) as experiment:
-                source = experiment.checkpoint(f"{chain}/g001", at="last")
+            async with AsyncExperiment(plan, **options) as experiment:
+                source = experiment.find_checkpoint(f"{chain}/g001", at="last")
                 await experiment.fork(source, prompts=prompts, parallel=1)
                 assert (await experiment.run()).status == "done"
     return directory
 
 
-def types(experiment: Experiment) -> list[str]:
+def types(experiment: AsyncExperiment) -> list[str]:
     """Return the types of the lines of an experiment."""
     return [line.type for line in experiment.record.lines]
 
 
-def is_saved(experiment: Experiment, recording: Path) -> bool:
+def is_saved(experiment: AsyncExperiment, recording: Path) -> bool:
     """Return whether a checkpoint was made after a turn, up to which the recording is on disk."""
     times = [
         line.data["world_time"]

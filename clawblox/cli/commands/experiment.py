@@ -43,7 +43,7 @@ from clawblox.cli.running.smoke_run import run_smoke, smoke_directory
 from clawblox.cli.terminal.output import note
 from clawblox.config.arguments import mismatch
 from clawblox.errors import UsageError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.live.survey import Stage, Survey
@@ -207,7 +207,7 @@ def run(
                 return 0
             for text in survey.notes:
                 note(text)
-        return anyio.run(run_experiment, call, lambda: Experiment(plan, dir=directory))
+        return anyio.run(run_experiment, call, lambda: AsyncExperiment(plan, dir=directory))
 
 
 def _find_stage(lines: Sequence[Line]) -> Stage:
@@ -318,7 +318,7 @@ def resume(
     changed = apply_score(apply_settings(plan, settings), score)
     is_changed = plan_file is not None or settings or score is not None
     make = partial(
-        Experiment,
+        AsyncExperiment,
         changed if is_changed else None,
         dir=place,
         accept=accept,

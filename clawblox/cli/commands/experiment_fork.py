@@ -24,7 +24,7 @@ from clawblox.cli.running.experiment_scenes import look_at_experiment
 from clawblox.config.arguments import check_duration
 from clawblox.config.toml_text import read_toml_text
 from clawblox.errors import UsageError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.session.forking import Fork, plan_fork
@@ -124,7 +124,7 @@ def fork(
     seconds = None if duration is None else check_duration(duration, "--duration")
     arguments = {**options, "prompts": texts or [None], "duration": seconds}
     record = read_experiment(place)
-    source = record.checkpoint(checkpoint)
+    source = record.find_checkpoint(checkpoint)
     plan = None if score is None else apply_score(record.plan, score)
     if dry_run:
         preview = anyio.run(_preview_fork, record, Fork(source=source, **arguments))
@@ -142,23 +142,23 @@ def fork(
                 show(answer, "\n".join(map(str, answer["branches"])), as_json=call.as_json)
                 return 0
 
-        async def begin(experiment: Experiment) -> Sequence[str]:
+        async def begin(experiment: AsyncExperiment) -> Sequence[str]:
             return await experiment.fork(source, **arguments)
 
-        return await run_experiment(call, partial(Experiment, plan, dir=place), begin)
+        return await run_experiment(call, partial(AsyncExperiment, plan, dir=place), begin)
 
     return anyio.run(branch_off)
 
 
 async def _preview_fork(record: ExperimentRecord, fork: Fork) -> ForkPreview:
     """Return a preview of a fork, after the checks of a real one; nothing is started or written."""
-    status = (await look_at_experiment(record.directory)).status
+    status = (await look_at_experiment(record.dir)).status
     running = [chain.name for chain in status.chains if chain.state in RUNNING]
     is_running = status.pid is not None
     chain = record.chains[fork.source.ref.chain]
     branches = plan_fork(fork, chain, record.state, running if is_running else ())
     if not is_running:
-        directory = record.directory
+        directory = record.dir
         await survey_plan(record.plan, directory, stage="worked", are_variables_needed=False)
     rows = record.results().rows()
     ref = fork.source.ref

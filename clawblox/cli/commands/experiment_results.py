@@ -22,7 +22,7 @@ from clawblox.cli.terminal.output import ask, note, table_width
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.errors import ConfigError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.reading.record import read_experiment
@@ -115,7 +115,7 @@ def results(
     if as_csv and by is not None:
         raise click.UsageError("--by: must be left out with --csv, which has a row for each value.")
     records = list(map(read_experiment, choose_experiments(directories)))
-    parts = {shorten_path(record.directory): record.results() for record in records}
+    parts = {shorten_path(record.dir): record.results() for record in records}
     found = join_results(parts) if len(records) > 1 else records[0].results()
     keys = None if by is None else [name.strip() for name in by.split(",")]
     if as_json:
@@ -134,7 +134,7 @@ def results(
         click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
     for record in records:
         if failed := record.status().failed_scores:
-            command = suggest("experiment show", record.directory, failed[0])
+            command = suggest("experiment show", record.dir, failed[0])
             note(f"{count_words(len(failed), 'score')} failed. To see why:  {command}")
 
 
@@ -182,7 +182,7 @@ def rescore(directory: str, function: str | None) -> int:
     score = None if function is None else load_function(function, "MODULE:FUNC")
 
     async def score_all() -> tuple[list[Row], Sequence[Line]]:
-        async with Experiment.open(place) as experiment:
+        async with AsyncExperiment.open(place) as experiment:
             known = len(experiment.record.lines)
             async with progress_bar("Scoring", 0) as bar:
                 rows = await experiment.rescore(score, on_scored=bar.reach)
@@ -253,7 +253,7 @@ def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
         hint = " without an answer: --yes does not ask" if answer is None else ""
         note(f"Nothing was removed{hint}.")
         return 1
-    remove_leftovers(record.directory, leftovers)
+    remove_leftovers(record.dir, leftovers)
     note(f"Removed {count_words(len(leftovers), 'item')}.")
     return 0
 

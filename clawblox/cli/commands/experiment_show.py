@@ -107,7 +107,9 @@ def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> N
         return
     found = anyio.run(look_at_experiment, place).status
     columns = shutil.get_terminal_size(fallback=(MAX_COLUMNS, 0)).columns
-    show(plain_facts(found), "\n".join(describe_status(found, columns)), as_json=as_json)
+    names = {"dir": "directory"}
+    facts = {names.get(name, name): fact for name, fact in plain_facts(found).items()}
+    show(facts, "\n".join(describe_status(found, columns)), as_json=as_json)
 
 
 def _check_first(
@@ -206,7 +208,7 @@ def generation_logs(words: tuple[str, ...], **options: Any) -> None:
     record, place = _choose(words)
     row, _ = find_row(record, place)
     record.require_no_links()
-    run_dir = existing_run_dir(str(record.directory / row.run_dir)).absolute()
+    run_dir = existing_run_dir(str(record.dir / row.run_dir)).absolute()
     if row.attempts > 1:
         note(f"{shorten_path(Path(run_dir))}, one of {row.attempts} attempts")
     print_logs(Selection(run_dir, (), {}), **options)

@@ -17,7 +17,7 @@ from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.terminal.output import note
 from clawblox.config.arguments import check_duration, mismatch
 from clawblox.errors import ConfigError, UsageError
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.harness import BACKENDS, GenerationOptions, find_env, make_room
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan.parts import DEFAULT_SAVE_PROMPT
@@ -344,7 +344,7 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
     return anyio.run(run_experiment, call, partial(open_generations, options))
 
 
-def open_generations(options: GenerationOptions) -> Experiment:
+def open_generations(options: GenerationOptions) -> AsyncExperiment:
     """Return the experiment that the options begin or continue, not open yet. Blocks.
 
     Args:
@@ -357,7 +357,7 @@ def open_generations(options: GenerationOptions) -> Experiment:
     if not options.is_new and options.archive is None:
         _require_begun(options)
     plan = options.choose_plan()
-    return Experiment(
+    return AsyncExperiment(
         plan,
         dir=options.directory,
         env=find_env(plan),

@@ -26,7 +26,7 @@ from clawblox.cli.running.runner import run_until_asked
 from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.session.events import ExperimentEvent
 from clawblox.experiment.session.session import EXIT_STATUS, RunOutcome
@@ -37,7 +37,7 @@ from clawblox.views.formatting import format_json, shorten_path, suggest
 _ADVICE: Final = "Ctrl-C saves and stops, a second one kills."
 _STOPPING: Final = "Saving and stopping. A second Ctrl-C kills everything."
 
-Prepare: TypeAlias = Callable[[Experiment], Awaitable[Sequence[str]]]
+Prepare: TypeAlias = Callable[[AsyncExperiment], Awaitable[Sequence[str]]]
 """Adds branches to an open experiment, and returns their names: only these are run."""
 
 
@@ -103,7 +103,7 @@ def make_call(ctx: click.Context, directory: Path, **how: Any) -> ExperimentCall
 
 
 async def run_experiment(
-    call: ExperimentCall, make: Callable[[], Experiment], prepare: Prepare | None = None
+    call: ExperimentCall, make: Callable[[], AsyncExperiment], prepare: Prepare | None = None
 ) -> int:
     """Run an experiment to its end, here or in the background, and return the exit status.
 
@@ -183,7 +183,7 @@ class ExperimentRunner:
         contained: Keeps defects of the display from the experiment.
     """
 
-    _experiment: Experiment
+    _experiment: AsyncExperiment
     _output: Output
     _starter: StarterChannel | None = None
     _prepare: Prepare | None = None
@@ -245,7 +245,7 @@ class ExperimentRunner:
     async def stop(self, number: signal.Signals | None) -> None:
         """Save and stop everything.
 
-        Cancellation: as for :meth:`Experiment.stop`.
+        Cancellation: as for :meth:`AsyncExperiment.stop`.
         """
         self._asked_at = len(self._experiment.record.lines)
         if self._display.is_table:
@@ -257,7 +257,7 @@ class ExperimentRunner:
     async def kill(self) -> None:
         """Stop everything at once, without checkpoints.
 
-        Cancellation: as for :meth:`Experiment.stop`.
+        Cancellation: as for :meth:`AsyncExperiment.stop`.
         """
         await self._experiment.stop(now=True)
 

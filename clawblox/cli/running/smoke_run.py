@@ -13,7 +13,7 @@ import click
 from clawblox.cli.running.experiment_run import ExperimentRunner
 from clawblox.cli.terminal.output import Output
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.smoke import first_chains, make_smoke_plan
@@ -68,7 +68,9 @@ async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
     """
     smoke = make_smoke_plan(plan)
     with Output(sys.stderr if as_json else sys.stdout) as output:
-        runner = ExperimentRunner(Experiment(smoke, dir=directory), output, is_summarised=False)
+        runner = ExperimentRunner(
+            AsyncExperiment(smoke, dir=directory), output, is_summarised=False
+        )
         status = await runner.run_until_asked()
     record = await run_blocking(read_experiment, directory)
     results = _judge(plan, record)

@@ -93,8 +93,7 @@ async def survey_plan(
     Args:
         plan: The plan.
         directory: The directory of the experiment, which need not exist.
-        env: Values as for :class:`~clawblox.experiment.experiment.Experiment`; None means those of
-            this process.
+        env: Values as for :class:`clawblox.AsyncExperiment`; None means those of this process.
         stage: How far the experiment is. Once it is begun, too little space is a pause, and the
             save phase may be longer than the generation. Once agents have worked, expired logins
             and too little money are pauses.

@@ -110,7 +110,7 @@ def inspect_generation(record: ExperimentRecord, place: str, lines: int) -> Insp
     """
     row, agents = find_row(record, place)
     record.require_no_links()
-    root = record.directory
+    root = record.dir
     chain_dir = layout.chain_dir(root, row.chain, record.plan.layout)
     attempts = record.state.chain(row.chain).generations[row.generation].attempts
     run_dir = root / row.run_dir if row.run_dir else None

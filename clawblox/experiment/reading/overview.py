@@ -120,7 +120,7 @@ def find_status(record: ExperimentRecord) -> ExperimentStatus:
     Args:
         record: The experiment.
     """
-    directory = record.directory
+    directory = record.dir
     status = record.status(pid=find_experiment_owner(directory))
     return attrs.evolve(status, host=find_experiment_host(directory))
 
@@ -134,10 +134,10 @@ def _require_small(directory: Path) -> None:
 def _summarise(status: ExperimentStatus, changed_at: str | None) -> ExperimentOverview:
     committed = status.counts.get("committed", 0)
     return ExperimentOverview(
-        directory=status.directory,
+        directory=status.dir,
         name=status.name,
         state=_judge(status, committed),
-        is_smoke=is_smoke_run(status.directory),
+        is_smoke=is_smoke_run(status.dir),
         failed=status.counts.get("failed", 0),
         chains=len(status.chains),
         committed=committed,

@@ -39,12 +39,12 @@ class ExperimentRecord:
     """An experiment as its directory records it.
 
     Attributes:
-        directory: The directory, absolute.
+        dir: The directory, absolute.
         plans: The plans, with the state according to the journal.
         lines: The lines of the journal.
     """
 
-    directory: Path
+    dir: Path
     plans: Plans
     lines: Sequence[Line]
 
@@ -71,10 +71,10 @@ class ExperimentRecord:
             OSError: A directory cannot be read.
         """
         runs = {name: _run_names(self.state.chain(name)) for name in self.chains}
-        require_no_links(self.directory, runs, self.plan.layout)
+        require_no_links(self.dir, runs, self.plan.layout)
 
-    def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
-        """Return a checkpoint; see :meth:`Experiment.checkpoint`.
+    def find_checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
+        """Return a checkpoint; see :meth:`AsyncExperiment.find_checkpoint`.
 
         Raises:
             ConfigError: There is none.
@@ -91,7 +91,7 @@ class ExperimentRecord:
             live: Facts by chain that only this process knows; None for none.
         """
         now = utc_now()
-        return make_status(self.directory, self.plans, now=now, pid=pid, live=live)
+        return make_status(self.dir, self.plans, now=now, pid=pid, live=live)
 
     def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
         """Return the results.
@@ -134,7 +134,7 @@ def read_record(directory: Path, lines: Sequence[Line]) -> ExperimentRecord:
     state = fold_lines(directory, lines)
     plans = Plans(read_plans(directory, lines), state)
     _require_fitting(directory, lines, plans.chains)
-    return ExperimentRecord(directory=directory, plans=plans, lines=lines)
+    return ExperimentRecord(dir=directory, plans=plans, lines=lines)
 
 
 def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:

@@ -45,8 +45,9 @@ Score: TypeAlias = Callable[[Any], Awaitable[Scored] | Scored]
 """Returns the scores of a generation; its agents have been stopped, its world runs. A function that
 is not async is called in a thread of its own."""
 
-StopHook: TypeAlias = Callable[[Any], Awaitable[str | None]]
-"""Returns why a generation should close now; None if it should not."""
+StopHook: TypeAlias = Callable[[Any], Awaitable[str | None] | str | None]
+"""Returns why a generation should close now; None if it should not. A function that is not async is
+called in a thread of its own."""
 
 
 class _Viewed(Protocol):
@@ -125,7 +126,8 @@ class Callbacks:
             return None
         try:
             with anyio.move_on_after(MAX_HOOK_S):
-                scored = _read_scored(await _call_score(score, attempt.view()))
+                view = attempt.view()
+                scored = _read_scored(await call_hook(score, view, view.blocking))
                 if "error" in scored:
                     scored["error"] += _find_place(None, score)
                 return scored
@@ -156,7 +158,8 @@ class Callbacks:
             return None
         try:
             with anyio.fail_after(MAX_HOOK_S):
-                reason = await self._stop(attempt.view())
+                view = attempt.view()
+                reason = await call_hook(self._stop, view, view.blocking)
             return None if reason is None else clean_text(str(reason))
         except Exception as error:
             self._errors += 1
@@ -184,15 +187,29 @@ def check_hooks(**hooks: object) -> None:
             raise mismatch(name, "a function", hook, hint=hint)
 
 
-async def _call_score(score: Score, view: Any) -> object:  # noqa: ANN401 - the hooks' own view
-    if _is_async(score):
-        return await score(view)  # type: ignore[misc] # it returns an awaitable
-    returned = await run_abandonable(lambda call: score(view.blocking(call)))
+async def call_hook(
+    hook: Callable[[Any], object],
+    view: Any,  # noqa: ANN401 - the hooks' own view
+    view_in_thread: Callable[[Callable[..., Any]], object],
+) -> object:
+    """Call a hook, an async one in the event loop and another one in a thread of its own.
+
+    Args:
+        hook: The hook.
+        view: The argument of an async one.
+        view_in_thread: Returns the argument of another one. It is given what runs a function in the
+            event loop and returns its result.
+
+    Cancellation: an async hook is cancelled; a thread is left behind.
+    """
+    if _is_async(hook):
+        return await hook(view)  # type: ignore[misc] # it returns an awaitable
+    returned = await run_abandonable(lambda call: hook(view_in_thread(call)))
     if not inspect.isawaitable(returned):
         return returned
     if inspect.iscoroutine(returned):
         returned.close()
-    return await score(view)  # type: ignore[misc] # a lambda that calls an async function
+    return await hook(view)  # type: ignore[misc] # a lambda that calls an async function
 
 
 def _is_async(hook: Callable[..., object]) -> bool:

@@ -5,7 +5,7 @@ Hooks of the caller are called here; their errors are events, and end nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -14,7 +14,7 @@ from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.orders import Order
-from clawblox.experiment.schedule.callbacks import check_hooks
+from clawblox.experiment.schedule.callbacks import call_hook, check_hooks
 from clawblox.experiment.tables.rows import Row
 from clawblox.foreign_values import clean_text
 from clawblox.results import Event
@@ -68,11 +68,11 @@ def describe_line(line: Line) -> ExperimentEvent:
     )
 
 
-EventHook: TypeAlias = Callable[[ExperimentEvent], Awaitable[object]]
-"""Called with each event of an experiment."""
+EventHook: TypeAlias = Callable[[ExperimentEvent], object]
+"""Called with each event of an experiment, in a thread unless it is async."""
 
-RowHook: TypeAlias = Callable[[Row], Awaitable[object]]
-"""Called with the row of each generation that is committed."""
+RowHook: TypeAlias = Callable[[Row], object]
+"""Called with the row of each generation that is committed, in a thread unless it is async."""
 
 
 class ExperimentEvents(Hub[ExperimentEvent]):
@@ -103,7 +103,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         async with self.subscribe() as events:
             async for event in events:
                 is_known = event.kind == "hook.failed"  # reported events must not cause others
-                await self._call("on_event", self._on_event(event), is_reported=not is_known)
+                await self._call("on_event", self._on_event, event, is_reported=not is_known)
 
     async def report_row(self, row: Row) -> None:
         """Call the hook for rows.
@@ -111,7 +111,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         Cancellation: the hook is cancelled.
         """
         if self._on_row is not None:
-            await self._call("on_generation_end", self._on_row(row))
+            await self._call("on_generation_end", self._on_row, row)
 
     def note(self, line: Line) -> None:
         """Publish the event that a line of the journal reports."""
@@ -139,14 +139,16 @@ class ExperimentEvents(Hub[ExperimentEvent]):
             )
             self.publish(passed_on)
 
-    async def _call(self, hook: str, call: Awaitable[object], *, is_reported: bool = True) -> None:
+    async def _call(
+        self, name: str, hook: Callable[[Any], object], value: object, *, is_reported: bool = True
+    ) -> None:
         try:
-            await call
+            await call_hook(hook, value, lambda _call: value)
         except Exception as error:  # noqa: BLE001 - a hook's error ends nothing
             text = clean_text(f"{type(error).__name__}: {error}")
-            _log.warning("hook failed", hook=hook, error=text)
+            _log.warning("hook failed", hook=name, error=text)
             if is_reported:
-                self._report("hook.failed", hook=hook, error=text)
+                self._report("hook.failed", hook=name, error=text)
 
     def _report(self, kind: str, **data: Any) -> None:
         time = format_utc(utc_now())

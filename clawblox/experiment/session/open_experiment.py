@@ -94,7 +94,7 @@ class OpenExperiment:
     def record(self) -> ExperimentRecord:
         """The experiment as its directory records it now."""
         lines = self._journal.lines[: self.plans.state.seq]  # a thread may have written more
-        return ExperimentRecord(directory=self._dir, plans=self.plans, lines=lines)
+        return ExperimentRecord(dir=self._dir, plans=self.plans, lines=lines)
 
     def status(self) -> ExperimentStatus:
         """Return the status: chains, what they do and why, spending, and a forecast."""
@@ -207,6 +207,11 @@ class OpenExperiment:
             self._session.pause(names)
         await self._session.wait_idle(names)
 
+    def kill_now(self) -> None:
+        """End what runs without checkpoints, and do not wait for it; idempotent."""
+        if self._session is not None:
+            self._session.cancel()
+
     def _check_chains(self, chains: Collection[str] | None) -> tuple[str, ...] | None:
         return None if chains is None else check_chains(chains, self.plans.chains)
 
@@ -278,5 +283,5 @@ class OpenExperiment:
 
     async def _answer_fork(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
         arguments = {name: asked[name] for name in FORK_ARGUMENTS if name in asked}
-        source = self.record.checkpoint(asked["place"], asked.get("at"))
+        source = self.record.find_checkpoint(asked["place"], asked.get("at"))
         return {"branches": await self.fork(Fork(source=source, **arguments))}

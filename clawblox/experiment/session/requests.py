@@ -5,7 +5,7 @@
 | ``status`` | none | ``live``, the facts that only the orchestrator knows, by chain |
 | ``pause`` | ``chains`` | none; they make checkpoints and stop |
 | ``stop`` | ``chains``, ``now`` | none |
-| ``fork`` | ``place``, ``at``, and the arguments of ``Experiment.fork`` | ``branches`` |
+| ``fork`` | ``place``, ``at``, and the arguments of ``AsyncExperiment.fork`` | ``branches`` |
 
 ``rundir.control_client`` and ``rundir.control_server`` define how requests travel.
 """

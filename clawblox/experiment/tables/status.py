@@ -176,7 +176,7 @@ class ExperimentStatus:
 
     Attributes:
         name: Its name.
-        directory: Its directory.
+        dir: Its directory.
         pid: The process that runs it; None if none does.
         chains: Its chains, in the order of the plan; branches last.
         counts: Number of generations by what happens to them: ``committed``, ``running``,
@@ -194,7 +194,7 @@ class ExperimentStatus:
     """
 
     name: str
-    directory: Path
+    dir: Path
     pid: int | None
     chains: tuple[ChainStatus, ...]
     counts: Mapping[str, int]
@@ -240,7 +240,7 @@ def make_status(
     session_s = 0.0 if begun_at is None else max(0.0, (now - begun_at).total_seconds())
     return ExperimentStatus(
         name=plan.name,
-        directory=directory,
+        dir=directory,
         pid=pid,
         chains=chains,
         counts=counts,

@@ -63,8 +63,8 @@ def make_page(ask: Ask, ident: str) -> Page:
     record = site.read_record(found.directory)
     status = find_status(record)
     results = record.results()
-    own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.directory]
-    place, to = record.directory, ask.links.to
+    own = [run for run in ask.site.runs() if run.part and run.part.experiment == record.dir]
+    place, to = record.dir, ask.links.to
     pages = {str(run.directory.relative_to(place)): to("run", run.ident) for run in own}
     rows = results.rows()
     choices = {"state": ("", *sorted({row.status for row in rows}))}

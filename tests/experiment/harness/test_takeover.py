@@ -24,7 +24,7 @@ from clawblox.system.files import digest_file
 from clawblox.team.pointer import read_pointer
 from tests.experiment.fakes import Trouble
 from tests.experiment.harness import scripts
-from tests.experiment.test_experiment import Scene, run
+from tests.experiment.test_async_experiment import Scene, run
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.plan import Plan
 from tests.experiment.fakes import Trouble
 from tests.experiment.notices.test_delivery import serve
-from tests.experiment.test_experiment import Scene, run
+from tests.experiment.test_async_experiment import Scene, run
 
 pytestmark = pytest.mark.anyio
 

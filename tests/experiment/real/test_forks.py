@@ -19,7 +19,7 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.checkpoint import read_metadata
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
-from clawblox.experiment import Experiment, LiveGeneration
+from clawblox.experiment import AsyncExperiment, LiveGeneration
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.state import AttemptState
 from clawblox.rundir.manifest import read_manifest
@@ -53,8 +53,8 @@ class Fork:
         return {"counter": (await end.observe("Moa"))["counter"]}
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Experiment]:
-        experiment = Experiment(
+    async def open(self) -> AsyncIterator[AsyncExperiment]:
+        experiment = AsyncExperiment(
             self.trial.plan,
             dir=self.trial.directory,
             stop=self.stop,
@@ -146,7 +146,7 @@ async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it
     async with fork.open() as experiment, anyio.create_task_group() as tasks:
         tasks.start_soon(run, experiment)
         await wait_until_async(lambda: checkpoints(experiment))
-        source = experiment.checkpoint("r1/g001")
+        source = experiment.find_checkpoint("r1/g001")
         archive = trial.archive(source)
         before = await run_blocking(look_at, archive)
         names = await experiment.fork(source, prompts=prompts)
@@ -188,7 +188,7 @@ async def test_branches_outside_sandboxes_run_one_by_one_after_the_original(
     async with fork.open() as experiment, anyio.create_task_group() as tasks:
         tasks.start_soon(run, experiment)
         await wait_until_async(lambda: checkpoints(experiment))
-        source = experiment.checkpoint("r1/g001")
+        source = experiment.find_checkpoint("r1/g001")
         with pytest.raises(UsageError, match="outside a sandbox"):
             await experiment.fork(source, prompts=prompts)
         with pytest.raises(UsageError, match="outside a sandbox"):
@@ -213,16 +213,16 @@ def follow_each_other(attempts: Sequence[AttemptState]) -> bool:
     return all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
-async def run(experiment: Experiment) -> None:
+async def run(experiment: AsyncExperiment) -> None:
     await experiment.run()
 
 
-def committed(experiment: Experiment) -> set[str | None]:
+def committed(experiment: AsyncExperiment) -> set[str | None]:
     """Return the chains of which a generation is committed."""
     return {line.chain for line in experiment.record.lines if line.type == "committed"}
 
 
-def checkpoints(experiment: Experiment) -> list[Any]:
+def checkpoints(experiment: AsyncExperiment) -> list[Any]:
     """Return the checkpoints of the original, by which each agent has acted."""
     return [
         line

@@ -44,7 +44,7 @@ PROGRAM = """
 import json, os, signal, sys
 from pathlib import Path
 import anyio
-from clawblox.experiment import Experiment, Plan
+from clawblox.experiment import AsyncExperiment, Plan
 from clawblox.experiment.history.journal import Journal
 
 root, *deaths = sys.argv[1:]
@@ -76,7 +76,7 @@ async def score(end):
 
 async def main():
     plan = Plan.load(Path(root, "plan.toml"))
-    async with Experiment(plan, dir=Path(root, "exp"), score=score, stop=stop) as exp:
+    async with AsyncExperiment(plan, dir=Path(root, "exp"), score=score, stop=stop) as exp:
         outcome = await exp.run()
     print(json.dumps({"status": outcome.status, "text": outcome.text}))
     return outcome.exit_status

@@ -15,7 +15,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.session import opening
 from tests.experiment.fakes import Trouble
 from tests.experiment.harness import scripts
-from tests.experiment.test_experiment import Scene, run
+from tests.experiment.test_async_experiment import Scene, run
 from tests.support import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_what_the_scripts_began_is_continued_whatever_time_it_leaves(scene
 async def test_a_branch_has_time_for_work(scene: Scene) -> None:
     assert (await run(scene, scene.plan(save={"before": 300.0}))).status == "done"
     async with scene.experiment(None) as exp:
-        source = exp.checkpoint("r1/g002", at="boundary")
+        source = exp.find_checkpoint("r1/g002", at="boundary")
         with pytest.raises(ConfigError, match=r"duration: must be more than save\.before"):
             await exp.fork(source, duration="5m", parallel=1)
         assert await exp.fork(source, duration="6m", parallel=1)
@@ -100,7 +100,7 @@ async def test_forks_at_once_have_names_of_their_own(scene: Scene) -> None:
     names: list[str] = []
 
     async def fork() -> None:
-        names.extend(await exp.fork(exp.checkpoint("r1/g001"), count=2, parallel=1))
+        names.extend(await exp.fork(exp.find_checkpoint("r1/g001"), count=2, parallel=1))
 
     async with scene.experiment(None) as exp, anyio.create_task_group() as tasks:
         for _ in range(3):

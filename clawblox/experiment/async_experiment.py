@@ -1,4 +1,4 @@
-"""Experiment: runs, pauses, resumes and forks the chains of a plan, in a directory."""
+"""AsyncExperiment: runs, pauses, resumes and forks the chains of a plan, in a directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import anyio
 
@@ -45,7 +45,7 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 
-class Experiment:
+class AsyncExperiment:
     """A plan, its directory, and the sessions in which its chains are run.
 
     Leaving the ``async with`` block pauses what runs, with a checkpoint, and stops it. The same
@@ -57,10 +57,11 @@ class Experiment:
         score: Returns a number, or numbers by name, for a generation, in place of the plan's score.
             Its agents have stopped, its world runs. An async one takes a :class:`LiveGeneration`,
             another one, in a thread, a :class:`GenerationEnd`. After a crash it may be repeated.
-        stop: Returns why a generation should close now, or None: an async function that takes a
-            live generation, called at the end of turns and every 30 seconds.
-        on_event: An async function, called with each event.
-        on_generation_end: An async function, called with the row of each committed generation.
+        stop: Returns why a generation should close now, or None; takes the same as ``score``, and
+            is called at the end of turns and every 30 seconds.
+        on_event: Called with each event, in a thread unless it is async.
+        on_generation_end: Called with the row of each committed generation, in a thread unless it
+            is async.
         env: Values of the environment variables that the plan names, and of the logins of programs
             that this process does not have; None means those of this process. They are never
             written to disk.
@@ -93,7 +94,7 @@ class Experiment:
         if dir is None and plan is None:
             raise UsageError("an experiment needs a plan or a directory")
         place = Path("experiments", plan.name) if dir is None and plan is not None else dir
-        self.directory = check_path(place, "dir").absolute()
+        self._dir = check_path(place, "dir").absolute()
         self._given = plan
         self._callbacks = Callbacks(score=score, stop=stop)
         self._grace_s = check_grace(grace_seconds)
@@ -108,17 +109,53 @@ class Experiment:
         self._residence: Residence[OpenExperiment] | None = None
 
     @classmethod
-    def open(cls, dir: str | os.PathLike[str], **options: Any) -> Self:  # noqa: A002
+    def open(
+        cls,
+        dir: str | os.PathLike[str],  # noqa: A002 - the word of the API
+        *,
+        score: Score | None = None,
+        stop: StopHook | None = None,
+        on_event: EventHook | None = None,
+        on_generation_end: RowHook | None = None,
+        env: Mapping[str, str] | None = None,
+        accept: Collection[str] = (),
+        retry_failed: bool = False,
+        resume_from: str | os.PathLike[str] | None = None,
+        grace_seconds: float = DEFAULT_GRACE_S,
+    ) -> Self:
         """Return an existing experiment, with its recorded plan.
 
         Args:
             dir: Its directory.
-            **options: As for the constructor.
+            score: As for the constructor, like all other arguments.
+            stop: As for the constructor.
+            on_event: As for the constructor.
+            on_generation_end: As for the constructor.
+            env: As for the constructor.
+            accept: As for the constructor; the files that the plan names may have changed.
+            retry_failed: As for the constructor.
+            resume_from: As for the constructor.
+            grace_seconds: As for the constructor.
+
+        Raises:
+            ConfigError: An argument is wrong.
         """
-        return cls(None, dir=dir, **options)
+        return cls(
+            None,
+            dir=dir,
+            score=score,
+            stop=stop,
+            on_event=on_event,
+            on_generation_end=on_generation_end,
+            env=env,
+            accept=accept,
+            retry_failed=retry_failed,
+            resume_from=resume_from,
+            grace_seconds=grace_seconds,
+        )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.directory)!r})"
+        return f"{type(self).__name__}({str(self._dir)!r})"
 
     # -- the block ------------------------------------------------------------------------------
 
@@ -143,7 +180,7 @@ class Experiment:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[OpenExperiment]:
-        journal = Journal(self.directory, self._clock)
+        journal = Journal(self._dir, self._clock)
         try:
             await run_interruptible(partial(self._enter, journal), journal.lease.interrupt)
             plans = await run_checked(partial(self._begin, journal))
@@ -153,7 +190,7 @@ class Experiment:
             on_error = partial(_log.defect, "task of an experiment failed")
             async with Tasks(on_error=on_error) as tasks:
                 opened = OpenExperiment(
-                    self.directory,
+                    self._dir,
                     journal,
                     plans,
                     workshop,
@@ -174,13 +211,13 @@ class Experiment:
                 await run_blocking(journal.__exit__)
 
     def _enter(self, journal: Journal) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self._dir.mkdir(parents=True, exist_ok=True)
         journal.__enter__()
 
     def _begin(self, journal: Journal, check: Callable[[], None]) -> Plans:
         return begin_or_continue(
             journal,
-            self.directory,
+            self._dir,
             self._given,
             accept=self._accept,
             retry_failed=self._retry_failed,
@@ -191,16 +228,21 @@ class Experiment:
     def _make_workshop(self, plans: Plans) -> Workshop:
         """Return what makes the attempts; tests make another one."""
         on_event = self._events.pass_on
-        place = (self.directory, plans, self._env)
+        place = (self._dir, plans, self._env)
         return make_workshop(*place, grace_s=self._grace_s, on_event=on_event)
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:
-            hint = f"async with Experiment(plan) as exp; else read_experiment('{self.directory}')"
+            hint = f"async with AsyncExperiment(plan) as exp; else read_experiment('{self._dir}')"
             raise UsageError("this experiment is not open", hint=hint)
         return self._opened
 
     # -- facts ----------------------------------------------------------------------------------
+
+    @property
+    def dir(self) -> Path:
+        """Its directory, absolute."""
+        return self._dir
 
     @property
     def plan(self) -> Plan:
@@ -220,7 +262,7 @@ class Experiment:
         """Return a stream of the events from now on; it ends when the block is left."""
         return self._events.subscribe()
 
-    def checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
+    def find_checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
         """Return a checkpoint.
 
         Args:
@@ -231,7 +273,7 @@ class Experiment:
         Raises:
             ConfigError: There is none; the error names those that exist.
         """
-        return self.record.checkpoint(place, at)
+        return self.record.find_checkpoint(place, at)
 
     def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
         """Return the results so far.
@@ -288,6 +330,11 @@ class Experiment:
         if chains is not None or self._opened is not None:  # a closed one has stopped all
             await self._require_open().stop(chains, now=now)
 
+    def kill_now(self) -> None:
+        """End everything that runs without checkpoints, and do not wait for it; idempotent."""
+        if self._opened is not None:
+            self._opened.kill_now()
+
     # -- forks and scores -----------------------------------------------------------------------
 
     async def fork(
@@ -310,7 +357,7 @@ class Experiment:
         for writing.
 
         Args:
-            source: The checkpoint; see :meth:`checkpoint`.
+            source: The checkpoint; see :meth:`find_checkpoint`.
             count: Number of branches for each prompt.
             prompts: First messages to the agents; None is a control, which continues as if nothing
                 had happened.

@@ -26,7 +26,7 @@ from clawblox.errors import (
     RunLockedError,
     UsageError,
 )
-from clawblox.experiment.experiment import Experiment
+from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.orders import Order
@@ -63,7 +63,7 @@ class Scene:
         agents = [AgentSpec("claude", name="Eko")]
         return Plan(self.world, **{"agents": agents, **settings, **changes})
 
-    def experiment(self, plan: Plan | None, **options: Any) -> Experiment:
+    def experiment(self, plan: Plan | None, **options: Any) -> AsyncExperiment:
         return FakedExperiment(self.clock, self.workshop, plan, dir=self.directory, **options)
 
     async def tick(self) -> None:
@@ -436,7 +436,7 @@ async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> 
     async with scene.experiment(sandboxed) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         await exp.run()
-        source = exp.checkpoint("r1/g001", at="20m")
+        source = exp.find_checkpoint("r1/g001", at="20m")
         assert source.elapsed_s == 900.0
         names = await exp.fork(source, 2, prompts=[None, "A storm is coming."], duration="15m")
         assert names == [f"r1-f1-{number}" for number in range(1, 5)]
@@ -451,7 +451,7 @@ async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> 
 async def test_branches_outside_a_sandbox_run_one_by_one_or_not_at_all(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     async with scene.experiment(None) as exp:
-        source = exp.checkpoint("r1")
+        source = exp.find_checkpoint("r1")
         with pytest.raises(UsageError, match="parallel=1"):
             await exp.fork(source, 2)
         assert len(await exp.fork(source, 2, parallel=1)) == 2
@@ -461,7 +461,7 @@ async def test_a_checkpoint_that_was_removed_meanwhile_cannot_be_forked(scene: S
     checkpoint = {"every": 900.0, "keep": 1, "idle_wait": 0.0}
     await run(scene, scene.plan(generations=1, checkpoint=checkpoint))
     async with scene.experiment(None) as exp:
-        source = exp.checkpoint("r1")
+        source = exp.find_checkpoint("r1")
         gone = attrs.evolve(source, ref=attrs.evolve(source.ref, file="gen001-t000900.ckpt"))
         with pytest.raises(ConfigError, match=r"still exists(?s:.*)those of r1/g001: \d+s"):
             await exp.fork(gone, parallel=1)
@@ -473,10 +473,10 @@ async def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(
     await run(scene, scene.plan(generations=1))
     record = read_experiment(scene.directory)
     with pytest.raises(ConfigError, match="did you mean"):
-        record.checkpoint("r11/g001")
+        record.find_checkpoint("r11/g001")
     with pytest.raises(ConfigError, match=r"900s \(periodic\)"):
-        record.checkpoint("r1/g001", at="5m")
-    assert record.checkpoint("r1/g001@end").kind == "end"
+        record.find_checkpoint("r1/g001", at="5m")
+    assert record.find_checkpoint("r1/g001@end").kind == "end"
 
 
 async def test_scores_can_be_computed_again(scene: Scene) -> None:
@@ -566,11 +566,11 @@ async def test_there_is_no_experiment_without_a_plan(scene: Scene) -> None:
 def test_environment_values_are_checked() -> None:
     values: Mapping[str, Any] = {"A": 1}
     with pytest.raises(ConfigError):
-        Experiment(None, dir="x", env=values)
+        AsyncExperiment(None, dir="x", env=values)
 
 
 def test_results_outside_of_the_block_name_the_function_for_that(tmp_path: Path) -> None:
-    closed = Experiment.open(tmp_path / "exp")
+    closed = AsyncExperiment.open(tmp_path / "exp")
     with pytest.raises(UsageError) as caught:
         closed.results()
     assert f"read_experiment('{tmp_path / 'exp'}')" in (caught.value.hint or "")
