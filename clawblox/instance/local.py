@@ -40,7 +40,7 @@ from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
 from clawblox.instance.listening import NeverReady
 from clawblox.instance.ramp import Pace
 from clawblox.protocol import HealthReport, MaskedEnvironment
-from clawblox.results import EventKind, ProcessExit, StartedWorld
+from clawblox.results import EventKind, StartedWorld
 from clawblox.snapshot.capture import SnapshotSource
 from clawblox.supervision.tree import Grace, current_finder
 from clawblox.system.ports import describe_owner, describe_process
@@ -197,17 +197,18 @@ class LocalInstance(Instance):
 
     # -- watch --------------------------------------------------------------------------
 
-    async def watch_sidecars(self, on_exit: Callable[[str, ProcessExit], None]) -> None:
-        """Report the exits of the sidecars until it is cancelled.
+    async def watch_sidecars(self, tell: Tell) -> None:
+        """Send an event of each sidecar that ends, until this is cancelled.
 
         Args:
-            on_exit: Called with the name and exit of each that ends.
+            tell: Sends its events.
 
         Cancellation: the sidecars continue.
         """
 
         async def watch(name: str, sidecar: Process) -> None:
-            on_exit(name, await sidecar.wait())
+            exit_ = await sidecar.wait()
+            tell("sidecar_exited", sidecar=name, exit=exit_)
 
         async with Tasks() as tasks:
             for name, sidecar in self.sidecars.items():
@@ -302,16 +303,17 @@ async def watch_memory(find: Callable[[], LimitedInstances]) -> None:
         await anyio.sleep(_MEMORY_INTERVAL_S)
         with _log.contain("memory not measured", expected=(OSError,)):
             ends = find()
-            marks = {instance: instance.running.mark for instance in ends if _is_limited(instance)}
+            marks = {
+                instance: instance.running.mark
+                for instance in ends
+                if instance.launch.config.memory_limit_bytes is not None
+                and not instance.is_over
+                and instance.halt is None
+            }
             used = await run_blocking(_measure_trees, [*marks.values()]) if marks else []
             for (instance, mark), used_bytes in zip(marks.items(), used, strict=True):
                 if (reason := _find_excess(instance, mark, used_bytes)) is not None:
                     ends[instance](reason)
-
-
-def _is_limited(instance: Instance) -> bool:
-    has_limit = instance.launch.config.memory_limit_bytes is not None
-    return has_limit and not instance.is_over and instance.halt is None
 
 
 def _measure_trees(marks: Sequence[Mark]) -> list[int]:

@@ -21,7 +21,6 @@ from clawblox.instance.failures import read_watchdog_end
 from clawblox.instance.health import ProbePacer
 from clawblox.instance.local import LocalInstance
 from clawblox.protocol import HealthReport, ScriptErrors, TickRate
-from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace
 
 BEHIND_BELOW: Final = 0.9
@@ -224,7 +223,7 @@ class Watch:
         launch = self._instance.launch
         async with Tasks() as tasks:
             if launch.config.sidecars:
-                tasks.start_soon(self._instance.watch_sidecars, self._note_sidecar_exit)
+                tasks.start_soon(self._instance.watch_sidecars, self._tell)
             if launch.liveness is not None:
                 tasks.start_soon(self._watch_liveness, launch.liveness)
             if launch.config.watches_listener:
@@ -233,9 +232,6 @@ class Watch:
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:
             await self.note_halt(reason)
-
-    def _note_sidecar_exit(self, name: str, exit_: ProcessExit) -> None:
-        self._tell("sidecar_exited", sidecar=name, exit=exit_)
 
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         self._pacer.begin()

@@ -172,7 +172,7 @@ class Transfer:
     Args:
         source: The instance.
         directory: Directory for the file, which gets a new name; created when missing.
-        timeout: Maximum silence of the world, in seconds.
+        max_silence_s: Maximum silence of the world, in seconds.
         max_bytes: Maximum size of the body, in bytes.
 
     Attributes:
@@ -182,7 +182,7 @@ class Transfer:
 
     _source: SnapshotSource
     _directory: Path
-    _timeout: float
+    _max_silence_s: float
     _max_bytes: int
     phase: str = attrs.field(default="connect", init=False)
     received: int = attrs.field(default=0, init=False)
@@ -235,8 +235,8 @@ class Transfer:
     def _check_wait(self, waited_s: float) -> None:
         if self._is_aborted:
             raise self._error("the save was cancelled")
-        if waited_s > self._timeout:
-            raise self._error(f"the world was silent for {self._timeout:g} s")
+        if waited_s > self._max_silence_s:
+            raise self._error(f"the world was silent for {self._max_silence_s:g} s")
 
     def _connect(self) -> http.client.HTTPConnection:
         import http.client

@@ -188,6 +188,7 @@ class InstanceHandle:
         from clawblox.world.recorder import AgentRecorder, Life, register_recording
 
         launch, tokens = self.launch, self.instance.running.environment.secrets().values()
+        times = (save.time for save in self.source.saves if save.path == self.resume_path)
         self.recorder = None
         recorder = AgentRecorder(
             Life(
@@ -196,7 +197,7 @@ class InstanceHandle:
                 directory=directory,
                 api=launch.config.api,
                 resumed=launch.resume_path is not None,
-                time=self._restored_time(),
+                time=next(times, None) or 0.0,
                 reseed=launch.options.reseed,
                 secrets=(*tokens, *self.roster.sessions),
                 register=partial(register_recording, writers, self.instance_dir),
@@ -207,11 +208,6 @@ class InstanceHandle:
         if recorder.failure is not None:
             raise recorder.failure
         self.recorder = recorder
-
-    def _restored_time(self) -> float:
-        """Return the simulation time of the save that it was restored from; 0 if unknown."""
-        times = (save.time for save in self.source.saves if save.path == self.resume_path)
-        return next(times, None) or 0.0
 
     def note_join(self, seat: Seat, *, rejoined: bool) -> None:
         """Note in the recording that an agent has joined.

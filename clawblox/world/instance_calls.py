@@ -151,7 +151,7 @@ class InstanceCalls(OpenWorld):
             WorldCommandError: The world's command cannot be executed.
             WorldExitedBeforeReadyError: The world ended before it was ready;
                 SnapshotRefusedError if it was restoring a snapshot.
-            WorldReadyTimeoutError: The world runs, but was not ready within ``health_timeout``.
+            WorldReadyTimeoutError: The world runs, but was not ready in time.
             WorldIdentityError: Another process answers on its port.
             WorldStartError: Its files or its tmux window could not be made, or it was stopped
                 before it was ready.
