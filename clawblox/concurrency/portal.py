@@ -325,7 +325,8 @@ def _find_last_error() -> BaseException | None:
 _HIDDEN_MODULES = (
     *(__name__, "anyio", "concurrent.futures"),
     *("clawblox.agents.sync_agent", "clawblox.concurrency.synchronous"),
-    *("clawblox.experiment.sync_experiment", "clawblox.world.sync_world"),
+    *("clawblox.experiment.sync_experiment", "clawblox.team.sync_team"),
+    "clawblox.world.sync_world",
 )
 
 

@@ -42,7 +42,8 @@ Outcome: TypeAlias = Callable[[SavedCheckpoint | Exception], object]
 """Called with each checkpoint made at the interval, or with the error."""
 
 _LOG: Final = Path("logs", "agent.log")
-_WORKING: Final = ("starting", "working")
+_UNCERTAIN: Final = (None, "starting", "working")
+"""States of an agent whose files are looked at."""
 
 _log = OwnLog(__name__)
 
@@ -74,28 +75,19 @@ class WatchedAgent:
     dir: Path
     agent: object = None
 
-    @property
-    def is_known_busy(self) -> bool:
-        """Whether its object reports that it is within a turn, or is about to begin one.
+    def is_idle(self, quiet_s: float) -> bool:
+        """Return whether it is in no turn, and about to begin none. Blocks.
 
-        Its files may still look idle then: a program notes a turn some time after its start.
-        """
-        return isinstance(self.agent, _TurnKeeper) and not self.agent.is_between_turns
-
-    @property
-    def is_known_idle(self) -> bool:
-        """Whether its object reports that it is not within a turn."""
-        if isinstance(self.agent, _TurnKeeper):
-            return self.agent.is_between_turns
-        state = getattr(self.agent, "state", None)
-        return state is not None and state not in _WORKING
-
-    def looks_idle(self, quiet_s: float) -> bool:
-        """Return whether its log is quiet and its conversation is between turns. Blocks.
+        Its object knows that best: a program notes a turn some time after its start. Without an
+        object that knows, it is so when its log is quiet and its conversation is between turns.
 
         Args:
             quiet_s: Seconds without output; a program that waits for its model is quiet too.
         """
+        if isinstance(self.agent, _TurnKeeper):
+            return self.agent.is_between_turns
+        if getattr(self.agent, "state", None) not in _UNCERTAIN:
+            return True
         try:
             changed_at = (self.dir / _LOG).stat().st_mtime
         except OSError:
@@ -146,15 +138,8 @@ async def idle_moment(
 
 
 def all_idle(agents: Sequence[WatchedAgent], quiet_s: float) -> bool:
-    """Return whether no agent is in the middle of a turn, or about to begin one. Blocks.
-
-    Args:
-        agents: The agents.
-        quiet_s: Seconds without output of an agent that does not report its state.
-    """
-    if any(agent.is_known_busy for agent in agents):
-        return False
-    return all(agent.is_known_idle or agent.looks_idle(quiet_s) for agent in agents)
+    """Return whether no agent is in the middle of a turn; see :meth:`WatchedAgent.is_idle`."""
+    return all(agent.is_idle(quiet_s) for agent in agents)
 
 
 async def save_now(

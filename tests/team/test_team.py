@@ -31,7 +31,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
 from clawblox.team.record import AgentRunOptions, RunAgent, read_team
-from tests.agents.standins import install, misbehave, told
+from tests.agents.standins import common, install, misbehave, told
 from tests.crowd import act
 from tests.starting import add
 from tests.support import HANG_S, ask, make_world, wait_until_async
@@ -165,6 +165,23 @@ async def test_a_team_acts_in_an_instance_that_was_started_with_options(scene: S
                     await team.start()
                 assert team.latest is None
             assert world.instances == (other.name,)
+
+
+async def test_a_cancelled_start_leaves_nothing_running(scene: Scene) -> None:
+    workspace = scene.run_dir / "agents" / "Moa" / "workspace"
+    misbehave(workspace, dump=True, silent_at_start=True)
+    with anyio.fail_after(HANG_S):
+        async with scene.team() as team:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(team.start)
+                await wait_until_async(lambda: (workspace / common.DUMP_FILE).exists())
+                tasks.cancel_scope.cancel()
+            assert team.agents[1].state in ("new", "failed", "stopped")
+            assert team.latest is None
+        misbehave(workspace, turn_s=0.05)
+        async with AsyncTeam.resume(scene.run_dir) as team:
+            with pytest.raises(ClawbloxError, match="was saved yet"):
+                await team.start()
 
 
 @pytest.mark.parametrize(
