@@ -55,13 +55,14 @@ _MAX_EVENTS: Final = 1000
 _CALLS: Final = frozenset(
     {
         *("describe", "check", "check_program"),
-        *("open", "start", "news", "close"),
-        *("set_budgets", "send", "stop_agents", "world_time"),
+        *("open", "news", "close", "set_budgets"),
         *("observe", "snapshot", "simulation_time"),
         *("checkpoint", "remove_checkpoint"),
     }
 )
 """The methods of a host that the driver may call."""
+_ATTEMPT_CALLS: Final = frozenset({"start", "send", "stop_agents", "world_time"})
+"""Those of its attempt."""
 _FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read", "remove"})
 """Those of its files."""
 
@@ -142,12 +143,14 @@ class Host:
 
     async def _reply(self, name: str, arguments: tuple[Any, ...]) -> Reply:
         try:
-            if name not in _CALLS | _FILE_CALLS:
-                raise UsageError(f"a host has no method {name!r}")
             if name in _FILE_CALLS:
                 value = await run_blocking(getattr(self._files, name), *arguments)
-            else:
+            elif name in _ATTEMPT_CALLS:
+                value = await getattr(self._opened, name)(*arguments)
+            elif name in _CALLS:
                 value = await getattr(self, name)(*arguments)
+            else:
+                raise UsageError(f"a host has no method {name!r}")
             if name != "news":
                 self._has_news.set()  # whatever it has done: files may have grown
         except Exception as error:  # noqa: BLE001 - it travels to the caller
@@ -271,48 +274,12 @@ class Host:
             raise UsageError("the host has no attempt")
         return self._attempt
 
-    async def start(self) -> Mapping[str, Any]:
-        """Start world and agents; see :class:`~clawblox.experiment.schedule.ports.Attempt`.
-
-        Raises:
-            AttemptError: Something could not be started.
-            ProviderError: A limit or an expired login.
-
-        Cancellation: they are started nevertheless.
-        """
-        return await self._opened.start()
-
     async def set_budgets(self, used: Sequence[Any], is_saving: bool) -> None:
         """Set what each agent may still use.
 
         Cancellation: has no effect.
         """
         await self._opened.set_budgets(used, is_saving=is_saving)
-
-    async def send(self, text: str) -> None:
-        """Send each agent a message.
-
-        Raises:
-            AttemptError: An agent could not be started.
-            ProviderError: A limit or an expired login.
-
-        Cancellation: has no effect.
-        """
-        await self._opened.send(text)
-
-    async def stop_agents(self) -> None:
-        """Stop the agents. Idempotent.
-
-        Cancellation: they are stopped nevertheless.
-        """
-        await self._opened.stop_agents()
-
-    async def world_time(self) -> float | None:
-        """Return the world's simulation time; None if it reports none.
-
-        Cancellation: has no effect.
-        """
-        return await self._opened.world_time()
 
     async def simulation_time(self) -> float | None:
         """Return the world's simulation time for a hook.

@@ -27,7 +27,7 @@ from clawblox.experiment.harness.script_files import (
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About, Line, LineType
 from clawblox.experiment.history.state import IMPORTED, ExperimentState
-from clawblox.experiment.live.ended_attempts import set_aside
+from clawblox.experiment.live.run_directories import set_aside
 from clawblox.experiment.plan.naming import is_name, safe_name
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.tables.chain_files import moved_attempts

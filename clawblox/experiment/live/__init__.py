@@ -4,8 +4,8 @@
 - ``shared_worlds``: the worlds, each open once, whatever the number of its instances.
 - ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt, its agents and its errors.
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
-- ``new_runs``, ``workspaces``: new run directories, each complete or absent, and their workspaces.
-- ``ended_attempts``: checks, prunes and renames the directories of attempts that have ended.
+- ``run_directories``: makes, checks, prunes and renames run directories.
+- ``workspaces``: fills the workspaces of new agents.
 - ``left_attempts``: ends what killed orchestrators have left running.
 - ``credentials``, ``prompts``: variables, accounts and system prompts of agents.
 - ``hooks``: the live view of a generation that hooks get.

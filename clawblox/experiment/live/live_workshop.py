@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from clawblox.agents.values import Usage
-from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
@@ -35,10 +34,10 @@ from clawblox.experiment.live.attempt_files import (
 )
 from clawblox.experiment.live.branches import fork_agent, source_dir
 from clawblox.experiment.live.credentials import Credentials
-from clawblox.experiment.live.ended_attempts import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live.left_attempts import end_left
 from clawblox.experiment.live.live_attempt import LiveAttempt
 from clawblox.experiment.live.preparing import Preparation, find_attempt
+from clawblox.experiment.live.run_directories import prune_agent_dir, set_aside, validate_agent_dir
 from clawblox.experiment.live.shared_worlds import SharedWorlds
 from clawblox.experiment.live.survey import Stage, survey_plan
 from clawblox.experiment.plan.parts import AgentSpec
@@ -243,18 +242,6 @@ class LiveWorkshop:
         Cancellation: has no effect.
         """
         return await run_blocking(read_script_errors, self._run_dir(chain, run_id))
-
-    async def remove_checkpoint(self, chain: str, run_id: str, file: str) -> None:
-        """Remove an archive that is no longer needed, if it exists.
-
-        Raises:
-            ManifestError: The removal cannot be noted; the archive is still there.
-            OSError: The archive cannot be removed.
-
-        Cancellation: it is removed or not.
-        """
-        path = layout.archive_path(self._chain_dir(chain), run_id, file)
-        await run_blocking(registry.remove, path)
 
     async def free_bytes(self) -> int:
         """Return the free space of the experiment's file system.

@@ -30,7 +30,7 @@ from clawblox.experiment.live.attempt_files import (
     write_record,
 )
 from clawblox.experiment.live.branches import source_dir
-from clawblox.experiment.live.new_runs import making_run
+from clawblox.experiment.live.run_directories import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import (

@@ -16,7 +16,7 @@ from clawblox import ConfigError
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import read_world_config
 from clawblox.experiment.live import workspaces
-from clawblox.experiment.live.new_runs import making_run
+from clawblox.experiment.live.run_directories import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.system.trees import MAX_DEPTH
 from tests.checkpoint.repositories import ask, git, make_upstream

@@ -1,19 +1,21 @@
-"""What happens to the run directory of an attempt that has ended. Everything here blocks.
+"""Makes, checks, prunes and renames the run directories of attempts. Everything here blocks.
 
-The agents may have replaced anything in their directories, so no link is followed.
+A directory has another name until it is complete. The agents of an attempt that has ended may have
+replaced anything in theirs, so no link is followed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
-from clawblox.system.files import fsync_directory, rename_new
+from clawblox.system.files import fsync_directory, make_private_dir, publish_tree, rename_new
 from clawblox.system.regular_files import (
     closing_fd,
     open_directory,
@@ -29,6 +31,50 @@ _PRUNED: Final = (
     "workspace/.venv",
 )
 """Directories that are large and can be made again, relative to an agent's directory."""
+
+
+@contextlib.contextmanager
+def making_run(chain_dir: Path, attempt: str) -> Iterator[Path]:
+    """Make a run directory; it is complete and durable, or absent.
+
+    Args:
+        chain_dir: The directory of the chain; it is created if it is missing.
+        attempt: The name of the attempt.
+
+    Yields:
+        The incomplete directory, with the directories of every run. When the block ends, it gets
+        its name; when the block raises an error, it is removed.
+
+    Raises:
+        FileExistsError: The attempt has a run directory.
+        OSError: It cannot be made.
+    """
+    discard_partial(chain_dir, attempt)
+    run_dir = layout.attempt_dir(chain_dir, attempt)
+    partial = run_dir.with_name(layout.partial_name(attempt))
+    try:
+        for name in layout.RUN_DIRS:
+            make_private_dir(partial / name)
+        yield partial
+        publish_tree(partial, run_dir)
+    except BaseException:
+        discard_partial(chain_dir, attempt)
+        raise
+
+
+def discard_partial(chain_dir: Path, attempt: str) -> None:
+    """Remove what a killed process left of an incomplete run directory.
+
+    Args:
+        chain_dir: The directory of the chain.
+        attempt: The name of the attempt.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    partial = layout.runs_dir(chain_dir) / layout.partial_name(attempt)
+    with contextlib.suppress(FileNotFoundError):
+        remove_tree(partial)
 
 
 def validate_agent_dir(agent_dir: Path, driver: str) -> None:
