@@ -14,7 +14,13 @@ import attrs
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.parts import AgentSpec
-from clawblox.experiment.plan.values import PART, FrozenMapping, chain_fields, fields_by_key
+from clawblox.experiment.plan.values import (
+    PART,
+    FrozenMapping,
+    UnknownKeyError,
+    chain_fields,
+    fields_by_key,
+)
 from clawblox.spelling import nearest_name
 
 _WHOLE: Final = ("world", "agents")
@@ -105,7 +111,7 @@ def _set_below(
 # -- misspelled paths -----------------------------------------------------------------------------
 
 
-def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> ConfigError:  # noqa: ANN401
+def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> UnknownKeyError:  # noqa: ANN401
     settable = fields or chain_fields(type(plan))
     known = [*_known_paths(plan, settable), *_agent_paths(path)]
     likely = nearest_name(path, known)
@@ -115,7 +121,7 @@ def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> ConfigError:  
     is_common = not fields and first not in settable and first in fields_by_key(type(plan))
     why = f": {first} is the same in all conditions" if is_common else ""
     problem = f"unknown path; did you mean {likely!r}?" if likely else f"no such path{why}"
-    return ConfigError(problem, key=path, hint=None if likely else hint)
+    return UnknownKeyError(problem, key=path, hint=None if likely else hint)
 
 
 def _agent_paths(path: str) -> Iterator[str]:

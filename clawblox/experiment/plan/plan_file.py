@@ -17,7 +17,7 @@ from clawblox.config.toml_words import Keys, advise, advise_brackets, has_value,
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.naming import display_name
 from clawblox.experiment.plan.programs import COMMANDS, HOOKS, find_program, map_program
-from clawblox.experiment.plan.values import is_function
+from clawblox.experiment.plan.values import UnknownKeyError, is_function
 
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
@@ -38,8 +38,6 @@ _STAND_INS: Final[Mapping[str, object]] = {
     "agents.*.driver": "claude",
 }
 """Valid values in place of invalid ones that plans need, so that other faults are found too."""
-_UNKNOWN: Final = ("unknown key", "unknown path", "no such path")
-"""Beginnings of errors about keys that their tables do not have."""
 
 _Built = TypeVar("_Built")
 _Tables = dict[str, Any]
@@ -261,7 +259,7 @@ def _locate(
     tables = parse_toml(text, path)
     written = _read(tables, keys)
     hint = None
-    if not has_value(tables, keys) or error.message.startswith(_UNKNOWN):
+    if not has_value(tables, keys) or isinstance(error, UnknownKeyError):
         hint = advise(keys, tables, known)
     elif error.expected is not None and len(keys) == 1:
         is_misread = isinstance(written, list) or keys[0] in _TABLE_LISTS

@@ -198,9 +198,13 @@ def _with_key(error: ConfigError, fields: Mapping[str, attrs.Attribute[Any]]) ->
     return error
 
 
+class UnknownKeyError(ConfigError):
+    """A plan has no such key, or no such dotted path."""
+
+
 def unknown_key(
     key: str, name: str, value: object, known: Mapping[str, object] | Sequence[str]
-) -> ConfigError:
+) -> UnknownKeyError:
     """Return the error for an unknown key, with the nearest known name.
 
     A table is not shown: it may be one of environment variables, misspelled, with secrets.
@@ -209,9 +213,9 @@ def unknown_key(
         value = None
     likely = nearest_name(name, known)
     if likely is not None:
-        return ConfigError(f"unknown key; did you mean {likely!r}?", key=key, value=value)
+        return UnknownKeyError(f"unknown key; did you mean {likely!r}?", key=key, value=value)
     hint = f"the keys are {', '.join(known)}"
-    return ConfigError("unknown key", key=key, value=value, hint=hint)
+    return UnknownKeyError("unknown key", key=key, value=value, hint=hint)
 
 
 def join_keys(parent: str, key: str) -> str:
