@@ -22,13 +22,13 @@ from clawblox.protocol import TickRate
 from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.snapshot.capture import capture
-from clawblox.system.connection import Connections
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.rosters import Roster, Seat
 
 if TYPE_CHECKING:
+    from clawblox.system.connection import Connections
     from clawblox.world.recorder import AgentRecorder
 
 _log = OwnLog(__name__)
@@ -146,6 +146,8 @@ class InstanceHandle:
     @property
     def connections(self) -> Connections:
         """The connections to it as it runs now; after each restart there are others."""
+        from clawblox.system.connection import Connections
+
         if self._connections is None or self._connections[0] != self.restarts:
             self.close_connections()
             self._connections = self.restarts, Connections(self.url)

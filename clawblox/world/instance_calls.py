@@ -44,7 +44,6 @@ from clawblox.results import (
 from clawblox.rundir.snapshot_files import find_archive
 from clawblox.telemetry.logs import LogReader
 from clawblox.world.access import is_program, leave, make_member
-from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.archives import (
     ArchiveStart,
     remove_archive,
@@ -52,7 +51,6 @@ from clawblox.world.archives import (
 )
 from clawblox.world.http_clients import AsyncHttpClient, Caller
 from clawblox.world.open_world import OpenWorld
-from clawblox.world.places import FleetPlace, make_granter
 from clawblox.world.restart import restart
 from clawblox.world.save import save_instance
 from clawblox.world.started import BoundWorld
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
 
     from clawblox.checkpoint.model import Allowance
     from clawblox.checkpoint.options import ArchiveOptions, OnUnarchivable
+    from clawblox.world.agent_client import AsyncAgentClient
 
 
 class InstanceCalls(OpenWorld):
@@ -542,6 +541,8 @@ class InstanceCalls(OpenWorld):
 
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
+        from clawblox.world.places import FleetPlace, make_granter
+
         fleet = self._open_fleet()
         handle, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
@@ -595,6 +596,9 @@ class InstanceCalls(OpenWorld):
 
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
+        from clawblox.world.agent_client import join_place
+        from clawblox.world.places import FleetPlace
+
         fleet = self._open_fleet()
         place = FleetPlace(fleet, fleet.find(instance))
         return await join_place(place, agent, new=new, timeout=timeout, wait_restart=wait_restart)
