@@ -35,13 +35,14 @@ from clawblox.telemetry.tail import read_lines
 from tests.agents.small import (
     SmallConversation,
     SmallDriver,
+    make_agent,
     opened,
     records,
     small,
     transcript,
     until,
 )
-from tests.support import HANG_S, live_processes
+from tests.support import HANG_S, live_processes, marked_processes
 
 __all__ = ["small"]
 
@@ -540,3 +541,27 @@ async def test_a_log_truncated_by_a_leftover_process_blocks_nothing(
     with anyio.fail_after(HANG_S):
         async with opened(tmp_path) as agent:
             assert (await run_to_end(agent, "Begin")).state == "idle"
+
+
+def _leave_a_daemon(small: SmallDriver) -> None:
+    script = "setsid sleep 600 >/dev/null 2>&1 & echo small 1.0"
+    small.version_argv = lambda binary: ("/bin/sh", "-c", script)  # type: ignore[method-assign]
+
+
+async def test_background_process_of_a_version_command_ends_with_the_agent(
+    tmp_path: Path, small: SmallDriver
+) -> None:
+    _leave_a_daemon(small)
+    async with opened(tmp_path) as agent:
+        await agent.start(initial_prompt="work hang")
+        assert len(marked_processes()) == 2
+        await agent.stop(grace_seconds=0)
+        assert not marked_processes()
+
+
+async def test_background_process_of_a_version_command_ends_with_a_check(
+    tmp_path: Path, small: SmallDriver
+) -> None:
+    _leave_a_daemon(small)
+    assert await make_agent(tmp_path).check() == "1.0"
+    assert not marked_processes()

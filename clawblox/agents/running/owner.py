@@ -296,7 +296,7 @@ class Owner:
         turn = self._make_turn(self._first)
         own = order.driver.invocation(setup, turn).env
         env = build_environment(order, setup, self._tree.cookie, own)
-        version = await read_version(order, binary, setup, self._tree.cookie, turn)
+        version = await read_version(order, binary, setup, self._tree, turn)
         self.books.version = find_number(version)
         self._doubts = await run_blocking(check_program, order, setup, env, version)
         if not isinstance(turn.start, Begin):

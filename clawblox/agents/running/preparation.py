@@ -184,7 +184,7 @@ async def check_setup(order: Order) -> str | None:
     env = build_environment(order, setup, tree.cookie, {})
     await run_blocking(tree.watch)
     try:
-        version = await read_version(order, binary, setup, tree.cookie)
+        version = await read_version(order, binary, setup, tree)
     finally:
         with anyio.CancelScope(shield=True):
             await tree.end(Grace(_VERSION_GRACE_S))
@@ -247,14 +247,14 @@ def find_number(text: str) -> str | None:
 
 
 async def ask_version(
-    argv: Sequence[str], *, env: Mapping[str, str], cookie: str, timeout: float
+    argv: Sequence[str], *, env: Mapping[str, str], tree: ProcessTree, timeout: float
 ) -> VersionAnswer | None:
-    """Run a version command. The caller ends what it may have left in the background.
+    """Run a version command. What it leaves in the background ends with the tree.
 
     Args:
         argv: The command that prints the version.
         env: Its whole environment.
-        cookie: Marks its processes, in ``env``.
+        tree: The tree of its processes, whose cookie is in ``env``; it has no other leader.
         timeout: Seconds after which the command is ended, with all its processes.
 
     Returns:
@@ -267,7 +267,7 @@ async def ask_version(
     Cancellation: ends the processes.
     """
     with memory_log("version") as output, memory_log("complaints") as errors:
-        tree, end = ProcessTree(cookie), None
+        end = None
         start = partial(spawn, argv, cwd=Path("/"), env=env, output=output, errors=errors)
         tree.add(process := await run_blocking(start))
         try:
@@ -284,7 +284,7 @@ async def ask_version(
 
 
 async def read_version(
-    order: Order, binary: Path, setup: AgentSetup, cookie: str, turn: Turn | None = None
+    order: Order, binary: Path, setup: AgentSetup, tree: ProcessTree, turn: Turn | None = None
 ) -> str:
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
@@ -296,7 +296,7 @@ async def read_version(
         order: The order of the start.
         binary: The program.
         setup: The agent.
-        cookie: Marks the processes of the agent.
+        tree: The processes of the agent.
         turn: The turn for which the program is started; None if unknown.
 
     Raises:
@@ -313,8 +313,8 @@ async def read_version(
         async with scratch_directory("clawblox-version-") as home:
             setup = attrs.evolve(setup, home=home, state=home)
             own = {} if turn is None else order.driver.invocation(setup, turn).env
-            env = build_environment(order, setup, cookie, own)
-            answer = await ask_version(argv, env=env, cookie=cookie, timeout=_VERSION_TIMEOUT_S)
+            env = build_environment(order, setup, tree.cookie, own)
+            answer = await ask_version(argv, env=env, tree=tree, timeout=_VERSION_TIMEOUT_S)
     except CannotExecute as error:
         hint = "reinstall the program, or give the path of another one with binary="
         raise AgentSetupError(str(error), hint=hint) from error

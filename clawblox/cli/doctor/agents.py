@@ -91,12 +91,12 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
 
 
 async def _ask_version(argv: Sequence[str], env: Mapping[str, str]) -> VersionAnswer | None:
-    cookie = env[INSTANCE_ENV]
+    tree = ProcessTree(env[INSTANCE_ENV])
     try:
-        return await ask_version(argv, env=env, cookie=cookie, timeout=_TIMEOUT_S)
+        return await ask_version(argv, env=env, tree=tree, timeout=_TIMEOUT_S)
     finally:
         with anyio.CancelScope(shield=True):
-            await ProcessTree(cookie).end(Grace(_GRACE_S))
+            await tree.end(Grace(_GRACE_S))
 
 
 def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:
