@@ -6,7 +6,6 @@
 - ``reading``: an experiment as its directory records it, whoever runs it.
 - ``harness``: continues what the public generation scripts began.
 - ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.
-- ``replacing``: renames an experiment, so that another one can begin in its place.
 - ``leftovers``, ``links``: finds and removes what an experiment does not need; refuses links.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``history``: the journal, the state that follows from it, and what comes next.

@@ -17,11 +17,11 @@ from clawblox.cli.commands.generations import clear_directory, open_generations
 from clawblox.cli.commands.generations import command as generations
 from clawblox.errors import ConfigError, RunLockedError, UsageError
 from clawblox.experiment.harness.options import GenerationOptions
+from clawblox.experiment.harness.replacing import set_experiment_aside
 from clawblox.experiment.harness.script_files import RecordedOptions
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.replacing import set_experiment_aside
 from clawblox.experiment.session.opening import begin_or_continue
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start

@@ -34,7 +34,7 @@ from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.ports import Room
-from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakedExperiment, FakeWorkshop, Trouble
 from tests.simulated_clock import SimulatedClock

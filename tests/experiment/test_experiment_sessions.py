@@ -18,7 +18,7 @@ from clawblox.experiment.history.lines import encode
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.ports import AttemptError, Room
-from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble

@@ -53,8 +53,8 @@ from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.score_functions import load_score
+from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.experiment.session.opening import check_amendment
-from clawblox.experiment.session.requests import ask_experiment
 from clawblox.experiment.session.workshops import survey_experiment
 from clawblox.experiment.tables.lead_time import find_lead_time
 from clawblox.rundir.experiments import JOURNAL_NAME

@@ -28,7 +28,7 @@ from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.session.forking import Fork, plan_fork
-from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.experiment.tables.status import RUNNING
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiment_fork import ForkPreview, describe_fork

@@ -20,7 +20,7 @@ from clawblox.errors import ControlError
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.session.events import ExperimentEvent, describe_line
-from clawblox.experiment.session.requests import ask_experiment
+from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, decode_live
 from clawblox.foreign_values import finite_number
 from clawblox.rundir.experiments import find_experiment_host

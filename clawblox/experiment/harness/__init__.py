@@ -2,8 +2,8 @@
 
 - ``script_files``: reads what the scripts record, and checks all of it.
 - ``takeover``: records that in the journal of an experiment.
-- ``options``: plans from the options of the public script.
-- ``login_file``: the login of Claude Code in a file.
+- ``options``: the plan and the login that follow from the options of the public script.
+- ``replacing``: renames an experiment, so that another one can begin in its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans of chains of generations, from the options of the public generation script."""
+"""The options of the public generation script: the plan and the login that follow from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import mismatch
 from clawblox.errors import ConfigError
 from clawblox.experiment import layout
-from clawblox.experiment.harness.login_file import read_login
+from clawblox.experiment.harness.replacing import set_experiment_aside
 from clawblox.experiment.harness.script_files import (
     ImportedChain,
     RecordedOptions,
@@ -28,8 +28,8 @@ from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
 from clawblox.experiment.plan.naming import safe_name
 from clawblox.experiment.plan.settings import apply_settings
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.replacing import set_experiment_aside
 from clawblox.rundir.experiments import JOURNAL_NAME
+from clawblox.system.regular_files import read_regular
 
 RESULTS_DIR: Final = "results"
 """Directory below the world's with its experiments."""
@@ -70,6 +70,14 @@ _PATHS: Final = {
 """Fields of the plan that options set, by the names of the options."""
 _OFF_AT_ZERO: Final = {"save_time": "save", "checkpoint_every": "checkpoint.every"}
 """Options whose 0 turns something off, with the field."""
+
+FILE_VARIABLE: Final = "CLAWBLOX_ENV_FILE"
+"""The variable that names another file."""
+
+_TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
+_USUAL_FILE: Final = Path(".env")
+_MAX_LOGIN_BYTES: Final = 1 << 16
+_QUOTES: Final = "'\""
 
 
 @attrs.frozen(kw_only=True)
@@ -309,3 +317,49 @@ def _has_run_here(directory: Path) -> bool:
     if not (directory / JOURNAL_NAME).exists():
         return False
     return any(line.type == "session.begun" for line in read_lines(directory))
+
+
+# -- the login of Claude Code in a file -----------------------------------------------------------
+
+
+def read_login(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the token of Claude Code if a file has it, and the environment does not. Blocks.
+
+    The first line ``CLAUDE_CODE_OAUTH_TOKEN=…`` counts, with or without ``export`` and quotes;
+    whatever else the file has is ignored. The value stays in memory: agents get it, worlds do not.
+
+    Args:
+        environ: The environment; its ``CLAWBLOX_ENV_FILE`` names the file, by default ``.env`` of
+            the current directory, which need not exist.
+
+    Returns:
+        The variable and its value, or nothing.
+
+    Raises:
+        ConfigError: The file cannot be read. The error shows nothing of its content.
+    """
+    if environ.get(_TOKEN):
+        return {}
+    named = environ.get(FILE_VARIABLE)
+    path = Path(named) if named else _USUAL_FILE
+    if not named and not path.is_file():
+        return {}
+    values = (_find_token(line) for line in _read_login_file(path).splitlines())
+    token = next((value for value in values if value is not None), None)
+    return {_TOKEN: token} if token else {}
+
+
+def _read_login_file(path: Path) -> str:
+    hint = f"{FILE_VARIABLE} names the file with {_TOKEN}=…, by default {_USUAL_FILE}"
+    try:
+        return read_regular(os.path.realpath(path), max_bytes=_MAX_LOGIN_BYTES).decode()
+    except UnicodeDecodeError:
+        fault = "is not UTF-8"
+    except OSError as error:
+        fault = f"cannot be read: {error.strerror}"
+    raise ConfigError(fault, path=path, hint=hint)
+
+
+def _find_token(line: str) -> str | None:
+    name, equals, value = line.strip().removeprefix("export ").lstrip().partition("=")
+    return value.strip().strip(_QUOTES) if equals and name == _TOKEN else None

@@ -15,8 +15,7 @@ from clawblox.errors import ClawbloxError
 from clawblox.experiment import layout
 from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.links import require_no_link
-from clawblox.experiment.reading.record import ExperimentRecord
-from clawblox.experiment.reading.selection import find_generation
+from clawblox.experiment.reading.record import ExperimentRecord, find_generation
 from clawblox.experiment.tables.rows import AgentRow, Row, describe_attempt, make_chain_rows
 
 _PLACE: Final = "CHAIN/gNNN"

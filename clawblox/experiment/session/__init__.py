@@ -4,6 +4,6 @@
 - ``open_experiment``: owns all that exists while an experiment is open, and answers requests.
 - ``session``: the time in which the process runs its chains.
 - ``workshops``: chooses where attempts run.
-- ``events``, ``requests``: what an experiment reports, and what others ask of it.
+- ``events``: what an experiment reports.
 - ``forking``, ``rescoring``: branches that begin at a checkpoint, and new scores.
 """

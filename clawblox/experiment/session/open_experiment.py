@@ -1,4 +1,15 @@
-"""An open experiment: one object that owns its journal, attempts, sessions and requests."""
+"""An open experiment: one object that owns its journal, attempts, sessions and requests.
+
+Requests of other processes come through the control socket in its directory:
+
+| ``op`` | members of the request | members of the answer |
+|---|---|---|
+| ``status`` | none | ``live``, the facts that only the orchestrator knows, by chain |
+| ``pause`` | ``chains`` | none; they make checkpoints and stop |
+| ``stop`` | ``chains``, ``now`` | none |
+| ``fork`` | ``place``, ``at``, and the arguments of ``AsyncExperiment.fork`` | ``branches`` |
+
+"""
 
 from __future__ import annotations
 
@@ -11,14 +22,14 @@ from typing import Any, Final
 import anyio
 
 from clawblox.concurrency.tasks import Tasks
+from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.notices.notifier import Notifier
-from clawblox.experiment.reading.record import ExperimentRecord
-from clawblox.experiment.reading.selection import check_chains
+from clawblox.experiment.reading.record import ExperimentRecord, check_chains
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.session.events import ExperimentEvents
@@ -28,6 +39,7 @@ from clawblox.experiment.session.session import Session, SessionContext
 from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
+from clawblox.rundir.control_client import find_sockets, request
 from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
 from clawblox.system.clock import Clock
 from clawblox.telemetry.own_log import OwnLog
@@ -285,3 +297,27 @@ class OpenExperiment:
         arguments = {name: asked[name] for name in FORK_ARGUMENTS if name in asked}
         source = self.record.find_checkpoint(asked["place"], asked.get("at"))
         return {"branches": await self.fork(Fork(source=source, **arguments))}
+
+
+async def ask_experiment(
+    directory: Path, op: str, arguments: Mapping[str, Any] | None = None
+) -> Mapping[str, Any] | None:
+    """Send a request to the orchestrator of an experiment.
+
+    Args:
+        directory: The directory of the experiment.
+        op: ``status``, ``pause``, ``stop`` or ``fork``.
+        arguments: The members of the request.
+
+    Returns:
+        The members of the answer; None if no orchestrator runs the experiment.
+
+    Raises:
+        ControlError: The orchestrator refused, or ended.
+
+    Cancellation: withdraws the request.
+    """
+    sockets = await run_blocking(find_sockets, directory)
+    if not sockets:
+        return None
+    return await request(sockets[0], op, dict(arguments or {}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.harness.login_file import read_login
+from clawblox.experiment.harness.options import read_login
 
 NAME = "CLAUDE_CODE_OAUTH_TOKEN"
 SECRET = "sk-ant-oat-0001"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.reading.selection import find_checkpoint
+from clawblox.experiment.reading.record import find_checkpoint
 from tests.experiment.journals import Journal
 
 
