@@ -13,6 +13,7 @@ from clawblox.concurrency.synchronous import (
     call_as,
     constructing,
     immediate,
+    make_twin,
     mirrored,
     streaming,
     synchronous,
@@ -30,9 +31,7 @@ def _opening(
     """Return a class method that calls one of the async class, with the same signature."""
 
     def call(cls: type[Experiment], /, *args: _P.args, **kwargs: _P.kwargs) -> Experiment:
-        experiment = cls.__new__(cls)
-        Twin.__init__(experiment, call_as(f"{cls.__qualname__}.open", method, *args, **kwargs))
-        return experiment
+        return make_twin(cls, call_as(f"{cls.__qualname__}.open", method, *args, **kwargs))
 
     return update_wrapper(call, cast(Any, method).__func__)
 

@@ -27,6 +27,7 @@ from clawblox.team.crew import Crew
 from clawblox.team.pointer import CHECKPOINTS_DIR, read_pointer
 from clawblox.team.record import TeamRecord, Texts, read_team
 from clawblox.team.resume import TeamResume, find_record
+from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.resume import find_resumable
 
@@ -194,7 +195,8 @@ class AsyncTeam:
     ) -> StartedTeam:
         """Start the world, then connect the agents, start them one by one, and save both.
 
-        An agent that has a conversation, from an archive or an earlier run, continues it.
+        An agent that has a conversation, as after a start of the world from an archive, continues
+        it.
 
         Args:
             prompt: First message of a new conversation, which follows the address of the world; or
@@ -210,7 +212,8 @@ class AsyncTeam:
             The facts of the instance and the agents; frozen.
 
         Raises:
-            UsageError: The team was started before.
+            UsageError: The team was started before; or a new world would meet an agent that has
+                acted in another.
             ConfigError: An argument is wrong.
             ClawbloxError: The world or an agent could not be started, or there is nothing to
                 resume. Leaving the block stops what was started.
@@ -220,20 +223,36 @@ class AsyncTeam:
         if self._instance is not None:
             raise UsageError("this team was started already", hint="use another AsyncTeam object")
         texts = await run_blocking(self._choose_texts, prompt, system_prompt)
-        if self._interrupted is not None:
-            instance = await self._continue(self._interrupted)
-        elif instance is None:
-            instance = await self._world.start(run_dir=self._run_dir)
-        elif instance.run_dir != self._run_dir:
-            raise mismatch("instance", f"one in {self._run_dir}", str(instance.run_dir))
+        instance = await self._choose_instance(instance)
         self._instance = instance.name
         record = self._record
         if record.command_line is None:
             agents = tuple(agent.options for agent in self._agents)
             record = attrs.evolve(record, agents=agents, texts=tuple(texts))
-        begun = await self._crew.begin(instance, record, texts, env=env)
+        started = await self._crew.start(instance, record, texts, env=env)
         self._tasks.start_soon(self._follow_world, instance.name)
-        return StartedTeam(world=instance, agents=tuple(begun))
+        return StartedTeam(world=instance, agents=tuple(started))
+
+    async def _choose_instance(self, given: StartedWorld | None) -> StartedWorld:
+        if self._interrupted is not None:
+            if given is not None:
+                raise mismatch("instance", "None for a team that is resumed", given.name)
+            return await self._continue(self._interrupted)
+        if given is not None:
+            if given.run_dir != self._run_dir:
+                raise mismatch("instance", f"one in {self._run_dir}", str(given.run_dir))
+            return given
+        await run_blocking(self._require_new)
+        return await self._world.start(run_dir=self._run_dir)
+
+    def _require_new(self) -> None:
+        for agent in self._agents:
+            if (agent.dir / SESSION_FILE).exists():
+                raise UsageError(
+                    f"the agent {agent.name!r} has acted in '{self._run_dir}' before, and its world"
+                    " would start over",
+                    hint="AsyncTeam.resume(RUN_DIR) continues both; else give another run_dir",
+                )
 
     async def _continue(self, name: str) -> StartedWorld:
         """Bring the instance and the directories of the agents back to the latest checkpoint."""

@@ -1,4 +1,4 @@
-"""Agents in one instance of an open world: connected, begun, saved with it, and stopped.
+"""Agents in one instance of an open world: connected, started, saved with it, and stopped.
 
 It prints nothing; ``AsyncTeam`` and ``clawblox run --agent`` drive it.
 """
@@ -56,7 +56,7 @@ class Crew:
         on_checkpoint: Called with each checkpoint, or with the error.
 
     Attributes:
-        record: The record of the agents; None before :meth:`begin`.
+        record: The record of the agents; None before :meth:`start`.
     """
 
     _world: AsyncWorld
@@ -99,7 +99,7 @@ class Crew:
         for agent in self.agents:
             await agent.check()
 
-    async def begin(
+    async def start(
         self,
         started: StartedWorld,
         record: TeamRecord,
@@ -107,7 +107,7 @@ class Crew:
         *,
         env: Mapping[str, str] | None = None,
     ) -> list[StartedAgent]:
-        """Connect the agents to an instance, start them one by one, and begin the checkpoints.
+        """Connect the agents to an instance, start them one by one, and start the checkpoints.
 
         An agent that has a conversation continues it. The first checkpoint is made immediately,
         whatever the agents are doing.
@@ -115,7 +115,7 @@ class Crew:
         Args:
             started: The instance.
             record: The record of the agents, which is written when all are connected.
-            texts: The texts by which each begins a conversation.
+            texts: The texts by which each starts a conversation.
             env: Variables for their programs.
 
         Raises:
@@ -130,7 +130,7 @@ class Crew:
         self.record = attrs.evolve(record, settled=None)
         await run_blocking(self.record.write, self._run_dir)
         members = zip(self.agents, accesses, texts, strict=True)
-        begun = [await self._begin(*member, env) for member in members]
+        agents = [await self._start(*member, env) for member in members]
         self._checkpointer = AsyncCheckpointer(
             self._world,
             self.agents,
@@ -144,14 +144,14 @@ class Crew:
             self._tasks.start_soon(self._save_repeatedly, self._checkpointer)
         else:
             self._is_first_over.set()
-        return begun
+        return agents
 
     async def _connect(self, agent: AsyncAgent, started: StartedWorld) -> Mapping[str, Any]:
         if started.loaded is not None and agent.name in started.loaded.agents:
             await run_blocking(require_conversation, agent)
         return await self._world.connect(agent, instance=started.name)
 
-    async def _begin(
+    async def _start(
         self,
         agent: AsyncAgent,
         access: Mapping[str, Any],
@@ -186,7 +186,7 @@ class Crew:
             return
 
     async def wait_first_checkpoint(self) -> None:
-        """Wait until the checkpoint that :meth:`begin` has asked for was made or failed.
+        """Wait until the checkpoint that :meth:`start` has asked for was made or failed.
 
         Cancellation: changes nothing.
         """
@@ -205,13 +205,15 @@ class Crew:
         """Make a checkpoint now; see ``AsyncCheckpointer.save``.
 
         Raises:
-            UsageError: The agents have not begun.
+            UsageError: The agents were not started.
             ClawbloxError: The checkpoint failed.
 
         Cancellation: the archive is complete or absent.
         """
         if self._checkpointer is None:
-            raise UsageError("the agents of this team have not begun", hint="await team.start(…)")
+            raise UsageError(
+                "the agents of this team are not started yet", hint="await team.start(…)"
+            )
         return await self._checkpointer.save(idle_wait=idle_wait)
 
     async def stop(
@@ -235,7 +237,7 @@ class Crew:
         return [await agent.wait() for agent in self.agents]
 
     async def settle(self) -> None:
-        """Make a checkpoint of the final state of the agents, and record that it has all of it.
+        """Make a checkpoint of the final state of the agents, and record that it is complete.
 
         Nothing is made if the world has ended, or no checkpoints are made at an interval.
 
@@ -260,7 +262,7 @@ class Crew:
 
 
 def has_conversation(agent: AsyncAgent) -> bool:
-    """Return whether an agent has begun a conversation. Blocks."""
+    """Return whether an agent has a conversation. Blocks."""
     return AgentDir(agent.dir).id_file(agent.driver).is_file()
 
 

@@ -41,7 +41,7 @@ _FORMAT: Final = RecordFormat(
 
 
 class Texts(NamedTuple):
-    """The texts by which an agent begins a conversation.
+    """The texts by which an agent starts a conversation.
 
     Attributes:
         prompt: First message, which follows the address of its world.
@@ -163,7 +163,7 @@ class TeamRecord:
 
     Attributes:
         agents: Their options, in their order.
-        texts: The texts by which each begins; empty if ``command_line`` has them.
+        texts: The texts by which each starts; empty if ``command_line`` has them.
         checkpoint_every: Seconds from one checkpoint to the next; 0 makes none at an interval.
         min_free: Free disk space below which checkpoints are skipped: bytes, or text with a unit;
             None for no limit.
@@ -183,7 +183,7 @@ class TeamRecord:
         return next((agent for agent in self.agents if agent.name == name), None)
 
     def read_texts(self) -> Sequence[Texts]:
-        """Return the texts by which each agent begins, from files where they are in files. Blocks.
+        """Return the texts by which each agent starts, read from their files if need be. Blocks.
 
         Raises:
             ConfigError: A file cannot be read.

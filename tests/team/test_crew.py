@@ -88,7 +88,7 @@ async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(sc
         started = await scene.world.start(run_dir=scene.run_dir)
         notes.write_text("before")
         record = describe(agents, every=NEVER_S)
-        begun = await crew.begin(started, record, record.texts)
+        begun = await crew.start(started, record, record.texts)
         conversations = {agent.name: agent.session_id for agent in begun}
         session = (scene.run_dir / "agents" / "Moa" / "world_session.txt").read_text().strip()
         await crew.wait_first_checkpoint()
@@ -122,7 +122,7 @@ async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(sc
     assert json.loads(act(again.port, session, 0))["counter"] == 0
     agents = scene.agents()
     async with scene.crew(agents) as crew:
-        continued = await crew.begin(again, record, record.texts)
+        continued = await crew.start(again, record, record.texts)
         assert {agent.name: agent.session_id for agent in continued} == conversations
         await crew.stop(grace_seconds=5)
 
@@ -133,7 +133,7 @@ async def test_the_end_of_the_agents_is_saved_while_the_world_runs(scene: Scene)
     async with scene.crew(agents) as crew:
         started = await scene.world.start(run_dir=scene.run_dir)
         record = describe(agents, every=0.01)
-        await crew.begin(started, record, record.texts)
+        await crew.start(started, record, record.texts)
         await wait_until_async(lambda: len(scene.outcomes) >= 3)
         await crew.stop(grace_seconds=5)
         (result,) = await crew.wait()
@@ -150,11 +150,11 @@ async def test_the_end_of_the_agents_is_saved_while_the_world_runs(scene: Scene)
 async def test_no_checkpoint_of_the_end_is_made_without_an_interval(scene: Scene) -> None:
     agents = scene.agents()[:1]
     async with scene.crew(agents) as crew:
-        with pytest.raises(UsageError, match="have not begun"):
+        with pytest.raises(UsageError, match="are not started yet"):
             await crew.save()
         started = await scene.world.start(run_dir=scene.run_dir)
         record = describe(agents, every=0.0)
-        await crew.begin(started, record, record.texts)
+        await crew.start(started, record, record.texts)
         await crew.wait_first_checkpoint()
         await crew.stop(grace_seconds=5)
         await crew.settle()
@@ -169,7 +169,7 @@ async def test_a_first_checkpoint_that_fails_is_reported(scene: Scene) -> None:
     async with scene.crew(agents) as crew:
         started = await scene.world.start(run_dir=scene.run_dir / "w")
         record = describe(agents, every=NEVER_S)
-        await crew.begin(started, record, record.texts)
+        await crew.start(started, record, record.texts)
         await crew.wait_first_checkpoint()
         (error,) = scene.outcomes
         assert isinstance(error, ClawbloxError)
@@ -189,7 +189,7 @@ async def test_an_agent_whose_conversation_is_not_in_the_archive_is_refused(
     record = describe(agents, every=NEVER_S)
     async with scene.crew(agents) as crew:
         with pytest.raises(AgentResumeError, match="not its conversation"):
-            await crew.begin(loaded, record, record.texts)
+            await crew.start(loaded, record, record.texts)
     assert started.name == loaded.name
     assert not AgentDir(directory).id_file("claude").exists()
 

@@ -115,6 +115,8 @@ async def test_a_team_is_resumed_from_its_latest_checkpoint(scene: Scene) -> Non
 
         conversations = {agent.name: agent.session_id for agent in started.agents}
         async with AsyncTeam.resume(scene.run_dir, on_checkpoint=scene.outcomes.append) as team:
+            with pytest.raises(ConfigError, match="instance: must be None for a team that is"):
+                await team.start(instance=started.world)
             again = await team.start()
             assert {agent.name: agent.session_id for agent in again.agents} == conversations
             assert again.world.name == started.world.name
@@ -152,7 +154,7 @@ async def test_a_team_acts_in_an_instance_that_was_started_with_options(scene: S
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(scene.world, run_dir=scene.run_dir) as world:
             async with AsyncTeam(world, [agent], run_dir=scene.run_dir, checkpoint_every=0) as team:
-                with pytest.raises(UsageError, match="have not begun"):
+                with pytest.raises(UsageError, match="are not started yet"):
                     await team.checkpoint()
                 other = await world.start(run_dir=scene.run_dir.parent / "other")
                 with pytest.raises(ConfigError, match=r"instance: must be one in .*run, not"):
@@ -219,6 +221,9 @@ async def test_a_run_without_a_team_or_a_checkpoint_is_not_resumed(scene: Scene)
             await team.start()
         async with AsyncTeam.resume(scene.run_dir) as team:
             with pytest.raises(ClawbloxError, match="was saved yet"):
+                await team.start()
+        async with scene.team("Eko") as team:
+            with pytest.raises(UsageError, match=r"'Eko' has acted in .* before"):
                 await team.start()
 
 

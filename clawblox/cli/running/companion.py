@@ -108,7 +108,7 @@ class Companion:
         """
         limited = await run_blocking(self._limit_turns)
         record = attrs.evolve(self._record, command_line=limited)
-        (agent,) = await self.crew.begin(started, record, self._texts)
+        (agent,) = await self.crew.start(started, record, self._texts)
         self._headings = [*_describe(agent, limited.options, started.run_dir)]
         self._has_begun.set()
 
