@@ -3,7 +3,7 @@
 - ``workshop``, ``remote_attempt``: the driver's side.
 - ``host``, ``host_files``: one attempt on a node, with a ``LiveWorkshop`` of its own. They know no
   engine.
-- ``host_process``, ``node``, ``scratch``: the process of a host, its machine, its directories.
+- ``node``, ``scratch``: the machine and the process of a host, and its directories.
 - ``messages``: what the two sides send each other.
 - ``calls``, ``lease``: numbered calls, and how long each side may count on the other.
 - ``trees``, ``chunks``, ``mirror``: directories, files and growing files that travel.

@@ -23,7 +23,6 @@ from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
 from clawblox.experiment.cluster.calls import Answers
 from clawblox.experiment.cluster.host_files import LAYOUT, HostFiles
-from clawblox.experiment.cluster.host_process import NodeLog
 from clawblox.experiment.cluster.lease import Tenancy
 from clawblox.experiment.cluster.messages import (
     News,
@@ -33,7 +32,7 @@ from clawblox.experiment.cluster.messages import (
     pack_event,
 )
 from clawblox.experiment.cluster.mirror import Mark, read_growth
-from clawblox.experiment.cluster.node import describe_node
+from clawblox.experiment.cluster.node import NodeLog, describe_node
 from clawblox.experiment.cluster.scratch import make_place
 from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.history.orders import Order

@@ -1,21 +1,26 @@
-"""The facts of the machine of a node, as plain values. All functions block, and know no engine."""
+"""The machine of a node, and the process there in which a host runs; they know no engine."""
 
 from __future__ import annotations
 
 import os
 import platform
+import signal  # noqa: TID251 - unblocks one for the programs of a host, nothing is sent
 import socket
 import tempfile
+from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from clawblox import __version__
 from clawblox.system.files import available_bytes
 
+ENGINE_PREFIX: Final = "RAY_"
+"""Beginning of the names of Ray's environment variables, of which one is the token."""
 MACHINE_FACTS: Final = ("processor", "libc", "python")
 """What the state of a program may depend on, which a continuation may meet again or not."""
 SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
 """Directory for the files of hosts; by default that for temporary files."""
+_MAX_LINES: Final = 1000
 _UNKNOWN: Final = "unknown"
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _MODELS: Final = ("model name", "cpu model", "cpu", "CPU part")
@@ -42,7 +47,7 @@ def scratch_parent() -> Path:
 
 
 def describe_node() -> dict[str, Any]:
-    """Return the facts of this machine and this process, as a node of a cluster.
+    """Return the facts of this machine and this process, as a node of a cluster. Blocks.
 
     Returns:
         Those of :func:`machine_facts`, and ``clawblox`` and ``engine``, versions; ``route_out``,
@@ -54,7 +59,7 @@ def describe_node() -> dict[str, Any]:
         "engine": _engine_build(),
         **machine_facts(),
         "route_out": any(_has_route(family) for family in _FAR_AWAY),
-        "token": os.environ.get("RAY_AUTH_MODE", "").lower() == "token",
+        "token": requires_token(),
         "tls": os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"),
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
         "scratch_bytes": available_bytes(scratch_parent()),
@@ -88,3 +93,53 @@ def _has_route(family: socket.AddressFamily) -> bool:
     except OSError:
         return False
     return True
+
+
+# -- the process of a host ------------------------------------------------------------------------
+
+
+def prepare_process() -> int:
+    """Prepare this thread and its process for programs that they start, which inherit both.
+
+    Environment variables of Ray are removed, and SIGINT, which Ray blocks, is unblocked. Call it
+    in the thread of the host's event loop, before anything is started there.
+
+    Returns:
+        The niceness of the process. Ray's own is 15 unless ``RAY_worker_niceness=0`` was set when
+        its node was started; a process without privileges cannot lower it.
+    """
+    for name in [name for name in os.environ if name.startswith(ENGINE_PREFIX)]:
+        del os.environ[name]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def requires_token() -> bool:
+    """Return whether the node of this process refuses calls without a token."""
+    return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+
+
+class NodeLog:
+    """The lines of this package's own log in this process, which the driver takes.
+
+    It configures structlog, as an application does.
+    """
+
+    def __init__(self) -> None:
+        import structlog
+
+        self._lines: list[tuple[str, str, dict[str, str]]] = []
+        structlog.configure(processors=[self._keep])
+
+    def _keep(self, _logger: object, level: str, entry: MutableMapping[str, Any]) -> NoReturn:
+        from structlog import DropEvent
+
+        if len(self._lines) < _MAX_LINES:
+            event = str(entry.pop("event", ""))
+            self._lines.append((level, event, {name: str(entry[name]) for name in entry}))
+        raise DropEvent
+
+    def take(self) -> list[tuple[str, str, dict[str, str]]]:
+        """Return the lines since the call before: level, event and fields."""
+        lines, self._lines = self._lines, []
+        return lines

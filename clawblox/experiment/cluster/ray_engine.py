@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from clawblox.errors import ConfigError
 from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
-from clawblox.experiment.cluster.host_process import prepare_process, requires_token
+from clawblox.experiment.cluster.node import prepare_process, requires_token
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.extras import require_extra
 

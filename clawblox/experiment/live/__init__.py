@@ -1,7 +1,6 @@
 """Attempts on real worlds and agents: the implementation of the protocols in ``schedule.ports``.
 
 - ``live_workshop``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
-- ``shared_worlds``: the worlds, each open once, whatever the number of its instances.
 - ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt, its agents and its errors.
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
 - ``run_directories``: makes, checks, prunes and renames run directories.
