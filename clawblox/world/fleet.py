@@ -26,7 +26,7 @@ from clawblox.config.world_toml import WorldConfig
 from clawblox.errors import WorldStartError, WorldStopError
 from clawblox.instance.bookkeeping import watch_records
 from clawblox.instance.failures import start_stopped
-from clawblox.instance.launch import Launch, Past, new_run_id, plan_attach, plan_launch
+from clawblox.instance.launch import Launch, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import FAILED_START_GRACE_S
 from clawblox.instance.local import LimitedInstances, LocalInstance, watch_memory
@@ -52,10 +52,11 @@ from clawblox.world.measured import measure_recordings, run_measured
 from clawblox.world.starts import (
     Leftovers,
     Starts,
+    begun_update,
+    continued_update,
     forked_snapshots,
     list_members,
     lone_update,
-    member_update,
     planned,
 )
 from clawblox.world.world_files import register_start
@@ -280,7 +281,9 @@ class Fleet(KnownInstances):
         """Make an instance of many, with its own run."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
-        describe = partial(member_update, run_id=run_id, begun_at=begun_at)
+        describe: Callable[[Launch], Update] = continued_update
+        if launch.past is None:
+            describe = partial(begun_update, run_id=run_id, begun_at=begun_at)
         return self._make(
             launch, control, describe, durable=False, run_id=run_id, on_settled=on_settled
         )
@@ -302,11 +305,10 @@ class Fleet(KnownInstances):
         self._put_in_order(started.name for started in attached)
         return attached
 
-    async def revive(self, launch: Launch, past: Past) -> StartedWorld:
+    async def revive(self, launch: Launch) -> StartedWorld:
         """Start an instance that has died again, under its name and as a part of its run."""
         control = await self._controls.open(launch.run_dir)
-        describe = partial(member_update, run_id=past.run_id, begun_at=utc_now())
-        instance = self._make(launch, control, describe)
+        instance = self._make(launch, control, continued_update)
         self._begin(instance)
         return await self._wait_started(instance)
 

@@ -64,4 +64,4 @@ async def _revive(
     )
     options = attrs.evolve(launch.options, name=dead.name)
     launch = attrs.evolve(launch, options=options, past=past, saves=dead.source.saves)
-    return await fleet.revive(launch, past)
+    return await fleet.revive(launch)

@@ -192,19 +192,13 @@ def lone_update(launch: Launch) -> Update:
     return attrs.evolve(update, run={**update.run, **own})
 
 
-def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
-    """Return the update of an instance's manifest for the start of its run.
-
-    Args:
-        launch: The start.
-        run_id: Id of a new run.
-        begun_at: When a new run began.
-    """
-    if (past := launch.past) is None:
-        return _begun_update(launch, run_id, begun_at)
+def continued_update(launch: Launch) -> Update:
+    """Return the manifest update for the start of an instance that continues its run."""
+    past = launch.past
+    assert past is not None, "it has a run"
     run = reopened_update()
     if not past.is_labelled:
-        run = _begun_update(launch.begun, past.run_id, past.started_at)
+        run = begun_update(launch.begun, past.run_id, past.started_at)
     if not past.number:
         return run
     restart = restart_update(
@@ -220,7 +214,14 @@ def member_update(launch: Launch, run_id: str, begun_at: datetime) -> Update:
     return attrs.evolve(restart, run={**run.run, **restart.run})
 
 
-def _begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
+def begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
+    """Return the manifest update for the start of an instance with its own, new run.
+
+    Args:
+        launch: The start.
+        run_id: Id of the run.
+        begun_at: When it began.
+    """
     return run_update(
         id=run_id,
         index=launch.index,
