@@ -7,6 +7,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``experiments``: the live table of an experiment, its status, and how it ended.
 - ``experiment_list``, ``experiment_generation``: experiments as a table; one generation.
 - ``experiment_plan``, ``experiment_fork``: what a plan and a fork would do.
+- ``steering``: the selection, the filter and the pane of a live table, by keys.
 - ``event_lines``: events as lines.
 - ``agent_words``: turns and steps of an agent in words; ``agent_strip``: its turns over time.
 - ``descent``: the lives from the first start to the last moment of an instance.

@@ -9,6 +9,7 @@ import io
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 from rich.cells import cell_len
@@ -21,6 +22,7 @@ from clawblox.printable import printable
 from clawblox.views.event_lines import EventLine, select_events
 from clawblox.views.formatting import format_seconds
 from clawblox.views.rows import Row, agent_columns, instance_columns, order_agents, order_states
+from clawblox.views.steering import UNSTEERED, Steering
 
 STYLES = {
     **dict.fromkeys(("failed", "halted"), "bold red"),
@@ -38,6 +40,10 @@ _ROWS_BEFORE_EVENTS = 3
 _FIXED_LINES = 6
 """Two header lines, an empty one, the headings, an empty one, the notice."""
 _NOTE_INDENT = "      "
+_MARK = "▸ "
+"""It marks the selected row."""
+
+_Item = TypeVar("_Item")
 
 
 @attrs.frozen
@@ -54,6 +60,8 @@ class View:
         agents: The agents of the run.
         event_lines: The most recent events.
         notice: The last line: the present activity, or a hint.
+        steering: What a person has typed at the table.
+        pane: A heading, and lines below the table; empty for none.
     """
 
     title: str = attrs.field(converter=printable)
@@ -65,6 +73,8 @@ class View:
     agents: Sequence[AgentStatus] = ()
     event_lines: Sequence[EventLine] = ()
     notice: str = ""
+    steering: Steering = UNSTEERED
+    pane: Sequence[str] = ()
 
 
 def render(view: View, columns: int, lines: int) -> list[str]:
@@ -101,23 +111,25 @@ def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> lis
 
 
 def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
-    notice, agents = [view.notice], list[Text]()
+    notice, agents, pane = [view.notice], list[Text](), draw_pane(view.pane, lines)
     if lines >= _LINES_TO_WRAP:
         notice = textwrap.wrap(view.notice, columns, max_lines=2, placeholder="…") or [""]
-        agents = list(_agents(view.agents, columns, lines // 3))
-    lines -= len(notice) - 1 + len(agents)
-    event_lines, room = share_lines(view.event_lines, len(view.rows), lines)
-    shown, noted, hidden = _select(view.rows, room)
+        agents = [] if pane else list(_agents(view.agents, columns, lines // 3))
+    lines -= len(notice) - 1 + len(agents) + len(pane)
+    rows = [row for row in view.rows if view.steering.shows(row.key)]
+    event_lines, room = share_lines(view.event_lines, len(rows), lines)
+    shown, noted, hidden = _select(rows, room, view.steering.selected)
     yield _first_line(view, columns)
     yield join_parts(_counts(view.counts), view.ramp)
     yield ""
-    yield from _table(shown, noted, columns)
+    yield from _table(shown, noted, columns, view.steering.selected)
     if hidden:
         more = ", ".join(f"{count} {state}" for state, count in order_states(hidden))
         yield join_parts(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))
     yield from agents
     yield ""
     yield from draw_events(event_lines)
+    yield from pane
     for line in notice:
         yield join_parts(Text(line, style="dim"))
 
@@ -137,19 +149,49 @@ def share_lines(
     return shown, max(1, lines - _FIXED_LINES - len(shown) - bool(shown))
 
 
-def _select(rows: Sequence[Row], room: int) -> tuple[list[Row], Collection[Row], Mapping[str, int]]:
+def _select(
+    rows: Sequence[Row], room: int, selected: str
+) -> tuple[Sequence[Row], Collection[Row], Mapping[str, int]]:
     """Return the rows that fit, those whose notes fit, and how many of each state are left out."""
-    ranked = sorted(rows, key=lambda row: row.rank)
+    in_order = sorted(rows, key=lambda row: (row.run, row.name))
     if len(rows) <= room:
-        shown, left = ranked, []
+        shown: Sequence[Row] = in_order
+    elif selected in (keys := [row.key for row in in_order]):
+        shown = window(in_order, keys.index(selected), room - 1)
     else:
         kept = max(room - 1 - min(room // 4, sum(bool(row.note) for row in rows)), 0)
-        shown, left = ranked[:kept], ranked[kept:]
+        shown = sorted(rows, key=lambda row: row.rank)[:kept]
+    left = Counter(row.state for row in rows) - Counter(row.state for row in shown)
     note_room = room - len(shown) - bool(left)
-    noted = [row for row in shown if row.note][:note_room]
-    if not left:
-        shown = sorted(shown, key=lambda row: (row.run, row.name))
-    return shown, noted, Counter(row.state for row in left)
+    noted = [row for row in sorted(shown, key=lambda row: row.rank) if row.note][:note_room]
+    return shown, noted, left
+
+
+def window(items: Sequence[_Item], place: int, size: int) -> Sequence[_Item]:
+    """Return a part of a sequence with one of its items in the middle, as far as that is possible.
+
+    Args:
+        items: The sequence.
+        place: The place of the item.
+        size: The number of items to return; at least 1 is returned.
+    """
+    size = max(size, 1)
+    first = max(0, min(place - size // 2, len(items) - size))
+    return items[first : first + size]
+
+
+def draw_pane(pane: Sequence[str], lines: int) -> list[Text]:
+    """Return the lines of a pane for a terminal: its heading, the last lines that fit, and a gap.
+
+    Args:
+        pane: The heading and the lines.
+        lines: The lines of the terminal, of which a pane takes at most half.
+    """
+    if not pane or lines < _LINES_TO_WRAP:
+        return []
+    room = lines // 2 - 2
+    texts = [Text(printable(pane[0]), style="bold"), *map(Text, map(printable, pane[1:][-room:]))]
+    return [*map(join_parts, texts), Text("")]
 
 
 def draw_events(event_lines: Sequence[EventLine]) -> Iterator[Text]:
@@ -186,14 +228,24 @@ def _counts(counts: Mapping[str, int]) -> Text:
     )
 
 
-def _table(rows: Sequence[Row], noted: Collection[Row], columns: int) -> Iterator[Text]:
+def _table(
+    rows: Sequence[Row], noted: Collection[Row], columns: int, selected: str
+) -> Iterator[Text]:
     styles = ["red" if row.is_bad else STYLES.get(row.state, "") for row in rows]
-    headings, *lines = format_rows(instance_columns(rows, is_live=True), columns, styles)
+    keys = [row.key for row in rows]
+    headings, *lines = format_rows(
+        instance_columns(rows, is_live=True), columns, styles, find_place(keys, selected)
+    )
     yield headings
     for row, line in zip(rows, lines, strict=True):
         yield line
         if row in noted:
             yield join_parts(Text(_NOTE_INDENT + row.note, style="dim"))
+
+
+def find_place(keys: Sequence[str], selected: str) -> int | None:
+    """Return the place of the selected row; None if it is not shown."""
+    return keys.index(selected) if selected in keys else None
 
 
 def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[Text]:
@@ -214,16 +266,28 @@ def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[
         yield join_parts(Text(f"… and {len(hidden)} more agents: {more}", style="dim"))
 
 
-def format_rows(columns: Sequence[Column], width: int, styles: Iterable[str]) -> Iterator[Text]:
-    """Yield the headings of a table, then its rows with the styles of their states."""
-    fitted = fit_columns(columns, width)
-    yield join_parts(Text(format_line(fitted, None), style="dim"))
+def format_rows(
+    columns: Sequence[Column], width: int, styles: Iterable[str], selected: int | None = None
+) -> Iterator[Text]:
+    """Yield the headings of a table, then its rows with the styles of their states.
+
+    Args:
+        columns: The columns.
+        width: The longest line.
+        styles: The style of the state of each row.
+        selected: The place of the row to mark; None leaves no room for a mark.
+    """
+    margin = "" if selected is None else " " * len(_MARK)
+    fitted = fit_columns(columns, width - len(margin))
+    yield join_parts(Text(margin + format_line(fitted, None), style="dim"))
     for place, style in enumerate(styles):
         cells = [
             Text(fit.format_cell(fit.column.cells[place]), style * (fit.column.heading == "STATE"))
             for fit in fitted
         ]
-        line = Text(GAP).join(cells)
+        is_selected = place == selected
+        line = Text(_MARK if is_selected else margin, style="bold" if is_selected else "")
+        line.append_text(Text(GAP).join(cells))
         line.rstrip()
         yield join_parts(line)
 

@@ -14,8 +14,16 @@ import attrs
 
 from clawblox.printable import printable
 from clawblox.protocol import ScriptErrors
-from clawblox.results import EventKind, ProcessExit, SavedSnapshot, WorldEvent, describe_ending
+from clawblox.results import (
+    EventKind,
+    ProcessExit,
+    SavedSnapshot,
+    StopResult,
+    WorldEvent,
+    describe_ending,
+)
 from clawblox.rundir.find_runs import shown_log
+from clawblox.rundir.requests import Restarted
 from clawblox.rundir.status import InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
@@ -36,6 +44,12 @@ _TROUBLE: Final[tuple[EventKind, ...]] = (
     "overcommitted",
     "script_error",
 )
+_RUNG_TEXTS = {
+    "not_running": "was not running",
+    "already_exited": "had already ended",
+    "terminated": "stopped",
+    "killed": "killed",
+}
 _WITHOUT_INSTANCE: Final[tuple[EventKind, ...]] = (
     "ramp_slowed",
     "ramp_recovered",
@@ -94,6 +108,22 @@ def describe_saved(saved: SavedSnapshot) -> str:
     time = "" if saved.time is None else f", sim time {saved.time:.1f}"
     size = format_bytes(saved.size_bytes)
     return f"{saved.instance}: saved {shorten_path(saved.path)} ({size}{time})"
+
+
+def describe_stopped(result: StopResult) -> str:
+    """Return how an instance was stopped; each process that was killed is a further line."""
+    text = f"{result.instance}: {_RUNG_TEXTS[result.rung]}"
+    if result.rung in ("not_running", "already_exited"):
+        return text
+    exit_text = f", {result.exit}" if result.exit else ""
+    line = f"{text} in {format_seconds(result.elapsed_s)}{exit_text}"
+    return "\n".join((line, *(f"  killed: {process}" for process in result.killed)))
+
+
+def describe_restarted(instance: str, done: Restarted) -> str:
+    """Return from which save an instance was restarted, and where it serves."""
+    source = "fresh" if done.resume_path is None else f"from {shorten_path(done.resume_path)}"
+    return f"{instance}: restarted {source}, ready at {done.url} ({format_seconds(done.ready_s)})"
 
 
 def _exited(detail: Mapping[str, Any]) -> str:

@@ -59,6 +59,11 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
     return lines
 
 
+def describe_agents(found: InspectedGeneration) -> list[str]:
+    """Return the agents of a generation as lines, each with what it did last."""
+    return [line for agent in found.agents for line in _describe_agent(agent)]
+
+
 def generation_document(found: InspectedGeneration) -> Mapping[str, Any]:
     """Return a generation as values for JSON."""
     document = attrs.asdict(found)

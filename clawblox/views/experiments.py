@@ -23,10 +23,13 @@ from clawblox.views.board import (
     STYLES,
     draw_events,
     draw_lines,
+    draw_pane,
     draw_title,
+    find_place,
     format_rows,
     join_parts,
     share_lines,
+    window,
 )
 from clawblox.views.event_lines import EventLine
 from clawblox.views.formatting import (
@@ -37,6 +40,7 @@ from clawblox.views.formatting import (
     shorten_path,
     suggest,
 )
+from clawblox.views.steering import UNSTEERED, Steering
 
 MAX_COLUMNS: Final = 100
 _COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
@@ -61,11 +65,15 @@ class ExperimentView:
         status: Its status.
         event_lines: The most recent events.
         notice: The last line: the present activity, or a hint.
+        steering: What a person has typed at the table.
+        pane: A heading, and lines below the table; empty for none.
     """
 
     status: ExperimentStatus
     event_lines: Sequence[EventLine] = ()
     notice: str = ""
+    steering: Steering = UNSTEERED
+    pane: Sequence[str] = ()
 
 
 def render_experiment(view: ExperimentView, columns: int, lines: int) -> list[str]:
@@ -77,8 +85,10 @@ def render_experiment(view: ExperimentView, columns: int, lines: int) -> list[st
         lines: The most lines.
     """
     width = min(columns, MAX_COLUMNS)
-    events, room = share_lines(view.event_lines, len(view.status.chains), lines)
-    parts = [*_table(view.status, width, room), Text(""), *draw_events(events)]
+    pane = draw_pane(view.pane, lines)
+    events, room = share_lines(view.event_lines, len(view.status.chains), lines - len(pane))
+    table = _table(view.status, width, room, view.steering)
+    parts = [*table, Text(""), *draw_events(events), *pane]
     if view.notice:
         parts.append(join_parts(Text(printable(view.notice), style="dim")))
     return draw_lines(parts, width, lines)
@@ -158,16 +168,20 @@ def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> lis
 # -- the header ---------------------------------------------------------------------------------
 
 
-def _table(status: ExperimentStatus, columns: int, room: int | None) -> Iterator[Text]:
+def _table(
+    status: ExperimentStatus, columns: int, room: int | None, steering: Steering = UNSTEERED
+) -> Iterator[Text]:
     title = " · ".join((status.name, shorten_path(status.dir)))
     right = " · ".join(filter(None, (describe_money(status), describe_time(status))))
     yield draw_title(printable(title), right, columns)
     yield join_parts(describe_counts(status))
     yield Text("")
-    shown, hidden = _select(status.chains, room)
+    chains = [chain for chain in status.chains if steering.shows(chain.name)]
+    shown, hidden = _select(chains, room, steering.selected)
     if shown:
         styles = [STYLES.get(chain.state, "") for chain in shown]
-        rows = list(format_rows(chain_columns(shown), columns, styles))
+        place = find_place([chain.name for chain in shown], steering.selected)
+        rows = list(format_rows(chain_columns(shown), columns, styles, place))
         yield from rows
         if _SCORE in rows[0].plain and any(_first_score(c).endswith(KEPT) for c in shown):
             yield join_parts(Text(KEPT_NOTE, style="dim"))
@@ -220,8 +234,13 @@ def describe_counts(status: ExperimentStatus) -> Text:
 # -- the rows -----------------------------------------------------------------------------------
 
 
+def chain_rows(status: ExperimentStatus) -> list[str]:
+    """Return the names of the chains that have a row, in the order of the table."""
+    return [chain.name for chain in _select(status.chains, None)[0]]
+
+
 def _select(
-    chains: Iterable[ChainStatus], room: int | None
+    chains: Iterable[ChainStatus], room: int | None, selected: str = ""
 ) -> tuple[list[ChainStatus], list[ChainStatus]]:
     """Return the chains that are shown, and the others.
 
@@ -231,6 +250,7 @@ def _select(
     Args:
         chains: The chains.
         room: Number of lines; None has no limit.
+        selected: The name of a chain that is shown in any case.
     """
     ranked = sorted(chains, key=_rank)
     shown = [
@@ -239,7 +259,9 @@ def _select(
         if chain.state != "waiting" or (chain.attempts and chain.cause != _NODE)
     ]
     if room is not None and len(shown) + (len(shown) < len(ranked)) > room:
-        shown = shown[: max(0, room - 1)]
+        place = find_place([chain.name for chain in shown], selected)
+        size = max(0, room - 1)
+        shown = shown[:size] if place is None else list(window(shown, place, size))
     return shown, [chain for chain in ranked if chain not in shown]
 
 

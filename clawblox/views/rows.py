@@ -64,6 +64,11 @@ class Row:
     note: str = attrs.field(default="", converter=printable)
 
     @property
+    def key(self) -> str:
+        """The name by which it is selected: unique in the table."""
+        return "/".join(filter(None, (self.run, self.name)))
+
+    @property
     def rank(self) -> tuple[int, str, str]:
         """Sort key when not all rows fit: those that need attention come first."""
         rank = 0 if self.is_bad else _RANKS.get(self.state, len(_RANKS))

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,12 @@ class Terminal:
     """
 
     def __init__(
-        self, *words: str, env: dict[str, str], columns: int = COLUMNS, lines: int = LINES
+        self,
+        *words: str,
+        env: dict[str, str],
+        columns: int = COLUMNS,
+        lines: int = LINES,
+        program: Sequence[str] = (sys.executable, "-m", "clawblox"),
     ) -> None:
         self._master, self._slave = os.openpty()
         self.resize(columns, lines)
@@ -40,7 +45,7 @@ class Terminal:
         # The parent of the tests may ignore HUP, which a child inherits.
         prefix = ["env", "--default-signal=HUP", "setsid", "--ctty"]
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "clawblox", *words],
+            [*prefix, *program, *words],
             env=environment({"TERM": "xterm-256color", **env}),
             stdin=self._slave,
             stdout=self._slave,
@@ -105,6 +110,12 @@ class Terminal:
         )
         self.read()
         return self.process.returncode
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal echoes and edits lines, as for a shell."""
+        modes = termios.tcgetattr(self._slave)[3]
+        return bool(modes & termios.ECHO) and bool(modes & termios.ICANON)
 
     @property
     def modes_are_restored(self) -> bool:

@@ -22,6 +22,7 @@ from clawblox.views.event_lines import (
     select_events,
 )
 from clawblox.views.rows import Row, make_row
+from clawblox.views.steering import Steering
 
 AT = "2026-06-22T18:59:25Z"
 
@@ -399,3 +400,53 @@ def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
         ("c", "ready at http://127.0.0.1:20001", False),
         ("d", "starting", False),
     ]
+
+
+# ------------------------------------------------------------------------------------- the steering
+
+
+def steered(count: int, lines: int = 24, **steering: object) -> list[str]:
+    rows = [make_row(status(f"w{number:03}"), "ready") for number in range(count)]
+    table = view(rows, steering=Steering(**steering))  # type: ignore[arg-type]
+    return plain(render(table, 60, lines))
+
+
+def test_the_selected_row_is_marked() -> None:
+    lines = steered(3, selected="w001")
+    names = [line[:6] for line in lines if "ready " in line]
+    assert names == ["  w000", "▸ w001", "  w002"]
+    assert next(line for line in lines if "STATE" in line).startswith("  NAME")
+
+
+def test_the_selected_row_is_shown_even_if_not_all_fit() -> None:
+    for selected in range(40):
+        lines = steered(40, selected=f"w{selected:03}")
+        names = [line[2:6] for line in lines if "ready  " in line]
+        assert f"▸ w{selected:03}" in {line[:6] for line in lines}
+        assert names == sorted(names)
+        assert f"… and {40 - len(names)} more: {40 - len(names)} ready" in lines
+
+
+def test_a_filter_hides_rows_and_counts_stay() -> None:
+    lines = steered(12, pattern="W01")
+    assert [line.split()[0] for line in lines if "ready  " in line] == ["w010", "w011"]
+    assert lines[1] == "12 ready"
+
+
+@pytest.mark.parametrize("lines", range(4, 30))
+def test_a_pane_leaves_room_for_the_table_and_the_last_line(lines: int) -> None:
+    rows = [make_row(status(f"w{number:03}"), "ready") for number in range(40)]
+    pane = ["w007: w007.log", *(f"line {number} {'x' * 90}\x1b[2J" for number in range(50))]
+    events = [EventLine(AT, "w000", "ready")] * 9
+    table = view(
+        rows, steering=Steering(selected="w007", pane="log"), pane=pane, event_lines=events
+    )
+    shown = plain(render(attrs.evolve(table, notice="the last line"), 60, lines))
+    assert len(shown) <= lines
+    assert max(map(len, shown)) <= 60
+    assert "\x1b" not in "".join(shown)
+    if lines >= 16:
+        assert shown[-1] == "the last line"
+        assert any(line.startswith("▸ w007") for line in shown)
+        assert "w007: w007.log" in shown
+        assert any(line.startswith("line 49 ") for line in shown)

@@ -16,11 +16,13 @@ from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiments import (
     ExperimentView,
+    chain_rows,
     describe_status,
     describe_waits,
     render_experiment,
     summarise_experiment,
 )
+from clawblox.views.steering import Steering
 
 HOSTILE = "\x1b[2J\u202e\nEko"
 UNTIL = "2026-06-22T21:40:00Z"
@@ -316,3 +318,28 @@ def test_the_summary_has_failures_and_the_next_commands() -> None:
         "60 of 60 committed.",
         "results:  clawblox experiment results experiments/panda-memory",
     ]
+
+
+def test_the_selected_chain_is_marked_and_shown_even_if_not_all_fit() -> None:
+    chains = tuple(chain(f"r{number}", 1, "working", 1, attempts=1) for number in range(40))
+    for name in chain_rows(status(chains)):
+        view = ExperimentView(status(chains), steering=Steering(selected=name))
+        (marked,) = [line for line in draw(view, 100, 20) if line.startswith("▸ ")]
+        assert marked.split()[1] == name
+
+
+def test_a_filter_hides_chains() -> None:
+    view = ExperimentView(status(), steering=Steering(pattern="OPUS"))
+    names = [line.split()[0] for line in draw(view, 100) if line.startswith(("opus", "fable"))]
+    assert names == ["opus-r2", "opus-r1"]
+
+
+@pytest.mark.parametrize("lines", range(16, 30))
+def test_a_pane_leaves_room_for_the_table(lines: int) -> None:
+    pane = ["agents of opus-r1", *(f"line {number} {HOSTILE}" for number in range(50))]
+    steering = Steering(selected="opus-r1", pane="agents")
+    shown = draw(ExperimentView(status(), (), "the last line", steering, pane), 100, lines)
+    assert len(shown) <= lines
+    assert shown[-1] == "the last line"
+    assert any(line.startswith("▸ opus-r1") for line in shown)
+    assert any(line.startswith("line 49 ") for line in shown)

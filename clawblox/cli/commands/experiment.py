@@ -162,7 +162,7 @@ def run(
 
     PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
     together; --dry-run also lists the chains with their values. On a terminal a live table shows
-    the chains; elsewhere each event is a line.
+    the chains, and ? shows its keys; elsewhere each event is a line.
 
     --smoke shows that everything starts: it really runs each condition, and lists those that
     failed. It is not part of the experiment, and its directory is kept only after a failure.

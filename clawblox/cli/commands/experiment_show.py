@@ -95,7 +95,8 @@ def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> N
     """Show what the chains of an experiment do, and why.
 
     The experiment may run in another process, or not run. DIR is by default the experiment in the
-    current directory that was changed last.
+    current directory that was changed last. In the table of --watch, ? shows the keys that select
+    and steer a chain.
 
     \f
     Raises:

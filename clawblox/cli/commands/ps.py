@@ -60,7 +60,7 @@ def command(
 
     DIR is a run directory, or a directory that contains run directories; without it, the running
     instances of all your runs are shown. --watch does not affect a run: Ctrl-C closes the table,
-    and the run continues.
+    and the run continues. In the table, ? shows the keys that select and steer an instance.
 
     \f
     Raises:

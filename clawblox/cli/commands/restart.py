@@ -21,7 +21,8 @@ from clawblox.errors import UsageError
 from clawblox.printable import printable_lines
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
-from clawblox.views.formatting import format_json, format_seconds, shorten_path
+from clawblox.views.event_lines import describe_restarted
+from clawblox.views.formatting import format_json
 
 
 @examples("""
@@ -118,11 +119,7 @@ def _show(outcome: Outcome[Restarted]) -> None:
     if done is None:
         note(f"{outcome.instance}: not restarted: {printable_lines(str(outcome.error))}")
         return
-    source = "fresh" if done.resume_path is None else f"from {shorten_path(done.resume_path)}"
-    click.echo(
-        f"{outcome.instance}: restarted {source}, ready at {done.url} "
-        f"({format_seconds(done.ready_s)})"
-    )
+    click.echo(describe_restarted(outcome.instance, done))
 
 
 def _json_object(outcome: Outcome[Restarted]) -> dict[str, object]:

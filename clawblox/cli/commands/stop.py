@@ -20,14 +20,8 @@ from clawblox.cli.terminal.screen import progress_bar
 from clawblox.config.options import SaveOptions
 from clawblox.results import StopResult
 from clawblox.rundir.operations import stop_instances
-from clawblox.views.formatting import format_json, format_seconds
-
-_RUNG_TEXTS = {
-    "not_running": "was not running",
-    "already_exited": "had already ended",
-    "terminated": "stopped",
-    "killed": "killed",
-}
+from clawblox.views.event_lines import describe_stopped
+from clawblox.views.formatting import format_json
 
 
 @examples("""
@@ -100,13 +94,4 @@ async def _stop(
             click.echo(format_json([attrs.asdict(result) for result in results]))
         else:
             for result in results:
-                click.echo(_describe(result))
-
-
-def _describe(result: StopResult) -> str:
-    text = f"{result.instance}: {_RUNG_TEXTS[result.rung]}"
-    if result.rung in ("not_running", "already_exited"):
-        return text
-    exit_text = f", {result.exit}" if result.exit else ""
-    line = f"{text} in {format_seconds(result.elapsed_s)}{exit_text}"
-    return "\n".join((line, *(f"  killed: {process}" for process in result.killed)))
+                click.echo(describe_stopped(result))

@@ -81,9 +81,9 @@ def command(
     """Run many instances of a world until Ctrl-C or until all of them have ended.
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
-    the current directory. On a terminal a live table shows the instances; elsewhere each event is
-    a line. If instances were interrupted in the run directory, choose --continue or --fresh; on a
-    terminal you are asked.
+    the current directory. On a terminal a live table shows the instances, and ? shows its keys;
+    elsewhere each event is a line. If instances were interrupted in the run directory, choose
+    --continue or --fresh; on a terminal you are asked.
 
     \f
     Raises:

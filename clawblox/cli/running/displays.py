@@ -14,6 +14,7 @@ from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.views.event_lines import EventLine
+from clawblox.views.steering import Action, Steering, Verb
 
 FINISH_TIMEOUT_S: Final = 1.0
 """Seconds in which a display shows its end; a stopped terminal must not keep the command."""
@@ -40,16 +41,26 @@ class Frame:
         lines: The most lines.
         event_lines: The most recent events.
         notice: The last line: the present activity, or a hint.
+        steering: What a person has typed at the table.
+        pane: A heading, and lines below the table; empty for none.
     """
 
     columns: int
     lines: int
-    event_lines: Sequence[EventLine] = ()
-    notice: str = ""
+    event_lines: Sequence[EventLine]
+    notice: str
+    steering: Steering
+    pane: Sequence[str]
 
 
 class Scene(Protocol[Seen]):
-    """A run or an experiment as a display sees it: its present state, and news."""
+    """A run or an experiment as a display sees it: its present state, and news.
+
+    Attributes:
+        verbs: What can be done with a row.
+    """
+
+    verbs: ClassVar[Sequence[Verb]]
 
     async def look(self) -> Seen:
         """Return the present state.
@@ -70,6 +81,38 @@ class Scene(Protocol[Seen]):
             before: An earlier state, to measure changes from; None at first.
             now: The latest state.
             frame: The rest of the picture.
+        """
+
+    def rows(self, now: Seen) -> Sequence[str]:
+        """Return the keys of all rows, in the order of the table."""
+
+    async def read_pane(self, now: Seen, steering: Steering, lines: int) -> Sequence[str]:
+        """Return a heading, and the last lines of what is shown of the selected row.
+
+        Args:
+            now: The latest state, in which the row is.
+            steering: What a person has typed.
+            lines: Maximum number of lines.
+
+        Raises:
+            ClawbloxError: It cannot be read.
+            OSError: A file cannot be read.
+
+        Cancellation: has no effect.
+        """
+
+    async def act(self, action: Action, now: Seen) -> str:
+        """Do something with a row; return a line with the result.
+
+        Args:
+            action: What to do.
+            now: The latest state, in which the row is.
+
+        Raises:
+            ClawbloxError: It cannot be done.
+            OSError: A file cannot be read or written.
+
+        Cancellation: part of it may be done.
         """
 
 

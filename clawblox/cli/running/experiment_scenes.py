@@ -8,25 +8,30 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
 from clawblox.cli.running.displays import Frame
 from clawblox.cli.running.live_table import watch
+from clawblox.cli.running.run_actions import read_log
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
 from clawblox.experiment.history.lines import Line
+from clawblox.experiment.reading.inspection import inspect_generation
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.session.events import ExperimentEvent, describe_line
 from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, decode_live
 from clawblox.foreign_values import finite_number
 from clawblox.rundir.experiments import find_experiment_host
+from clawblox.rundir.status import read_run
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
-from clawblox.views.experiments import ExperimentView, render_experiment
+from clawblox.views.experiment_generation import describe_agents
+from clawblox.views.experiments import ExperimentView, chain_rows, render_experiment
+from clawblox.views.steering import Action, Steering, Verb
 
 _SCORED = ("generation.scored", "generation.rescored")
 
@@ -58,6 +63,8 @@ class ExperimentScene:
         is_running: Whether a process ran it at the last look.
     """
 
+    verbs: ClassVar[Sequence[Verb]] = ("fork", "pause", "stop")
+
     _read: Callable[[], Awaitable[ExperimentLook]]
     _since: int | None = None
     _score_errors: set[str] = attrs.field(init=False, factory=set)
@@ -84,8 +91,42 @@ class ExperimentScene:
 
     def draw(self, _before: ExperimentLook | None, now: ExperimentLook, frame: Frame) -> list[str]:
         """Return the lines of the table."""
-        view = ExperimentView(now.status, frame.event_lines, frame.notice)
+        view = ExperimentView(
+            now.status, frame.event_lines, frame.notice, frame.steering, frame.pane
+        )
         return render_experiment(view, frame.columns, frame.lines)
+
+    def rows(self, now: ExperimentLook) -> list[str]:
+        """Return the names of the chains that have a row."""
+        return chain_rows(now.status)
+
+    async def read_pane(self, now: ExperimentLook, steering: Steering, lines: int) -> list[str]:
+        """Return the log of the world of the selected chain, or what its agents did last.
+
+        Raises:
+            ClawbloxError: The experiment cannot be read.
+            OSError: A file cannot be read.
+
+        Cancellation: has no effect.
+        """
+        return await run_blocking(_read_pane, now.status.dir, steering, lines)
+
+    async def act(self, action: Action, now: ExperimentLook) -> str:
+        """Fork, pause or stop a chain; return a line with the result.
+
+        Raises:
+            ClawbloxError: It cannot be done.
+
+        Cancellation: withdraws the request.
+        """
+        chain = action.target
+        arguments = {"place": chain} if action.verb == "fork" else {"chains": [chain]}
+        answer = await ask_experiment(now.status.dir, action.verb, arguments)
+        if answer is None:
+            return f"{chain}: the experiment does not run"
+        if action.verb == "fork":
+            return f"{chain}: forked as {', '.join(map(str, answer['branches']))}"
+        return f"{chain}: {'stopped' if action.verb == 'stop' else 'pauses at a checkpoint'}"
 
     def _shorten(self, event: ExperimentEvent) -> ExperimentEvent:
         """Return an event without an error of a score that was shown for another generation."""
@@ -96,6 +137,14 @@ class ExperimentScene:
             return attrs.evolve(event, data={**event.data, "error": "the same error"})
         self._score_errors.add(error)
         return event
+
+
+def _read_pane(directory: Path, steering: Steering, lines: int) -> list[str]:
+    found = inspect_generation(read_experiment(directory), steering.selected, lines)
+    if steering.pane == "agents":
+        return [f"agents of {steering.selected}", *describe_agents(found)]
+    statuses = [] if found.run_dir is None else read_run(found.run_dir).instances
+    return read_log(statuses[-1], lines) if statuses else [f"{steering.selected} has no log"]
 
 
 async def watch_experiment(directory: Path) -> None:

@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.cli.running.displays import FINISH_TIMEOUT_S, Display, Frame, LiveLines, Scene, Seen
 from clawblox.cli.running.slow_archives import SLOW_S, describe_archives
+from clawblox.cli.running.table_keys import TableKeys
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
@@ -49,10 +50,14 @@ class LiveTable(Display, Generic[Seen]):
     _recent_events: RecentEvents = attrs.field(
         init=False, factory=lambda: RecentEvents(_RECENT_EVENTS)
     )
-    _has_news: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _has_news: bool = attrs.field(init=False, default=False)
+    _has_typed: bool = attrs.field(init=False, default=False)
+    _woken: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    _keys: TableKeys[Seen] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._screen = Screen(self._output)
+        self._keys = TableKeys(self._scene, self._draw_soon)
 
     async def run(self) -> None:
         """Look and draw until it is cancelled, or nothing more will come.
@@ -65,8 +70,9 @@ class LiveTable(Display, Generic[Seen]):
         """
         async with Tasks() as tasks:
             tasks.start_soon(self._watch_terminal)
+            tasks.start_soon(self._keys.run)
             while True:
-                self._has_news = anyio.Event()
+                self._has_news = False
                 begun_at = time.monotonic()
                 await self._refresh()
                 if self._until():
@@ -74,9 +80,28 @@ class LiveTable(Display, Generic[Seen]):
                 await self._rest((time.monotonic() - begun_at) / _MAX_SHARE)
 
     async def _rest(self, least_s: float) -> None:
-        await anyio.sleep(max(_SHORT_REST_S, least_s))
-        with anyio.move_on_after(_LONG_REST_S - _SHORT_REST_S):
-            await self._has_news.wait()
+        """Rest between two looks; draw what keys change meanwhile."""
+        begun_at, shortest_s = time.monotonic(), max(_SHORT_REST_S, least_s)
+        while True:
+            whole_s = shortest_s if self._has_news else shortest_s + _LONG_REST_S - _SHORT_REST_S
+            rest_s = begun_at + whole_s - time.monotonic()
+            if rest_s <= 0:
+                return
+            with anyio.move_on_after(rest_s) as scope:
+                await self._woken.wait()
+            if not scope.cancelled_caught:
+                self._woken = anyio.Event()
+            if self._has_typed:
+                self._has_typed = False
+                await self._draw()
+
+    def _draw_soon(self) -> None:
+        self._has_typed = True
+        self._woken.set()
+
+    def _wake(self) -> None:
+        self._has_news = True
+        self._woken.set()
 
     async def finish(self, summary: Sequence[str] = ()) -> None:
         """Draw the table for the last time, and the summary below it.
@@ -84,6 +109,7 @@ class LiveTable(Display, Generic[Seen]):
         Cancellation: part of it may be shown.
         """
         self._notice = ""
+        self._keys.leave()
         try:
             with anyio.move_on_after(FINISH_TIMEOUT_S), contextlib.suppress(OutputGone):
                 await self._refresh()
@@ -111,28 +137,40 @@ class LiveTable(Display, Generic[Seen]):
         """Show an event below the table, unless the rows show it."""
         if not is_in_rows:
             self._recent_events.add(line)
-        self._has_news.set()
+        self._wake()
 
     def report(self, text: str) -> None:
         """Show the present activity in the last line."""
         self._notice = text
-        self._has_news.set()
+        self._wake()
 
     async def _refresh(self) -> None:
         try:
             now = await self._scene.look()
         except OSError:  # such as a lack of descriptors; that must not end the orchestrator
             return
+        self._keys.latest = now
         self._looks.append(now)
         for event in self._scene.take_news(now):
             self._recent_events.add(event)
+        await self._draw()
+
+    async def _draw(self) -> None:
+        if not self._looks:
+            return
+        lines = self._screen.lines
+        pane = await self._keys.read_pane(lines)
         frame = Frame(
             self._screen.columns,
-            self._screen.lines,
+            lines,
             self._recent_events.last(_RECENT_EVENTS),
-            " · ".join(filter(None, (describe_archives(SLOW_S), self._notice))),
+            self._keys.describe(
+                " · ".join(filter(None, (describe_archives(SLOW_S), self._notice)))
+            ),
+            self._keys.steering,
+            pane,
         )
-        await self._screen.draw(self._scene.draw(self._earlier_look(), now, frame))
+        await self._screen.draw(self._scene.draw(self._earlier_look(), self._looks[-1], frame))
 
     def _earlier_look(self) -> Seen | None:
         """Return a look from long enough ago to measure the CPU share from."""
@@ -145,7 +183,8 @@ class LiveTable(Display, Generic[Seen]):
             async for number in received:
                 if number == signal.SIGCONT:  # the shell has written below the table
                     self._screen.forget()
-                self._has_news.set()
+                    self._keys.resume()
+                self._wake()
 
 
 def make_display(

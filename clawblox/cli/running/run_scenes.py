@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 import anyio
 import attrs
@@ -19,6 +20,7 @@ from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.cli.running.displays import Frame
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.live_table import watch
+from clawblox.cli.running.run_actions import act_on_instance, read_agent_logs, read_log
 from clawblox.cli.running.start_progress import SlowStarts
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
@@ -29,6 +31,7 @@ from clawblox.views.board import View, render
 from clawblox.views.event_lines import EventLine, changes_between
 from clawblox.views.formatting import shorten_path
 from clawblox.views.rows import Row, make_row, name_runs, summarise
+from clawblox.views.steering import Action, Steering, Verb
 
 
 @attrs.frozen
@@ -96,7 +99,44 @@ def pressure_between(before: Look | None, now: Look) -> float | None:
     return min(1.0, (now.stall_s - before.stall_s) / (now.at - before.at))
 
 
-class OwnRun:
+class _Runs:
+    """The rows of runs, by which keys find instances."""
+
+    verbs: ClassVar[Sequence[Verb]] = ("save", "fork", "restart", "stop")
+    _names_runs = False
+
+    def rows(self, now: Look) -> list[str]:
+        """Return the keys of all rows with an instance, in order."""
+        return list(self._by_key(now))
+
+    def _by_key(self, now: Look) -> dict[str, InstanceStatus]:
+        rows = make_rows(None, now, {}, names_runs=self._names_runs)
+        rows.sort(key=lambda row: (row.run, row.name))
+        return {row.key: row.status for row in rows if row.status is not None}
+
+    async def read_pane(self, now: Look, steering: Steering, lines: int) -> list[str]:
+        """Return the log of the selected instance, or the agents of its run.
+
+        Cancellation: has no effect.
+        """
+        status = self._by_key(now)[steering.selected]
+        if steering.pane == "agents":
+            return await run_blocking(read_agent_logs, status)
+        return await run_blocking(read_log, status, lines)
+
+    async def act(self, action: Action, now: Look) -> str:
+        """Do something with an instance; return a line with the result.
+
+        Raises:
+            ClawbloxError: It cannot be done.
+            OSError: A file cannot be read or written.
+
+        Cancellation: as for the command of that name.
+        """
+        return await act_on_instance(action.verb, self._by_key(now)[action.target])
+
+
+class OwnRun(_Runs):
     """A run whose instances this process started.
 
     Args:
@@ -151,6 +191,8 @@ class OwnRun:
             ramp=self._states.ramp if "waiting" in counts else "",
             agents=now.agents,
             event_lines=frame.event_lines,
+            steering=frame.steering,
+            pane=frame.pane,
             notice=frame.notice,
         )
         return render(view, frame.columns, frame.lines)
@@ -172,7 +214,7 @@ async def watch_runs(scope: Scope) -> None:
             await output.write_line(line)
 
 
-class WatchedRuns:
+class WatchedRuns(_Runs):
     """Runs of any processes.
 
     Args:
@@ -186,6 +228,7 @@ class WatchedRuns:
     def __init__(self, scope: Scope, *, in_table: bool) -> None:
         self.is_finished = False
         self._scope = scope
+        self._names_runs = not scope.is_one_run
         self._is_first_shown = in_table
         self._news: deque[EventLine] = deque()
         self._seen: set[tuple[Path, str]] = set()
@@ -236,10 +279,12 @@ class WatchedRuns:
             title=self._describe(now.instances),
             elapsed_s=None if self.is_finished else _run_time(now.instances),
             counts={**waiting, **Counter(status.state for status in now.instances)},
-            rows=make_rows(before, now, {}, names_runs=not self._scope.is_one_run),
+            rows=make_rows(before, now, {}, names_runs=self._names_runs),
             pressure=None if self.is_finished else pressure_between(before, now),
             agents=now.agents,
             event_lines=frame.event_lines,
+            steering=frame.steering,
+            pane=frame.pane,
             notice="" if self.is_finished else frame.notice,
         )
         return render(view, frame.columns, frame.lines)

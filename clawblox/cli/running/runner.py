@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from clawblox.cli.running.displays import Display
+from clawblox.cli.terminal.keyboard import restore_terminal
 from clawblox.cli.terminal.output import OutputGone
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
@@ -203,6 +204,7 @@ def _end_at_last(number: signal.Signals) -> None:
     """
 
     def end(_number: int, _frame: object) -> None:
+        restore_terminal()
         os.write(2, b"Error: a part of this process did not end; killed\n")
         os._exit(128 + number)
 

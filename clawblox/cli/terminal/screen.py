@@ -1,7 +1,6 @@
 """The last lines of a terminal, drawn over again and again; progress bars.
 
-The cursor is never hidden and no mode is switched, so nothing has to be restored however the
-program ends.
+The cursor is never hidden, so nothing has to be restored however the program ends.
 """
 
 from __future__ import annotations

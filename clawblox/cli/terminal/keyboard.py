@@ -1,0 +1,116 @@
+"""The keyboard of a terminal, read key by key while a table is drawn on it.
+
+The terminal echoes and edits lines again at every exit: of the block, by a signal, and while the
+process is stopped by Ctrl-Z. Signals that are typed, such as Ctrl-C, keep their effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import termios
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar, Final, Self
+
+import anyio
+
+from clawblox.cli.terminal.keys import KeyDecoder
+
+_FATAL: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_SEQUENCE_S: Final = 0.05
+"""Seconds in which the rest of a sequence follows; a longer silence means the Escape key."""
+_BACKGROUND_S: Final = 1.0
+_CHUNK: Final = 1024
+
+
+class Keyboard:
+    """The keyboard of standard input; a context manager. Only the main thread may enter it."""
+
+    _entered: ClassVar[Keyboard | None] = None
+
+    def __init__(self) -> None:
+        self._fd = sys.stdin.fileno()
+        self._modes: list[Any] = []
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._modes = termios.tcgetattr(self._fd)
+        Keyboard._entered = self
+        for number in (*_FATAL, signal.SIGTSTP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # else something of ours ends the block
+                self._handlers[number] = signal.signal(number, self._pass_on)
+        self.resume()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        Keyboard._entered = None
+
+    def resume(self) -> None:
+        """Read keys one by one, unless another job has the terminal."""
+        modes = list(self._modes)
+        modes[3] &= ~(termios.ICANON | termios.ECHO)
+        modes[6] = [*modes[6]]
+        modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
+        self._set(modes)
+
+    def restore(self) -> None:
+        """Let the terminal echo and edit lines again."""
+        self._set(self._modes)
+
+    def _set(self, modes: list[Any]) -> None:
+        if self._is_ours():
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, modes)
+
+    def _is_ours(self) -> bool:
+        """Return whether this process is in the foreground: else the terminal would stop it."""
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:
+            return False
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        """Restore the terminal before a signal has its usual effect."""
+        self.restore()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.signal(number, self._pass_on)  # it was stopped, and continues
+        self.resume()
+
+    async def keys(self) -> AsyncIterator[str]:
+        """Yield keys until the terminal is gone; see :class:`KeyDecoder`.
+
+        Cancellation: what was typed since then stays unread.
+        """
+        decoder = KeyDecoder()
+        while True:
+            is_silent = True
+            with anyio.move_on_after(_SEQUENCE_S if decoder.is_waiting else None):
+                await anyio.wait_readable(self._fd)
+                is_silent = False
+            if is_silent:
+                keys = decoder.flush()
+            elif not self._is_ours():  # it is typed for another job
+                await anyio.sleep(_BACKGROUND_S)
+                continue
+            else:
+                try:
+                    data = os.read(self._fd, _CHUNK)
+                except OSError:
+                    return
+                if not data:
+                    return
+                keys = decoder.feed(data)
+            for key in keys:
+                yield key
+
+
+def restore_terminal() -> None:
+    """Restore the modes of a terminal whose keys are read, before this process ends at once."""
+    if Keyboard._entered is not None:
+        Keyboard._entered.restore()
