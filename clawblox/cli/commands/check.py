@@ -113,7 +113,8 @@ def command(
     signals = CommandSignals()
     file = html or junit
     bodies_dir = None if file is None else Path(file).with_suffix(_BODIES_SUFFIX)
-    report = anyio.run(partial(_check, world, names, options, bodies_dir, signals))
+    work = partial(_check, world, names, options, bodies_dir)
+    report = anyio.run(signals.run_or_cancel, work)
     if report is None:
         return signals.exit_status
     report = mark_expected(report, expected)
@@ -172,27 +173,19 @@ def _read_expected(file: str) -> tuple[str, ...]:
 
 
 async def _check(
-    world: str,
-    names: Sequence[str],
-    options: CheckOptions,
-    bodies_dir: Path | None,
-    signals: CommandSignals,
-) -> Report | None:
-    """Return the report; None if a signal came first, when everything has been stopped again."""
-    total = len(select_checks(CHECKS, names))
-    async with progress_bar("Checking", total) as bar, signals.cancelling() as scope:
-        with scope:
-            return await check_world(
-                world,
-                names,
-                seed=options.seed,
-                in_place=options.in_place,
-                health_timeout=options.health_timeout,
-                check_timeout=options.check_timeout,
-                bodies_dir=bodies_dir,
-                on_result=partial(_count, bar, options),
-            )
-    return None
+    world: str, names: Sequence[str], options: CheckOptions, bodies_dir: Path | None
+) -> Report:
+    async with progress_bar("Checking", len(select_checks(CHECKS, names))) as bar:
+        return await check_world(
+            world,
+            names,
+            seed=options.seed,
+            in_place=options.in_place,
+            health_timeout=options.health_timeout,
+            check_timeout=options.check_timeout,
+            bodies_dir=bodies_dir,
+            on_result=partial(_count, bar, options),
+        )
 
 
 def _count(bar: Bar, options: CheckOptions, result: CheckResult) -> None:

@@ -25,7 +25,6 @@ from clawblox.cli.running.batch_run import BatchRun, add_orchestrator_options, r
 from clawblox.cli.running.resuming import require_interrupted, show_interruption
 from clawblox.cli.running.run_dirs import make_tokens, open_world
 from clawblox.cli.terminal.output import note
-from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import StartOptions
@@ -146,6 +145,7 @@ async def _run_with_agent(
     from clawblox.cli.running.companion import Companion
     from clawblox.cli.running.foreground import Foreground
     from clawblox.cli.running.resume_sources import world_options
+    from clawblox.cli.terminal.screen import work_with_bar
 
     for name, aside in (await work_with_bar("Loading", team.restore)).items():
         if aside is not None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import attrs
@@ -57,15 +56,11 @@ def command(*, chosen: Selection, options: SaveOptions, as_json: bool) -> int:
         )
     saves = anyio.run(partial(save_and_show, chosen.run_dir, names, options, is_quiet=as_json))
     if as_json:
-        click.echo(format_json(list(_json_objects(saves))))
+        saved = {name: {**attrs.asdict(one), "error": None} for name, one in saves.done.items()}
+        failed = {name: {"error": describe_error(error)} for name, error in saves.failed.items()}
+        outcomes = (*sorted(saved.items()), *sorted(failed.items()))
+        click.echo(format_json([{"instance": name, **facts} for name, facts in outcomes]))
     return 1 if saves.failed else 0
-
-
-def _json_objects(saves: Batch[SavedSnapshot]) -> Iterator[dict[str, Any]]:
-    for name, saved in sorted(saves.done.items()):
-        yield {"instance": name, **attrs.asdict(saved), "error": None}
-    for name, error in sorted(saves.failed.items()):
-        yield {"instance": name, "error": describe_error(error)}
 
 
 async def save_and_show(

@@ -121,7 +121,7 @@ def command(
     )
     signals = CommandSignals()
     try:
-        verified = anyio.run(_verify, work, signals, as_json)
+        verified = anyio.run(signals.run_or_cancel, partial(_verify, work, as_json))
     except ModuleNotFoundError as error:
         raise ClawbloxError(str(error)) from error
     if verified is None:
@@ -144,12 +144,9 @@ def _load_score(text: str) -> Score:
     return load_function(text, "--score")
 
 
-async def _verify(
-    work: Callable[..., Awaitable[VerifiedRun]], signals: CommandSignals, is_quiet: bool
-) -> VerifiedRun | None:
-    """Return the results; None if a signal came first, when everything has been stopped again."""
+async def _verify(work: Callable[..., Awaitable[VerifiedRun]], is_quiet: bool) -> VerifiedRun:
     with Output(sys.stdout) as output:
-        async with progress_bar("Verifying", 0) as bar, signals.cancelling() as scope:
+        async with progress_bar("Verifying", 0) as bar:
 
             async def show(replay: VerifiedReplay) -> None:
                 if replay.attempt is None and not is_quiet:  # attempts are rows of a table
@@ -158,7 +155,5 @@ async def _verify(
             async def show_world(world: str) -> None:
                 await bar.note(f"World: {shorten_path(Path(world))}")
 
-            with scope:
-                verify = partial(work, on_progress=bar.reach, on_world=show_world)
-                return await relay(lambda on_replay: verify(on_replay=on_replay), show)
-    return None
+            verify = partial(work, on_progress=bar.reach, on_world=show_world)
+            return await relay(lambda on_replay: verify(on_replay=on_replay), show)

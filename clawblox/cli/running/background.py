@@ -21,7 +21,6 @@ import click
 import msgspec
 
 from clawblox.cli.terminal.output import Outbox, note
-from clawblox.cli.terminal.screen import progress_bar
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import StartedWorld, WorldEvent
@@ -211,6 +210,8 @@ async def start_in_background(
 
     Cancellation: the orchestrator continues.
     """
+    from clawblox.cli.terminal.screen import progress_bar  # takes long to load
+
     try:
         async with progress_bar(verb, count) as bar:
             result = await background.wait_for_start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 import anyio
 import attrs
@@ -14,7 +14,9 @@ from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.views.event_lines import EventLine
-from clawblox.views.steering import Action, Steering, Verb
+
+if TYPE_CHECKING:
+    from clawblox.views.steering import Action, Steering, Verb
 
 FINISH_TIMEOUT_S: Final = 1.0
 """Seconds in which a display shows its end; a stopped terminal must not keep the command."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
@@ -42,11 +42,7 @@ _TAIL_COLUMNS = 1000
 _DRAIN_TIMEOUT_S = 1.0
 _BOTH: Final = ("the agent and the world", "them")
 
-_ENDS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
-    "exited": describe_ending,
-    "stopped": describe_ending,
-    "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
-}
+_ENDS: Final[Sequence[EventKind]] = ("exited", "stopped", "gave_up")
 
 
 @attrs.define(eq=False)
@@ -215,7 +211,10 @@ class Foreground:
 
     def _ended_error(self, started: StartedWorld, end: WorldEvent) -> WorldExitedError:
         """Return the error of an instance that was not stopped here. Blocks."""
-        text = _ENDS[end.kind](end.data)
+        gave_up = end.kind == "gave_up"
+        text = (
+            f"will not be restarted: {end.data['reason']}" if gave_up else describe_ending(end.data)
+        )
         is_resumable = can_resume(started.run_dir, [started.name])
         return WorldExitedError(
             f"World {self._world.name!r} {text}",

@@ -6,18 +6,19 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 
 from clawblox.cli.running.displays import Display
-from clawblox.cli.terminal.keyboard import restore_terminal
 from clawblox.cli.terminal.output import OutputGone
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 
 if TYPE_CHECKING:
     from clawblox.cli.running.background import StarterChannel
+
+_T = TypeVar("_T")
 
 _LAST_RESORT_S = 10.0
 """Killing everything takes a second or two; whatever takes longer is stuck."""
@@ -41,20 +42,29 @@ class CommandSignals:
         """The exit status of a command that a signal has ended; None before."""
         return None if self.first is None else 128 + self.first
 
-    @asynccontextmanager
-    async def cancelling(self) -> AsyncIterator[anyio.CancelScope]:
-        """Yield a scope that the first signal cancels; ``exit_status`` is then known.
+    async def run_or_cancel(self, work: Callable[[], Awaitable[_T]]) -> _T | None:
+        """Do work until it is done, or the first signal cancels it.
 
-        Cancellation: the signals have their former effect again.
+        Args:
+            work: Does the work.
+
+        Returns:
+            Its value; None if a signal came first, and then ``exit_status`` is known.
+
+        Raises:
+            Exception: What the work raised.
+
+        Cancellation: cancels the work.
         """
-        scope = anyio.CancelScope()
 
         async def stop(_number: signal.Signals) -> bool:
             scope.cancel()
             return True
 
         async with self.obeyed(stop, anyio.sleep_forever):
-            yield scope
+            with anyio.CancelScope() as scope:
+                return await work()
+        return None
 
     @asynccontextmanager
     async def obeyed(
@@ -202,6 +212,7 @@ def _end_at_last(number: signal.Signals) -> None:
 
     The guard then ends whatever still runs.
     """
+    from clawblox.cli.terminal.keyboard import restore_terminal  # here, as most commands read none
 
     def end(_number: int, _frame: object) -> None:
         restore_terminal()
