@@ -13,6 +13,7 @@ from clawblox.cli.running.displays import Scene, Seen
 from clawblox.cli.terminal.keyboard import Keyboard
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import ClawbloxError
+from clawblox.printable import printable
 from clawblox.views.event_lines import describe_error
 from clawblox.views.steering import UNSTEERED, Action, Steering, press
 
@@ -68,7 +69,7 @@ class TableKeys(Generic[Seen]):
             self._say(f"{action.target}: {action.verb} failed: {describe_error(error)}")
 
     def _say(self, text: str) -> None:
-        self._message = text
+        self._message = printable(text.replace("\n", " "))
         self._on_change()
 
     def resume(self) -> None:
@@ -106,5 +107,5 @@ class TableKeys(Generic[Seen]):
         """
         if line := self._message or self.steering.describe(self._scene.verbs):
             return line
-        hint = "" if self._keyboard is None else "? shows the keys"
+        hint = "? shows the keys" if self._keyboard and self._keyboard.is_ours else ""
         return " · ".join(filter(None, (notice, hint)))

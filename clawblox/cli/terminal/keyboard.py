@@ -63,12 +63,13 @@ class Keyboard:
         self._set(self._modes)
 
     def _set(self, modes: list[Any]) -> None:
-        if self._is_ours():
+        if self.is_ours:
             with contextlib.suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(self._fd, termios.TCSANOW, modes)
 
-    def _is_ours(self) -> bool:
-        """Return whether this process is in the foreground: else the terminal would stop it."""
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process is in the foreground: else the terminal would stop it."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:
@@ -95,7 +96,7 @@ class Keyboard:
                 is_silent = False
             if is_silent:
                 keys = decoder.flush()
-            elif not self._is_ours():  # it is typed for another job
+            elif not self.is_ours:  # it is typed for another job
                 await anyio.sleep(_BACKGROUND_S)
                 continue
             else:
