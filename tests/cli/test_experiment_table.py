@@ -82,7 +82,7 @@ COUNTS = {"committed": 12, "running": 3, "paused": 1, "failed": 1, "blocked": 8,
 def status(chains: tuple[ChainStatus, ...] = CHAINS, **fields: Any) -> ExperimentStatus:
     known: dict[str, Any] = {
         "name": "panda-memory",
-        "directory": Path("experiments/panda-memory"),
+        "dir": Path("experiments/panda-memory"),
         "pid": 7,
         "chains": chains,
         "counts": COUNTS,
@@ -268,7 +268,7 @@ def test_the_table_fits_the_terminal_and_keeps_the_notice(lines: int) -> None:
 def test_hostile_text_is_escaped() -> None:
     bad = chain(HOSTILE, 1, "failed", cause=HOSTILE, reason=HOSTILE, agents=(agent(HOSTILE),))
     waiting = chain("r9", 1, "waiting", reason=HOSTILE)
-    shown = status((bad, waiting), name=HOSTILE, directory=Path(HOSTILE))
+    shown = status((bad, waiting), name=HOSTILE, dir=Path(HOSTILE))
     view = ExperimentView(shown, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
     drawn = [
         *render_experiment(view, 100, 40),
