@@ -32,32 +32,6 @@ MESSAGE_BYTES = 256 << 10
 """More than the kernel lets through as one message."""
 
 
-def spawn_helper(
-    name: str,
-    function: str,
-    *arguments: str,
-    channel: int,
-    paths: Iterable[str],
-    output: int | None = None,
-    errors: int | None = None,
-) -> int:
-    """Spawn a helper and return its pid, a child that the caller reaps. Blocks.
-
-    Args:
-        name: Identifies it in a process list: a word of its command line.
-        function: The function that it calls, as ``module:function``.
-        *arguments: Arguments of that call.
-        channel: Descriptor that becomes its standard input.
-        paths: Directories to import from, in addition to the standard library.
-        output: Descriptor that becomes its standard output; None discards it.
-        errors: Descriptor that becomes its standard error; None discards it.
-
-    Raises:
-        OSError: It cannot be spawned.
-    """
-    return _spawn(_command(name, function, arguments, paths), channel, output, errors)
-
-
 def spawn_detached(
     name: str, function: str, *arguments: str, channel: int, paths: Iterable[str]
 ) -> int:
@@ -67,11 +41,11 @@ def spawn_detached(
     once, so its parent is the nearest subreaper, PID 1 as a rule.
 
     Args:
-        name: As in :func:`spawn_helper`.
-        function: As there.
-        *arguments: As there.
-        channel: As there.
-        paths: As there.
+        name: Identifies it in a process list: a word of its command line.
+        function: The function that it calls, as ``module:function``.
+        *arguments: Arguments of that call.
+        channel: Descriptor that becomes its standard input.
+        paths: Directories to import from, in addition to the standard library.
 
     Raises:
         OSError: It cannot be spawned, or ended immediately.
@@ -177,22 +151,13 @@ class HelperProcess:
         self.name = name
         self.has_answered = False
         self.channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [str(os.getpid()), *arguments]
-        channel = far_end.fileno()
-        with far_end:
-            try:
-                self.pid = spawn_helper(
-                    name,
-                    function,
-                    *words,
-                    channel=channel,
-                    paths=paths,
-                    output=output,
-                    errors=errors,
-                )
-            except OSError:
-                self.channel.close()
-                raise
+        command = _command(name, function, [str(os.getpid()), *arguments], paths)
+        try:
+            with far_end:
+                self.pid = _spawn(command, far_end.fileno(), output, errors)
+        except OSError:
+            self.channel.close()
+            raise
         _helpers.add(self)
 
     def send(self, message: bytes, *descriptors: int) -> None:

@@ -264,15 +264,15 @@ def test_where_no_process_can_be_spawned_the_search_is_done_here(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch, spawned: int
 ):
     left = [1] * spawned
-    spawn = helper.spawn_helper
+    spawn = helper._spawn
 
-    def refuse(*args: str, **options: object) -> int:
+    def refuse(*args: object) -> int:
         if not left:
             raise OSError(11, "Resource temporarily unavailable")
         left.pop()
-        return spawn(*args, **options)
+        return spawn(*args)
 
-    monkeypatch.setattr(helper, "spawn_helper", refuse)
+    monkeypatch.setattr(helper, "_spawn", refuse)
     (run.workspace / "notes.txt").write_text(fake_token())
     with pytest.raises(CheckpointSecretError):
         run.save("refused")
