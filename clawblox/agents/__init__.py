@@ -15,7 +15,6 @@ Nothing here depends on worlds, instances or archives. Archives use ``programs``
 - ``narration``: an agent's activity as lines for people.
 - ``usage``: the total usage of an agent, and its budget.
 - ``prompts``: the default texts for agents.
-- ``environment``: the environment of an agent's program.
 - ``options``: the arguments of an agent's constructor.
 - ``events``: the stream of events, and the file that keeps the important events.
 - ``running``: the one task that owns an agent.

@@ -18,7 +18,6 @@ from clawblox.agents.access.proxy import Limits as ProxyLimits
 from clawblox.agents.control import open_control
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Branch
-from clawblox.agents.environment import check_agent_env
 from clawblox.agents.events import AgentEventHub, AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import (
@@ -43,7 +42,11 @@ from clawblox.agents.running.hooks import Hooks
 from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
-from clawblox.agents.running.preparation import check_setup, require_arguments
+from clawblox.agents.running.preparation import (
+    check_agent_env,
+    check_setup,
+    require_arguments,
+)
 from clawblox.agents.sandbox import choose_sandbox
 from clawblox.agents.status import AgentRecord, StatusWriter, find_left_cookie
 from clawblox.agents.usage import Budget

@@ -339,7 +339,7 @@ def find_left_cookie(directory: Path) -> str | None:
 
     Blocks.
     """
-    with contextlib.suppress(AgentError):  # whoever starts it gets the error
+    with contextlib.suppress(AgentError):  # its next start raises that
         record = read_record(directory)
         if record is not None and record.cookie and not record.has_owner:
             return None if _is_copied(directory, Path(record.dir), record.cookie) else record.cookie

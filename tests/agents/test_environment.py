@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.agents.environment import agent_environment, check_agent_env
 from clawblox.agents.programs import CLAUDE, CODEX, Program
+from clawblox.agents.running.preparation import agent_environment, check_agent_env
 from clawblox.errors import ConfigError
 
 INHERITED = {

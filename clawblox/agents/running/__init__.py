@@ -7,7 +7,7 @@
 - ``order``: the order of a start.
 - ``bookkeeping``: state of a started agent, and its observers.
 - ``session``: the recorded conversation, and its proof on disk.
-- ``preparation``: files that a start needs, the version and the check of the program.
+- ``preparation``: the files that a start needs; environment, version and check of the program.
 - ``program``: a process's standard input, its log and the intervals between polls, its exit.
 - ``attempt``: one process, from its spawn to its exit.
 - ``owner``: the task.

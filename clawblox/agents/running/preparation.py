@@ -1,4 +1,8 @@
-"""Steps of a start before the program runs: directories, files, its version, the setup check."""
+"""Steps of a start before the program runs: its files, its environment, its version, the check.
+
+The environment has allowed variables only. All others of the orchestrator stay out: operator
+tokens, keys of other programs, variables of a Claude Code session in which it was started itself.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 import attrs
@@ -22,9 +27,9 @@ from clawblox.agents.drivers.driver import (
     Requirement,
     Turn,
 )
-from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import IN_WORKSPACE
+from clawblox.agents.programs import PROGRAMS, Program
 from clawblox.agents.running.hooks import Enclosed
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
@@ -34,7 +39,10 @@ from clawblox.printable import quote_words
 from clawblox.protocol import (
     AGENT_NAME_ENV,
     INSTANCE_ENV,
+    LEASE_ENV,
+    OPERATOR_TOKEN_ENV,
     SECRET_NAME,
+    SPECTATOR_TOKEN_ENV,
     WORLD_URL_ENV,
     display_name,
 )
@@ -51,6 +59,18 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _SCRIPT_MODE = 0o700
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Limit of Linux, without the final NUL; see execve(2)."""
+
+_INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
+
+_WITHHELD: Final = frozenset(
+    {
+        OPERATOR_TOKEN_ENV,
+        SPECTATOR_TOKEN_ENV,
+        INSTANCE_ENV,
+        LEASE_ENV,
+    }
+)
+"""Variables that callers must not set either."""
 
 
 def find_binary(order: Order) -> Path:
@@ -200,6 +220,71 @@ def _try_enclosure(order: Order, binary: Path) -> None:
         directory = AgentDir(scratch)
         _make_directories(directory)
         order.hooks.enclosure.open(directory, binary)
+
+
+def check_agent_env(env: Mapping[str, str], program: Program) -> None:
+    """Check the variables that a caller passes for an agent; their syntax is already checked.
+
+    Args:
+        env: The variables.
+        program: The agent's program.
+
+    Raises:
+        ConfigError: clawblox sets the variable itself, or no agent may get it.
+    """
+    for name in sorted(env):
+        if name in _WITHHELD:
+            raise ConfigError(
+                "must be left out: an agent never gets this variable", key=f"env.{name}"
+            )
+        if name in ("HOME", program.state_variable):
+            raise ConfigError(
+                "must be left out: clawblox sets it, below the agent's directory",
+                key=f"env.{name}",
+                value=env[name],
+                hint="dir= names the agent's directory",
+            )
+
+
+def agent_environment(
+    program: Program,
+    *,
+    inherited: Mapping[str, str],
+    home: Path,
+    own: Mapping[str, str],
+    given: Mapping[str, str],
+    cookie: str,
+) -> dict[str, str]:
+    """Return the complete environment of an agent's program.
+
+    A key of another program is left out even if the caller passes it, because one ``env=`` may
+    serve agents of several programs. A program without a list of keys gets all variables passed.
+
+    Args:
+        program: The program.
+        inherited: The environment of the orchestrator.
+        home: The program's ``HOME``, as it sees it.
+        own: Variables from its driver, as in its :class:`Invocation`.
+        given: Variables from the caller, already checked by :func:`check_agent_env`.
+        cookie: Marks the agent's processes.
+    """
+    keys = program.credential_variables
+    foreign = {name for other in PROGRAMS.values() for name in other.credential_variables}
+    withheld = {*_WITHHELD, *(foreign.difference(keys) if keys else ())}
+    return {
+        "PATH": os.defpath,
+        "TERM": "dumb",
+        **{
+            name: value
+            for name, value in inherited.items()
+            if name in _INHERITED or name.startswith("LC_")
+        },
+        **{name: inherited[name] for name in keys if inherited.get(name)},
+        **own,
+        **{name: value for name, value in given.items() if name not in withheld},
+        "HOME": str(home),
+        INSTANCE_ENV: cookie,
+    }
 
 
 def build_environment(

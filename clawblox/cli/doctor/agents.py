@@ -21,9 +21,13 @@ import anyio
 from clawblox.agents.drivers import DRIVERS
 from clawblox.agents.drivers.acp import KNOWN_PROGRAMS
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Driver, Turn
-from clawblox.agents.environment import agent_environment
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.running.preparation import VersionAnswer, ask_version, find_number
+from clawblox.agents.running.preparation import (
+    VersionAnswer,
+    agent_environment,
+    ask_version,
+    find_number,
+)
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
 from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
