@@ -69,6 +69,16 @@ async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
         tasks.cancel_scope.cancel()
 
 
+async def test_a_session_that_is_not_awaited_holds_up_nothing(scene: Scene) -> None:
+    with anyio.fail_after(HANG_S):
+        async with scene.experiment(scene.plan()) as exp:
+            exp.run()
+            await exp.stop()
+            exp.run()
+            assert exp.status().pid is None
+    assert "session.begun" not in [line.type for line in read_experiment(scene.directory).lines]
+
+
 async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_no_line(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,9 +80,6 @@ class OpenExperiment:
     ) -> None:
         self.plans = plans
         self._dir = directory
-        self._journal = journal
-        self._tasks = tasks
-        self._events = events
         self._files = DerivedFiles(directory, plans, journal.lines)
         derive = partial(self._files.flush, with_results=False)
         recorder = Recorder(journal, plans.state, self._note, derive=derive)
@@ -105,7 +102,9 @@ class OpenExperiment:
     @property
     def record(self) -> ExperimentRecord:
         """The experiment as its directory records it now."""
-        lines = self._journal.lines[: self.plans.state.seq]  # a thread may have written more
+        lines = self._context.journal.lines[
+            : self.plans.state.seq
+        ]  # a thread may have written more
         return ExperimentRecord(dir=self._dir, plans=self.plans, lines=lines)
 
     def status(self) -> ExperimentStatus:
@@ -132,17 +131,18 @@ class OpenExperiment:
         Cancellation: some are renamed.
         """
         await self._set_aside_failed()
+        start_soon = self._context.tasks.start_soon
         try:
             await self._control.open()
         except OSError as error:
             _log.warning("no control socket", path=str(self._dir), error=str(error))
         else:
-            self._tasks.start_soon(self._control.run)
-        self._tasks.start_soon(self._context.workshop.serve)
-        self._tasks.start_soon(self._events.run)
-        self._tasks.start_soon(self._notifier.run)
+            start_soon(self._control.run)
+        start_soon(self._context.workshop.serve)
+        start_soon(self._context.events.run)
+        start_soon(self._notifier.run)
         await self._files.flush()
-        self._tasks.start_soon(self._files.run)
+        start_soon(self._files.run)
 
     async def _set_aside_failed(self) -> None:
         """Repeat the renames of failed attempts that a crash has prevented."""
@@ -162,7 +162,7 @@ class OpenExperiment:
             if self._session is not None and self._session.is_running:
                 self._session.halt()
                 await self._session.is_over.wait()
-            if not self._journal.is_lost:  # else another program has the directory
+            if not self._context.journal.is_lost:  # else another program has the directory
                 await self._notifier.flush()
                 await self._files.flush()
         await self._control.aclose()
@@ -176,8 +176,8 @@ class OpenExperiment:
             assert line.generation is not None
             row = make_row(self.plans, line.chain, line.generation)
             self._session.note(row)
-            self._tasks.start_soon(self._events.report_row, row)
-        self._events.note(line)
+            self._context.tasks.start_soon(self._context.events.report_row, row)
+        self._context.events.note(line)
 
     # -- sessions, forks and scores -------------------------------------------------------------
 

@@ -182,6 +182,14 @@ async def test_texts_of_hooks_can_be_stored() -> None:
     ]
 
 
+async def test_a_stop_hook_that_is_not_async_is_called_in_a_thread() -> None:
+    def stop(live: Any) -> str:
+        return f"{live.observe()} beside {threading.current_thread() is threading.main_thread()}"
+
+    assert await Callbacks(stop=stop).stop(ATTEMPT) == "seen beside False"
+    assert await Callbacks(stop=lambda _live: None).stop(ATTEMPT) is None
+
+
 # -- functions that are not async -----------------------------------------------------------------
 
 
