@@ -57,46 +57,36 @@ class Action:
         return {"type": self.type} if self.data is None else {"type": self.type, "data": self.data}
 
 
+@attrs.define(eq=False)
 class LiveWorld:
     """A running instance, with kept connections of its own.
 
-    Args:
+    Attributes:
         url: Its address.
         started: Its facts; None for one that others have started.
         names: Names of the agents that may join.
-        mask: Gets the sessions that it issues; None for none.
-
-    Attributes:
-        url: The same as the argument.
-        started: The same as the argument.
-        names: The same as the argument.
         stopped: How it was stopped; None while it runs.
         players: Agents that have joined it and stay, for checks that need any.
         timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
         largest_bytes: Size of its largest answer to agents.
-        pace: Its pace, by its observations.
         too_large: A request whose answer was larger than is read; None if there was none.
+        pace: Its pace, by its observations.
     """
 
-    def __init__(
-        self,
-        url: str,
-        started: StartedWorld | None = None,
-        *,
-        names: Sequence[str] = (),
-        mask: SecretMask | None = None,
-    ) -> None:
-        self.url = url
-        self.names = tuple(names)
-        self._mask = mask or SecretMask()
-        self.started = started
-        self.stopped: StopResult | None = None
-        self.players: list[Player] = []
-        self.timeouts = 0
-        self.largest_bytes = 0
-        self.too_large: Exchange | None = None
-        self.pace = Pace(anyio.current_time())
-        self._connections = Connections(url)
+    url: str
+    started: StartedWorld | None = None
+    names: Sequence[str] = ()
+    _mask: SecretMask = attrs.field(factory=SecretMask, repr=False)
+    stopped: StopResult | None = attrs.field(init=False, default=None)
+    players: list[Player] = attrs.field(init=False, factory=list)
+    timeouts: int = attrs.field(init=False, default=0)
+    largest_bytes: int = attrs.field(init=False, default=0)
+    too_large: Exchange | None = attrs.field(init=False, default=None)
+    pace: Pace = attrs.field(init=False, factory=lambda: Pace(anyio.current_time()))
+    _connections: Connections = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._connections = Connections(self.url)
 
     @property
     def name(self) -> str:
@@ -191,6 +181,14 @@ class LiveWorld:
         issued = exchange.fields.get("session")
         if isinstance(issued, str):
             self._mask.add(SESSION, issued)
+        return exchange
+
+    async def visit(self, name: str, *, session: str | None = None) -> Exchange:
+        """Ask to join as :meth:`try_join`; an agent that gets a session leaves again."""
+        exchange = await self.try_join(name, session=session)
+        issued = exchange.fields.get("session")
+        if isinstance(issued, str):
+            await Player(self, name, issued, "").leave()
         return exchange
 
     async def join(self, name: str) -> Player:

@@ -163,9 +163,7 @@ class Probe:
         """Return what agents see who use every route, some of them wrongly."""
         async with self.playing() as players:
             live, player = players[0].live, players[0]
-            guest = await live.try_join("Guest")
-            if isinstance(session := guest.fields.get("session"), str):
-                await Player(live, "Guest", session, "").leave()
+            guest = await live.visit("Guest")
             answers = [guest, *[await each.observe() for each in players]]
             answers += [await player.act(action) for action in actions[:_MOST_ACTIONS]]
             answers += [await player.say("What time is it?"), await players[-1].hear()]

@@ -268,11 +268,11 @@ async def look_at_chat(lab: Lab) -> str:
         raise NotApplicable(f"the world has no chat: {said.outcome}")
     require_accepted(said, "a chat message")
     require_accepted(heard, "the question for chat messages")
-    if _find_message(heard) is None:
+    if (message := _find_message(heard)) is None:
         if lab.instances.config.get("speech") and _find_message(own) is not None:
             raise CouldNotRun("only the author heard it, and world.toml limits who hears whom")
         raise Failed("the other agent did not get the message", exchange=heard)
-    if "created_at" not in (message := _find_message(heard) or {}):
+    if "created_at" not in message:
         keys = ", ".join(map(str, message))
         raise Failed(f"the message has no created_at; its keys are: {keys}", exchange=heard)
     if speaker is listener:

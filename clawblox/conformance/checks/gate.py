@@ -181,14 +181,11 @@ async def look_at_adoption(lab: Lab) -> str:
     async with lab.probe.playing() as players:
         live = players[0].live
         session = _make_session(players[0].session)
-        exchange = await live.try_join("Adopted", session=session)
-        issued = exchange.fields.get("session")
-        if isinstance(issued, str):
-            await Player(live, "Adopted", issued, "").leave()
+        exchange = await live.visit("Adopted", session=session)
     if not exchange.is_accepted:
         require_refused(exchange, "a join with an unknown session")
         return f"the session was refused with {exchange.status}"
-    if issued == session:
+    if exchange.fields.get("session") == session:
         raise Failed("the world adopted a session that it had never issued", exchange=exchange)
     return "the world issued another session instead"
 
@@ -279,11 +276,8 @@ async def look_at_session_ids(lab: Lab) -> str:
     """Compare the sessions of three agents."""
     async with lab.probe.playing() as players:
         sessions = [player.session for player in players]
-        exchange = await players[0].live.try_join("Guest")
-        issued = exchange.fields.get("session")
-        if isinstance(issued, str):
-            sessions.append(issued)
-            await Player(players[0].live, "Guest", issued, "").leave()
+        issued = (await players[0].live.visit("Guest")).fields.get("session")
+        sessions += [issued] if isinstance(issued, str) else []
     if len(sessions) < 2:
         raise CouldNotRun("only one agent could join")
     shortest = min(map(len, sessions))

@@ -173,19 +173,22 @@ async def _find_constant_differences(
     pairs: Sequence[tuple[Exchange, Exchange]],
 ) -> dict[str, tuple[Any, Any]]:
     """Return where all pairs differ in the same way: values of one process, by path."""
-    constant: dict[str, tuple[Any, Any]] | None = None
+    differing: list[dict[str, tuple[Any, Any]]] = []
     for before, after in pairs:
         await anyio.lowlevel.checkpoint()
-        differing = {
-            difference.path: (difference.before, difference.after)
-            for difference in find_differences(_show(before), _show(after))
-            if _is_id(difference.before) and _is_id(difference.after)
-        }
-        if constant is None:
-            constant = differing
-        else:
-            constant = {k: v for k, v in constant.items() if differing.get(k) == v}
-    return constant or {}
+        differing.append(
+            {
+                difference.path: (difference.before, difference.after)
+                for difference in find_differences(_show(before), _show(after))
+                if _is_id(difference.before) and _is_id(difference.after)
+            }
+        )
+    first, *others = differing
+    return {
+        path: sides
+        for path, sides in first.items()
+        if all(other.get(path) == sides for other in others)
+    }
 
 
 def _show(exchange: Exchange) -> dict[str, Any]:

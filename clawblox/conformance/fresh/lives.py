@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import attrs
@@ -43,6 +43,8 @@ from clawblox.system.trees import discard_tree
 WHO: Final = "a life in fresh places"
 _SHOWN: Final = 3
 _LAST_BYTES: Final = 2000
+_KEPT_ENV: Final = (BYTECODE_ENV,)
+"""Variables of a place that the world gets too."""
 
 
 async def live_fresh(instances: Instances, comparison: Comparison[Life]) -> Findings:
@@ -70,7 +72,10 @@ def _sum_up(lives: Sequence[tuple[_Life, int]], unit: str) -> Findings:
     among = "a life" if len(lives) == 1 else f"{len(lives)} lives"
     parts = [f"{count} {unit} were equal in {among} with {described}"]
     limits: tuple[str, ...] = ()
-    if left := _name([*life.result.files, *_name_listeners(life.result)] for life, _ in lives):
+    if left := _name(
+        (*life.result.files, *(f"the Unix listener {name}" for name in life.result.listeners))
+        for life, _ in lives
+    ):
         parts.append(f"it left {left}")
         limits = (f"where other lives could find it, the world left {left}",)
     if foreign := _name(life.result.foreign for life, _ in lives):
@@ -78,10 +83,6 @@ def _sum_up(lives: Sequence[tuple[_Life, int]], unit: str) -> Findings:
     if large := _name(life.not_searched for life, _ in lives):
         parts.append(f"too large to be searched for changes: {large}")
     return Findings("; ".join(parts), places=described, limits=limits)
-
-
-def _name_listeners(result: Result) -> list[str]:
-    return [f"the Unix listener {name}" for name in result.listeners]
 
 
 def _name(parts: Iterable[Iterable[str]]) -> str:
@@ -212,7 +213,7 @@ class _Places:
                 run_dir=str(place.run_dir),
                 save=str(place.save / next(iter(files))) if files else "",
                 is_alone=place.is_alone,
-                env=_own_env(order.env, place),
+                env=order.env | {name: place.env[name] for name in _KEPT_ENV if name in place.env},
             )
             data, log, ended = await _run(place, order, pass_fds=[self._views])
             try:
@@ -233,7 +234,7 @@ class _Places:
         instances = self._instances
         world = instances.require_world()
         directory = instances.scratch / "fresh"
-
+        run = instances.config.get("run", {})
         try:
             await run_blocking(make_private_dir, directory)
             copy = await instances.copy_again(directory)
@@ -242,7 +243,7 @@ class _Places:
                 directory,
                 world=world.dir,
                 copy=None if copy is None else copy.dir,
-                commands=_commands(instances.config),
+                commands=[each.get("command", ()) for each in (run, *run.get("sidecar", ()))],
                 run_dir=instances.scratch / "run",
                 bubblewrap=self._bubblewrap,
                 since=instances.since,
@@ -252,17 +253,6 @@ class _Places:
         finally:
             with anyio.CancelScope(shield=True):
                 await run_blocking(discard_tree, directory)
-
-
-def _commands(config: Mapping[str, Any]) -> list[list[str]]:
-    run = config.get("run", {})
-    return [run.get("command", []), *(sidecar["command"] for sidecar in run.get("sidecar", ()))]
-
-
-def _own_env(env: Mapping[str, str], place: Place) -> dict[str, str]:
-    """Return the variables of the world, with the cache for bytecode of its place."""
-    own = {BYTECODE_ENV: place.env[BYTECODE_ENV]} if BYTECODE_ENV in place.env else {}
-    return {**env, **own}
 
 
 def _put(place: Place, files: Mapping[str, Path | bytes]) -> None:
