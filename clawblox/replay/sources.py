@@ -17,6 +17,8 @@ from typing import Any, Final, get_args
 
 import attrs
 
+from clawblox.config.arguments import SECONDS
+from clawblox.config.options import DEFAULT_STALL_TIMEOUT_S, to_env
 from clawblox.errors import ClawbloxError, ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.foreign_values import parse_document
 from clawblox.instance.launch import find_variables
@@ -40,6 +42,7 @@ from clawblox.rundir.recordings import (
     refuse_archive,
 )
 from clawblox.system.regular_files import read_regular
+from clawblox.world.private_copies import TrialOptions
 from clawblox.world.recorded_worlds import find_recorded_world
 from clawblox.world.sources import find_world_dir
 from clawblox.world.world_files import parse_world_files, read_world_files
@@ -116,22 +119,24 @@ class ReplaySource:
         return bool(self.find_origin_saves(other))
 
 
-@attrs.frozen
-class SourceOptions:
-    """The choice of the recordings, and of their world.
+@attrs.frozen(kw_only=True)
+class VerifyOptions(TrialOptions):
+    """How recordings are verified, and which.
 
     Attributes:
         number: Only this recording of a run, counted from 1; None means all.
         world_dir: The directory or address of the world; None means the one in the records.
-        env: Values of environment variables, before those of this process.
+        env: Values of environment variables of the world, before those of this process.
+        stall_timeout: Seconds without any progress after which a replay is given up.
     """
 
     number: int | None = None
     world_dir: str | Path | None = None
-    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
+    stall_timeout: float = attrs.field(default=DEFAULT_STALL_TIMEOUT_S, validator=SECONDS)
 
 
-def find_sources(given: Path, options: SourceOptions) -> list[ReplaySource]:
+def find_sources(given: Path, options: VerifyOptions) -> list[ReplaySource]:
     """Return what is to be verified.
 
     Args:
@@ -180,7 +185,7 @@ def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecord
     return UsageError(f"there is no recording {number} in {run}, which has {have}")
 
 
-def _find_in_experiment(directory: Path, options: SourceOptions) -> list[ReplaySource]:
+def _find_in_experiment(directory: Path, options: VerifyOptions) -> list[ReplaySource]:
     if options.number is not None:
         raise UsageError("a recording has a number in its run: give the run directory with it")
     attempts = list_attempts(directory)
@@ -189,7 +194,7 @@ def _find_in_experiment(directory: Path, options: SourceOptions) -> list[ReplayS
     return [source for attempt in attempts for source in _find_in_attempt(attempt, options)]
 
 
-def _find_in_attempt(attempt: RecordedAttempt, options: SourceOptions) -> Iterator[ReplaySource]:
+def _find_in_attempt(attempt: RecordedAttempt, options: VerifyOptions) -> Iterator[ReplaySource]:
     """Yield the recordings of an attempt, or why there is none."""
     run_dir, listed, obstacle = attempt.run_dir, [], "its run directory is gone"
     if run_dir is not None:
@@ -238,12 +243,12 @@ def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, 
 
 
 def _read_source(
-    found: FoundRecording, number: int, run_dir: Path | None, options: SourceOptions
+    found: FoundRecording, number: int, run_dir: Path | None, options: VerifyOptions
 ) -> ReplaySource:
-    source, damage = ReplaySource(found=found, number=number), None
+    damage: Damage | None = None
     with suppress(RecordingError):  # it cannot be read below either
         damage = find_damage(found, run_dir)
-    source = attrs.evolve(source, damage=damage)
+    source = ReplaySource(found=found, number=number, damage=damage)
     if not found.is_readable:
         reason = f"its format is {found.format!r}, of another program"
         return attrs.evolve(source, obstacle=reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,6 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.arguments import SECONDS
-from clawblox.config.options import DEFAULT_STALL_TIMEOUT_S, to_env
 from clawblox.conformance.failed_starts import summarize_start
 from clawblox.conformance.live import LiveWorld
 from clawblox.errors import ConfigError, RecordingError, WorldError, WorldStartError
@@ -33,7 +31,7 @@ from clawblox.replay.comparison import Comparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
 from clawblox.replay.results import ReplayProgress
-from clawblox.replay.sources import ReplaySource, read_saved_start
+from clawblox.replay.sources import ReplaySource, VerifyOptions, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
@@ -41,7 +39,6 @@ from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import (
     MissingFilesError,
-    TrialOptions,
     has_files_beside,
     place_world,
 )
@@ -63,19 +60,6 @@ _OUTDATED: Final = (
 
 OnProgress: TypeAlias = Callable[[ReplayProgress], None]
 """Called with the progress of a replay, now and then."""
-
-
-@attrs.frozen(kw_only=True)
-class VerifyOptions(TrialOptions):
-    """How recordings are verified.
-
-    Attributes:
-        env: Additional environment variables of the world.
-        stall_timeout: Seconds without any progress after which a replay is given up.
-    """
-
-    env: Mapping[str, str] = attrs.field(default=None, converter=to_env, repr=False)
-    stall_timeout: float = attrs.field(default=DEFAULT_STALL_TIMEOUT_S, validator=SECONDS)
 
 
 async def replay_recording(

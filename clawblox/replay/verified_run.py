@@ -20,8 +20,8 @@ from clawblox.errors import UsageError
 from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import digest_judged
 from clawblox.replay.results import Link, ReplayProgress, StartCheck, VerifiedReplay, VerifiedRun
-from clawblox.replay.sources import ReplaySource, SourceOptions, find_sources
-from clawblox.replay.verified_replay import OnProgress, VerifyOptions, replay_recording
+from clawblox.replay.sources import ReplaySource, VerifyOptions, find_sources
+from clawblox.replay.verified_replay import OnProgress, replay_recording
 from clawblox.rundir.paths import resolve_run_dir
 
 if TYPE_CHECKING:
@@ -98,11 +98,15 @@ async def verify_run(
     Cancellation: every process is ended, and every file removed.
     """
     options = VerifyOptions(
-        env=env, in_place=in_place, health_timeout=health_timeout, stall_timeout=stall_timeout
+        number=number,
+        world_dir=world_dir,
+        env=env,
+        in_place=in_place,
+        health_timeout=health_timeout,
+        stall_timeout=stall_timeout,
     )
     ends = await run_blocking(_find_ends, Path(run), score) if scores else ()
-    choice = SourceOptions(number, world_dir, options.env)
-    sources = await run_blocking(find_sources, Path(run), choice)
+    sources = await run_blocking(find_sources, Path(run), options)
     used = [*dict.fromkeys(source.world for source in sources if source.world)]
     for world in used:
         await on_world(world)

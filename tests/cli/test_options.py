@@ -18,7 +18,7 @@ from clawblox.cli.options import (
 from clawblox.config.options import ManyOptions, OnFailure, SaveOptions, StartOptions
 from clawblox.conformance.runner import CheckOptions
 from clawblox.errors import ConfigError
-from clawblox.replay.verified_replay import VerifyOptions
+from clawblox.replay.sources import VerifyOptions
 from clawblox.results import RestartMode
 from clawblox.team.record import AgentRunOptions
 from tests.cli.commands import find_command, find_options
@@ -44,6 +44,8 @@ NOT_OFFERED = {
     ("run", "tmux_session"): "--tmux sets it",
     ("fork", "resume"): "forks resume from SOURCE",
     ("save", "max_bytes"): "the control socket of an orchestrator does not take it",
+    ("verify", "number"): "--recording sets it",
+    ("verify", "world_dir"): "--world sets it",
 }
 
 WITHOUT_FIELD = {

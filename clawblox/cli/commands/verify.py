@@ -23,7 +23,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.replay import VerifiedReplay, VerifiedRun, verify_run
 from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import keep_verification
-from clawblox.replay.verified_replay import VerifyOptions
+from clawblox.replay.sources import VerifyOptions
 from clawblox.views.formatting import format_json, shorten_path
 from clawblox.views.verified_attempts import format_attempts
 from clawblox.views.verified_runs import describe_replay, sum_up
@@ -70,7 +70,7 @@ these variables in the environment, or give --env again.
     metavar="MODULE:FUNC",
     help="With --scores: the score function, instead of that of the plan.",
 )
-@options_from(VerifyOptions, "options")
+@options_from(VerifyOptions, "options", without=("number", "world_dir"))
 @json_option
 def command(
     *,
