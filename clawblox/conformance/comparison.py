@@ -59,23 +59,16 @@ class Seen:
     """The documents by which lives are compared; each clock has some of them.
 
     Attributes:
-        script: Steps after the save; empty for a world that runs by itself.
-        exchanges: Answers to the script.
+        trace: Answers to a script; empty for a world that runs by itself.
         final: The snapshot after it.
         observations: Observations by simulated time.
         snapshots: Snapshots by simulated time.
     """
 
-    script: tuple[Step, ...] = ()
-    exchanges: tuple[Exchange, ...] = ()
+    trace: Trace = attrs.field(factory=Trace)
     final: Exchange | None = None
     observations: Mapping[float, Exchange] = attrs.field(factory=dict)
     snapshots: Mapping[float, Exchange] = attrs.field(factory=dict)
-
-    @property
-    def trace(self) -> Trace:
-        """The answers to the script."""
-        return Trace(self.script, self.exchanges)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,12 +76,14 @@ class Life:
     """A life that continues from a save, or from a restore of it.
 
     Attributes:
+        saved: The beginning that it shares with the others.
         arrival: What its agents found first.
         seen: What was seen then.
         said: The answer to the first message; None without one.
         newcomer: An agent that joined at its end; None if it was refused.
     """
 
+    saved: Saved
     arrival: Arrival
     seen: Seen
     said: Exchange | None

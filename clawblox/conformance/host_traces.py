@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -30,6 +30,10 @@ _C_TIME: Final = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d
 _HOST_PATH: Final = re.compile(
     r"(?<![\w.:/~-])/(?:home|root|tmp|usr|var|opt|proc|etc|mnt|srv|Users)/[\w.@+-]+[\w./@+-]*"
 )
+
+
+Find: TypeAlias = "Callable[[str, Any], HostTrace | None]"
+"""Returns the trace in a leaf of a document, by its path and value."""
 
 
 @attrs.frozen
@@ -75,6 +79,15 @@ def find_header_leaves(exchange: Exchange) -> Iterator[tuple[str, str]]:
     """Yield the values of the headers of an answer with their paths."""
     for name, value in () if exchange.answer is None else exchange.answer.raw_headers:
         yield f"headers.{name.decode('latin-1')}", value.decode("latin-1")
+
+
+def find_trace(leaves: Iterable[tuple[str, Any]], find: Find) -> tuple[int, HostTrace | None]:
+    """Return how many leaves were searched, and the first trace that is found in one."""
+    count = 0
+    for count, (path, value) in enumerate(leaves, 1):
+        if (trace := find(path, value)) is not None:
+            return count, trace
+    return count, None
 
 
 def find_host_time(path: str, value: Any, now: datetime) -> HostTrace | None:  # noqa: ANN401 - JSON

@@ -178,7 +178,7 @@ class Instances:
                 if resume is None:
                     raise
                 raise Failed(describe_start("did not start from its own save", error)) from None
-            live = await self.reach(started)
+            live = await self.reach(started.url, started)
             try:
                 yield live
             finally:
@@ -204,11 +204,17 @@ class Instances:
             name=self.next_name(), env=self.env, health_timeout=timeout, **options
         )
 
-    async def reach(self, started: StartedWorld) -> LiveWorld:
-        """Return a started instance, whose secrets no report shows from now on."""
-        live = LiveWorld(started.url, started, names=self.names, mask=self.mask)
+    async def reach(self, url: str, started: StartedWorld | None = None) -> LiveWorld:
+        """Return an instance, whose secrets no report shows from now on.
+
+        Args:
+            url: Its address.
+            started: Its facts; None for one that others have started.
+        """
+        live = LiveWorld(url, started, self.names, self.mask)
         self.lives.append(live)
-        self.mask.add_all(find_secrets(started.env))
+        if started is not None:
+            self.mask.add_all(find_secrets(started.env))
         await self.search_disk()
         return live
 

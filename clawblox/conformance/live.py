@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
@@ -385,20 +385,21 @@ class Trace:
         exchanges: The request and answer of each.
     """
 
-    steps: tuple[Step, ...]
-    exchanges: tuple[Exchange, ...]
+    steps: tuple[Step, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[Step, Exchange]]:
+        return zip(self.steps, self.exchanges, strict=True)
 
     @property
     def accepted(self) -> int:
         """Number of inputs that the world accepted."""
-        pairs = zip(self.steps, self.exchanges, strict=True)
-        return sum(step.kind == "act" and exchange.is_accepted for step, exchange in pairs)
+        return sum(step.kind == "act" and exchange.is_accepted for step, exchange in self)
 
     @property
     def said(self) -> Exchange | None:
         """The answer to the first chat message; None without one."""
-        pairs = zip(self.steps, self.exchanges, strict=True)
-        return next((exchange for step, exchange in pairs if step.kind == "say"), None)
+        return next((exchange for step, exchange in self if step.kind == "say"), None)
 
     def since(self, step: int) -> Trace:
         """Return the trace from a step on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -59,17 +60,16 @@ class LockstepLife(Life):
     """A life that answers scripts.
 
     Attributes:
-        beginning: The beginning that it shares with the others.
+        saved: The beginning that it shares with the others.
         after: The answers to the script with the newcomer, whose session and id are numbered.
     """
 
-    beginning: Beginning
+    saved: Beginning
     after: Trace
 
     def since(self, step: int) -> LockstepLife:
         """Return the life from a step of the script on."""
-        script, exchanges = self.seen.script[step:], self.seen.exchanges[step:]
-        return attrs.evolve(self, seen=attrs.evolve(self.seen, script=script, exchanges=exchanges))
+        return attrs.evolve(self, seen=attrs.evolve(self.seen, trace=self.seen.trace.since(step)))
 
 
 @attrs.frozen
@@ -100,12 +100,13 @@ class Resaved:
         first: dict[int, dict[str, Any]] = {}
         changes: dict[int, int] = {}
         counts = {self.middle: 0}
-        for number in range(len(self.saves) * 2 // 3):
-            step, fields = self.life.seen.script[number], self.life.seen.exchanges[number].fields
+        steps = islice(self.life.seen.trace, len(self.saves) * 2 // 3)
+        for number, (step, exchange) in enumerate(steps, 1):
             if step.kind == "observe":
+                fields = exchange.fields
                 before = first.setdefault(step.player, fields)
                 changes[step.player] = len(find_differences(before, fields))
-                counts[number + 1] = sum(changes.values())
+                counts[number] = sum(changes.values())
         return max(counts, key=counts.__getitem__)
 
 
@@ -139,14 +140,14 @@ class Lockstep(Comparison[LockstepLife]):
             return await _continue(saved.players, beginning)
 
     async def _live_restored(self) -> LockstepLife:
-        beginning = (await self.original()).beginning
+        beginning = (await self.original()).saved
         async with self.instances.start(resume=beginning.save) as live:
             return await _continue(beginning.moved(live), beginning)
 
     _live_second = _live_restored
 
     async def _live_resaved(self) -> Resaved:
-        beginning = (await self.original()).beginning
+        beginning = (await self.original()).saved
         saves: list[SavedSnapshot] = []
         async with self.instances.start(resume=beginning.save) as live:
             first = await live.snapshot()
@@ -164,7 +165,7 @@ class Lockstep(Comparison[LockstepLife]):
         return Trace(tuple(script), tuple(exchanges))
 
     async def _live_again(self) -> LockstepLife:
-        beginning = (await self.original()).beginning
+        beginning = (await self.original()).saved
         resaved = await self.resaved()
         async with self.instances.start(resume=resaved.saves[resaved.middle]) as live:
             return await _continue(beginning.moved(live), beginning, since=resaved.middle)
@@ -175,14 +176,14 @@ class Lockstep(Comparison[LockstepLife]):
         """Return the number of answers that two lives have in common, with equal bytes."""
         assert expected.final is not None
         assert actual.final is not None
-        require_equal_traces(expected.trace, Trace(expected.script, actual.exchanges), who)
+        require_equal_traces(expected.trace, actual.trace, who)
         found = compare_answers(expected.final, actual.final)
         if found is not None:
             evidence = f"{who} answered equally, but its snapshot at the end differs"
             raise Failed(evidence, exchange=actual.final, difference=found)
         if not expected.trace.accepted:
             raise CouldNotRun("the world accepted none of the inputs that are known")
-        return len(expected.exchanges) + 1
+        return len(expected.trace.exchanges) + 1
 
     async def compare(self, expected: LockstepLife, actual: LockstepLife, who: str) -> Findings:
         """Return the evidence that two lives are equal."""
@@ -222,7 +223,7 @@ class Lockstep(Comparison[LockstepLife]):
         Raises:
             Failed: An answer differs.
         """
-        beginning = (await self.original()).beginning
+        beginning = (await self.original()).saved
         resaved = await self.resaved()
         async with self.instances.start(resume=resaved.saves[cut]) as live:
             # The resaved life was saved before each step too.
@@ -236,10 +237,9 @@ class Lockstep(Comparison[LockstepLife]):
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
         """Return the observations of the first agent in the original and in a restore."""
         original, restored = (await self.original()).seen, (await self.restored()).seen
-        steps = zip(original.script, original.exchanges, restored.exchanges, strict=True)
         return [
             (before, after)
-            for step, before, after in steps
+            for (step, before), after in zip(original.trace, restored.trace.exchanges, strict=True)
             if (step.kind, step.player) == ("observe", 0)
         ]
 
@@ -247,8 +247,8 @@ class Lockstep(Comparison[LockstepLife]):
         """Return the life of the original, and its rest from a save in another state."""
         original, resaved = await self.original(), await self.resaved()
         cut = await run_blocking(resaved.find_other_state)
-        warm, script = await self.warm_script(), original.beginning.script
-        players, save = original.beginning.players, original.beginning.save
+        warm, script = await self.warm_script(), original.saved.script
+        players, save = original.saved.players, original.saved.save
         rest, later = resaved.life.since(cut).seen, resaved.saves[cut]
         return [
             Subject(players=players, save=save.path, warm=warm, seen=original.seen),
@@ -274,7 +274,7 @@ async def _continue(
     arrival = await arrive(players)
     trace = await run(players, beginning.script[since:])
     final = await live.snapshot()
-    newcomer, after = None, Trace((), ())
+    newcomer, after = None, Trace()
     with suppress(Failed):  # the world may be full
         joined = await live.join(live.names[len(players)])
         answers = await run_script([*players, joined], beginning.after)
@@ -282,10 +282,10 @@ async def _continue(
         newcomer = Newcomer(joined, after.said)
     return LockstepLife(
         arrival=arrival,
-        seen=Seen(script=trace.steps, exchanges=trace.exchanges, final=final),
+        seen=Seen(trace=trace, final=final),
         said=trace.said,
         newcomer=newcomer,
-        beginning=beginning,
+        saved=beginning,
         after=after,
     )
 
@@ -293,7 +293,7 @@ async def _continue(
 def has_changing_answers(trace: Trace) -> bool:
     """Return whether an agent got different answers to the inputs that were accepted."""
     answers: dict[int, set[bytes]] = {}
-    for step, exchange in zip(trace.steps, trace.exchanges, strict=True):
+    for step, exchange in trace:
         if step.kind == "act" and exchange.is_accepted:
             answers.setdefault(step.player, set()).add(exchange.content)
     return any(len(contents) > 1 for contents in answers.values())
@@ -306,8 +306,8 @@ def require_equal_traces(expected: Trace, actual: Trace, who: str) -> None:
         Failed: An answer differs; the first difference is given.
         CouldNotRun: Neither life answered a step.
     """
-    pairs = zip(expected.steps, expected.exchanges, actual.exchanges, strict=True)
-    for number, (step, before, after) in enumerate(pairs, 1):
+    pairs = zip(expected, actual.exchanges, strict=True)
+    for number, ((step, before), after) in enumerate(pairs, 1):
         found = compare_answers(before, after)
         if found is None and after.answer is None:
             raise CouldNotRun(f"step {number} of the script got no answer: {after.outcome}")

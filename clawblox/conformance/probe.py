@@ -113,7 +113,7 @@ class Probe:
                 instances.start_failure = error
             raise
         self._has_started = True
-        return await instances.reach(started)
+        return await instances.reach(started.url, started)
 
     async def _reach_address(self) -> LiveWorld:
         """Return the instance at the address.
@@ -121,8 +121,7 @@ class Probe:
         Raises:
             WorldStartError: Nothing answers there.
         """
-        live = LiveWorld(self._url, names=self._instances.names, mask=self._instances.mask)
-        self._instances.lives.append(live)
+        live = await self._instances.reach(self._url)
         exchange = await live.call("GET", API_ROUTE)
         if exchange.answer is None:
             live.close()

@@ -81,12 +81,10 @@ class RealtimeLife(Life):
     """A life without inputs.
 
     Attributes:
-        saved: The beginning that it shares with the others.
         resave: A save before the newcomer; None if it was not asked for.
         after: Documents between that save and the join.
     """
 
-    saved: Saved
     seen: Watched
     resave: SavedSnapshot | None
     after: Mapping[float, Exchange]

@@ -8,6 +8,7 @@ import pytest
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.fresh.messages import Order, Result, decode_result, encode
+from clawblox.conformance.live import Trace
 from clawblox.protocol import OPERATOR_TOKEN_ENV
 from clawblox.world.private_copies import TrialOptions
 
@@ -37,7 +38,7 @@ def test_a_whole_result_is_read() -> None:
     "fields",
     [
         {"final": None},
-        {"exchanges": (SENT,)},
+        {"trace": Trace((), (SENT,))},
         {"evidence": attrs.evolve(SENT, method="GET; touch /tmp/owned;")},
         {"evidence": attrs.evolve(SENT, method="--config")},
         {"evidence": attrs.evolve(SENT, url="-K/etc/passwd")},

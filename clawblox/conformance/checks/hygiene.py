@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from clawblox.columns import shorten
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.conformance.host_traces import (
-    HostTrace,
+    Find,
     find_body_leaves,
     find_host_path,
     find_secret,
+    find_trace,
 )
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import LiveWorld
@@ -61,7 +62,7 @@ async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
     return ordinary.live, ordinary.require(snapshots)[-1].content
 
 
-async def _search(content: bytes, find: Callable[[str, Any], HostTrace | None]) -> int:
+async def _search(content: bytes, find: Find) -> int:
     """Search the values of a snapshot in a thread, because there can be millions.
 
     Returns:
@@ -70,16 +71,7 @@ async def _search(content: bytes, find: Callable[[str, Any], HostTrace | None]) 
     Raises:
         Failed: A value has what must not be there.
     """
-
-    def search() -> tuple[int, HostTrace | None]:
-        count = 0
-        for path, value in find_body_leaves(content):
-            count += 1
-            if (trace := find(path, value)) is not None:
-                return count, trace
-        return count, None
-
-    count, trace = await run_blocking(search)
+    count, trace = await run_blocking(find_trace, find_body_leaves(content), find)
     if trace is not None:
         difference = Difference(trace.path, ABSENT, trace.value)
         raise Failed(f"the snapshot has {trace.what}", difference=difference)

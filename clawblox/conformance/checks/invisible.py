@@ -15,12 +15,14 @@ import anyio.lowlevel
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.host_traces import (
+    Find,
     HostTrace,
     find_body_leaves,
     find_header_leaves,
     find_host_path,
     find_host_time,
     find_secret,
+    find_trace,
 )
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import is_missing
@@ -38,7 +40,7 @@ _FRAMING_HEADERS: Final = frozenset({"content-length", "connection", "keep-alive
 
 async def _require_none(
     answers: Iterable[Exchange],
-    find: Callable[[str, Any], HostTrace | None],
+    find: Find,
     leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
 ) -> int:
     """Require that nothing is found in some answers, and return the number of values.
@@ -49,14 +51,13 @@ async def _require_none(
     count = 0
     for exchange in answers:
         await anyio.lowlevel.checkpoint()  # an answer may have a million values
-        for path, value in leaves(exchange):
-            count += 1
-            trace = find(path, value)
-            if trace is not None:
-                route = exchange.url.partition("://")[2].partition("/")[2]
-                evidence = f"the answer to {exchange.method} /{route} has {trace.what}"
-                difference = Difference(trace.path, ABSENT, trace.value)
-                raise Failed(evidence, exchange=exchange, difference=difference)
+        searched, trace = find_trace(leaves(exchange), find)
+        count += searched
+        if trace is not None:
+            route = exchange.url.partition("://")[2].partition("/")[2]
+            evidence = f"the answer to {exchange.method} /{route} has {trace.what}"
+            difference = Difference(trace.path, ABSENT, trace.value)
+            raise Failed(evidence, exchange=exchange, difference=difference)
     return count
 
 

@@ -152,7 +152,7 @@ async def look_at_saves(lab: Lab) -> Findings:
 async def look_at_resnapshot(lab: Lab) -> str:
     """Compare the save with the first snapshot of a restored world."""
     lives = await lab.require(Lockstep)
-    saved = (await lives.original()).beginning.snapshot
+    saved = (await lives.original()).saved.snapshot
     first = (await lives.resaved()).first
     found = compare_answers(saved, first)
     if found is not None:

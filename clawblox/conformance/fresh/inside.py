@@ -101,7 +101,7 @@ async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Resul
     if order.is_realtime:
         await _watch(order, players[0], result)
         return players
-    result.exchanges = (await run_script(players, order.script)).exchanges
+    result.trace = await run_script(players, order.script)
     result.final = await alive.snapshot()
     return players
 

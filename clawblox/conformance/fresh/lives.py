@@ -187,7 +187,7 @@ class _Places:
             is_realtime=is_realtime,
             agents=tuple(Agent(each.name, each.session, each.agent_id) for each in subject.players),
             warm=subject.warm,
-            script=subject.seen.script,
+            script=subject.seen.trace.steps,
             observed_until=max(subject.seen.observations, default=-1.0),
             saved_until=max(subject.seen.snapshots, default=-1.0),
             listeners=tuple(instances.listeners),

@@ -11,7 +11,7 @@ import msgspec
 
 from clawblox.conformance.comparison import Seen
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.live import LiveWorld, Player, Step
+from clawblox.conformance.live import LiveWorld, Player, Step, Trace
 from clawblox.conformance.masking import find_secrets
 from clawblox.world.private_copies import TrialOptions
 
@@ -127,7 +127,7 @@ def decode_result(data: bytes, order: Order) -> Result:
         raise ValueError("it is nested too deeply") from error
     _require_whole(result, order)
     result.secrets = find_secrets(result.secrets)
-    result.script = order.script
+    result.trace = Trace(order.script, result.trace.exchanges)
     return result
 
 
@@ -142,5 +142,5 @@ def _require_whole(result: Result, order: Order) -> None:
         raise ValueError("its evidence is no request to a world")
     if result.fault or order.is_realtime:
         return
-    if result.final is None or len(result.exchanges) != len(order.script):
+    if result.final is None or len(result.trace.exchanges) != len(order.script):
         raise ValueError("its script did not come to an end")
