@@ -138,11 +138,10 @@ class FakeAttempt:
         if trouble is None or trouble.at == 0:
             return
         await self._sleep(trouble.at)
-        name = str(self._specs[0].name)
         if trouble.kind in ("agent", "limit", "auth", "ended", "budget"):
             self._rest()
             self.is_over = True  # its state and its last turn are known before its end is reported
-            self.report(AgentTurned(name=name))
+            self.report(AgentTurned())
             await anyio.sleep(0)
         match trouble.kind:
             case "world":
@@ -154,7 +153,7 @@ class FakeAttempt:
             case "ended" | "budget":
                 self._end(is_budget=trouble.kind == "budget")
             case "waiting":
-                self.report(AgentTurned(name=name))
+                self.report(AgentTurned())
 
     async def turn(self) -> None:
         """Report the end of each turn, at which an agent ends that has used up its budget."""
@@ -167,7 +166,7 @@ class FakeAttempt:
                 self._end(is_budget=True)
             if self.is_saving:
                 self._rest()
-            self.report(AgentTurned(name=str(self._specs[0].name)))
+            self.report(AgentTurned())
 
     async def _sleep(self, after_s: float) -> None:
         """Wait until some seconds after the start."""

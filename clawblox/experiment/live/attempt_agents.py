@@ -224,7 +224,7 @@ class AttemptAgent:
                 is_waiting = self.agent.is_waiting_for_provider
                 if event.kind in _TURNS or is_waiting is not was_waiting:
                     was_waiting = is_waiting
-                    report(AgentTurned(name=self.name))
+                    report(AgentTurned())
 
     async def watch_end(self, report: Callable[[Signal], object]) -> None:
         """Report once how it ended; nothing if it is watched already, or was stopped by us.

@@ -109,13 +109,7 @@ class AgentFailed:
 
 @attrs.frozen(kw_only=True)
 class AgentTurned:
-    """A turn of an agent has begun or ended, or its wait for the provider has.
-
-    Attributes:
-        name: Its display name.
-    """
-
-    name: str
+    """A turn of an agent has begun or ended, or its wait for the provider has."""
 
 
 @attrs.frozen(kw_only=True)
