@@ -104,6 +104,7 @@ class _Runs:
 
     verbs: ClassVar[Sequence[Verb]] = ("save", "fork", "restart", "stop")
     _names_runs = False
+    _limiter: anyio.CapacityLimiter | None = None
 
     def rows(self, now: Look) -> list[str]:
         """Return the keys of all rows with an instance, in order."""
@@ -121,8 +122,8 @@ class _Runs:
         """
         status = self._by_key(now)[steering.selected]
         if steering.pane == "agents":
-            return await run_blocking(read_agent_logs, status)
-        return await run_blocking(read_log, status, lines)
+            return await run_blocking(read_agent_logs, status, limiter=self._limiter)
+        return await run_blocking(read_log, status, lines, limiter=self._limiter)
 
     async def act(self, action: Action, now: Look) -> str:
         """Do something with an instance; return a line with the result.

@@ -62,7 +62,7 @@ class StartProgress:
     async def run(self) -> None:
         """Show the progress until it is cancelled.
 
-        Cancellation: the line may still be there; :meth:`clear` removes it.
+        Cancellation: the line may still be there.
         """
         begun_at = anyio.current_time()
         interval_s = _TERMINAL_INTERVAL_S if self._is_terminal else _PLAIN_INTERVAL_S
@@ -72,7 +72,11 @@ class StartProgress:
             with contextlib.suppress(OSError):
                 seen = await run_blocking(self._look)
             elapsed = format_seconds(anyio.current_time() - begun_at)
-            self._show(mark, " | ".join((f"Starting {self._world.name}, {elapsed}", *seen)))
+            text = " | ".join((f"Starting {self._world.name}, {elapsed}", *seen))
+            if self._is_terminal:
+                redraw(f"{mark} {text}"[: shutil.get_terminal_size().columns - 1])
+            else:
+                note(text)
             await anyio.sleep(interval_s)
 
     async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
@@ -88,25 +92,14 @@ class StartProgress:
                 tasks.start_soon(DisplayContainment().keep_showing, self.run)
                 return await start()
         finally:
-            self.clear()
-
-    def clear(self) -> None:
-        """Remove the line from the terminal."""
-        if self._is_terminal:
-            redraw("")
+            if self._is_terminal:
+                redraw("")
 
     def _look(self) -> list[str]:
         if self._probe is None and (record := own_start(self._run_dir)) is not None:
             ready = read_world_config(self._world.dir).ready
             self._probe = StartProbe(record, ready, self._secrets)
         return self._probe.look() if self._probe else [describe_archives() or _WAITING_FOR_PORT]
-
-    def _show(self, mark: str, text: str) -> None:
-        if self._is_terminal:
-            width = shutil.get_terminal_size().columns - 1
-            redraw(f"{mark} {text}"[:width])
-        else:
-            note(text)
 
 
 _PROBE_INTERVAL_S = 1.0
