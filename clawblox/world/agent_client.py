@@ -77,7 +77,7 @@ async def join_place(
     players = SavedPlayers()
     if member.dir is None and known is None and not new:
         players = await place.recall(member)
-    access = await place.admit(member, known=known, candidates=players.answers, timeout=timeout)
+    access = await place.admit(member, known, players, timeout=timeout)
     if players.is_known and not access.rejoined:
         _log.warning(
             "joined as a new player, although the save had one of this name",
@@ -345,8 +345,9 @@ class AsyncAgentClient:
         """Rejoin with the session, once."""
         async with self._proving:
             if not self._is_proven:
+                known, timeout = join_answer(self._access), self._waits.timeout
                 self._access = await self._place.admit(
-                    self._member, known=join_answer(self._access), timeout=self._waits.timeout
+                    self._member, known, SavedPlayers(), timeout=timeout
                 )
                 self._is_proven = True
 

@@ -542,13 +542,14 @@ class InstanceCalls(OpenWorld):
         Cancellation: the agent may have joined the world; its session may not be recorded.
         """
         from clawblox.world.places import FleetPlace, make_granter
+        from clawblox.world.players import SavedPlayers
 
         fleet = self._open_fleet()
         handle, member = fleet.find(instance), make_member(agent)
         check_seconds(timeout, "timeout")
         place = FleetPlace(fleet, handle)
         granter = make_granter(place) if is_program(agent) else None
-        access = await place.admit(member, known=None, timeout=timeout)
+        access = await place.admit(member, None, SavedPlayers(), timeout=timeout)
         if self._autosave is not None:
             self._autosave.save_soon(handle)
         if is_program(agent) and granter is not None:

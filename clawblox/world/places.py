@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, Self
 
 import anyio
@@ -83,12 +83,7 @@ class Place(Protocol):
         """
 
     async def admit(
-        self,
-        member: Member,
-        *,
-        known: JoinAnswer | None,
-        candidates: Sequence[JoinAnswer] = (),
-        timeout: float,
+        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
     ) -> Access:
         """Let an agent join, and list it in the manifest of the instance.
 
@@ -96,7 +91,7 @@ class Place(Protocol):
             member: The agent.
             known: The world's answer when the agent joined before; None means the one that its
                 directory records, if any. A recorded session that is known to be lost is replaced.
-            candidates: As :func:`clawblox.world.access.join` takes them.
+            players: Those of its name in the save, whose sessions it may have.
             timeout: Seconds for the call.
 
         Raises:
@@ -190,12 +185,7 @@ class FleetPlace:
         return players.without(roster.sessions, roster.agent_ids)
 
     async def admit(
-        self,
-        member: Member,
-        *,
-        known: JoinAnswer | None,
-        candidates: Sequence[JoinAnswer] = (),
-        timeout: float,
+        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
     ) -> Access:
         """Let an agent join; see :meth:`Place.admit`."""
         fleet, instance, roster = self.fleet, self.instance, self.instance.roster
@@ -213,7 +203,7 @@ class FleetPlace:
                     instance.connections,
                     member,
                     known=known,
-                    candidates=candidates,
+                    candidates=players.answers,
                     observe=instance.launch.config.api["observe"],
                     url=instance.url,
                     timeout=timeout,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -93,12 +92,7 @@ class RecordedPlace:
         return await run_blocking(recall_kept, restored, member.name)
 
     async def admit(
-        self,
-        member: Member,
-        *,
-        known: JoinAnswer | None,
-        candidates: Sequence[JoinAnswer] = (),
-        timeout: float,
+        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
     ) -> Access:
         """Let an agent join, and list it in the manifest of the instance.
 
@@ -115,7 +109,7 @@ class RecordedPlace:
                 self.connections,
                 member,
                 known=known,
-                candidates=candidates,
+                candidates=players.answers,
                 observe=self.routes["observe"],
                 url=self.url,
                 timeout=timeout,
