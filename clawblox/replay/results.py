@@ -243,7 +243,7 @@ class VerifiedReplay:
             **self.progress.document(),
             "outcome": self.status,
             "start_checked_by": self.start_checked_by,
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             "link": None if self.link is None else attrs.asdict(self.link),
         }
 

@@ -149,7 +149,7 @@ async def _verify_source(
         source.number,
         source.found.instance,
         progress,
-        time.monotonic() - begun_at,
+        round(time.monotonic() - begun_at, 3),  # as it is kept: a kept report reads the same
         world=source.world,
         attempt=source.attempt,
         damage=source.damage,

@@ -102,9 +102,8 @@ class OpenExperiment:
     @property
     def record(self) -> ExperimentRecord:
         """The experiment as its directory records it now."""
-        lines = self._context.journal.lines[
-            : self.plans.state.seq
-        ]  # a thread may have written more
+        known = self.plans.state.seq  # a thread may have written more
+        lines = self._context.journal.lines[:known]
         return ExperimentRecord(dir=self._dir, plans=self.plans, lines=lines)
 
     def status(self) -> ExperimentStatus:
