@@ -17,7 +17,7 @@ from clawblox.engine.errors import to_text
 from clawblox.engine.instances.attributes import hundredths
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import text_argument, wrong_argument
+from clawblox.engine.instances.members import instance_argument, text_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.saved_state import SavedState
@@ -271,9 +271,7 @@ class Animations(SavedState):
 
 def _check_animation(animation: Any) -> str:
     """Return the id of an animation."""
-    if not isinstance(animation, Instance) or not animation.is_a("Animation"):
-        raise wrong_argument(animation, 1, "LoadAnimation", "Animation")
-    ident: str = animation.read(ID)
+    ident: str = instance_argument(animation, 1, "LoadAnimation", "Animation").read(ID)
     if not ident:
         raise RuntimeFault("AnimationId is empty")
     return ident

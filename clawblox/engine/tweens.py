@@ -23,7 +23,7 @@ from clawblox.engine.instances.instance import (
     Instance,
 )
 from clawblox.engine.instances.kinds import check_value
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import instance_argument, wrong_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.saved_state import SavedState
 from clawblox.engine.scheduler import TICK_RATE
@@ -128,8 +128,7 @@ class Tweens(SavedState):
 
     def create(self, service: Instance, target: Any, info: Any, goals: Any) -> Any:
         """``Create(instance, info, goals)``: a new tween that does not run yet."""
-        if not isinstance(target, Instance):
-            raise wrong_argument(target, 1, "Create", "Instance")
+        instance_argument(target, 1, "Create")
         if not isinstance(info, TweenInfo):
             raise wrong_argument(info, 2, "Create", "TweenInfo")
         if not isinstance(goals, LuaTable):

@@ -19,7 +19,7 @@ from clawblox.engine.instances.instance import (
     ROTATION,
     Instance,
 )
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import instance_argument, number_argument, wrong_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import clone
 from clawblox.engine.physics.walking import Movement
@@ -194,9 +194,7 @@ def _write_health(humanoid: Instance, value: float) -> None:
 
 def take_damage(humanoid: Instance, amount: Any) -> Any:
     """``TakeDamage(amount)``: never below 0; a negative amount heals up to ``MaxHealth``."""
-    if amount.__class__ is not float:
-        raise wrong_argument(amount, 1, "TakeDamage", "number")
-    if amount != amount:
+    if number_argument(amount, 1, "TakeDamage") != amount:
         raise RuntimeFault("invalid argument #1 to 'TakeDamage' (it is NaN)")
     health = humanoid.read("Health")
     most = max(health, humanoid.read("MaxHealth"))
@@ -329,9 +327,8 @@ def _copy(description: Instance, rows: list[LuaTable]) -> LuaTable:
 
 def apply_description(humanoid: Instance, description: Any) -> Any:
     """``ApplyDescription(description)``: it is kept, and nothing is drawn."""
-    if not isinstance(description, Instance) or not description.is_a(_DESCRIPTION_CLASS):
-        raise wrong_argument(description, 1, "ApplyDescription", _DESCRIPTION_CLASS)
-    humanoid.props[DESCRIPTION] = clone(description)
+    given = instance_argument(description, 1, "ApplyDescription", _DESCRIPTION_CLASS)
+    humanoid.props[DESCRIPTION] = clone(given)
     return ()
 
 

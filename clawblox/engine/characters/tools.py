@@ -12,7 +12,7 @@ from clawblox.engine.characters.character import find_root
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.containers import find_container, open_container
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import instance_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.instances.tree_changes import clone, destroy, set_parent
 from clawblox.engine.values.cframe import CFrame, make_cframe
@@ -110,8 +110,7 @@ def _release_destroyed(tool: Instance) -> None:
 
 def equip_tool(humanoid: Instance, tool: Any) -> Any:
     """``EquipTool(tool)``: the character holds it, and nothing else."""
-    if not isinstance(tool, Instance) or tool.spec.name != _TOOL:
-        raise wrong_argument(tool, 1, "EquipTool", _TOOL)
+    instance_argument(tool, 1, "EquipTool", _TOOL)
     character = humanoid.parent
     if character is not None and tool.parent is not character:
         unequip_tools(humanoid)

@@ -56,6 +56,17 @@ def number_argument(value: Any, at: int, function: str) -> float:
     return float(value)
 
 
+def instance_argument(value: Any, at: int, function: str, class_name: str = "Instance") -> Instance:
+    """Return an argument that must be an instance of a class.
+
+    Raises:
+        RuntimeFault: It is something else.
+    """
+    if not isinstance(value, Instance) or not value.is_a(class_name):
+        raise wrong_argument(value, at, function, class_name)
+    return value
+
+
 def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFault:
     """Return the error about an argument of the wrong type, or about NaN."""
     is_nan = value.__class__ is float and value != value

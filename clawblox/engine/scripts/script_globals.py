@@ -7,7 +7,7 @@ from typing import Any
 
 from clawblox.engine.errors import suggest, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument, wrong_argument
+from clawblox.engine.instances.members import number_argument, text_argument, wrong_argument
 from clawblox.engine.instances.tree_changes import set_parent
 from clawblox.engine.scheduler import Scheduler
 from clawblox.engine.scripts.script_runner import ScriptRunner
@@ -121,11 +121,7 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
 
 
 def _seconds(value: Any, function: str) -> float:
-    if value is None:
-        return 0.0
-    if value.__class__ is not float:
-        raise wrong_argument(value, 1, function, "number")
-    return float(value)
+    return 0.0 if value is None else number_argument(value, 1, function)
 
 
 def _target(value: Any, at: int, function: str) -> Any:

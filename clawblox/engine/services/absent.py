@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import number_argument, text_argument, wrong_argument
+from clawblox.engine.instances.members import instance_argument, number_argument, text_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.scheduler import TICK_S
 from clawblox.engine.services.remote_events import player_argument
@@ -21,9 +21,7 @@ _FINISH: Final = "MarketplaceService.finish"
 
 def finish(service: Any = None, event: Any = None, *values: Any) -> Any:
     """Fire the event at the end of a prompt, in a thread of its own."""
-    if not isinstance(service, Instance):
-        raise wrong_argument(service, 1, "finish", "Instance")
-    service.fire(event, *values)
+    instance_argument(service, 1, "finish").fire(event, *values)
     return ()
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from clawblox.engine.instances import members
 from clawblox.engine.instances import tree_changes as tree
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument, wrong_argument
+from clawblox.engine.instances.members import instance_argument, text_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
 from clawblox.engine.instances.tree_changes import TAG_ADDED, TAG_REMOVED, TAG_SERVICE
 from clawblox.engine.json_text import read_text, write_text
@@ -235,34 +235,28 @@ def get_server_time_now(workspace: Instance) -> float:
     return workspace.model.scheduler.time
 
 
-def _instance(value: Any, function: str) -> Instance:
-    if not isinstance(value, Instance):
-        raise wrong_argument(value, 1, function, "Instance")
-    return value
-
-
 def add_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``AddTag(instance, tag)``."""
     name = text_argument(tag, 2, "AddTag")
-    tree.add_tag(_instance(instance, "AddTag"), name)
+    tree.add_tag(instance_argument(instance, 1, "AddTag"), name)
     return ()
 
 
 def remove_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``RemoveTag(instance, tag)``."""
     name = text_argument(tag, 2, "RemoveTag")
-    tree.remove_tag(_instance(instance, "RemoveTag"), name)
+    tree.remove_tag(instance_argument(instance, 1, "RemoveTag"), name)
     return ()
 
 
 def has_tag(collection: Instance, instance: Any, tag: Any) -> Any:
     """``HasTag(instance, tag)``."""
-    return text_argument(tag, 2, "HasTag") in _instance(instance, "HasTag").tags
+    return text_argument(tag, 2, "HasTag") in instance_argument(instance, 1, "HasTag").tags
 
 
 def get_tags(collection: Instance, instance: Any) -> Any:
     """``GetTags(instance)``, in the order in which they were added."""
-    return members.get_tags(_instance(instance, "GetTags"))
+    return members.get_tags(instance_argument(instance, 1, "GetTags"))
 
 
 def get_tagged(collection: Instance, tag: Any) -> Any:

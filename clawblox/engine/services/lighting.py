@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clawblox.engine.instances.instance import Instance
 from clawblox.engine.instances.kinds import refuse_value
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import number_argument
 from clawblox.engine.instances.spec import ClassTable, methods_in
 
 _DAY_H: Final = 24.0
@@ -41,9 +41,7 @@ def get_minutes_after_midnight(lighting: Instance) -> Any:
 
 def set_minutes_after_midnight(lighting: Instance, minutes: Any) -> Any:
     """``SetMinutesAfterMidnight(minutes)``: a day later it is the same time."""
-    if minutes.__class__ is not float:
-        raise wrong_argument(minutes, 1, "SetMinutesAfterMidnight", "number")
-    lighting["ClockTime"] = minutes / 60.0
+    lighting["ClockTime"] = number_argument(minutes, 1, "SetMinutesAfterMidnight") / 60.0
     return ()
 
 

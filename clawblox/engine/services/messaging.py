@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import text_argument, wrong_argument
+from clawblox.engine.instances.members import instance_argument, text_argument
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.json_text import read_text
 from clawblox.engine.scheduler import TICK_S
@@ -26,15 +26,14 @@ _DELIVER: Final = "MessagingService.deliver"
 
 def deliver(service: Any = None, topic: Any = None, text: Any = None, sent: Any = None) -> Any:
     """Give a message to the subscribers of its topic, in a thread of its own."""
-    if not isinstance(service, Instance):
-        raise wrong_argument(service, 1, "deliver", "Instance")
+    messaging = instance_argument(service, 1, "deliver")
     name, message = text_argument(topic, 2, "deliver"), text_argument(text, 3, "deliver")
     try:  # a snapshot may be damaged
         decoded = message.encode("latin-1").decode()
-        data = read_text(decoded, service.model.scheduler.charge, sort=True)
+        data = read_text(decoded, messaging.model.scheduler.charge, sort=True)
     except ValueError as error:
         raise RuntimeFault(f"the message is damaged: {error}") from None
-    service.fire(_TOPIC + name, LuaTable({"Data": data, "Sent": sent}))
+    messaging.fire(_TOPIC + name, LuaTable({"Data": data, "Sent": sent}))
     return ()
 
 

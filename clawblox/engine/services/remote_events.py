@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from clawblox.engine import shapes
 from clawblox.engine.errors import to_luau_text, to_text
 from clawblox.engine.instances.instance import DataModel, Instance
-from clawblox.engine.instances.members import wrong_argument
+from clawblox.engine.instances.members import instance_argument
 from clawblox.engine.instances.spec import bind_methods
 from clawblox.engine.json_text import MAX_DEPTH, array_length, key_text
 from clawblox.engine.saved_state import Layouts, SavedState
@@ -130,9 +130,7 @@ def player_argument(value: Any, at: int, function: str) -> Instance:
     Raises:
         RuntimeFault: It is something else.
     """
-    if not isinstance(value, Instance) or value.spec.name != "Player":
-        raise wrong_argument(value, at, function, "Player")
-    return value
+    return instance_argument(value, at, function, "Player")
 
 
 def _is_reliable(event: Instance) -> bool:

@@ -149,6 +149,8 @@ def _moment(value: DateTime) -> datetime:
     return _EPOCH + timedelta(milliseconds=value.milliseconds)
 
 
+@checked(DateTime.methods, "ToLocalTime", _date_time)
+@checked(DateTime.methods, "ToUniversalTime", _date_time)
 def _to_table(value: DateTime) -> LuaTable:
     current.vm.allocate(_TABLE_BYTES)
     moment = _moment(value)
@@ -156,16 +158,6 @@ def _to_table(value: DateTime) -> LuaTable:
     table = LuaTable({name: float(getattr(moment, name.lower())) for name in names})
     table["Millisecond"] = float(moment.microsecond // 1000)
     return table
-
-
-@checked(DateTime.methods, "ToUniversalTime", _date_time)
-def _to_universal_time(value: DateTime) -> LuaTable:
-    return _to_table(value)
-
-
-@checked(DateTime.methods, "ToLocalTime", _date_time)
-def _to_local_time(value: DateTime) -> LuaTable:
-    return _to_table(value)
 
 
 @checked(DateTime.methods, "ToIsoDate", _date_time)
@@ -244,13 +236,9 @@ def _format(value: DateTime, form: str) -> str:
 _locale = optional(string, "en-us")
 
 
-@checked(DateTime.methods, "FormatUniversalTime", _date_time, string, _locale)
-def _format_universal_time(value: DateTime, form: str, locale: str) -> str:
-    return _format(value, form)
-
-
 @checked(DateTime.methods, "FormatLocalTime", _date_time, string, _locale)
-def _format_local_time(value: DateTime, form: str, locale: str) -> str:
+@checked(DateTime.methods, "FormatUniversalTime", _date_time, string, _locale)
+def _format_in_english(value: DateTime, form: str, locale: str) -> str:
     return _format(value, form)
 
 
