@@ -3,7 +3,7 @@
 Most public names are imported when they are first used (PEP 562), so that the small processes that
 examine archives import no more than they need.
 
-- ``api``: the documented functions; ``twins`` makes their async versions.
+- ``api``: the documented functions, and their async twins.
 - ``options``: the options of a save and a load.
 - ``save``: a save, from its options to a complete and registered archive.
 - ``load``: from an archive to files in a run directory.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, ParamSpec, TypeVar
+
+import attrs
 
 from clawblox.checkpoint.archive import reader
 from clawblox.checkpoint.load import load as loader
@@ -17,16 +21,20 @@ from clawblox.checkpoint.options import (
     check_secrets,
 )
 from clawblox.checkpoint.save import save
-from clawblox.checkpoint.twins import async_twin
-from clawblox.concurrency.progress import ProgressLike
+from clawblox.concurrency.progress import ProgressLike, Report, run_with_progress
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
-from clawblox.config.arguments import check_read_path
+from clawblox.config.arguments import check_progress, check_read_path
 from clawblox.config.options import (
     DEFAULT_IDLE_WAIT_S,
     DEFAULT_MAX_FILE_BYTES,
     DEFAULT_MAX_TOTAL_BYTES,
 )
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_BLOCKS: Final = " Blocks."
 
 
 def save_checkpoint(
@@ -167,14 +175,59 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
     return reader.read_metadata(check_read_path(path, "path"))
 
 
-async_save_checkpoint = async_twin(
+def _async_twin(
+    function: Callable[_P, _T], *, verb: str, cancellation: str
+) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Return the async twin of a function; its name has the prefix ``async_``.
+
+    Args:
+        function: A blocking function with the keyword ``progress``.
+        verb: The action, for a line of progress: ``Saving``.
+        cancellation: Text for the documentation: the effect of a cancelled call.
+    """
+
+    @functools.wraps(function)
+    async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        call = _Call(function, args, kwargs)
+        del args, kwargs  # a traceback may print locals, and these may be secrets
+        return await run_with_progress(call.run, call.progress, verb)
+
+    first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
+    twin.__doc__ = "\n\n".join(
+        (
+            first.removesuffix(_BLOCKS),
+            "A function as ``progress`` is called in a worker thread.",
+            rest.strip(),
+            f"Cancellation: {cancellation}",
+        )
+    )
+    twin.__name__ = f"async_{function.__name__}"
+    twin.__qualname__ = twin.__name__
+    return twin
+
+
+@attrs.frozen
+class _Call:
+    _function: Callable[..., Any]
+    _args: tuple[Any, ...] = attrs.field(repr=False)
+    _kwargs: dict[str, Any] = attrs.field(repr=False)
+
+    @property
+    def progress(self) -> ProgressLike:
+        return check_progress(self._kwargs.get("progress", False), "progress")
+
+    def run(self, hook: Report) -> Any:  # noqa: ANN401 - the function's result
+        return self._function(*self._args, **{**self._kwargs, "progress": hook})
+
+
+async_save_checkpoint = _async_twin(
     save_checkpoint,
     verb="Saving",
     cancellation="leaves nothing of the archive; if it was already being published, it is\n"
     "    complete and registered.",
 )
 
-async_load_checkpoint = async_twin(
+async_load_checkpoint = _async_twin(
     load_checkpoint,
     verb="Loading",
     cancellation="leaves the run directory as it was; if the state was already being moved\n"

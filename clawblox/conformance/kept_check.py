@@ -7,7 +7,7 @@ from typing import Final
 
 from clawblox.conformance.report import Report, parse_report
 from clawblox.world.kept_reports import OWN, KeptReport, keep_report, read_kept
-from clawblox.world.world_files import WorldFiles
+from clawblox.world.sources import WorldFiles
 
 CHECK_NAME: Final = "check.json"
 """Name of the file, in ``.clawblox`` of the world."""

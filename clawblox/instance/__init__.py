@@ -14,8 +14,7 @@
 - ``instance``: acquires and releases the resources of an instance.
 - ``running``: its name and its processes, as stages that it reaches.
 - ``health``: when a world is ready, and whether it still answers.
-- ``listener_watch``: whether an instance that was ready still listens.
-- ``listening``: where a world listens that is never ready.
+- ``listening``: where a world listens that is never ready, and whether one that was still does.
 - ``calls``: calls that fail when their instance ends.
 - ``failures``: turns what went wrong into a public error.
 """

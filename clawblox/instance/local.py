@@ -36,8 +36,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.lifecycle import FAILED_START_GRACE_S, State
-from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
-from clawblox.instance.listening import NeverReady
+from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch, NeverReady
 from clawblox.instance.ramp import Pace
 from clawblox.protocol import HealthReport, MaskedEnvironment
 from clawblox.results import EventKind, StartedWorld

@@ -21,7 +21,7 @@ from clawblox.rundir.manifest_entries import is_printable
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.recordings import list_recordings, read_digest
 from clawblox.world.kept_reports import OWN, KeptReport, keep_report, read_kept
-from clawblox.world.world_files import MAX_FILES, WorldFiles, read_world_files
+from clawblox.world.sources import MAX_FILES, WorldFiles, read_world_files
 
 VERIFY_NAME: Final = "verify.json"
 """Name of the file, in ``.clawblox`` of the run or the experiment."""

@@ -11,7 +11,7 @@ import attrs
 from clawblox.rundir.recordings import Damage
 from clawblox.rundir.requests import to_path
 from clawblox.typed_values import converter
-from clawblox.world.world_files import WorldFiles
+from clawblox.world.sources import WorldFiles
 
 Outcome: TypeAlias = Literal["running", "equal", "different", "impossible"]
 LinkKind: TypeAlias = Literal["continues", "differs", "unknown"]

@@ -44,8 +44,7 @@ from clawblox.rundir.recordings import (
 from clawblox.system.regular_files import read_regular
 from clawblox.world.private_copies import TrialOptions
 from clawblox.world.recorded_worlds import find_recorded_world
-from clawblox.world.sources import find_world_dir
-from clawblox.world.world_files import parse_world_files, read_world_files
+from clawblox.world.sources import find_world_dir, parse_world_files, read_world_files
 
 _BACKENDS: Final = get_args(DataStoreBackend)
 

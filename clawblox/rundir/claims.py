@@ -318,7 +318,7 @@ def find_owner(run_dir: Path) -> int | None:
     Blocks. It is known by its control socket, or by its locks.
     """
     for path in find_sockets(run_dir):
-        pid = path.stem.partition("-")[0]  # as ``world.control_sockets`` names it
+        pid = path.stem.partition("-")[0]  # as ``control_server`` names it
         if pid.isdecimal():
             return int(pid)
     locks = (run_lock(run_dir), *sorted(records_dir(run_dir).glob("*.lock")))

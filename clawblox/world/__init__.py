@@ -3,26 +3,22 @@
 - ``async_world``: the API, and its calls for many instances.
 - ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
 - ``open_world``: the block that opens the fleet, and the calls that concern all of it.
-- ``sources``, ``world_files``: the source files of a world, and their digests at a start.
+- ``sources``: the source files of a world, and their digests at a start.
 - ``private_copies``: private copies of worlds, from which they are checked and verified.
-- ``repository_files``: the files of the git repository that a world is in.
 - ``input_examples``: the inputs that the documentation of a world shows.
 - ``shell_words``: bodies of requests in lines for a shell.
 - ``sync_world``: the same without ``await``, and ``AgentClient``.
-- ``started``: facts of an instance, bound to the object whose calls its verbs use.
 - ``agent_client``: an agent that has joined an instance.
 - ``http_clients``: clients of httpx for code that is written for it.
 - ``properties``: the metadata of a world, available without a call.
 - ``fleet``: the instances of an open world, and what serves them.
 - ``handle``: one instance, its facts and what can be done to it.
 - ``known_instances``: the instances of a fleet by name, and the names that starts reserve.
-- ``resume``: which instances are brought back, and from what.
+- ``resume``: brings instances back: those of an interrupted run, or one on request.
 - ``starts``: the starts of one batch, and the run directories that are cleared before.
-- ``restart``: restarts on request.
 - ``save``: one save, many, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``control_handlers``: the requests that other processes can send to an open world.
-- ``control_sockets``: the sockets for these requests.
 - ``access``: how agents join and leave.
 - ``rosters``: who joined an instance with which session.
 - ``players``: the sessions of players in the save of a restored instance.

@@ -47,13 +47,13 @@ from clawblox.results import (
     StartedWorld,
     StopResult,
 )
+from clawblox.rundir.control_server import Operations
 from clawblox.rundir.interrupted import Interruption
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
 from clawblox.world.archives import take_snapshots
 from clawblox.world.control_handlers import make_operations
-from clawblox.world.control_sockets import Operations
 from clawblox.world.fleet import Fleet, ManyStart
 from clawblox.world.instance_calls import AsyncStartedInstance, InstanceCalls
 from clawblox.world.known_instances import Plan

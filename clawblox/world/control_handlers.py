@@ -41,7 +41,7 @@ from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import LogReader
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
-from clawblox.world.restart import restart
+from clawblox.world.resume import restart
 from clawblox.world.save import save_all
 
 _T = TypeVar("_T")

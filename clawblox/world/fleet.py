@@ -34,6 +34,7 @@ from clawblox.instance.ramp import current_ramp
 from clawblox.instance.supervisor import Supervisor
 from clawblox.results import EventKind, Labels, StartedWorld, StopResult
 from clawblox.rundir.claims import refuse_held_run
+from clawblox.rundir.control_server import ControlSockets, Operations
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import make_run_dir
@@ -44,11 +45,11 @@ from clawblox.telemetry.events import EventHub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.control_sockets import ControlSockets, Operations
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients
 from clawblox.world.known_instances import KnownInstances, Plan, rename_runs
 from clawblox.world.measured import measure_recordings, run_measured
+from clawblox.world.sources import register_start
 from clawblox.world.starts import (
     Leftovers,
     Starts,
@@ -59,7 +60,6 @@ from clawblox.world.starts import (
     lone_update,
     planned,
 )
-from clawblox.world.world_files import register_start
 
 _log = OwnLog(__name__)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+import attrs
 
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
@@ -31,6 +33,7 @@ from clawblox.config.options import (
     SaveOptions,
     StartOptions,
 )
+from clawblox.errors import UsageError
 from clawblox.results import (
     DataStoreBackend,
     Labels,
@@ -39,6 +42,7 @@ from clawblox.results import (
     SavedCheckpoint,
     SavedSnapshot,
     SnapshotLike,
+    StartedWorld,
     StopResult,
 )
 from clawblox.rundir.snapshot_files import find_archive
@@ -51,9 +55,8 @@ from clawblox.world.archives import (
 )
 from clawblox.world.http_clients import AsyncHttpClient, Caller
 from clawblox.world.open_world import OpenWorld
-from clawblox.world.restart import restart
+from clawblox.world.resume import restart
 from clawblox.world.save import save_instance
-from clawblox.world.started import BoundWorld
 
 if TYPE_CHECKING:
     import os
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
     from clawblox.checkpoint.model import Allowance
     from clawblox.checkpoint.options import ArchiveOptions, OnUnarchivable
     from clawblox.world.agent_client import AsyncAgentClient
+_Owner = TypeVar("_Owner")
+_FACTS: Final = tuple(field.name for field in attrs.fields(StartedWorld))
 
 
 class InstanceCalls(OpenWorld):
@@ -660,6 +665,36 @@ class InstanceCalls(OpenWorld):
         """Return the requests of a client of httpx without a session."""
         url = self._open_fleet().find(instance).url
         return Caller(url, None, (), check_seconds(timeout, "timeout"))
+
+
+class BoundWorld(StartedWorld, Generic[_Owner]):
+    """The facts of an instance, and a reference that its verbs use.
+
+    The reference is no field: two values with the same facts are equal, and a copy or a pickle has
+    the facts alone.
+    """
+
+    _owner: _Owner | None = None
+
+    @classmethod
+    def bind(cls, facts: StartedWorld, owner: _Owner) -> Self:
+        """Return these facts with verbs.
+
+        Args:
+            facts: The facts.
+            owner: The object that the verbs call.
+        """
+        bound = cls(**{name: getattr(facts, name) for name in _FACTS})
+        object.__setattr__(bound, "_owner", owner)
+        return bound
+
+    def _ready(self) -> _Owner:
+        if self._owner is None:
+            raise UsageError(
+                f"instance {self.name!r} cannot be used through a copy of its facts",
+                hint=f"call the open world with instance={self.name!r}",
+            )
+        return self._owner
 
 
 class AsyncStartedInstance(BoundWorld[InstanceCalls]):

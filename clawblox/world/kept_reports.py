@@ -27,7 +27,7 @@ from clawblox.system.regular_files import read_regular
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.typed_values import converter
 from clawblox.world.recorded_worlds import find_forger
-from clawblox.world.world_files import WorldFiles, parse_world_files, read_world_files
+from clawblox.world.sources import WorldFiles, parse_world_files, read_world_files
 
 OWN: Final = "."
 """The place of the files of the directory that has the report."""

@@ -24,13 +24,13 @@ from clawblox.results import (
     Labels,
     StartedWorld,
 )
+from clawblox.rundir.control_server import Operations
 from clawblox.rundir.manifest_updates import RunStatus, run_update
 from clawblox.rundir.paths import make_run_dir, resolve_run_dir
 from clawblox.rundir.records import read_running
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import DEFAULT_MAX_BYTES as DEFAULT_LOG_BYTES
 from clawblox.telemetry.metrics import Metrics
-from clawblox.world.control_sockets import Operations
 from clawblox.world.fleet import Fleet
 from clawblox.world.properties import WorldMetadata
 from clawblox.world.save import Autosave

@@ -3,12 +3,17 @@
 A copy has the directory of the world. Where that is not enough, it has the other files of the git
 repository too, each at the same relative place. It is enough unless ``world.toml`` names a path
 above the directory, or the caller has seen that the world does not start alone.
+
+The repository may be a stranger's, and its configuration may name programs. So git is run without
+the configuration of the user and of the machine, with every setting off that starts a program, and
+without access to any host.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,9 +26,9 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import SECONDS
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import read_world_config
+from clawblox.system.process import Outcome, run_briefly
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.repository_files import UnlistedRepositoryError, find_repository, list_beside
-from clawblox.world.sources import copy_sources
+from clawblox.world.sources import HISTORY, copy_sources, is_program_data
 from clawblox.world_keys import CONFIG_NAME
 
 _COPY_NAME: Final = "world"
@@ -33,6 +38,36 @@ _HINT: Final = "replace it by what it leads to, or run the world in place with i
 _BREAK: Final = re.compile(r"[\s=:;,'\"()<>|&]+")
 _MAX_TEXTS: Final = 1000
 """Number of texts of a ``world.toml`` that are searched for paths."""
+MAX_BESIDE_FILES: Final = 20_000
+"""Maximum number of files beside a world in a private copy."""
+MAX_BESIDE_BYTES: Final = 512 << 20
+"""Maximum apparent size of the files beside a world in a private copy."""
+
+_TIMEOUT_S: Final = 30.0
+_MAX_LISTING_BYTES: Final = 16 << 20
+_SETTINGS: Final = (
+    "core.fsmonitor=false",
+    f"core.hooksPath={os.devnull}",
+    f"core.excludesFile={os.devnull}",
+    f"core.attributesFile={os.devnull}",
+    "core.untrackedCache=false",
+    "core.sshCommand=false",
+    "credential.helper=",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+    "safe.directory=*",  # another user's repository can start nothing either
+    "submodule.recurse=false",
+)
+"""Settings that no configuration of the repository overrides."""
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +150,7 @@ async def copy_world(
 
 async def has_files_beside(directory: Path) -> bool:
     """Return whether the directory of a world is in a git repository, below its top."""
-    return await run_blocking(find_repository, directory) not in (None, directory)
+    return await run_blocking(_find_repository, directory) not in (None, directory)
 
 
 def find_paths_above(directory: Path, config: Mapping[str, Any]) -> list[str]:
@@ -150,7 +185,7 @@ def _split(text: str) -> Iterator[str]:
 
 def _find_extent(directory: Path, paths: Sequence[str]) -> _Extent:
     """Return what is copied where the directory alone is not enough. Blocks."""
-    top = find_repository(directory)
+    top = _find_repository(directory)
     if top is None:
         raise MissingFilesError(_explain(paths, "the directory is not in a git repository"))
     for path in paths:
@@ -158,8 +193,8 @@ def _find_extent(directory: Path, paths: Sequence[str]) -> _Extent:
             raise MissingFilesError(_explain([path], f"the git repository is only {top}"))
     world = str(directory.relative_to(top))
     try:
-        return _Extent(top, world, list_beside(top, world))
-    except UnlistedRepositoryError as error:
+        return _Extent(top, world, _list_beside(top, world))
+    except _UnlistedRepositoryError as error:
         raise MissingFilesError(_explain(paths, str(error))) from None
 
 
@@ -194,3 +229,84 @@ def _explain(paths: Sequence[str], reason: str) -> str:
         f"world.toml names {paths[0]}, which is outside of the world's directory, and a private"
         f" copy cannot have it: {reason}"
     )
+
+
+class _UnlistedRepositoryError(Exception):
+    """The files of a repository are not known, or are too many; the text is the reason."""
+
+
+def _find_repository(directory: Path) -> Path | None:
+    """Return the top of the git repository that a directory is in; None without one.
+
+    Args:
+        directory: An absolute path without symbolic links.
+    """
+    tops = (path for path in (directory, *directory.parents) if os.path.lexists(path / HISTORY))
+    return next(tops, None)
+
+
+def _list_beside(top: Path, world: str) -> frozenset[str]:
+    """Return the files of a repository outside of a world's directory, relative to its top.
+
+    They are the tracked files and those that git neither tracks nor ignores, as far as they exist;
+    links are among them. Submodules, other repositories, caches and state of runs are not.
+
+    Args:
+        top: The top of the repository.
+        world: The directory of the world, relative to the top.
+
+    Raises:
+        _UnlistedRepositoryError: git is missing, refuses the repository or takes too long, or the
+            files are too many or too large.
+    """
+    files = set[str]()
+    size = 0
+    for path in _list_names(top):
+        if path.startswith(f"{world}/") or any(map(is_program_data, path.split("/"))):
+            continue
+        try:
+            status = (top / path).lstat()
+        except OSError:  # deleted, or left out of a sparse checkout
+            continue
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            continue
+        files.add(path)
+        size += status.st_size
+        if len(files) > MAX_BESIDE_FILES:
+            raise _UnlistedRepositoryError(f"{top} has more than {MAX_BESIDE_FILES} files")
+        if size > MAX_BESIDE_BYTES:
+            raise _UnlistedRepositoryError(f"{top} has more than {MAX_BESIDE_BYTES >> 20} MB")
+    return frozenset(files)
+
+
+def _list_names(top: Path) -> Iterator[str]:
+    """Yield the names of a repository's files, as git lists them."""
+    outcome = _run_git(top, has_errors=False)
+    if outcome.status != 0:
+        reason = _run_git(top, has_errors=True).first_line.removeprefix("fatal: ")
+        raise _UnlistedRepositoryError(f"git cannot list {top}: {reason}")
+    yield from dict.fromkeys(filter(None, outcome.output.split("\0")))
+
+
+def _run_git(top: Path, *, has_errors: bool) -> Outcome:
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    words = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    env = {
+        **_ENVIRONMENT,
+        "PATH": os.environ.get("PATH", os.defpath),
+        "GIT_WORK_TREE": str(top),  # not that of the repository's core.worktree
+        "GIT_CEILING_DIRECTORIES": str(top.parent),
+    }
+    try:
+        return run_briefly(
+            ("git", *settings, *words),
+            env=env,
+            cwd=str(top),
+            timeout=_TIMEOUT_S,
+            max_bytes=_MAX_LISTING_BYTES,
+            has_errors=has_errors,
+        )
+    except FileNotFoundError:
+        raise _UnlistedRepositoryError("git is not installed") from None
+    except OSError as error:  # too slow, too much output, or not executable
+        raise _UnlistedRepositoryError(f"git cannot list {top}: {error}") from None

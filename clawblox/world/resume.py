@@ -1,7 +1,10 @@
-"""Brings back the instances of a run that were interrupted; see ``AsyncWorld.resume_all``.
+"""Brings instances back: those of an interrupted run, or one on request.
 
-``rundir.interrupted`` finds them and their saves. A resume is a start of many
+``rundir.interrupted`` finds interrupted instances and their saves. Their resume is a start of many
 with launches that are made from records: same launcher, same ramp, same batch.
+
+An instance that is to restart and runs is restarted by its supervisor. For one that has died a new
+supervisor continues its name, its run and its count of restarts.
 """
 
 from __future__ import annotations
@@ -18,10 +21,19 @@ from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import check_progress
+from clawblox.config.options import RestartOptions, SaveOptions
 from clawblox.config.world_toml import WorldConfig
-from clawblox.errors import ConfigError, UsageError, WorldStartError
-from clawblox.instance.launch import Launch, find_variables, plan_resume
-from clawblox.results import StartedWorld
+from clawblox.errors import (
+    ConfigError,
+    ManifestError,
+    SnapshotError,
+    UsageError,
+    WorldExitedError,
+    WorldStartError,
+)
+from clawblox.instance.launch import Launch, Past, find_variables, plan_resume
+from clawblox.instance.seeds import require_seedable
+from clawblox.results import StartedWorld, describe_end
 from clawblox.rundir.interrupted import (
     Interrupted,
     Interruption,
@@ -32,8 +44,11 @@ from clawblox.rundir.interrupted import (
 from clawblox.rundir.leftovers import remove_leftovers, settle_unlisted_saves
 from clawblox.rundir.records import InstanceRecord, adopt_moved, read_records
 from clawblox.supervision.orphans import end_orphans
+from clawblox.system.clock import format_utc, utc_now
 from clawblox.world.fleet import Fleet, ManyStart
+from clawblox.world.handle import InstanceHandle
 from clawblox.world.known_instances import Plan, Planned
+from clawblox.world.save import save_instance
 
 
 async def resume_all(
@@ -176,3 +191,49 @@ async def _end_processes(run_dir: Path, records: Iterable[InstanceRecord]) -> di
     agents = await run_blocking(left_agents, run_dir)
     left = await end_orphans([*cookies.values(), *agents])
     return {name: f"of its run before, {left[c]}" for name, c in cookies.items() if c in left}
+
+
+async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOptions) -> StartedWorld:
+    """Restart an instance; fails, and is cancelled, as ``AsyncWorld.restart`` does."""
+    if options.wants_save and instance.is_ready:
+        require_seedable(instance.launch.config, options.reseed, 1)
+        try:
+            await fleet.tasks.own(partial(save_instance, fleet, instance, SaveOptions()))
+        except WorldExitedError:
+            pass  # it has just died, so there is nothing to save any more
+        except (SnapshotError, ManifestError) as error:
+            error.hint = "without a save, it continues from its last good save, or starts over"
+            raise
+    if not instance.supervisor.has_died:
+        try:
+            return await fleet.tasks.own(partial(instance.restart, options))
+        except UsageError:
+            if not instance.supervisor.has_died:  # else it died meanwhile
+                raise
+    await instance.wait()
+    async with instance.restart_lock:
+        latest = fleet.find(instance.name)
+        if latest is instance:  # else another request has brought it back
+            revive = partial(_revive, fleet, instance, options)
+            return await fleet.tasks.own(revive, undo=fleet.undo_start)
+    return await latest.wait_started()
+
+
+async def _revive(
+    fleet: Fleet, dead: InstanceHandle, restart_options: RestartOptions
+) -> StartedWorld:
+    """Start an instance again that has died."""
+    launch, reason = await dead.source.choose(restart_options)
+    past = Past(
+        run_id=dead.run_id,
+        started_at=dead.instance.started_at,
+        number=dead.restarts + 1,
+        exit=describe_end(dead.instance.exit, dead.instance.halt),
+        at=format_utc(utc_now()),
+        reason=reason,
+        port=dead.instance.port,
+        by="request",
+    )
+    options = attrs.evolve(launch.options, name=dead.name)
+    launch = attrs.evolve(launch, options=options, past=past, saves=dead.source.saves)
+    return await fleet.revive(launch)

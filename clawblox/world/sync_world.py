@@ -32,9 +32,8 @@ from clawblox.telemetry.metrics import Metrics
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.http_clients import HttpClient
-from clawblox.world.instance_calls import AsyncStartedInstance
+from clawblox.world.instance_calls import AsyncStartedInstance, BoundWorld
 from clawblox.world.properties import WorldMetadata
-from clawblox.world.started import BoundWorld
 
 
 class AgentClient(Twin[AsyncAgentClient]):

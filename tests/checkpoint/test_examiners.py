@@ -28,7 +28,7 @@ from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.audit import examine
 from clawblox.checkpoint.audit.examine import EXAMINER_NAME, Examiner
 from clawblox.checkpoint.secrets import Scanner
-from clawblox.checkpoint.secrets.verdicts import content_verdicts, verdicts
+from clawblox.checkpoint.secrets.content import content_verdicts, verdicts
 from clawblox.system import helper
 from tests.checkpoint.runs import Run, fake_token, make_run
 from tests.support import HANG_S, command_line, descendants, is_alive, wait_until

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from clawblox import AsyncWorld
 from clawblox.conformance import Report, check_world
-from clawblox.world import repository_files
+from clawblox.world import private_copies
 from clawblox.world.private_copies import copy_world, find_paths_above
 from tests.conformance.lives import DICE, recorded_lives, verified
 from tests.replay.test_verified_replay import BETS
@@ -150,7 +150,7 @@ def test_a_world_that_names_nothing_above_is_copied_alone(tmp_path: Path) -> Non
 
 
 def too_many(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository_files, "MAX_BESIDE_FILES", 1)
+    monkeypatch.setattr(private_copies, "MAX_BESIDE_FILES", 1)
 
 
 def too_large(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from clawblox import __version__
 from clawblox.conformance.kept_check import keep_check
 from clawblox.errors import ClawbloxError
 from clawblox.web.site import NoSuchPage, Site, identify
-from clawblox.world.world_files import read_world_files
+from clawblox.world.sources import read_world_files
 from tests.conformance.reports import HOSTILE, failing_report
 from tests.web.drawing import draw, make
 

@@ -12,7 +12,7 @@ import pytest
 from clawblox.errors import ClawbloxError
 from clawblox.world import kept_reports
 from clawblox.world.kept_reports import OWN, KeptReport, keep_report, read_kept
-from clawblox.world.world_files import WorldFiles, read_world_files
+from clawblox.world.sources import WorldFiles, read_world_files
 
 NAME = "check.json"
 NOTHING = WorldFiles({}).sha256

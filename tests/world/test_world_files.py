@@ -12,8 +12,8 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.manifest import manifest_path
-from clawblox.world import world_files
-from clawblox.world.world_files import WorldFiles, parse_world_files, read_world_files
+from clawblox.world import sources
+from clawblox.world.sources import WorldFiles, parse_world_files, read_world_files
 from tests.conformance.lives import dice_world
 from tests.recording.files import read_all
 
@@ -44,7 +44,7 @@ def test_a_world_beyond_the_limits_has_no_digests(
 ) -> None:
     for number in range(4):
         (tmp_path / f"{number}.py").write_text("four")
-    monkeypatch.setattr(world_files, limit, 4 if limit != "MAX_BYTES" else 16)
+    monkeypatch.setattr(sources, limit, 4 if limit != "MAX_BYTES" else 16)
     assert read_world_files(tmp_path) is not None
     (tmp_path / "more.py").write_text("four")
     assert read_world_files(tmp_path) is None

@@ -1,9 +1,9 @@
 """Searches files for secrets before they go into an archive.
 
 - ``scanner``: all files of an archive, and the summary.
-- ``content``: searches a file, or content of a container, in overlapping windows.
+- ``content``: searches a file, or content of a container, in overlapping windows, and remembers
+  the clean ones.
 - ``findings``: the findings in a file, without the secrets themselves.
-- ``verdicts``: remembers which windows are clean.
 - ``matching``: searches a window.
 - ``patterns``: finds secrets in a piece of content, by shape and by value.
 - ``containers``: decodes packed and compressed content.

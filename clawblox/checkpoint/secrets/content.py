@@ -2,16 +2,21 @@
 
 Its bytes pass once, in windows that overlap so that no edge hides a secret. Each window is
 searched, and containers in it are decoded into further contents.
+
+Clean contents and windows are remembered in memory only, bounded, for the life of the process: an
+agent could write to a cache on disk. Keys are digests under a random key of this process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable
 from typing import Final
 
 import attrs
 
+from clawblox.checkpoint.recent import RecentValues
 from clawblox.checkpoint.secrets.containers.beginnings import beginnings, opener_at
 from clawblox.checkpoint.secrets.containers.decoder import Decoder, OuterContent, Refusal, Sink
 from clawblox.checkpoint.secrets.findings import FileFindings, make_finding
@@ -29,7 +34,6 @@ from clawblox.checkpoint.secrets.patterns.base64_runs import (
     skip_run,
 )
 from clawblox.checkpoint.secrets.patterns.shapes import Match
-from clawblox.checkpoint.secrets.verdicts import Verdict, verdict_key, verdicts
 from clawblox.results import Finding
 
 STRIDE: Final = 128 << 10
@@ -46,6 +50,44 @@ MAX_DECODED_BYTES: Final = 8 << 30
 
 UNSCANNABLE: Final = "unscannable"
 """The rule of findings that are not secrets but containers that cannot be searched."""
+PROCESS_KEY: Final = secrets.token_bytes(32)
+
+
+@attrs.frozen
+class Verdict:
+    """The result of searching a clean window.
+
+    Attributes:
+        newlines: Number of newlines.
+        containers: Number of containers decoded in it.
+        long_run: Start of a base64 run that continues after the window; None if there is no such
+            run.
+        beginnings: Positions at which containers begin.
+    """
+
+    newlines: int
+    containers: int
+    long_run: int | None
+    beginnings: tuple[int, ...] = ()
+
+
+def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
+    """Return the key of a window, or of the digest of a whole content.
+
+    Args:
+        content: The content that was searched.
+        *circumstances: Everything else that the verdict depends on.
+    """
+    state = hashlib.blake2b(repr(circumstances).encode(), key=PROCESS_KEY, digest_size=24)
+    state.update(content)
+    return state.digest()
+
+
+verdicts: Final = RecentValues[Verdict](capacity=1 << 17)
+"""The verdicts on windows: with windows of 128 KiB, 16 GiB of content in about 30 MB."""
+
+content_verdicts: Final = RecentValues[int](capacity=1 << 16)
+"""The verdicts on whole contents: how many containers were decoded in each."""
 
 
 class ScannedContent:

@@ -12,11 +12,16 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.model import Allowance
-from clawblox.checkpoint.secrets.content import UNSCANNABLE, ScannedContent
+from clawblox.checkpoint.secrets.content import (
+    PROCESS_KEY,
+    UNSCANNABLE,
+    ScannedContent,
+    content_verdicts,
+    verdict_key,
+)
 from clawblox.checkpoint.secrets.findings import FileFindings, mask_secrets
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, KnownValues
 from clawblox.checkpoint.secrets.patterns.rules import RULESET
-from clawblox.checkpoint.secrets.verdicts import PROCESS_KEY, content_verdicts, verdict_key
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.results import Finding
 

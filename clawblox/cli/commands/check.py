@@ -31,7 +31,7 @@ from clawblox.views.check_junit import render_junit
 from clawblox.views.check_page import render_page
 from clawblox.views.check_report import Kind, plain, render_list, render_report
 from clawblox.views.formatting import format_json
-from clawblox.world.world_files import read_world_files
+from clawblox.world.sources import read_world_files
 
 _PIPE_WIDTH: Final = 100
 _REPORT_MODE: Final = 0o644

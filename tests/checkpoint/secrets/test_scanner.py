@@ -18,7 +18,6 @@ from clawblox.checkpoint.secrets import (
     content,
     known_values,
     read_allowances,
-    verdicts,
 )
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
 from clawblox.results import Finding
@@ -249,8 +248,8 @@ def test_lines_are_counted_through_windows_that_are_remembered(judged: list[int]
 
 
 def test_the_number_of_remembered_verdicts_is_bounded() -> None:
-    remembered = RecentValues[verdicts.Verdict](capacity=2)
+    remembered = RecentValues[content.Verdict](capacity=2)
     for key in (b"a", b"b", b"c"):
-        remembered.remember(key, verdicts.Verdict(0, 0, None))
+        remembered.remember(key, content.Verdict(0, 0, None))
         remembered.recall(b"a")
     assert [bool(remembered.recall(key)) for key in (b"a", b"b", b"c")] == [True, False, True]

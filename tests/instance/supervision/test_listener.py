@@ -17,8 +17,8 @@ import pytest
 from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, WorldExitedError
-from clawblox.instance import listener_watch
-from clawblox.instance.listener_watch import GONE_AFTER_S, ListenerWatch
+from clawblox.instance import listening
+from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch
 from clawblox.system.process_tree import Mark, read_start_time
 from clawblox.system.sock_diag import Listener
 from tests.crowd import kinds, leftovers, past, until
@@ -34,9 +34,9 @@ REASON = r"none of its processes has listened on port \d+ for 10 s, although pid
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the looks follow one another at once."""
-    monkeypatch.setattr(listener_watch, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(listener_watch, "GONE_INTERVAL_S", 0.01)
-    monkeypatch.setattr(listener_watch, "_FRESH_S", 0.0)
+    monkeypatch.setattr(listening, "LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(listening, "GONE_INTERVAL_S", 0.01)
+    monkeypatch.setattr(listening, "_FRESH_S", 0.0)
 
 
 @pytest.mark.usefixtures("quick")
@@ -161,7 +161,7 @@ async def test_only_looks_without_a_listener_in_a_row_count(
     monkeypatch: pytest.MonkeyPatch, looks: list[list[int] | None]
 ) -> None:
     table = Table(iter([*looks, [7]]), 20001)
-    monkeypatch.setattr(listener_watch, "_read_listeners", table.read)
+    monkeypatch.setattr(listening, "_read_listeners", table.read)
     await (await make_watch(os.getpid(), 20001, is_proven=True)).wait_gone()
     assert table.count == len(looks)
 
@@ -172,8 +172,8 @@ async def test_a_world_whose_network_cannot_be_seen_is_not_gone_before_its_liste
 ) -> None:
     looks = [*[[]] * 2 * MISSES, [7], *[[]] * MISSES]
     table = Table(iter([*looks, [7]]), 20001)
-    monkeypatch.setattr(listener_watch, "_read_listeners", table.read)
-    monkeypatch.setattr(listener_watch, "can_list_sockets", lambda pid: False)
+    monkeypatch.setattr(listening, "_read_listeners", table.read)
+    monkeypatch.setattr(listening, "can_list_sockets", lambda pid: False)
     await (await make_watch(os.getpid(), 20001, is_proven=False)).wait_gone()
     assert table.count == len(looks)
 
@@ -222,14 +222,14 @@ async def test_a_new_socket_of_a_reloaded_server_counts_and_that_of_a_stranger_d
 ) -> None:
     process, port = server
     looks = 0
-    read = listener_watch._read_listeners
+    read = listening._read_listeners
 
     def note_look() -> dict[int, list[Listener]]:
         nonlocal looks
         looks += 1
         return read()
 
-    monkeypatch.setattr(listener_watch, "_read_listeners", note_look)
+    monkeypatch.setattr(listening, "_read_listeners", note_look)
     ended = anyio.Event()
 
     async def watch() -> None:
