@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import attrs
+from msgspec import Meta
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.lines import CheckpointKind, Line, read_usage
+from clawblox.experiment.history.lines import (
+    CheckpointKind,
+    FileName,
+    Line,
+    Name,
+    Number,
+    Seconds,
+    read_usage,
+)
+
+_MAX_RESEED: Final = 1 << 65
+"""The seed of the first branch may be the last, and increases from branch to branch."""
 
 
 @attrs.frozen(kw_only=True)
@@ -20,10 +34,10 @@ class CheckpointRef:
         sha256: Its digest.
     """
 
-    chain: str
-    generation: int
-    attempt: str
-    file: str
+    chain: Name
+    generation: Number
+    attempt: Name
+    file: FileName
     sha256: str
 
 
@@ -44,14 +58,18 @@ class Branch:
     """
 
     source: CheckpointRef
-    group: int
-    number: int
+    group: Number
+    number: Number
     prompt: str | None = None
     label: str = ""
-    elapsed_s: float = 0.0
-    duration_s: float | None = None
-    generations: int = 1
-    reseed: int | None = None
+    elapsed_s: Seconds = 0.0
+    duration_s: Seconds | None = None
+    generations: Number = 1
+    reseed: Annotated[int, Meta(ge=0)] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.reseed is not None and self.reseed > _MAX_RESEED:
+            raise ValueError(f"reseed: must be at most {_MAX_RESEED}")
 
 
 @attrs.frozen(kw_only=True)

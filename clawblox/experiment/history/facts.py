@@ -13,26 +13,24 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.lines import (
+    MAX_SECONDS,
     CheckpointKind,
     FailureCause,
+    FileName,
     LineType,
+    Name,
+    Number,
     PauseReason,
     Phase,
+    Seconds,
 )
-from clawblox.experiment.plan.naming import NAME_PATTERN
 from clawblox.foreign_values import MAX_NUMBER
 
 _T = TypeVar("_T")
-_MAX_SECONDS: Final = 1e12
-_MAX_RESEED: Final = 1 << 65
-"""The seed of the first branch may be the last, and increases from branch to branch."""
 
 # An `\A` and a `\Z`, because msgspec searches for a pattern anywhere.
-Name: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN)]
-"""Name of a chain, of an attempt or an agent, and of its directory."""
-FileName: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\x00]{1,255}\Z")]
-"""Name of an archive; that of an imported archive was given by a person."""
 FilePath: TypeAlias = Annotated[
     str, Meta(pattern=r"\A(?:(?!\.{0,2}(?:/|\Z))[^/\x00]{1,255}(?:/(?=[^/])|\Z))+\Z")
 ]
@@ -45,12 +43,9 @@ ForeignPath: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00]{0,8192}\Z")]
 """Path in a table of the public scripts; it is shown, and never opened."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
-Number: TypeAlias = Annotated[int, Meta(ge=1, le=999_999_999)]
-"""Number of a generation, of a branch or of a revision, from 1."""
-Seconds: TypeAlias = Annotated[float, Meta(ge=0.0, le=_MAX_SECONDS)]
 Bound: TypeAlias = Annotated[float, Meta(ge=0.0, le=604_800.0)]
 """Seconds for which a chain may have to wait; a week at most, whoever wrote the journal."""
-WorldTime: TypeAlias = Annotated[float, Meta(ge=-_MAX_SECONDS, le=_MAX_SECONDS)]
+WorldTime: TypeAlias = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)]
 Score: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0.0, le=float(MAX_NUMBER))]
 Time: TypeAlias = Annotated[
@@ -73,16 +68,6 @@ class UsageFacts(Struct):
     cost_usd: Dollars | None = None
     turns: Count = 0
     missing_costs: Count = 0
-
-
-class RefFacts(Struct):
-    """A checkpoint; see :class:`clawblox.experiment.history.checkpoints.CheckpointRef`."""
-
-    chain: Name
-    generation: Number
-    attempt: Name
-    file: FileName
-    sha256: str
 
 
 class AgentFacts(Struct):
@@ -192,24 +177,6 @@ class Cleared(Struct):
     account: str
 
 
-class Forked(Struct):
-    """A branch; see :class:`clawblox.experiment.history.checkpoints.Branch`."""
-
-    source: RefFacts
-    group: Number
-    number: Number
-    prompt: str | None = None
-    label: str = ""
-    elapsed_s: Seconds = 0.0
-    duration_s: Seconds | None = None
-    generations: Number = 1
-    reseed: Annotated[int, Meta(ge=0)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.reseed is not None and self.reseed > _MAX_RESEED:
-            raise ValueError(f"reseed: must be at most {_MAX_RESEED}")
-
-
 class HostFacts(Struct):
     """The host of an attempt on a node; see :class:`clawblox.experiment.schedule.ports.Room`."""
 
@@ -222,7 +189,7 @@ class HostFacts(Struct):
 class Opened(Struct):
     """An attempt begins."""
 
-    origin: RefFacts | None = None
+    origin: CheckpointRef | None = None
     inherited: Name | None = None
     phase: Phase = "work"
     reason: str = ""
@@ -425,7 +392,7 @@ _DECODERS: Final[Mapping[LineType, msgspec.json.Decoder[Any]]] = {
     "plan.amended": msgspec.json.Decoder(_ExperimentLine[Amended]),
     "account.limited": msgspec.json.Decoder(_ExperimentLine[Limited]),
     "account.cleared": msgspec.json.Decoder(_ExperimentLine[Cleared]),
-    "chain.forked": msgspec.json.Decoder(_ChainLine[Forked]),
+    "chain.forked": msgspec.json.Decoder(_ChainLine[Branch]),
     "chain.retried": msgspec.json.Decoder(_ChainLine[NoFacts]),
     "opened": msgspec.json.Decoder(_AttemptLine[Opened]),
     "prepared": msgspec.json.Decoder(_AttemptLine[Prepared]),

@@ -1,7 +1,7 @@
 """The lines of an experiment's journal: facts and decisions, in the order in which they happened.
 
-This module names their types and encodes them. ``journal`` keeps the file, ``state`` computes the
-state of an experiment from its lines.
+This module names their types and the forms of their members, and encodes them. ``journal`` keeps
+the file, ``state`` computes the state of an experiment from its lines.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import attrs
 import msgspec
+from msgspec import Meta
 
 from clawblox.agents.values import Usage
+from clawblox.experiment.plan.naming import NAME_PATTERN
 from clawblox.foreign_values import encode_line
 from clawblox.typed_values import converter
 
@@ -63,6 +65,17 @@ FailureCause: TypeAlias = Literal[
     "world", "agent", "start", "address", "setup", "secret", "plan", "defect", "node"
 ]
 """Why an attempt failed."""
+
+MAX_SECONDS: Final = 1e12
+
+# An `\A` and a `\Z`, because msgspec searches for a pattern anywhere.
+Name: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN)]
+"""Name of a chain, of an attempt or an agent, and of its directory."""
+FileName: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\x00]{1,255}\Z")]
+"""Name of an archive; that of an imported archive was given by a person."""
+Number: TypeAlias = Annotated[int, Meta(ge=1, le=999_999_999)]
+"""Number of a generation, of a branch or of a revision, from 1."""
+Seconds: TypeAlias = Annotated[float, Meta(ge=0.0, le=MAX_SECONDS)]
 
 ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "interrupted"})
 """Types of the lines that end an attempt."""

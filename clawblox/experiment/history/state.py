@@ -19,6 +19,7 @@ from clawblox.experiment.history.checkpoints import (
 )
 from clawblox.experiment.history.lines import ENDINGS, Line, Phase, collector_paused, read_usage
 from clawblox.experiment.history.scores import Scores, format_version, is_revision
+from clawblox.typed_values import converter
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
 """The last step of an attempt that its lines record."""
@@ -348,12 +349,11 @@ class ExperimentState:
         self.accounts.pop(str(line.data["account"]), None)
 
     def _fork(self, line: Line) -> None:
-        data = dict(line.data)
-        source = self._read_ref(line, data.pop("source"))
+        branch = _to_branch(line.data)
+        self._require_made(line, branch.source)
         if line.chain in self.chains:
             raise _contradiction(line, f"{line.chain} has lines before")
-        facts = {name: data[name] for name in _BRANCH if name in data}
-        self._own_chain(line).branch = Branch(source=source, **facts)
+        self._own_chain(line).branch = branch
 
     def _retry(self, line: Line) -> None:
         latest = self._own_chain(line).latest
@@ -362,7 +362,9 @@ class ExperimentState:
 
     def _open(self, line: Line) -> None:
         data, generation = line.data, self._own_generation(line)
-        origin = None if data.get("origin") is None else self._read_ref(line, data["origin"])
+        origin = None if data.get("origin") is None else _to_ref(data["origin"])
+        if origin is not None:
+            self._require_made(line, origin)
         if generation.find_attempt(str(line.attempt)) is not None:
             raise _contradiction(line, f"there is an attempt {line.attempt} before")
         previous = self._own_chain(line).generations.get(generation.number - 1)
@@ -455,20 +457,18 @@ class ExperimentState:
             raise _contradiction(line, f"there is no attempt {line.attempt}")
         return attempt
 
-    def _read_ref(self, line: Line, data: Mapping[str, Any]) -> CheckpointRef:
-        """Return a checkpoint of an earlier attempt: so no chain of them leads back to itself."""
-        ref = CheckpointRef(**{name: data[name] for name in _REF})
+    def _require_made(self, line: Line, ref: CheckpointRef) -> None:
+        """Require that an earlier attempt made a checkpoint: no chain leads back to itself."""
         if self.find_attempt(ref.chain, ref.generation, ref.attempt) is None:
             raise _contradiction(line, f"there is no attempt {ref.attempt} of {ref.chain}")
-        return ref
 
 
 def _contradiction(line: Line, message: str) -> ValueError:
     return ValueError(f"line {line.seq} is not valid: {message}")
 
 
-_REF: Final = tuple(field.name for field in attrs.fields(CheckpointRef))
-_BRANCH: Final = tuple(field.name for field in attrs.fields(Branch) if field.name != "source")
+_to_branch: Final = converter(Branch)
+_to_ref: Final = converter(CheckpointRef)
 _HANDLERS: Final[Mapping[str, Callable[[ExperimentState, Line], None]]] = {
     "experiment.begun": ExperimentState._begin,
     "session.begun": ExperimentState._begin_session,

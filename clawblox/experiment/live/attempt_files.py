@@ -18,7 +18,8 @@ import msgspec
 from clawblox.agents.usage import read_usage
 from clawblox.agents.values import Usage
 from clawblox.errors import AgentError, ManifestError, UsageError
-from clawblox.experiment.history.facts import FilePath, Name
+from clawblox.experiment.history.facts import FilePath
+from clawblox.experiment.history.lines import Name
 from clawblox.experiment.layout import agent_index
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.protocol import ScriptErrors, parse_errors
