@@ -269,12 +269,9 @@ def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
     """Return the place of a chain: what needs a person first, then by generation."""
     states = ("failed", "paused", "running", "waiting", "done")
     state = "running" if chain.state in RUNNING else chain.state
-    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in _split(chain.name)]
+    split = filter(None, _DIGITS.split(chain.name))
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in split]
     return states.index(state), chain.generation, parts
-
-
-def _split(name: str) -> list[str]:
-    return [part for part in _DIGITS.split(name) if part]
 
 
 def _describe_hidden(chains: Sequence[ChainStatus]) -> str:

@@ -195,7 +195,9 @@ class Steps:
     def _take_result(self, moment: Moment, data: Mapping[str, Any]) -> None:
         call_id = str(data.get("id") or "")
         caller = self._step_by_call.get(call_id)
-        result: dict[str, Any] = {"content": _to_text(data.get("content"))}
+        content = data.get("content")
+        text = content if isinstance(content, str) else json.dumps(clean_value(content))
+        result: dict[str, Any] = {"content": text}
         if caller is not None:
             result["source_call_id"] = call_id
         if data.get("is_error"):
@@ -211,10 +213,6 @@ class Steps:
     def describe(self) -> list[dict[str, Any]]:
         """Return the steps in ATIF."""
         return [_describe(number, step) for number, step in enumerate(self._steps, start=1)]
-
-
-def _to_text(content: object) -> str:
-    return content if isinstance(content, str) else json.dumps(clean_value(content))
 
 
 def _describe(number: int, step: _Step) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import BatchError
 from clawblox.printable import printable
-from clawblox.results import StartedWorld, WorldEvent
+from clawblox.results import StartedWorld
 from clawblox.rundir.interrupted import can_resume
 from clawblox.rundir.status import read_run
 from clawblox.telemetry.events import EventStream
@@ -249,13 +249,10 @@ class Orchestrator:
             with self.contained:
                 self._states.take(event)
             with self.contained:
-                self._show_event(event)
+                self._display.add(describe_event(event), is_in_rows=event.kind in _IN_ROWS)
                 if self._starter is not None:
                     self._starter.send_event(event)
             self._end_if_over()
-
-    def _show_event(self, event: WorldEvent) -> None:
-        self._display.add(describe_event(event), is_in_rows=event.kind in _IN_ROWS)
 
     def _end_if_over(self) -> None:
         if self._states.is_over and not self._is_ending:

@@ -203,11 +203,9 @@ class GenerationState:
             assert attempt is not None
             before = [other for other in attempt.checkpoints if other.seq <= newest.seq]
             path += reversed(before)
-            newest = self._find(attempt.origin)
+            origin = attempt.origin
+            newest = next((point for point in self.checkpoints() if point.ref == origin), None)
         return path
-
-    def _find(self, ref: CheckpointRef | None) -> Checkpoint | None:
-        return next((point for point in self.checkpoints() if point.ref == ref), None)
 
 
 @attrs.define(kw_only=True)

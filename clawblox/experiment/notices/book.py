@@ -138,8 +138,10 @@ class NoticeBook:
         names = chains if only is None or only not in chains else [only]
         for name in names:
             paused = _find_pause(state, name)
-            if paused is not None and self._is_news(str(paused.data["reason"])):
-                reason, key = str(paused.data["reason"]), f"pause:{paused.seq}"
+            if paused is None:
+                continue
+            reason, key = str(paused.data["reason"]), f"pause:{paused.seq}"
+            if reason in _OF_CHAIN or (reason == "disk" and not self._is_told(reason)):
                 yield paused.seq, _notice("pause", reason, is_running, {name: paused}, key)
         for account, facts in state.accounts.items():
             reason = str(facts["reason"])
@@ -149,9 +151,6 @@ class NoticeBook:
             yield seq, _notice("pause", reason, is_running, waiting, key)
         if self._ended is not None:
             yield from self._find_ends(self._ended, plans, failed)
-
-    def _is_news(self, reason: str) -> bool:
-        return reason in _OF_CHAIN or (reason == "disk" and not self._is_told(reason))
 
     def _find_ends(
         self, ended: Line, plans: Plans, failed: Mapping[str, Line]

@@ -158,7 +158,7 @@ def _expand_sweep(
     words: dict[str, list[str]] = {}
     labels: dict[str, list[str | int | float | bool]] = {}
     for path, values in sweep.items():
-        typed = [_typed(plan, path, value) for value in values]
+        typed = [read_value(set_value(plan, path, to_plain(value)), path) for value in values]
         words[path] = choose_words(path, typed, plan.naming)
         labels[path] = choose_labels(path, typed, words[path], plan.naming)
     for positions in itertools.product(*(range(len(values)) for values in sweep.values())):
@@ -174,7 +174,3 @@ def _vary(plan: Any, base: str, condition: Mapping[str, Any]) -> Variant:  # noq
     for path, value in condition.items():
         varied = set_value(varied, path, to_plain(value))
     return Variant(base, FrozenMapping(condition), {}, varied)
-
-
-def _typed(plan: Any, path: str, value: object) -> Any:  # noqa: ANN401
-    return read_value(set_value(plan, path, to_plain(value)), path)

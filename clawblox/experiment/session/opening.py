@@ -26,7 +26,6 @@ from clawblox.experiment.plan.changes import compare, require_acceptable
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import require_time_to_work
 from clawblox.experiment.reading.record import read_plans, read_record
-from clawblox.results import PlanChange
 from clawblox.rundir.experiments import PLAN_NAME
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
@@ -142,7 +141,9 @@ def check_amendment(
     return plan, {
         "revision": revision,
         "plan": f"plan-{revision}.toml",
-        "changes": [_describe(change) for change in changes],
+        "changes": [
+            {"field": change.field, "old": change.old, "new": change.new} for change in changes
+        ],
         "inputs": attrs.asdict(inputs),
         "mends": not has_worked,
     }
@@ -153,10 +154,6 @@ def _last_inputs(directory: Path, lines: Sequence[Line]) -> Inputs:
         if (facts := line.data.get("inputs")) is not None:
             return Inputs(**{name: facts[name] for name in ("world", "prompts", "templates")})
     raise invalid_line(directory, "no line has the digests of the files that the plan names")
-
-
-def _describe(change: PlanChange) -> dict[str, Any]:
-    return {"field": change.field, "old": change.old, "new": change.new}
 
 
 def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
