@@ -8,6 +8,7 @@ block, then the rest of each block around it, with loops entered in the middle.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -245,7 +246,7 @@ def add_tolls(block: Block) -> int:
         if isinstance(node, CodeLine):
             length += _LINE_LENGTH + _length(node.text)
         elif isinstance(node, CodeBranch):
-            conditions, behind = _add_tolls_to_arms(node)
+            conditions, behind = _cover_arms(node, _length, add_tolls)
             length += conditions
         else:
             behind = add_tolls(node.body)
@@ -260,14 +261,16 @@ def add_tolls(block: Block) -> int:
     return length
 
 
-def _add_tolls_to_arms(node: CodeBranch) -> tuple[int, int]:
-    """Charge the arms of a chain; return the length of its conditions, and the longest rest."""
+def _cover_arms(
+    node: CodeBranch, measure: Callable[[str], int], cover: Callable[[Block], int]
+) -> tuple[int, int]:
+    """Cover the arms of a chain; return the measure of its conditions, and the largest rest."""
     conditions = rest = 0
     while True:
-        conditions += _length(node.condition)
-        rest = max(rest, add_tolls(node.then))
+        conditions += measure(node.condition)
+        rest = max(rest, cover(node.then))
         if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], CodeBranch):
-            return conditions, max(rest, add_tolls(node.otherwise))
+            return conditions, max(rest, cover(node.otherwise))
         node = node.otherwise[0]
 
 
@@ -297,7 +300,7 @@ def add_room(block: Block) -> int:
             room = _count_room(node.text)
             additions += _count_additions(node)
         elif isinstance(node, CodeBranch):
-            room, behind = _add_room_to_arms(node)
+            room, behind = _cover_arms(node, _count_room, add_room)
         else:
             add_room(node.body)  # its iterations cover the rest
         more, additions = divmod(additions, _ADDITIONS_PER_ROOM)
@@ -310,17 +313,6 @@ def add_room(block: Block) -> int:
         additions += behind
     block[:] = covered
     return additions
-
-
-def _add_room_to_arms(node: CodeBranch) -> tuple[int, int]:
-    """Let the arms of a chain take room; return the room of its conditions, and the most left."""
-    room = rest = 0
-    while True:
-        room += _count_room(node.condition)
-        rest = max(rest, add_room(node.then))
-        if len(node.otherwise) != 1 or not isinstance(node.otherwise[0], CodeBranch):
-            return room, max(rest, add_room(node.otherwise))
-        node = node.otherwise[0]
 
 
 def _count_additions(node: CodeLine) -> int:
