@@ -104,8 +104,7 @@ class Animations(SavedState):
     def _load_below(self, holder: Instance, animation: Any) -> Any:
         """``LoadAnimation(animation)``: its Animator's; that is made at the first call."""
         _check_animation(animation)
-        animators = (child for child in holder.children if child.spec.name == ANIMATOR)
-        animator = next(animators, None)
+        animator = holder.find_child_of_class(ANIMATOR)
         if animator is None:
             animator = self._model.make(ANIMATOR)
             set_parent(animator, holder)

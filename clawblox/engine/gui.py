@@ -156,11 +156,11 @@ def gui_json(player_gui: Instance) -> list[Json]:
     Elements that are neither a ScreenGui nor drawn on a ScreenGui are left out with their
     descendants.
     """
-    return [_element_json(child) for child in player_gui.children if _is_element(child)]
-
-
-def _is_element(instance: Instance) -> bool:
-    return instance.is_a("GuiObject") or instance.is_a("ScreenGui")
+    return [
+        _element_json(child)
+        for child in player_gui.children
+        if child.is_a("GuiObject") or child.is_a("ScreenGui")
+    ]
 
 
 def _element_json(element: Instance) -> Json:

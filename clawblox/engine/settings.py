@@ -180,10 +180,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_path(value: Any) -> bool:
     """Return whether a value is the path of a file below a directory."""
     return (
@@ -227,7 +223,8 @@ class _Table:
 
     def below(self, key: str) -> _Table:
         """Return the table of a key, empty if it is missing."""
-        values: dict[str, Any] = self.get(key, {}, Kind(_is_table, "a table"))
+        table = Kind(lambda value: isinstance(value, dict), "a table")
+        values: dict[str, Any] = self.get(key, {}, table)
         return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
 
     def get(self, key: str, default: _T, kind: Kind) -> _T:

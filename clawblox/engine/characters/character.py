@@ -54,6 +54,12 @@ def find_root(mover: Instance) -> Instance | None:
     return root if root is not None and "BasePart" in root.spec.lineage else None
 
 
+def find_humanoid(player: Instance) -> Instance | None:
+    """Return the Humanoid of a player's character, or None."""
+    character: Instance | None = player.read("Character")
+    return None if character is None else character.find_child_of_class("Humanoid")
+
+
 def state_item(name: str) -> EnumItem:
     """Return an item of ``Enum.HumanoidStateType``."""
     return enum_item("HumanoidStateType", name)

@@ -6,11 +6,13 @@ part.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from clawblox.engine.characters.character import find_root
+from clawblox.engine.characters.character import find_humanoid, find_root
 from clawblox.engine.errors import to_luau_text, to_text
-from clawblox.engine.instances.containers import find_container, open_container
+from clawblox.engine.instances.containers import open_container
 from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.members import instance_argument
 from clawblox.engine.instances.spec import methods_in
@@ -32,7 +34,7 @@ def fill_backpack(owner: Instance) -> None:
     Raises:
         WorldHalted: The error of a handler halts the world.
     """
-    backpack = find_container(owner, _BACKPACK)
+    backpack = owner.find_child_of_class(_BACKPACK)
     if backpack is not None:
         for tool in _list_tools(backpack):
             destroy(tool)
@@ -55,8 +57,7 @@ def _holder(tool: Instance) -> Instance | None:
     character = tool.parent
     if character is None or not tool.in_workspace:
         return None
-    has_humanoid = any(child.spec.name == "Humanoid" for child in character.children)
-    return character if has_humanoid else None
+    return None if character.find_child_of_class("Humanoid") is None else character
 
 
 def _move_tool(tool: Instance, parent: Instance | None) -> None:
@@ -96,8 +97,8 @@ def _release(tool: Instance, character: Instance) -> None:
 
 
 def _root(character: Instance) -> Instance | None:
-    humanoids = (child for child in character.children if child.spec.name == "Humanoid")
-    return next(map(find_root, humanoids), None)
+    humanoid = character.find_child_of_class("Humanoid")
+    return None if humanoid is None else find_root(humanoid)
 
 
 def _release_destroyed(tool: Instance) -> None:
@@ -147,12 +148,6 @@ def deactivate(tool: Instance) -> Any:
 # Agents
 
 
-def _humanoid(player: Instance) -> Instance | None:
-    character = player.read("Character")
-    children = () if character is None else character.children
-    return next((child for child in children if child.spec.name == "Humanoid"), None)
-
-
 def equip_named(sender: Instance, data: Json) -> None:
     """Carry out an input ``EquipTool``: the player holds the first tool with a name.
 
@@ -160,10 +155,10 @@ def equip_named(sender: Instance, data: Json) -> None:
         WorldHalted: The error of a handler halts the world.
     """
     name = data.get("name") if isinstance(data, dict) else None
-    humanoid = _humanoid(sender)
+    humanoid = find_humanoid(sender)
     if humanoid is None or not isinstance(name, str):
         return
-    tools = _list_tools(find_container(sender, _BACKPACK))
+    tools = _list_tools(sender.find_child_of_class(_BACKPACK))
     tool = next((tool for tool in tools if tool.name == to_luau_text(name)), None)
     if tool is not None:
         equip_tool(humanoid, tool)
@@ -175,36 +170,22 @@ def unequip(sender: Instance, data: Json) -> None:
     Raises:
         WorldHalted: The error of a handler halts the world.
     """
-    humanoid = _humanoid(sender)
+    humanoid = find_humanoid(sender)
     if humanoid is not None:
         unequip_tools(humanoid)
 
 
-def activate_held(sender: Instance, data: Json) -> None:
-    """Carry out an input ``ActivateTool``.
-
-    Raises:
-        WorldHalted: The error of a handler halts the world.
-    """
+def _use_held(use: Callable[[Instance], Any], sender: Instance, data: Json) -> None:
+    """Carry out an input ``ActivateTool`` or ``DeactivateTool``."""
     for tool in _list_tools(sender.read("Character"))[:1]:
-        activate(tool)
+        use(tool)
 
 
-def deactivate_held(sender: Instance, data: Json) -> None:
-    """Carry out an input ``DeactivateTool``.
-
-    Raises:
-        WorldHalted: The error of a handler halts the world.
-    """
-    for tool in _list_tools(sender.read("Character"))[:1]:
-        deactivate(tool)
-
-
-INPUTS: Final = {
+INPUTS: Final[dict[str, Callable[[Instance, Json], None]]] = {
     "EquipTool": equip_named,
     "UnequipTools": unequip,
-    "ActivateTool": activate_held,
-    "DeactivateTool": deactivate_held,
+    "ActivateTool": partial(_use_held, activate),
+    "DeactivateTool": partial(_use_held, deactivate),
 }
 """The effects of inputs of agents, by type; their event fires as well."""
 
@@ -213,7 +194,7 @@ def observe_tools(owner: Instance) -> dict[str, Json]:
     """Return the key with a player's tools, the held first; empty for a player without any."""
     held = _list_tools(owner.read("Character"))
     tools = [(tool, True) for tool in held]
-    tools += [(tool, False) for tool in _list_tools(find_container(owner, _BACKPACK))]
+    tools += [(tool, False) for tool in _list_tools(owner.find_child_of_class(_BACKPACK))]
     if not tools:
         return {}
     shown = [{"name": to_text(tool.name), "equipped": is_held} for tool, is_held in tools]

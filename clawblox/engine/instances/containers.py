@@ -17,14 +17,9 @@ _CONTAINERS: Final[Mapping[str, tuple[str, ...]]] = {
 """The classes of the containers, which are also their names, by the class that has them."""
 
 
-def find_container(parent: Instance, class_name: str) -> Instance | None:
-    """Return the container of a class, None if nothing has asked for it."""
-    return next((child for child in parent.children if child.spec.name == class_name), None)
-
-
 def open_container(parent: Instance, class_name: str) -> Instance:
     """Return the container of a class, made now if there is none."""
-    container = find_container(parent, class_name)
+    container = parent.find_child_of_class(class_name)
     if container is None:
         container = parent.model.make(class_name)
         container.link(parent)

@@ -231,6 +231,10 @@ class Instance(HostObject):
                 by_name.setdefault(child.name, child)
         return by_name.get(name)
 
+    def find_child_of_class(self, class_name: Any) -> Instance | None:
+        """Return the first child of exactly a class, or None."""
+        return next((child for child in self.children if child.spec.name == class_name), None)
+
     def descendants(self) -> Iterator[Instance]:
         """Iterate over everything below it, depth first, parents before their children."""
         stack = self.children[::-1]

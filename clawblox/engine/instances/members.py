@@ -197,7 +197,7 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
     """``FindFirstChildOfClass(class)``: of exactly this class."""
     instance.model.scheduler.charge(len(instance.children) // _CHILDREN_PER_STEP)
-    return next((child for child in instance.children if child.spec.name == class_name), None)
+    return instance.find_child_of_class(class_name)
 
 
 def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:

@@ -219,16 +219,14 @@ class ClassTable:
                 checked value.
         """
         registered = {
-            key: self._method(name, key, function) for key, function in (methods or {}).items()
+            key: self._host.raw(f"{name}:{key}")(checked_method(name, key, function))
+            for key, function in (methods or {}).items()
         }
         behaviour = _Behaviour(registered, getters or {}, setters or {})
         self._added.append((name, behaviour))
         for spec in self._specs.values():
             if name in spec.lineage:
                 behaviour.add_to(spec)
-
-    def _method(self, class_name: str, name: str, function: Callable[..., Any]) -> Any:
-        return self._host.raw(f"{class_name}:{name}")(checked_method(class_name, name, function))
 
 
 def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[..., Any]]:

@@ -189,7 +189,7 @@ def _set_angles(order: str, part: Instance, value: Vector) -> None:
 
 
 def _set_brick_color(part: Instance, value: BrickColor) -> None:
-    if part.store("Color", brick_color3(value)) and part.signals:
+    if part.store("Color", brick_color3(value)):
         part.tell_changed("Color")
         part.tell_changed("BrickColor")
 

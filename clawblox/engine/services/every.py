@@ -139,7 +139,7 @@ _MOST: Final = 2.0**53
 
 def set_value(holder: Instance, value: Any) -> None:
     """Set ``Value``; ``Changed`` fires with the new value if it differs."""
-    if holder.store("Value", value) and holder.signals:
+    if holder.store("Value", value):
         holder.tell_changed("Value")
         holder.fire("Changed", value)
 
@@ -172,8 +172,7 @@ def fire_stepped(model: DataModel) -> None:
     """
     service = model.services["RunService"]
     service.fire("Stepped", model.scheduler.time, TICK_S)
-    if "PreSimulation" in service.signals:
-        service.fire("PreSimulation", TICK_S)
+    service.fire("PreSimulation", TICK_S)
 
 
 def fire_heartbeat(model: DataModel) -> None:
@@ -183,8 +182,7 @@ def fire_heartbeat(model: DataModel) -> None:
         WorldHalted: The error of a handler halts the world.
     """
     service = model.services["RunService"]
-    if "PostSimulation" in service.signals:
-        service.fire("PostSimulation", TICK_S)
+    service.fire("PostSimulation", TICK_S)
     service.fire("Heartbeat", TICK_S)
 
 

@@ -16,7 +16,7 @@ _TIME: Final = re.compile(r" *(-?\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))? *")
 
 
 def _set_clock(lighting: Instance, hours: float) -> None:
-    if lighting.store("ClockTime", hours % _DAY_H) and lighting.signals:
+    if lighting.store("ClockTime", hours % _DAY_H):
         lighting.tell_changed("ClockTime")
         lighting.tell_changed("TimeOfDay")
 

@@ -263,9 +263,8 @@ class MemoryStores(SavedState):
 
     def _find(self, memory_map: Instance, key: str) -> tuple[Any, ...]:
         item = self.rows.find(_store_id(memory_map), key, self._tick)
-        value = None if item is None else self.read_value(item.value)
-        sort_key = None if item is None else item.sort_key
-        return (value, sort_key) if memory_map.spec.name == _SORTED else (value,)
+        found = (None, None) if item is None else (self.read_value(item.value), item.sort_key)
+        return found if memory_map.spec.name == _SORTED else found[:1]
 
     def _put(
         self, memory_map: Instance, key: str, values: tuple[Any, Any], ticks: int, method: str

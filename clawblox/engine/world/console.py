@@ -56,7 +56,8 @@ class Console:
 
     def report(self, text: str) -> None:
         """Write a warning of the engine, or an error that ends only the thread of a script."""
-        self._write(self.error, _WARNING, text)
+        for line in text.split("\n"):  # each is marked, so that none looks like ours
+            self.error(f"{_WARNING}{line}")
 
     def end_tick(self) -> None:
         """Report how many lines of scripts were left out since the last call, and start anew."""
@@ -82,11 +83,6 @@ class Console:
                 continue
             self._lines_left -= 1
             self._characters_left -= len(line)
-            write(f"{mark}{line}")
-
-    def _write(self, write: Callable[[str], None], mark: str, text: str) -> None:
-        """Write a text of a script; each of its lines is marked, so that none looks like ours."""
-        for line in text.split("\n"):
             write(f"{mark}{line}")
 
     def fail(self, failure: WorldHalted, left_out: int, sources: Iterable[tuple[str, str]]) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from clawblox.engine.characters.character import find_humanoid
 from clawblox.engine.characters.tools import observe_tools
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui import numbers_json
@@ -41,14 +42,6 @@ _ASSET: Final = "asset://"
 Json = Any
 Sight = Callable[[Instance, Instance], bool]
 """Returns whether one root part is in the line of sight of another."""
-
-
-def find_humanoid(player: Instance) -> Instance | None:
-    """Return the humanoid of a player's character, or None."""
-    character = player.read("Character")
-    if character is None:
-        return None
-    return next((child for child in character.children if child.spec.name == "Humanoid"), None)
 
 
 def player_position(player: Instance) -> Vector:

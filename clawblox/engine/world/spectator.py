@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from clawblox.engine.animations import Animations
+from clawblox.engine.characters.character import find_humanoid
 from clawblox.engine.errors import to_text
 from clawblox.engine.gui import billboard_json, gui_json, numbers_json
 from clawblox.engine.instances.attributes import (
@@ -24,7 +25,6 @@ from clawblox.engine.page import PAGE_DIR
 from clawblox.engine.parts.reach import find_root
 from clawblox.engine.settings import RENDERER_FILES, EngineSettings
 from clawblox.engine.world.observation import (
-    find_humanoid,
     is_identity,
     is_part,
     leaderstats,
