@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -131,15 +130,10 @@ async def idle_moment(
         for watched in agents:
             if isinstance(watched.agent, _TurnKeeper):
                 held.enter_context(watched.agent.hold_turns())
-        pauses = looks(partial(all_idle, agents, quiet_s), wait_s)
+        pauses = looks(lambda: all(agent.is_idle(quiet_s) for agent in agents), wait_s)
         while (pause := await run_blocking(next, pauses, None)) is not None:  # noqa: ASYNC110 - files
             await anyio.sleep(pause)
         yield
-
-
-def all_idle(agents: Sequence[WatchedAgent], quiet_s: float) -> bool:
-    """Return whether no agent is in the middle of a turn; see :meth:`WatchedAgent.is_idle`."""
-    return all(agent.is_idle(quiet_s) for agent in agents)
 
 
 async def save_now(

@@ -6,7 +6,7 @@ It prints nothing; ``AsyncTeam`` and ``clawblox run --agent`` drive it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ import attrs
 
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import STOPPED, AgentResult, StartedAgent
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -38,6 +37,11 @@ from clawblox.world.async_world import AsyncWorld
 _TRANSCRIPT_WAIT_S: Final = 10.0
 """Maximum wait, in seconds, for a program to write the conversation that it has confirmed."""
 _TRANSCRIPT_POLL_S: Final = 0.1
+NO_CONVERSATION: Final = (
+    "the archive has its workspace and not its conversation: archives hold no conversations of the "
+    "driver {driver}"
+)
+"""Why an agent that was restored from an archive cannot continue."""
 _OPENING: Final = (
     "You act in a world through its HTTP API. Its documentation is at {api}: read it first, "
     "for example with curl."
@@ -147,8 +151,14 @@ class Crew:
         return agents
 
     async def _connect(self, agent: AsyncAgent, started: StartedWorld) -> Mapping[str, Any]:
-        if started.loaded is not None and agent.name in started.loaded.agents:
-            await run_blocking(require_conversation, agent)
+        is_loaded = started.loaded is not None and agent.name in started.loaded.agents
+        if is_loaded and not await run_blocking(has_conversation, agent):
+            raise AgentResumeError(
+                NO_CONVERSATION.format(driver=agent.driver),
+                agent=agent.name,
+                hint="clawblox resume RUN_DIR continues it in its own run directory; an agent of "
+                "another name begins a new conversation",
+            )
         return await self._world.connect(agent, instance=started.name)
 
     async def _start(
@@ -159,7 +169,7 @@ class Crew:
         env: Mapping[str, str] | None,
     ) -> StartedAgent:
         if await run_blocking(has_conversation, agent):
-            return await agent.send(AUTO_CONTINUE, env=env)
+            return await agent.send(env=env)
         opening = _OPENING.format(api=self._world.api_path(access=access))
         prompt = f"{opening}\n\n{texts.prompt}"
         return await agent.start(prompt, system_prompt=texts.system_prompt, env=env)
@@ -231,9 +241,9 @@ class Crew:
         Cancellation: the agents are stopped nevertheless.
         """
         self._saving.cancel()
-        async with anyio.create_task_group() as stops:
-            for agent in self.agents:
-                stops.start_soon(partial(agent.stop, grace_seconds=grace_seconds, reason=reason))
+        await stop_all(
+            partial(agent.stop, grace_seconds=grace_seconds, reason=reason) for agent in self.agents
+        )
         return [await agent.wait() for agent in self.agents]
 
     async def settle(self) -> None:
@@ -266,17 +276,14 @@ def has_conversation(agent: AsyncAgent) -> bool:
     return AgentDir(agent.dir).id_file(agent.driver).is_file()
 
 
-def require_conversation(agent: AsyncAgent) -> None:
-    """Check that an agent that was restored from an archive has its conversation. Blocks.
+async def stop_all(stops: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    """Stop agents concurrently.
 
-    Raises:
-        AgentResumeError: It has its workspace only.
+    Args:
+        stops: A function for each agent, which stops it.
+
+    Cancellation: they are stopped nevertheless.
     """
-    if not has_conversation(agent):
-        raise AgentResumeError(
-            "the archive has its workspace and not its conversation: archives hold no "
-            f"conversations of the driver {agent.driver}",
-            agent=agent.name,
-            hint="clawblox resume RUN_DIR continues it in its own run directory; an agent of "
-            "another name begins a new conversation",
-        )
+    async with anyio.create_task_group() as tasks:
+        for stop in stops:
+            tasks.start_soon(stop)

@@ -30,7 +30,7 @@ from clawblox.checkpoint import verify_checkpoint
 from clawblox.checkpoint.collect.plan import LOOK_S
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
-from clawblox.team.checkpoints import all_idle, check_agents
+from clawblox.team.checkpoints import check_agents
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
 from tests.crowd import act
@@ -213,8 +213,8 @@ async def test_a_quiet_log_alone_does_not_end_a_turn(scene: Scene, tmp_path: Pat
     os.utime(directory / "logs" / "agent.log", (0, 0))
     agents = {"Rua": directory, "Moa": scene.moa}
     for name, is_idle in {"Rua": False, "Moa": True}.items():
-        watched = check_agents({name: agents[name]})
-        assert await run_blocking(all_idle, watched, 0.0) is is_idle
+        (watched,) = check_agents({name: agents[name]})
+        assert await run_blocking(watched.is_idle, 0.0) is is_idle
     saved = await scene.checkpointer(idle_wait=0.0).save()
     assert saved.mid_turn == ("Eko",)
 
@@ -244,10 +244,10 @@ async def test_an_agent_that_begins_a_turn_is_waited_for_though_its_files_look_i
 ) -> None:
     os.utime(scene.moa / "logs" / "agent.log", (0, 0))
     keeper = TurnKeeper("Moa", scene.moa)
-    watched = check_agents([keeper])
-    assert not all_idle(watched, 0.0)
+    (watched,) = check_agents([keeper])
+    assert not watched.is_idle(0.0)
     keeper.is_between_turns = True
-    assert await run_blocking(all_idle, watched, 0.0)
+    assert watched.is_idle(0.0)
 
 
 async def test_one_that_waits_for_an_idle_moment_can_be_cancelled(scene: Scene) -> None:

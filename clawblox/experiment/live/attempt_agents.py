@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +12,12 @@ import anyio
 import attrs
 
 from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.options import CommonAgentOptions
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentEvent, StartedAgent, Usage
 from clawblox.errors import AgentError, ClawbloxError
 from clawblox.errors.general import shorten
-from clawblox.experiment.live.attempt_errors import failure_cause
+from clawblox.experiment.live.attempt_errors import MAX_REASON_CHARS, failure_cause
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.schedule.ports import (
     AgentActivity,
@@ -30,7 +31,6 @@ from clawblox.experiment.schedule.ports import (
 
 _TURNS: Final = frozenset({"turn.started", "turn.finished", "process.exited"})
 _MAX_EVENTS: Final = 256
-_MAX_REASON_CHARS: Final = 4000
 _LEAST_USD: Final = 1e-9
 
 
@@ -44,7 +44,6 @@ class AttemptAgent:
         before: Its usage when the attempt began.
         account: Name of the account that it uses.
         env: Its environment variables.
-        grace_s: Seconds between TERM and KILL when it is stopped.
 
     Attributes:
         events: Its latest events.
@@ -55,7 +54,6 @@ class AttemptAgent:
     before: Usage
     account: str
     env: Mapping[str, str] = attrs.field(repr=False)
-    grace_s: float
     events: deque[AgentEvent] = attrs.field(
         factory=lambda: deque(maxlen=_MAX_EVENTS), init=False, repr=False
     )
@@ -135,8 +133,11 @@ class AttemptAgent:
                 self.spec.prompt, system_prompt=system_prompt, env=self.env
             )
 
-    async def send(self, text: str) -> StartedAgent:
+    async def send(self, text: str | None) -> StartedAgent:
         """Send it a message; an agent that does not run continues its conversation with it.
+
+        Args:
+            text: The message; None means the usual one.
 
         Raises:
             AttemptError: It could not be started.
@@ -153,14 +154,17 @@ class AttemptAgent:
         if self._first_started_at is None:
             self._first_started_at = anyio.current_time()
 
-    async def stop(self) -> None:
+    async def stop(self, grace_s: float) -> None:
         """Stop it. Idempotent.
+
+        Args:
+            grace_s: Seconds between TERM and KILL.
 
         Cancellation: it is stopped nevertheless.
         """
         self._is_stopping = True
         reason = self._budget_used or "stopped by its experiment"
-        result = await self.agent.stop(grace_seconds=self.grace_s, reason=reason)
+        result = await self.agent.stop(grace_seconds=grace_s, reason=reason)
         if result.ended_by == "budget" and self._budget_used is None:
             self._budget_used = result.reason  # the save prompt starts it again
         if self._watch is not None:  # it must not take the next start for this one
@@ -198,7 +202,7 @@ class AttemptAgent:
         return AgentFailed(
             name=self.name,
             kind=error.kind if isinstance(error, AgentError) else None,
-            text=shorten(str(error), _MAX_REASON_CHARS),
+            text=shorten(str(error), MAX_REASON_CHARS),
             retry_at=error.retry_at if isinstance(error, AgentError) else None,
             account=self.account,
         )
@@ -257,33 +261,10 @@ def make_agent(spec: AgentSpec, name: str, directory: Path, tmux: str | None = N
         directory: Its directory.
         tmux: tmux session that shows it; None for none.
     """
+    common = {option: getattr(spec, option) for option in attrs.fields_dict(CommonAgentOptions)}
     return AsyncAgent(
-        agent=spec.driver,
-        name=name,
-        dir=directory,
-        model=spec.model,
-        binary=spec.binary,
-        permission_mode=spec.permission_mode,
-        tmux=tmux,
-        sandbox=spec.sandbox,
-        claude_native_sandbox=spec.claude_native_sandbox,
-        bare=spec.bare,
-        auto_continue=spec.auto_continue,
-        max_restarts=spec.max_restarts,
-        stall_timeout=spec.stall_timeout,
-        request_rate=spec.request_rate,
-        command=spec.command,
+        agent=spec.driver, name=name, dir=directory, tmux=tmux, command=spec.command, **common
     )
-
-
-async def stop_all(agents: Sequence[AttemptAgent]) -> None:
-    """Stop agents concurrently.
-
-    Cancellation: they are stopped nevertheless.
-    """
-    async with anyio.create_task_group() as stops:
-        for agent in agents:
-            stops.start_soon(agent.stop)
 
 
 def _continued(budget: Budget | None, reading: Usage, used: Usage, minutes: float) -> Budget | None:

@@ -27,7 +27,7 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_MAX_REASON_CHARS: Final = 4000
+MAX_REASON_CHARS: Final = 4000
 _DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -74,4 +74,4 @@ def blaming(what: str) -> Iterator[None]:
         if cause == "defect":
             _log.defect(what, error)
         text = str(error) if isinstance(error, ClawbloxError | OSError) else repr(error)
-        raise AttemptError(cause, shorten(text, _MAX_REASON_CHARS)) from error
+        raise AttemptError(cause, shorten(text, MAX_REASON_CHARS)) from error

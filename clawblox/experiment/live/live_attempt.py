@@ -6,6 +6,7 @@ itself: a world that came back alone would meet agents that remember what it doe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
@@ -16,14 +17,13 @@ from typing import Any, ClassVar, Final
 import anyio
 import attrs
 
-from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.values import StartedAgent, Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import AgentResumeError, ClawbloxError, ManifestError, WorldError
+from clawblox.errors import ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.history.orders import Order
-from clawblox.experiment.live.attempt_agents import AttemptAgent, stop_all
+from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
 from clawblox.experiment.live.hooks import InstanceWorld, LiveGeneration
@@ -40,7 +40,8 @@ from clawblox.protocol import SECRET_ENV, display_name
 from clawblox.results import Event, StartedWorld, describe_ending
 from clawblox.system.clock import utc_now
 from clawblox.team.checkpoints import check_agents, idle_moment, remove_archive, save_now
-from clawblox.team.crew import require_conversation
+from clawblox.team.crew import NO_CONVERSATION, has_conversation, stop_all
+from clawblox.team.pointer import CHECKPOINTS_DIR
 from clawblox.telemetry.events import EventStream
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
@@ -113,7 +114,7 @@ class LiveAttempt:
     async def _end(self) -> None:
         # A cancellation has reached the world and the agents before, which are ending themselves.
         with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
-            await stop_all(self.agents)
+            await self.stop_agents()
             if self.started is not None:
                 await self.world.stop(self.instance, grace_seconds=self._grace_s)
 
@@ -142,18 +143,21 @@ class LiveAttempt:
         Cancellation: what was started is ended when the attempt is closed.
         """
         with blaming("attempt not started"):
-            await self._start_world()
+            self.started = started = await self._start_world()
+            await self.world.record_run(id=self.order.run_id, run_dir=self.run_dir)
+            self._watch(self._watch_world, started)
             agents = []
             if self.order.phase != "score":
                 agents = [await self._start_agent(agent) for agent in self.agents]
             self._begun_at = anyio.current_time()
-        return {**self._describe_world(), "agents": agents}
+        world = {"pid": started.pid, "port": started.port, "seed": started.seed}
+        return {"world": world, "name": started.name, "agents": agents}
 
-    async def _start_world(self) -> None:
+    async def _start_world(self) -> StartedWorld:
         plan, record = self.order.chain.plan, self.record
         spec = plan.world
         snapshot = None if record.snapshot is None else self.run_dir / record.snapshot
-        self.started = await self.world.start(
+        return await self.world.start(
             run_dir=self.run_dir,
             name=self.instance,
             **world_options(spec),
@@ -163,8 +167,6 @@ class LiveAttempt:
             labels=self._labels(),
             _tmux_session=self._tmux,
         )
-        await self.world.record_run(id=self.order.run_id, run_dir=self.run_dir)
-        self._watch(self._watch_world, self.started)
 
     @property
     def _seed(self) -> int | None:
@@ -184,12 +186,14 @@ class LiveAttempt:
 
     async def _start_agent(self, agent: AttemptAgent) -> dict[str, Any]:
         is_continued = self.order.origin is not None
-        if is_continued and self.order.branch is None:
-            await run_blocking(_require_conversation, agent)
+        needs_conversation = is_continued and self.order.branch is None
+        if needs_conversation and not await run_blocking(has_conversation, agent.agent):
+            problem = NO_CONVERSATION.format(driver=agent.agent.driver)
+            raise AttemptError("start", f"{agent.name}: {problem}")
         with agent.blamed():
             access = await self.world.connect(agent.agent, instance=self.instance)
         if is_continued:
-            started = await agent.send(self.order.message or AUTO_CONTINUE)
+            started = await agent.send(self.order.message)
         else:
             started = await agent.start(await self._system_prompt(agent, access))
         agent.require_version(started)
@@ -206,14 +210,6 @@ class LiveAttempt:
             base_url=access["base_url"],
             skill_url=self.world.api_path(access=access),
         )
-
-    def _describe_world(self) -> dict[str, Any]:
-        assert self.started is not None
-        started = self.started
-        return {
-            "world": {"pid": started.pid, "port": started.port, "seed": started.seed},
-            "name": started.name,
-        }
 
     async def _watch_world(self, started: StartedWorld) -> None:
         """Report the end of the world, which nothing but the attempt may stop."""
@@ -285,7 +281,7 @@ class LiveAttempt:
             saved = await save_now(
                 self.world,
                 watched,
-                self.run_dir / "checkpoints",
+                self.run_dir / CHECKPOINTS_DIR,
                 stem,
                 instance=self.instance,
                 metadata=self._metadata(kind, elapsed_s),
@@ -325,7 +321,7 @@ class LiveAttempt:
 
         Cancellation: it is removed or not.
         """
-        await remove_archive(self.world, self.run_dir / "checkpoints" / file, self.instance)
+        await remove_archive(self.world, self.run_dir / CHECKPOINTS_DIR / file, self.instance)
 
     # -- the agents -------------------------------------------------------------------------------
 
@@ -334,17 +330,16 @@ class LiveAttempt:
 
         Cancellation: has no effect.
         """
-        save = self.order.chain.plan.save
-        for index, agent in enumerate(self.agents):
-            if is_saving:
-                agent.set_save_budget(None if save is None else save.budget)
-            else:
-                spent = used[index] if index < len(used) else Usage()
+        if not is_saving:
+            known = itertools.chain(used, itertools.repeat(Usage()))
+            for agent, spent in zip(self.agents, known, strict=False):
                 agent.set_budget(spent, self.order.elapsed_s)
-        if is_saving:
-            self._held.close()
-            for agent in self.agents:
-                self._held.enter_context(agent.agent.hold_turns())
+            return
+        save = self.order.chain.plan.save
+        self._held.close()
+        for agent in self.agents:
+            agent.set_save_budget(None if save is None else save.budget)
+            self._held.enter_context(agent.agent.hold_turns())
 
     async def send(self, text: str) -> None:
         """Send each agent a message, in their order.
@@ -365,14 +360,7 @@ class LiveAttempt:
 
         Cancellation: they are stopped nevertheless.
         """
-        await stop_all(self.agents)
-
-
-def _require_conversation(agent: AttemptAgent) -> None:
-    try:
-        require_conversation(agent.agent)
-    except AgentResumeError as error:
-        raise AttemptError("start", f"{agent.name}: {error.message}") from error
+        await stop_all(partial(agent.stop, self._grace_s) for agent in self.agents)
 
 
 def _describe_agent(

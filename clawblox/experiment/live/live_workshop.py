@@ -439,5 +439,4 @@ class LiveWorkshop:
             before=recorded.before,
             account=self._credentials.account(spec),
             env=self._credentials.env(spec) if is_started else {},
-            grace_s=self._grace_s,
         )
