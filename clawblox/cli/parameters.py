@@ -22,7 +22,6 @@ from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.listed import is_run_dir
 from clawblox.rundir.paths import records_journal
-from clawblox.rundir.presence import exited_error, look
 from clawblox.rundir.records import InstanceRecord, check_records
 from clawblox.rundir.status import is_ready, select_records
 from clawblox.system.clock import parse_since
@@ -347,6 +346,8 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
     if name is not None:
         (record,) = select_records(run_dir, [name])
         if not is_ready(record):
+            from clawblox.rundir.presence import exited_error, look  # few commands need it
+
             raise exited_error(run_dir, look(run_dir, record), record.log_start)
         return record
     ready = [record for record in select_records(run_dir, ()) if is_ready(record)]

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.config.agent_routes import AgentRoute
 from clawblox.config.arguments import check_size, describe_mismatch
 from clawblox.config.toml_words import Keys, format_toml
 from clawblox.errors import ConfigError
@@ -130,6 +129,8 @@ def _is_json(value: object) -> bool:
 
 
 def _agent_route(value: object) -> Iterator[Fault]:
+    from clawblox.config.agent_routes import AgentRoute  # here, since few worlds name routes
+
     try:
         AgentRoute.parse(value if isinstance(value, str) else "")
     except ValueError as error:

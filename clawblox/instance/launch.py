@@ -34,7 +34,6 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.process_tree import read_variables
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world_keys import CONFIG_NAME
-from clawblox.zstd import find_zstandard
 
 _log = OwnLog(__name__)
 
@@ -372,8 +371,7 @@ def find_variables(
     """
     names = _recorded_env(record)
     values = {name: ours[name] for name in names if name in ours} | dict(given)
-    needed = (name for name in names if name not in SECRET_ENV)
-    return values, [name for name in needed if name not in values]
+    return values, [name for name in names if name not in values and name not in SECRET_ENV]
 
 
 def _recorded_env(record: InstanceRecord) -> list[str]:
@@ -478,7 +476,11 @@ def _check_start(
 
 def _require_recorder(config: WorldConfig, record: bool) -> None:  # noqa: FBT001, RUF100
     """Refuse to record a world for which clawblox records, without what that needs."""
-    if record and not config.records_itself and find_zstandard() is None:
+    if not record or config.records_itself:
+        return
+    from clawblox.zstd import find_zstandard  # here, since few worlds are recorded so
+
+    if find_zstandard() is None:
         raise ConfigError(
             "recordings need the package zstandard, or Python 3.14",
             key="record",

@@ -11,3 +11,8 @@ pass a descriptor that they opened. ``docs/recordings.md`` describes the format.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+FORMAT: Final = "clawblox-recording-v2"
+OLD_FORMAT: Final = "clawblox-events-v1"

@@ -22,8 +22,6 @@ from clawblox.extras import install_command
 from clawblox.foreign_values import finite_number, parse_document, whole_number
 from clawblox.zstd import Zstandard, find_zstandard
 
-FORMAT: Final = "clawblox-recording-v2"
-OLD_FORMAT: Final = "clawblox-events-v1"
 SUFFIX: Final = ".jsonl.zst"
 ORCHESTRATOR_WRITER: Final = "clawblox"
 """The ``writer`` in recordings of what agents sent to a world and saw of it."""

@@ -16,14 +16,13 @@ import attrs
 
 from clawblox.errors import RecordingError
 from clawblox.foreign_values import MAX_MEMBERS, parse_document
+from clawblox.recording import FORMAT, OLD_FORMAT
 from clawblox.recording.blocks import (
-    FORMAT,
     MAGIC,
     MAX_BLOCK_BYTES,
     MAX_HEADER_BYTES,
     MAX_START_BYTES,
     MAX_START_MEMBERS,
-    OLD_FORMAT,
     PREFIX,
     BlockHeader,
     Moment,

@@ -15,7 +15,8 @@ import attrs
 
 from clawblox.differences import ABSENT, find_differences
 from clawblox.foreign_values import clean_value, whole_number
-from clawblox.recording.blocks import FORMAT, KIT_WRITER, Track
+from clawblox.recording import FORMAT
+from clawblox.recording.blocks import KIT_WRITER, Track
 from clawblox.recording.reader import Record, RecordingReader, record_order, unstamped
 from clawblox.replay.plan import MAX_DIGESTS, ReplayPlan
 from clawblox.replay.results import Divergence, ReplayProgress, StateDigest

@@ -12,7 +12,6 @@ from typing import Final
 
 import attrs
 
-from clawblox.rundir.driver_lease import Driver, read_driver
 from clawblox.rundir.paths import state_dir
 from clawblox.rundir.status import living_owner
 
@@ -92,5 +91,7 @@ def find_experiment_host(directory: Path) -> str | None:
     Args:
         directory: The directory of the experiment.
     """
+    from clawblox.rundir.driver_lease import Driver, read_driver  # only experiments have a lease
+
     driver = read_driver(directory)
     return None if driver is None or driver.is_beside(Driver.own()) else driver.host

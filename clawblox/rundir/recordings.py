@@ -17,7 +17,7 @@ import attrs
 
 from clawblox.errors import ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.foreign_values import clean_text, whole_number
-from clawblox.recording.blocks import FORMAT, OLD_FORMAT
+from clawblox.recording import FORMAT, OLD_FORMAT
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import is_placed
 from clawblox.rundir.records import InstanceRecord, has_records, path_mover, read_located

@@ -26,9 +26,9 @@ import attrs
 from anyio import to_thread
 
 from clawblox.foreign_values import parse_document
+from clawblox.recording import FORMAT
 from clawblox.recording.background import BackgroundWriter
 from clawblox.recording.blocks import (
-    FORMAT,
     KIT_WRITER,
     MAX_START_BYTES,
     Moment,

@@ -19,8 +19,9 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
 from clawblox.foreign_values import clean_text
+from clawblox.recording import FORMAT
 from clawblox.recording.background import BackgroundWriter
-from clawblox.recording.blocks import FORMAT, ORCHESTRATOR_WRITER, Track
+from clawblox.recording.blocks import ORCHESTRATOR_WRITER, Track
 from clawblox.recording.writer import BLOCK_AGE_S, BLOCK_BYTES, FileDigest, create_next
 from clawblox.rundir.manifest_updates import recording_update
 from clawblox.rundir.manifest_writer import ManifestWriters

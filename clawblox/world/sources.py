@@ -22,8 +22,6 @@ from clawblox.protocol import FILES_ENV
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_entries import is_printable
 from clawblox.rundir.paths import STATE_DIR_NAME
-from clawblox.system.copy_tree import copy_tree
-from clawblox.system.tree_digests import digest_files
 
 DEFAULT_EXPERIMENTS: Final = "experiments"
 """Default directory of experiments; it may be in the directory of a world."""
@@ -101,6 +99,8 @@ def digest_sources(
     Raises:
         OSError: An entry cannot be read, or is larger than a source may be.
     """
+    from clawblox.system.tree_digests import digest_files  # here, as few commands copy or compare
+
     return digest_files(
         directory,
         max_bytes=MAX_SOURCE_FILE_BYTES,
@@ -136,6 +136,7 @@ def copy_sources(
     """
     # Here, because every start of a world reads what counts as a source, and few copy.
     from clawblox.checkpoint.collect.policy import link_stays_inside
+    from clawblox.system.copy_tree import copy_tree
 
     ways = {str(parent) for path in (world, *beside) for parent in PurePath(path).parents}
 
@@ -200,6 +201,8 @@ def read_world_files(directory: Path) -> WorldFiles | None:
     Args:
         directory: The directory of the world. No link below it is followed.
     """
+    from clawblox.system.tree_digests import digest_files  # here, since only recordings need it
+
     seen = 0
 
     def skip(path: str) -> bool:

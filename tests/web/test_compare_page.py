@@ -13,7 +13,8 @@ import pytest
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.values import Usage
-from clawblox.recording.blocks import FORMAT, Track
+from clawblox.recording import FORMAT
+from clawblox.recording.blocks import Track
 from clawblox.web.first_differences import FirstDifference, find_call_differences
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.trajectory.support import make_agent, write_events

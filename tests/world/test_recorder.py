@@ -25,7 +25,6 @@ from clawblox import (
     WorldExitedError,
 )
 from clawblox.concurrency.threads import run_blocking
-from clawblox.instance import launch
 from clawblox.recording.writer import RecordingFile
 from clawblox.system.request import Answer
 from clawblox.world import recorder as recorder_module
@@ -295,7 +294,7 @@ async def test_each_of_many_instances_has_its_own_recordings(tmp_path: Path) -> 
 async def test_without_zstandard_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
-    monkeypatch.setattr(launch, "find_zstandard", lambda: None)
+    monkeypatch.setattr("clawblox.zstd.find_zstandard", lambda: None)
     async with AsyncWorld(dir=make_counter(tmp_path)) as world:
         start = partial(world.start_many, [{}]) if many else world.start
         with pytest.raises(ConfigError) as caught:

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from clawblox import zstd
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
 from clawblox.experiment.live import plan_faults
 from clawblox.experiment.live.plan_faults import find_world_notes
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Plan, WorldSpec
-from clawblox.instance import launch
 from tests.support import make_world
 
 pytestmark = pytest.mark.anyio
@@ -208,8 +206,7 @@ async def test_recordings_need_zstandard_where_clawblox_writes_them(
     (world / "world.toml").write_text(text)
     agent = make_agent({"start": ["true", "{prompt}"]}, **QUIET)
     assert await find_faults(command_plan(tmp_path, agent), tmp_path) == ""
-    monkeypatch.setattr(launch, "find_zstandard", lambda: None)
-    assert zstd.find_zstandard is not launch.find_zstandard
+    monkeypatch.setattr("clawblox.zstd.find_zstandard", lambda: None)
     faults = await find_faults(command_plan(tmp_path, agent), tmp_path)
     assert "world.record: recordings need the package zstandard" in faults
 
