@@ -307,6 +307,10 @@ count_option = section_option(
     help=f"Number of instances to start, at most {MAX_LEASES}.",
 )
 
+CHANNEL_FLAG: Final = "--background-channel"
+# The name is unlike anything a user may mistype, because click suggests hidden options too.
+background_option = click.option(CHANNEL_FLAG, "starter_fd", type=int, hidden=True)
+"""The option of a command that is an orchestrator and can run in the background."""
 
 _FALLBACK_NAME = "player"
 

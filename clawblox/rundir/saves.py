@@ -39,7 +39,6 @@ from clawblox.system.files import (
     make_private_dir,
     sweep_partials,
 )
-from clawblox.system.foreign_database import copy_content, remove_database
 from clawblox.system.regular_files import closing_fd, open_regular
 from clawblox.telemetry.own_log import OwnLog
 
@@ -280,6 +279,8 @@ def prepare_rows(own: Path | None, snapshot: Path | None) -> None:
     source = _find_rows(snapshot)
     if source is None and not own.parent.exists():
         return
+    from clawblox.system.foreign_database import remove_database  # here, as few worlds have rows
+
     make_private_dir(own.parent)
     sweep_partials(own.parent)
     # The log of the old file must not be taken for a part of the new file.
@@ -301,6 +302,8 @@ def _find_rows(snapshot: Path) -> Path | None:
 
 
 def _copy(source: Path, own: Path) -> None:
+    from clawblox.system.foreign_database import copy_content
+
     with (
         closing_fd(open_regular(source, max_bytes=MAX_ROWS_BYTES)) as content,
         contextlib.closing(PartialFile(own.parent, own.stem)) as partial,

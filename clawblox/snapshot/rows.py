@@ -13,11 +13,10 @@ from typing import Final
 import attrs
 
 from clawblox.system.files import digest_file
-from clawblox.system.foreign_database import MAX_DATABASE_BYTES
 from clawblox.system.regular_files import open_regular
 
-MAX_ROWS_BYTES: Final = MAX_DATABASE_BYTES
-"""Maximum apparent size of a copy."""
+MAX_ROWS_BYTES: Final = 4 << 30
+"""Maximum apparent size of a copy, as of any database that is copied."""
 
 ROWS_SUFFIX: Final = ".rows.db"
 """Suffix of a copy's name, after the name of its snapshot."""

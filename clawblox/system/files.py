@@ -32,7 +32,6 @@ from clawblox.system.regular_files import (
     open_regular,
     read_regular,
 )
-from clawblox.system.trees import discard_tree
 
 MAX_DIGEST_BYTES: Final = 64 << 30
 """Maximum size of a file whose digest is taken, which takes about a minute then."""
@@ -156,6 +155,8 @@ def partial_tree(parent: Path, stem: str) -> Iterator[Path]:
     Raises:
         OSError: It cannot be made.
     """
+    from clawblox.system.trees import discard_tree  # here, since few commands make a tree
+
     partial = parent / partial_name(stem)
     os.mkdir(partial, PRIVATE_DIR)
     try:
@@ -313,6 +314,8 @@ def sweep_partials(directory: Path) -> None:
     for path in find_partials(directory):
         # A file that cannot be removed, another user's for example, does no harm.
         if path.is_dir() and not path.is_symlink():
+            from clawblox.system.trees import discard_tree  # few find one
+
             discard_tree(path)
             continue
         with contextlib.suppress(OSError):

@@ -22,7 +22,6 @@ from clawblox.protocol import TickRate
 from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.snapshot.capture import capture
-from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.rosters import Roster, Seat
@@ -250,6 +249,8 @@ class InstanceHandle:
 
         Cancellation: nothing of the snapshot is left.
         """
+        from clawblox.system.scratch import scratch_directory  # here, since few are asked for it
+
         source = attrs.evolve(self.instance.snapshot_source(), has_own_rows=False)
         async with scratch_directory(f"clawblox-{self.name}-") as scratch, self.calls.call():
             saved = await capture(

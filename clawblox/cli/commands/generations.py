@@ -11,8 +11,14 @@ import click
 from click.core import ParameterSource
 
 from clawblox.cli.field_options import SectionedCommand, add_options, section_option
-from clawblox.cli.parameters import DIR, FILE, SECONDS, count_type, examples
-from clawblox.cli.running.background import background_option
+from clawblox.cli.parameters import (
+    DIR,
+    FILE,
+    SECONDS,
+    background_option,
+    count_type,
+    examples,
+)
 from clawblox.cli.running.experiment_run import ExperimentCall, run_experiment
 from clawblox.cli.terminal.output import note
 from clawblox.config.arguments import check_duration, mismatch

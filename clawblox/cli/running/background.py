@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 import attrs
-import click
 import msgspec
 
+from clawblox.cli.parameters import CHANNEL_FLAG
 from clawblox.cli.terminal.output import Outbox, note
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.threads import run_blocking
@@ -34,11 +34,6 @@ _LOG_NAME = "up.log"
 _CLOSE_TIMEOUT_S = 1.0
 _MAX_MESSAGE_BYTES = 1 << 20
 _LAST_LINES = 20
-_CHANNEL_FLAG = "--background-channel"
-
-# The name is unlike anything a user may mistype, because click suggests hidden options too.
-background_option = click.option(_CHANNEL_FLAG, "starter_fd", type=int, hidden=True)
-"""The option of a command that is an orchestrator and can run in the background."""
 
 
 class _Progress(msgspec.Struct, tag="progress"):
@@ -178,7 +173,7 @@ def spawn_in_background(
     channel.setblocking(False)
     log, log_start = open_log(log_file)
     with far_end:
-        words = (*command, _CHANNEL_FLAG, str(far_end.fileno()), *args)
+        words = (*command, CHANNEL_FLAG, str(far_end.fileno()), *args)
         with closing_fd(log):
             process = subprocess.Popen(
                 # -P: nothing is imported from the current directory.

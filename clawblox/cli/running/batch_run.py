@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import anyio
 import attrs
@@ -17,14 +17,7 @@ import click
 from clawblox.agents.status import describe_metrics, read_agents
 from clawblox.cli.field_options import options_from
 from clawblox.cli.options import OrchestratorOptions
-from clawblox.cli.running.background import (
-    BackgroundProcess,
-    StarterChannel,
-    StartResult,
-    background_option,
-    spawn_in_background,
-    start_in_background,
-)
+from clawblox.cli.parameters import background_option
 from clawblox.cli.running.displays import Display, LiveLines, show_warnings
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.runner import run_until_asked
@@ -43,6 +36,9 @@ from clawblox.views.event_lines import describe_event
 from clawblox.views.formatting import count_words, format_seconds, shorten_path, suggest
 from clawblox.views.rows import summarise
 from clawblox.world.async_world import AsyncWorld
+
+if TYPE_CHECKING:
+    from clawblox.cli.running.background import BackgroundProcess, StarterChannel, StartResult
 
 _IN_ROWS: Final = ("ramp_slowed", "ramp_recovered", "resuming", "started", "saved")
 """Events that a table shows without their lines."""
@@ -123,7 +119,7 @@ class Orchestrator:
 
     _run: BatchRun
     _output: Output
-    _starter: StarterChannel | None = attrs.field(init=False)
+    _starter: StarterChannel | None = attrs.field(init=False, default=None)
     _states: InstanceStates = attrs.field(init=False)
     _facts: list[str] = attrs.field(init=False, factory=list)
     _display: Display = attrs.field(init=False)
@@ -136,9 +132,11 @@ class Orchestrator:
     _is_over: anyio.Event = attrs.field(init=False, factory=anyio.Event)
 
     def __attrs_post_init__(self) -> None:
-        fd, run = self._run.starter_fd, self._run
-        self._starter = None if fd is None else StarterChannel(fd)
-        self._states = InstanceStates(run.count)
+        self._states = InstanceStates(self._run.count)
+        if self._run.starter_fd is not None:
+            from clawblox.cli.running.background import StarterChannel
+
+            self._starter = StarterChannel(self._run.starter_fd)
 
     async def run_until_asked(self) -> int:
         """Start the instances and return when all of them have ended.
@@ -339,6 +337,8 @@ class Orchestrator:
 
 
 async def _run_in_background(command: str, args: Sequence[str], batch_run: BatchRun) -> int:
+    from clawblox.cli.running.background import spawn_in_background, start_in_background
+
     run_dir = batch_run.run_dir
     background = spawn_in_background([command], args, run_dir)
     click.echo(f"Run directory: {shorten_path(run_dir)}")

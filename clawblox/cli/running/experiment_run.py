@@ -11,11 +11,10 @@ from typing import Any, Final, TypeAlias
 import attrs
 import click
 
-from clawblox.cli.parameters import json_option
+from clawblox.cli.parameters import background_option, json_option
 from clawblox.cli.running.background import (
     StarterChannel,
     StartResult,
-    background_option,
     spawn_in_background,
     start_in_background,
 )

@@ -27,7 +27,6 @@ from clawblox.rundir.paths import state_dir
 from clawblox.system.clock import utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.regular_files import open_directory
-from clawblox.system.trees import TreeWalk, remove_tree
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world_keys import CONFIG_NAME
@@ -75,6 +74,8 @@ def opened_run_dir(
 
 def _remove_if_unused(run_dir: Path) -> None:
     """Remove a run directory that has no file in it: nothing was started."""
+    from clawblox.system.trees import TreeWalk, remove_tree  # here, since a resume makes none
+
     with contextlib.suppress(OSError):
         with TreeWalk(open_directory(run_dir)) as walk:
             for entry in walk:
