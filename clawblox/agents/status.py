@@ -224,7 +224,11 @@ def read_agents(run_dir: Path) -> list[AgentStatus]:
     agent whose status cannot be read is left out.
     """
     agents = []
-    for directory in _agent_dirs(resolve_run_dir(run_dir)):
+    run_dir = resolve_run_dir(run_dir)
+    agent_dirs, move = set(agents_in(run_dir)), path_mover(run_dir)
+    for directory in {run_dir, *(Path(record.instance_dir) for record in read_listed(run_dir))}:
+        agent_dirs.update(map(move, _named_dirs(directory)))
+    for directory in agent_dirs:
         try:
             status = read_status(directory)
         except AgentError as error:
@@ -248,13 +252,6 @@ def agents_in(run_dir: Path) -> list[Path]:
             return [Path(entry.path) for entry in entries if entry.is_dir()]
     except OSError:
         return []
-
-
-def _agent_dirs(run_dir: Path) -> set[Path]:
-    agent_dirs, move = set(agents_in(run_dir)), path_mover(run_dir)
-    for directory in {run_dir, *(Path(record.instance_dir) for record in read_listed(run_dir))}:
-        agent_dirs.update(map(move, _named_dirs(directory)))
-    return agent_dirs
 
 
 def _named_dirs(instance_dir: Path) -> Sequence[Path]:

@@ -291,10 +291,8 @@ async def _run_in_thread(pieces: Sequence[_Piece[Any]]) -> None:
         piece.is_called.set()
 
 
-@per_loop
-def current_batcher() -> Batcher:
-    """Return the batcher of the running event loop."""
-    return Batcher()
+current_batcher = per_loop(Batcher)
+"""Returns the batcher of the running event loop."""
 
 
 # -- a regular blocking check, shared by all tasks that wait for a condition -------------------

@@ -167,11 +167,6 @@ class WorldConfig:
         return self.run.get("command")
 
     @property
-    def is_delegated(self) -> bool:
-        """Whether the world brings its own start command."""
-        return self.run_command is not None
-
-    @property
     def is_external(self) -> bool:
         """Whether the world declares that it does not run on the built-in engine."""
         return bool(self.runtime.get("mode") == "external")
@@ -179,7 +174,7 @@ class WorldConfig:
     @property
     def is_engine_world(self) -> bool:
         """Whether the built-in engine runs the world."""
-        return not self.is_delegated and not self.is_external
+        return self.run_command is None and not self.is_external
 
     @property
     def start_command(self) -> list[str]:

@@ -439,7 +439,7 @@ def require_command(config: WorldConfig) -> None:
             cannot hold its path.
     """
     check_path(config.dir, "dir")
-    if config.is_external and not config.is_delegated:
+    if config.is_external and config.run_command is None:
         raise ConfigError(
             "the world is external and has no command that starts it",
             path=config.dir / CONFIG_NAME,

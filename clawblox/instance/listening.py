@@ -193,10 +193,8 @@ def _time_until_shared(interval_s: float, now: float) -> float:
     return left_s if left_s > interval_s / 2 else left_s + interval_s
 
 
-@per_loop
-def _current_listeners() -> _Listeners:
-    """Return the listeners that all instances of this event loop look at."""
-    return _Listeners()
+_current_listeners = per_loop(_Listeners)
+"""Returns the listeners that all instances of this event loop look at."""
 
 
 @attrs.define

@@ -180,7 +180,7 @@ class LocalInstance(Instance):
             pid=world.pid if world is not None else 0,
             command=world_command(launch),
             start_command=list(config.start_command),
-            delegated=config.is_delegated,
+            delegated=config.run_command is not None,
             run_command=config.run_command and list(config.run_command),
             env=MaskedEnvironment({**launch.options.env, **running.environment.complete()}),
             run_dir=launch.run_dir,

@@ -345,10 +345,8 @@ class Finder:
             self._all_wait.set()
 
 
-@per_loop
-def current_finder() -> Finder:
-    """Return the finder of the running event loop."""
-    return Finder()
+current_finder = per_loop(Finder)
+"""Returns the finder of the running event loop."""
 
 
 def _find_and_signal(requests: Sequence[_Request]) -> list[list[Proc] | OSError]:

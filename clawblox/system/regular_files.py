@@ -379,7 +379,9 @@ def find_files(root: Path, pattern: str) -> list[FoundFile]:
 def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFile]:
     """Yield the files of an open directory, and close it."""
     with closing_fd(directory):
-        for name in _matching_names(directory, patterns[0]):
+        is_name = not _WILDCARD.search(patterns[0])
+        names = patterns[:1] if is_name else fnmatch.filter(os.listdir(directory), patterns[0])
+        for name in names:
             with contextlib.suppress(OSError):  # it is gone, or is something else
                 if patterns[1:]:
                     deeper = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
@@ -388,11 +390,6 @@ def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFil
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     yield FoundFile(place / name, status.st_size, status.st_mtime_ns)
-
-
-def _matching_names(directory: int, pattern: str) -> list[str]:
-    is_name = not _WILDCARD.search(pattern)
-    return [pattern] if is_name else fnmatch.filter(os.listdir(directory), pattern)
 
 
 def make_directory(root: Path, path: str) -> int:

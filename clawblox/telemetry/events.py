@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias, TypeVar
 
 import anyio
 
-from clawblox.results import EventKind, Labels, WorldEvent
-from clawblox.system.clock import format_utc, utc_now
+from clawblox.results import WorldEvent
 
 _T = TypeVar("_T")
 _BACKLOG = 4096
@@ -93,13 +92,3 @@ class Hub(Generic[_T]):
 
 EventStream: TypeAlias = Subscription[WorldEvent]
 """The events of the instances of a world."""
-
-
-class EventHub(Hub[WorldEvent]):
-    """Takes every event of a world and hands it to the current streams."""
-
-    def emit(self, kind: EventKind, instance: str, labels: Labels, **data: Any) -> None:
-        """Hand an event to every stream."""
-        time = format_utc(utc_now())
-        event = WorldEvent(time=time, kind=kind, subject=instance, data=data, labels=labels)
-        self.publish(event)

@@ -29,19 +29,19 @@ from clawblox.instance.failures import start_stopped
 from clawblox.instance.launch import Launch, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import FAILED_START_GRACE_S
-from clawblox.instance.local import LimitedInstances, LocalInstance, watch_memory
+from clawblox.instance.local import LocalInstance, watch_memory
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.supervisor import Supervisor
-from clawblox.results import EventKind, Labels, StartedWorld, StopResult
+from clawblox.results import EventKind, Labels, StartedWorld, StopResult, WorldEvent
 from clawblox.rundir.claims import refuse_held_run
 from clawblox.rundir.control_server import ControlSockets, Operations
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import make_run_dir
 from clawblox.rundir.records import InstanceRecord, read_running
-from clawblox.system.clock import utc_now
+from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import digest_file
-from clawblox.telemetry.events import EventHub
+from clawblox.telemetry.events import Hub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.own_log import OwnLog
@@ -109,7 +109,7 @@ class Fleet(KnownInstances):
         super().__init__()
         report = partial(_log.defect, "task of a world failed")
         self.tasks = Tasks(on_error=report)
-        self.hub = EventHub()
+        self.hub = Hub[WorldEvent]()
         self.recorder = Recorder()
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
@@ -137,7 +137,10 @@ class Fleet(KnownInstances):
             self._services.start_soon(
                 watch_records, lambda: [handle.instance for handle in self.all]
             )
-            self._services.start_soon(watch_memory, self._find_limited)
+            self._services.start_soon(
+                watch_memory,
+                lambda: {handle.instance: handle.supervisor.end_at_limit for handle in self.all},
+            )
             yield self
 
     @asynccontextmanager
@@ -386,7 +389,7 @@ class Fleet(KnownInstances):
         record: InstanceRecord | None = None,
         durable: bool = True,
         run_id: str = "",
-        on_settled: Callable[[InstanceHandle], None] | None = None,
+        on_settled: Callable[[InstanceHandle], None] = lambda _: None,
     ) -> InstanceHandle:
         """Make an instance to start, or to attach to the instance of ``record``."""
         write = partial(self.writers.apply, launch.instance_dir)
@@ -401,13 +404,6 @@ class Fleet(KnownInstances):
             run_id=run_id,
         )
 
-        def note_settled() -> None:
-            try:
-                self._note_settled(handle)
-            finally:
-                if on_settled is not None:
-                    on_settled(handle)
-
         async def come_back() -> Callable[[], None]:
             if handle.restarts:
                 self.tasks.start_soon(measure_recordings, handle.instance_dir, self.writers)
@@ -418,7 +414,7 @@ class Fleet(KnownInstances):
             instance,
             self.emit,
             write,
-            on_settled=note_settled,
+            on_settled=lambda: self._note_settled(handle, on_settled),
             on_back=come_back,
             on_over=lambda: handle.end_recording(),
         )
@@ -428,13 +424,18 @@ class Fleet(KnownInstances):
             handle.roster = old.roster
         return handle
 
-    def _note_settled(self, instance: InstanceHandle) -> None:
+    def _note_settled(
+        self, instance: InstanceHandle, on_settled: Callable[[InstanceHandle], None]
+    ) -> None:
         """Add an instance that is ready; of one that failed, remember only the name."""
-        self._starting.discard(instance)
-        if instance.started is None:
-            self._forget(instance)
-        elif (replaced := self._add(instance)) is not None:
-            self._let_go(replaced)
+        try:
+            self._starting.discard(instance)
+            if instance.started is None:
+                self._forget(instance)
+            elif (replaced := self._add(instance)) is not None:
+                self._let_go(replaced)
+        finally:
+            on_settled(instance)
 
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; fails, and is cancelled, like ``AsyncWorld.record_run``.
@@ -466,7 +467,10 @@ class Fleet(KnownInstances):
 
     def emit(self, kind: EventKind, instance: str, labels: Labels, **detail: Any) -> None:
         """Send an event to all subscribers, and count it."""
-        self.hub.emit(kind, instance, labels, **detail)
+        time = format_utc(utc_now())
+        self.hub.publish(
+            WorldEvent(time=time, kind=kind, subject=instance, data=detail, labels=labels)
+        )
         self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])
@@ -476,9 +480,6 @@ class Fleet(KnownInstances):
         if lag_s > GAP_S:
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", {}, seconds=lag_s)
-
-    def _find_limited(self) -> LimitedInstances:
-        return {handle.instance: handle.supervisor.end_at_limit for handle in self.all}
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
         """Yield the logs of the instances that have processes, or had."""

@@ -130,7 +130,7 @@ def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
     assert world.scripts["main"] == "main.luau"
     assert world.run_command == ["bash", "-lc", "exec ./server"]
     assert world.start_command == world.run_command
-    assert world.is_delegated
+    assert world.run_command is not None
     assert world.ready == ReadyRule(log="listening on .*", interval=0.05)
     assert world.liveness == LivenessRule("/alive", 2.5, 2, 1)
     assert world.inherits_listener
@@ -149,7 +149,7 @@ def test_a_world_toml_with_only_a_name_has_the_defaults(tmp_path):
     assert world.description is None
     assert (world.scripts, world.renderer, world.runtime, world.run) == ({}, {}, {}, {})
     assert world.run_command is None
-    assert not world.is_delegated
+    assert world.run_command is None
     assert world.start_command == ["clawblox", "run", str(tmp_path)]
     assert world.sidecars == ()
     assert world.is_engine_world
@@ -173,7 +173,7 @@ def test_a_world_with_a_command_is_no_engine_world(tmp_path, text):
 
 def test_an_external_world_without_a_command_is_no_engine_world(tmp_path):
     world = read(tmp_path, 'name = "w"\nruntime.mode = "external"')
-    assert (world.is_external, world.is_engine_world, world.is_delegated) == (True, False, False)
+    assert (world.is_external, world.is_engine_world, world.run_command) == (True, False, None)
 
 
 @pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])
