@@ -105,16 +105,15 @@ class RecordFormat(Generic[_T]):
             raise RecordError(f"cannot be read: {error.strerror}", self.hint) from error
 
 
-def publish_record(path: Path, record: object, *, durable: bool = True) -> None:
-    """Replace the file of a record atomically. Blocks.
+def publish_record(path: Path, record: object) -> None:
+    """Replace the file of a record atomically and durably. Blocks.
 
     Args:
         path: The file.
         record: The record, or plain values.
-        durable: Whether it must survive a loss of power too.
 
     Raises:
         OSError: The file was not replaced.
     """
     data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-    publish_bytes(path, data, durable=durable)
+    publish_bytes(path, data)

@@ -98,11 +98,6 @@ class InstanceHandle:
         return self.launch.instance_dir
 
     @property
-    def resume_path(self) -> Path | None:
-        """The snapshot that its latest start restored; None without one."""
-        return self.launch.resume_path
-
-    @property
     def run_id(self) -> str:
         """Id of its run."""
         return self.instance.run_id
@@ -189,7 +184,7 @@ class InstanceHandle:
         from clawblox.world.recorder import AgentRecorder, Life, register_recording
 
         launch, tokens = self.launch, self.instance.running.environment.secrets().values()
-        times = (save.time for save in self.source.saves if save.path == self.resume_path)
+        times = (save.time for save in self.source.saves if save.path == launch.resume_path)
         self.recorder = None
         recorder = AgentRecorder(
             Life(

@@ -202,7 +202,8 @@ class KnownInstances:
     def snapshots_in_use(self) -> set[Path | None]:
         """The snapshots that instances were restored from, will be, or may have to be."""
         restorable = (
-            (instance.resume_path, instance.source.first.resume_path) for instance in self.all
+            (instance.launch.resume_path, instance.source.first.resume_path)
+            for instance in self.all
         )
         return self._planning.snapshots.union(*restorable)
 

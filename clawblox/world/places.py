@@ -215,12 +215,12 @@ class FleetPlace:
             access = await fleet.tasks.own(call)
         except WorldSessionError as error:
             is_about_saves = error.hint is None or error.status is not None
-            if instance.resume_path is None and is_about_saves:
+            if instance.launch.resume_path is None and is_about_saves:
                 error.hint = _FRESH_HINT
             raise
         roster.require_free(access.session, member.name)
         # A session that was known before was given before the latest restore.
-        restored = instance.resume_path if access.rejoined else None
+        restored = instance.launch.resume_path if access.rejoined else None
         joined_at = anyio.current_time() if restored is None else roster.saved_at(restored)
         seat = make_seat(member, access, joined_at)
         over = roster.add(seat)

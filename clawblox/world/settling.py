@@ -103,7 +103,7 @@ class _Settling:
 
     async def run(self) -> None:
         """Check the sessions that may be lost, and replace those that are."""
-        uncertain = self.instance.roster.find_uncertain(self.instance.resume_path)
+        uncertain = self.instance.roster.find_uncertain(self.instance.launch.resume_path)
         if not uncertain:
             return
         replaced: set[Seat] = set()
