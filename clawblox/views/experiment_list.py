@@ -24,12 +24,7 @@ def describe_experiments(experiments: Sequence[ExperimentOverview], width: int |
         Column("DIR", [shorten_path(one.directory) for one in shown], 0, shortest=16, cut="middle"),
         Column("STATUS", list(map(_describe_state, shown)), 0),
         Column("CHAINS", [str(one.chains) for one in shown], 4, is_number=True),
-        Column(
-            "COMMITTED",
-            [f"{one.committed} of {one.generations}" for one in shown],
-            1,
-            is_number=True,
-        ),
+        Column("COMMITTED", list(map(_describe_progress, shown)), 1, is_number=True),
         Column("SPENT", list(map(_describe_cost, shown)), 3, is_number=True),
         Column("CHANGED", [_describe_change(one) for one in shown], 1, is_number=True),
     ]
@@ -44,6 +39,10 @@ def _describe_state(experiment: ExperimentOverview) -> str:
     state = f"{experiment.state}, {experiment.failed} failed" if is_both else experiment.state
     state = f"smoke run: {state}" if experiment.is_smoke else state
     return state if experiment.host is None else f"{state}, {describe_driver(experiment.host)}"
+
+
+def _describe_progress(experiment: ExperimentOverview) -> str:
+    return f"{experiment.committed} of {experiment.generations}"
 
 
 def _describe_cost(experiment: ExperimentOverview) -> str:

@@ -10,10 +10,9 @@ out of a workspace are left out.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
@@ -191,7 +190,7 @@ def _copy_listed(
     )
     files = [path for path in readable if path not in oversized]
     entries = [*files, *listing.directories, *(path for path, _target in listing.links)]
-    kept = {*entries, *itertools.chain.from_iterable(map(_parents, entries))}
+    kept = {*entries, *(str(parent) for path in entries for parent in PurePath(path).parents)}
     unreadable = [*listing.unreadable, *set(listing.files).difference(readable)]
     left_out = [
         *(f"{path} is too large" for path in sorted(oversized)),
@@ -206,10 +205,6 @@ def _copy_listed(
             make_private_dir((target / path).parent)
             publish_bytes(target / path, content, durable=False)
     return _report(source, left_out)
-
-
-def _parents(path: str) -> Iterable[str]:
-    return map(str, PurePath(path).parents)
 
 
 def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]) -> list[str]:
