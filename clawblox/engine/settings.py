@@ -173,7 +173,7 @@ def read_skill(settings: EngineSettings) -> str | None:
         SettingsError: It cannot be read.
     """
     path = settings.directory / settings.skill
-    return _read(path).decode(errors="replace") if path.is_file() else None
+    return read_file(path).decode(errors="replace") if path.is_file() else None
 
 
 def _is_text(value: Any) -> bool:
@@ -240,14 +240,19 @@ def _parse(directory: Path) -> dict[str, Any]:
         raise SettingsError(f"{directory}: there is no such directory")
     path = directory / CONFIG_NAME
     try:
-        return tomllib.loads(_read(path).decode("utf-8-sig"))
+        return tomllib.loads(read_file(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, SettingsError):
             raise
         raise SettingsError(f"{path}: not TOML: {error}") from error
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the contents of a file of a world.
+
+    Raises:
+        SettingsError: It cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

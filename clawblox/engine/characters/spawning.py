@@ -119,10 +119,7 @@ class Spawning:
     def _follow(self, instance: Instance) -> None:
         """Take note of a SpawnLocation that has entered or left Workspace."""
         if instance.spec.name == "SpawnLocation" and self._locations is not None:
-            if instance.in_workspace:
-                self._locations[instance.number] = instance
-            else:
-                self._locations.pop(instance.number, None)
+            instance.list_in(self._locations)
 
     def _find_location(self, player: Instance) -> Instance | None:
         """Return where a player's character appears, or None.

@@ -235,6 +235,13 @@ class Instance(HostObject):
         """Return the first child of exactly a class, or None."""
         return next((child for child in self.children if child.spec.name == class_name), None)
 
+    def list_in(self, instances: dict[int, Instance]) -> None:
+        """Be among some instances by number while it is below Workspace."""
+        if self.in_workspace:
+            instances[self.number] = self
+        else:
+            instances.pop(self.number, None)
+
     def descendants(self) -> Iterator[Instance]:
         """Iterate over everything below it, depth first, parents before their children."""
         stack = self.children[::-1]

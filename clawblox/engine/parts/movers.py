@@ -33,10 +33,7 @@ class Movers:
 
     def follow(self, mover: Instance) -> None:
         """Note that a mover has entered or left Workspace."""
-        if mover.in_workspace:
-            self._movers[mover.number] = mover
-        else:
-            self._movers.pop(mover.number, None)
+        mover.list_in(self._movers)
 
     def push(self) -> None:
         """Apply the forces of a tick to the bodies, in the order of the movers' numbers."""

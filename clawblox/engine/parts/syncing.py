@@ -130,10 +130,7 @@ class Marks(SavedState):
 
     def move(self, part: Instance) -> None:
         """Note that a part has entered or left Workspace."""
-        if part.in_workspace:
-            self.members[part.number] = part
-        else:
-            self.members.pop(part.number, None)
+        part.list_in(self.members)
         self._marked[part.number] = ALL
         if self.welds.joints:
             self.welds_changed = True

@@ -57,14 +57,9 @@ class Welds:
 
     def follow(self, joint: Instance) -> None:
         """Note that a joint has entered or left Workspace."""
-        number = joint.number
-        if not joint.in_workspace:
-            self.joints.pop(number, None)
-            self.motors.pop(number, None)
-            return
-        self.joints[number] = joint
+        joint.list_in(self.joints)
         if joint.spec.name == _MOTOR:
-            self.motors[number] = joint
+            joint.list_in(self.motors)
 
     def turn(self) -> bool:
         """Turn the motors towards their angles by a tick; return whether any has turned."""

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from clawblox.engine.errors import SettingsError, to_luau_text
-from clawblox.engine.settings import SCRIPT_SUFFIXES
+from clawblox.engine.settings import SCRIPT_SUFFIXES, read_file
 
 ROOTS: Final = ("Workspace", "ServerScriptService")
 """The services that scripts run below, in the order in which they run."""
@@ -276,7 +276,4 @@ def read_source(path: Path) -> str:
     Raises:
         SettingsError: It cannot be read.
     """
-    try:
-        return path.read_bytes().removeprefix(_BOM).decode("latin-1")
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    return read_file(path).removeprefix(_BOM).decode("latin-1")
