@@ -15,6 +15,7 @@ from clawblox.concurrency.tasks import Residence
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.arguments import (
     check_path,
+    check_read_path,
     is_world_url,
 )
 from clawblox.config.world_toml import WorldConfig, read_world_config
@@ -68,7 +69,7 @@ class OpenWorld(WorldMetadata):
         self._autosave: Autosave | None = None
         self._residence: Residence[Fleet]
         if not is_world_url(self._source):
-            self._config_read = read_world_config(find_world_dir(dir))
+            self._config_read = read_world_config(check_read_path(dir, "dir"))
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
