@@ -202,7 +202,7 @@ class AsyncAgent:
 
     @property
     def is_open(self) -> bool:
-        """Whether its ``async with`` block runs."""
+        """True while its ``async with`` block runs."""
         return self._tasks is not None
 
     @property

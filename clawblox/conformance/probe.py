@@ -31,7 +31,7 @@ _MOST_ACTIONS: Final = 4
 
 @attrs.frozen
 class Sights:
-    """What agents saw of an instance.
+    """Holds the observations that agents made of an instance.
 
     Attributes:
         answers: The answers, of every route that agents use, and refusals.

@@ -123,7 +123,7 @@ class OpenWorld(WorldMetadata):
 
     @property
     def is_open(self) -> bool:
-        """Whether its ``async with`` block runs."""
+        """True while its ``async with`` block runs."""
         return self._fleet is not None
 
     @property

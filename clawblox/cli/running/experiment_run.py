@@ -192,7 +192,7 @@ class ExperimentRunner:
     contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _display: Display = attrs.field(init=False)
     _is_saved: bool = attrs.field(init=False, default=True)
-    """Whether everything that was ended is saved."""
+    """True if everything that was ended is saved."""
     _asked_at: int = attrs.field(init=False, default=0)
     """Number of the last line of the journal when the experiment was asked to end."""
 

@@ -20,7 +20,7 @@ from clawblox.views.steering import UNSTEERED, Action, Steering, press
 
 @attrs.define(eq=False)
 class TableKeys(Generic[Seen]):
-    """What a person types at a table.
+    """Obeys the keys that a person types at a table.
 
     Args:
         scene: The run or the experiment.

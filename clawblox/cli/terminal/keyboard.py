@@ -69,7 +69,7 @@ class Keyboard:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process is in the foreground: else the terminal would stop it."""
+        """True if this process is in the foreground: else the terminal would stop it."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:

@@ -28,7 +28,7 @@ class KeyDecoder:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the last bytes may be the beginning of a sequence, or the Escape key."""
+        """True if the last bytes may begin a sequence, or are the Escape key."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
