@@ -69,19 +69,21 @@ class Crew:
     record: TeamRecord | None = attrs.field(default=None, init=False)
     _checkpointer: AsyncCheckpointer | None = attrs.field(default=None, init=False)
     _run_dir: Path = attrs.field(init=False)
-    _stack: AsyncExitStack = attrs.field(factory=AsyncExitStack, init=False)
+    _stack: AsyncExitStack = attrs.field(init=False)
     _saving: anyio.CancelScope = attrs.field(init=False)
     _tasks: Tasks = attrs.field(init=False)
     _is_first_over: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     async def __aenter__(self) -> Self:
         self._saving = anyio.CancelScope()
-        for agent in self.agents:
-            if agent.is_open:
-                self._stack.push_async_callback(agent.stop)
-            else:
-                await self._stack.enter_async_context(agent)
-        self._tasks = await self._stack.enter_async_context(Tasks())
+        async with AsyncExitStack() as stack:
+            for agent in self.agents:
+                if agent.is_open:
+                    stack.push_async_callback(agent.stop)
+                else:
+                    await stack.enter_async_context(agent)
+            self._tasks = await stack.enter_async_context(Tasks())
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 
 import anyio
 import attrs
@@ -78,6 +79,22 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             yield Scene(world, tmp_path / "run", tmp_path / "bin")
+
+
+class LockedAgent(AsyncAgent):
+    """An agent that cannot be opened."""
+
+    async def __aenter__(self) -> Self:
+        raise ClawbloxError("its directory is in use")
+
+
+async def test_agents_are_closed_if_a_later_one_cannot_be_opened(scene: Scene) -> None:
+    first, other = scene.agents()
+    locked = LockedAgent(agent="codex", name="Moa", dir=other.dir, binary=other.options.binary)
+    with pytest.raises(ClawbloxError, match="in use"):
+        async with scene.crew([first, locked]):
+            pytest.fail("the block was entered")
+    assert not first.is_open
 
 
 async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(scene: Scene) -> None:
