@@ -65,7 +65,8 @@ class Agent(OpenTwin[AsyncAgent]):
         ConfigError: An argument is wrong.
     """
 
-    __init__ = constructing(AsyncAgent)
+    @constructing(AsyncAgent)
+    def __init__(self) -> None: ...
 
     name: Mirrored[str] = mirrored(AsyncAgent.name)
     dir: Mirrored[Path] = mirrored(AsyncAgent.dir)

@@ -41,7 +41,7 @@ def run(function: Callable[[], Awaitable[_T]]) -> _T:
         raise
 
 
-class Bridged(Generic[_Target]):
+class Bridged(Generic[_T_co]):
     """A class without ``await``: its methods run the methods of an async object in the portal.
 
     They are made with :func:`synchronous` and its siblings.
@@ -57,7 +57,7 @@ class Bridged(Generic[_Target]):
                     f"{cls.__qualname__}.{name}",
                 )
 
-    def _ready(self) -> _Target:
+    def _ready(self) -> _T_co:
         """Return the async object for a call."""
         raise NotImplementedError
 
@@ -153,8 +153,13 @@ def unwrap(twin: Twin[_Async]) -> _Async:
     return twin._ready()
 
 
-def constructing(kind: Callable[_P, _Async]) -> Callable[Concatenate[Twin[_Async], _P], None]:
-    """Return the constructor of a twin: it makes the async object, from the same arguments.
+def constructing(
+    kind: Callable[_P, _Async],
+) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Twin[_Async], _P], None]]:
+    """Return a decorator of a twin's constructor: it makes the async object, from its arguments.
+
+    The body of the decorated function never runs: type checkers know the arguments of a class only
+    if it declares its constructor.
 
     Args:
         kind: The async class.
@@ -164,7 +169,27 @@ def constructing(kind: Callable[_P, _Async]) -> Callable[Concatenate[Twin[_Async
         target = call_as(type(self).__qualname__, kind, *args, **kwargs)
         Twin.__init__(self, target)
 
-    return update_wrapper(init, cast(Any, kind).__init__)
+    return lambda _declaration: update_wrapper(init, cast(Any, kind).__init__)
+
+
+class Opening(Protocol[_P]):
+    """A class method of a twin, as type checkers see it."""
+
+    def __get__(self, twin: object, kind: type[_Twin], /) -> Callable[_P, _Twin]: ...
+
+
+def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> Opening[_P]:
+    """Return a class method of a twin that calls one of the async class, and returns a twin.
+
+    Args:
+        method: The class method; it returns the async object, and does not wait.
+    """
+
+    def call(cls: type[_Twin], /, *args: _P.args, **kwargs: _P.kwargs) -> _Twin:
+        shown = f"{cls.__qualname__}.{call.__name__}"
+        return make_twin(cls, call_as(shown, method, *args, **kwargs))
+
+    return cast(Any, classmethod(update_wrapper(cast(Any, call), cast(Any, method).__func__)))  # type: ignore[no-any-return]
 
 
 def synchronous(

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import update_wrapper
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, cast
 
 from clawblox.concurrency.synchronous import (
     Mirrored,
     Twin,
-    call_as,
     constructing,
     immediate,
-    make_twin,
     mirrored,
+    opening,
     streaming,
     synchronous,
 )
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
-
-_P = ParamSpec("_P")
-
-
-def _opening(
-    method: Callable[_P, AsyncExperiment],
-) -> Callable[Concatenate[type[Experiment], _P], Experiment]:
-    """Return a class method that calls one of the async class, with the same signature."""
-
-    def call(cls: type[Experiment], /, *args: _P.args, **kwargs: _P.kwargs) -> Experiment:
-        return make_twin(cls, call_as(f"{cls.__qualname__}.open", method, *args, **kwargs))
-
-    return update_wrapper(call, cast(Any, method).__func__)
 
 
 class Experiment(Twin[AsyncExperiment]):
@@ -47,8 +30,10 @@ class Experiment(Twin[AsyncExperiment]):
     The arguments are those of :class:`AsyncExperiment`; hooks may be plain functions.
     """
 
-    __init__ = constructing(AsyncExperiment)
-    open = classmethod(_opening(AsyncExperiment.open))
+    @constructing(AsyncExperiment)
+    def __init__(self) -> None: ...
+
+    open = opening(AsyncExperiment.open)
 
     def _ready(self) -> AsyncExperiment:
         self._enter()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 
@@ -19,6 +19,7 @@ from clawblox.concurrency.synchronous import (
     immediate,
     make_twin,
     mirrored,
+    opening,
     suggesting,
     synchronous,
     unwrap,
@@ -95,16 +96,7 @@ class Team(OpenTwin[AsyncTeam]):
         )
         Twin.__init__(self, target)
 
-    @classmethod
-    def resume(
-        cls,
-        run_dir: str | Path,
-        *,
-        env: Mapping[str, str] | None = None,
-        on_checkpoint: Outcome | None = None,
-    ) -> Self:
-        """See :meth:`AsyncTeam.resume`."""
-        return make_twin(cls, AsyncTeam.resume(run_dir, env=env, on_checkpoint=on_checkpoint))
+    resume = opening(AsyncTeam.resume)
 
     @property
     def world(self) -> World:

@@ -124,7 +124,8 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
         FetchError: The folder cannot be downloaded.
     """
 
-    __init__ = constructing(AsyncWorld)
+    @constructing(AsyncWorld)
+    def __init__(self) -> None: ...
 
     @classmethod
     def attach(cls, run_dir: str | Path) -> Self:
