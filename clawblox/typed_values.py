@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from clawblox.foreign_values import encode_line
-
 _T = TypeVar("_T")
 
 
@@ -31,18 +29,3 @@ def converter(
     """
     msgspec.json.Decoder(kind, dec_hook=dec_hook)  # only this analyses the type now
     return partial(msgspec.convert, type=kind, dec_hook=dec_hook)
-
-
-def encode_record(value: object, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
-    """Return a value as one line of JSON, with its newline.
-
-    It is cleaned, as ``foreign_values.encode_line`` does, only if JSON cannot represent it.
-
-    Args:
-        value: The value; structs and attrs classes may be in it.
-        enc_hook: Converts what msgspec does not know, as for ``msgspec.json.encode``.
-    """
-    try:
-        return msgspec.json.encode(value, enc_hook=enc_hook) + b"\n"
-    except (ValueError, OverflowError):
-        return encode_line(msgspec.to_builtins(value, enc_hook=enc_hook))

@@ -31,8 +31,8 @@ from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.system.locks import lock_file, retry, unlock_file
 from clawblox.system.process_tree import is_suspended
+from clawblox.system.record_file import encode_record
 from clawblox.system.regular_files import closing_fd
-from clawblox.typed_values import encode_record
 
 MAX_REQUEST_BYTES = 64 << 10
 _MAX_ANSWER_BYTES = 16 << 20

@@ -35,9 +35,13 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
-from clawblox.system.record_file import LaterVersionError, RecordError, RecordFormat
+from clawblox.system.record_file import (
+    LaterVersionError,
+    RecordError,
+    RecordFormat,
+    encode_record,
+)
 from clawblox.telemetry.log_index import note_end
-from clawblox.typed_values import encode_record
 
 PathMover: TypeAlias = Callable[[Path], Path]
 """Returns where a path of a manifest is now; see :func:`path_mover`."""

@@ -8,12 +8,14 @@ size than a record can have is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import msgspec
 
+from clawblox.foreign_values import encode_line
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
 
@@ -103,6 +105,21 @@ class RecordFormat(Generic[_T]):
             return None
         except OSError as error:
             raise RecordError(f"cannot be read: {error.strerror}", self.hint) from error
+
+
+def encode_record(value: object, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
+    """Return a value as one line of JSON, with its newline.
+
+    It is cleaned, as ``foreign_values.encode_line`` does, only if JSON cannot represent it.
+
+    Args:
+        value: The value; structs and attrs classes may be in it.
+        enc_hook: Converts what msgspec does not know, as for ``msgspec.json.encode``.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=enc_hook) + b"\n"
+    except (ValueError, OverflowError):
+        return encode_line(msgspec.to_builtins(value, enc_hook=enc_hook))
 
 
 def publish_record(path: Path, record: object) -> None:

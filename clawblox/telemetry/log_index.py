@@ -25,6 +25,7 @@ from clawblox.system.files import (
     publish_bytes,
     read_size,
 )
+from clawblox.system.record_file import encode_record
 from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_times import (
     INDEX_VERSION,
@@ -37,7 +38,6 @@ from clawblox.telemetry.log_times import (
 )
 from clawblox.telemetry.logs import Cut, trim_file, trim_log
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.typed_values import encode_record
 
 _LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20

@@ -42,6 +42,7 @@ class Program:
         reads_prompts: Whether a language model reads its prompts. A program without one gets the
             address of its world and its name in variables.
         is_archived: Whether archives contain its conversations.
+        id_file: Name of the file in an agent directory that records the session id.
     """
 
     driver: str
@@ -56,10 +57,10 @@ class Program:
     own_sandbox_modes: frozenset[str] = frozenset()
     reads_prompts: bool = True
     is_archived: bool = False
+    id_file: str = attrs.field(init=False)
 
-    @property
-    def id_file(self) -> str:
-        """Name of the file in an agent directory that records the session id."""
+    @id_file.default
+    def _name_id_file(self) -> str:
         return id_file_name(self.driver)
 
 
