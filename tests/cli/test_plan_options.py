@@ -10,7 +10,7 @@ import pytest
 from clawblox.cli.plan_options import add_cluster, parse_settings
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan import AgentSpec, Cluster, Plan, Price
-from clawblox.experiment.plan.settings import apply_settings
+from clawblox.experiment.plan.dotted import apply_settings
 
 
 def make_plan() -> Plan:

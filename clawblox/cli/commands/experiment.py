@@ -48,7 +48,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.history.lines import WORK, Line
 from clawblox.experiment.live.survey import Stage, Survey
 from clawblox.experiment.plan import Plan
-from clawblox.experiment.plan.settings import apply_settings
+from clawblox.experiment.plan.dotted import apply_settings
 from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.reading.record import read_experiment

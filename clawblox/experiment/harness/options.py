@@ -25,8 +25,8 @@ from clawblox.experiment.harness.script_files import (
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Limits, Plan, WorldSpec
+from clawblox.experiment.plan.dotted import apply_settings
 from clawblox.experiment.plan.naming import safe_name
-from clawblox.experiment.plan.settings import apply_settings
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.system.regular_files import read_regular

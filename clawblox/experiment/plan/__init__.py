@@ -8,8 +8,7 @@
 - ``smoke``: the plan of a short try of each condition.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
-- ``dotted``: the fields that conditions set, by dotted paths.
-- ``settings``: other values for some fields of a plan.
+- ``dotted``: reads and sets the fields of a plan by dotted paths.
 - ``naming``: names that stay the same when a plan is extended.
 - ``programs``: the programs of commands.
 - ``values``: frozen values and their plain form.

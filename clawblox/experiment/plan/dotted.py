@@ -1,4 +1,4 @@
-"""Dotted paths of the fields of a plan that conditions may set: ``agents.*.model``. Pure.
+"""Reads and sets the fields of a plan by dotted paths, such as ``agents.*.model``. Pure.
 
 A step is the key of a field. After ``agents`` comes the name of an agent, its position from 0, or
 ``*`` for all agents; after ``world.env`` comes the name of a variable.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
+from clawblox.config.toml_words import in_toml
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.parts import AgentSpec
+from clawblox.experiment.plan.plan_file import join_faults
 from clawblox.experiment.plan.values import (
     PART,
     FrozenMapping,
@@ -23,9 +25,37 @@ from clawblox.experiment.plan.values import (
 )
 from clawblox.spelling import nearest_name
 
+_Plan = TypeVar("_Plan", bound=attrs.AttrsInstance)
+
 _WHOLE: Final = ("world", "agents")
 """The fields of which only parts may be set."""
 _ALL: Final = "*"
+_NEVER_SET: Final = ("name", "layout", "sweep", "conditions")
+
+
+def apply_settings(plan: _Plan, settings: Mapping[str, Any]) -> _Plan:
+    """Return a plan with other values for some fields, or raise all their faults together.
+
+    Args:
+        plan: The plan.
+        settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
+
+    Raises:
+        ConfigError: Paths are unknown, or values are invalid; the key is the whole path, or another
+            field of the plan that the value does not fit.
+    """
+    fields = [name for name in attrs.fields_dict(type(plan)) if name not in _NEVER_SET]
+    faults: list[ConfigError] = []
+    for path, value in settings.items():
+        try:
+            plan = set_value(plan, path, value, fields)
+        except ConfigError as error:
+            key = error.key or path
+            is_other = key.partition(".")[0] not in path.split(".")
+            faults.append(in_toml(error, value).but(key=key if is_other else path))
+    if faults:
+        raise join_faults(faults)
+    return plan
 
 
 def set_value(
