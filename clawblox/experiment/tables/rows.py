@@ -26,7 +26,7 @@ from clawblox.experiment.history.state import (
     GenerationState,
 )
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
+from clawblox.experiment.schedule.spending import Cost, compute_cost, sum_costs
 from clawblox.results import Labels
 from clawblox.system.clock import parse_utc
 

@@ -25,7 +25,7 @@ from clawblox.experiment.history.state import (
 from clawblox.experiment.plan.parts import Limits
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.ports import AgentActivity
-from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
+from clawblox.experiment.schedule.spending import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.rows import (
     committed_usage,
     describe_attempt,

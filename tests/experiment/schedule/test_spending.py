@@ -1,15 +1,52 @@
-"""What an experiment has spent, with and without the costs that programs report."""
+"""Costs and spending, with and without the costs that programs report."""
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
+from clawblox.agents.values import Usage
 from clawblox.experiment.plan import AgentSpec
+from clawblox.experiment.plan.parts import Price
+from clawblox.experiment.schedule.spending import Cost, compute_cost, sum_costs
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+from tests.experiment.journals import used
 
 pytestmark = pytest.mark.anyio
 
+PRICE = Price(input=10.0, output=100.0)
 PRICES = {"gpt-6": {"input": 0.0, "output": 100.0}}  # as the fakes report
+
+
+def test_a_reported_cost_is_no_estimate() -> None:
+    assert compute_cost(used(10, 2.0), PRICE) == Cost(2.0)
+
+
+def test_a_cost_that_is_not_reported_is_estimated_from_the_price() -> None:
+    usage = Usage(input_tokens=1_000_000, output_tokens=10_000)
+    assert compute_cost(usage, PRICE) == Cost(11.0, is_estimated=True)
+
+
+def test_cached_tokens_have_prices_of_their_own_or_that_of_input() -> None:
+    usage = Usage(cached_tokens=100_000, cache_write_tokens=10_000)
+    assert compute_cost(usage, PRICE).usd == pytest.approx(1.1)
+    price = attrs.evolve(PRICE, cached=1.0, cache_write=20.0)
+    assert compute_cost(usage, price).usd == pytest.approx(0.3)
+
+
+def test_a_sum_with_an_unknown_cost_is_unknown() -> None:
+    assert compute_cost(used(10), None) == Cost(None)
+    assert sum_costs([Cost(1.0), Cost(None), Cost(2.0, is_estimated=True)]) == Cost(None, True)
+
+
+def test_turns_of_which_a_program_reports_nothing_have_no_known_cost() -> None:
+    for price in (None, PRICE):
+        assert compute_cost(Usage(turns=1), price) == Cost(None)
+    assert compute_cost(Usage(turns=1, cost_usd=0.0), None) == Cost(0.0)
+
+
+def test_an_agent_that_used_nothing_costs_nothing() -> None:
+    assert compute_cost(Usage(), None) == compute_cost(Usage(), PRICE) == Cost(0.0)
 
 
 def make_simulation(limit: float) -> Simulation:

@@ -15,7 +15,6 @@ from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment.history.checkpoints import CheckpointRef
 from clawblox.experiment.history.lines import Line, read_usage
 from clawblox.experiment.plan.parts import Price
-from clawblox.experiment.tables.costs import Cost, compute_cost, sum_costs
 from clawblox.experiment.tables.results import make_results
 from clawblox.experiment.tables.rows import AgentRow, Row
 from tests.experiment.journals import Journal, make_plan, used
@@ -224,33 +223,6 @@ def test_an_imported_generation_has_the_rows_of_its_table() -> None:
 # -- costs --------------------------------------------------------------------------------------
 
 
-def test_a_reported_cost_is_no_estimate() -> None:
-    assert compute_cost(used(10, 2.0), PRICE) == Cost(2.0)
-
-
-def test_a_cost_that_is_not_reported_is_estimated_from_the_price() -> None:
-    usage = Usage(input_tokens=1_000_000, output_tokens=10_000)
-    assert compute_cost(usage, PRICE) == Cost(11.0, is_estimated=True)
-
-
-def test_cached_tokens_have_prices_of_their_own_or_that_of_input() -> None:
-    usage = Usage(cached_tokens=100_000, cache_write_tokens=10_000)
-    assert compute_cost(usage, PRICE).usd == pytest.approx(1.1)
-    price = attrs.evolve(PRICE, cached=1.0, cache_write=20.0)
-    assert compute_cost(usage, price).usd == pytest.approx(0.3)
-
-
-def test_a_sum_with_an_unknown_cost_is_unknown() -> None:
-    assert compute_cost(used(10), None) == Cost(None)
-    assert sum_costs([Cost(1.0), Cost(None), Cost(2.0, is_estimated=True)]) == Cost(None, True)
-
-
-def test_turns_of_which_a_program_reports_nothing_have_no_known_cost() -> None:
-    for price in (None, PRICE):
-        assert compute_cost(Usage(turns=1), price) == Cost(None)
-    assert compute_cost(Usage(turns=1, cost_usd=0.0), None) == Cost(0.0)
-
-
 def test_tokens_and_cost_that_a_program_does_not_report_are_unknown_not_0() -> None:
     journal = Journal()
     journal.open("r1", 1).work().commit([used(100, 1.0), Usage(turns=3)])
@@ -272,10 +244,6 @@ def test_a_row_says_how_often_the_cost_of_a_turn_may_be_missing() -> None:
     journal.open("r1", 1).work().commit(usage)
     (row,), (eko, moa) = make_rows_from(journal), make_agent_rows_from(journal)
     assert (row.missing_costs, eko.missing_costs, moa.missing_costs) == (2, 2, 0)
-
-
-def test_an_agent_that_used_nothing_costs_nothing() -> None:
-    assert compute_cost(Usage(), None) == compute_cost(Usage(), PRICE) == Cost(0.0)
 
 
 def test_prices_of_the_plan_estimate_what_a_program_does_not_report() -> None:
