@@ -24,7 +24,6 @@ Nothing here prints, asks a world or imports a web framework. The command line u
   web page, and as JUnit XML.
 - ``changes``: differences between two observations.
 - ``recordings``: recordings, and the state of a world at a moment of one.
-- ``verified_runs``, ``verified_attempts``: the results of verified replays, as lines and as a
-  table.
+- ``verified_runs``: the results of verified replays, as lines and as a table.
 - ``formatting``: durations, sizes, exits, paths.
 """

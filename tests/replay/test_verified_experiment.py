@@ -24,7 +24,7 @@ from clawblox.replay.kept_verification import (
     keep_verification,
     read_verification,
 )
-from clawblox.views.verified_attempts import format_attempts
+from clawblox.views.verified_runs import format_attempts
 from tests.conformance.lives import dice_world, first_input, play, verified
 from tests.conformance.test_private_copies import make_repository, make_silent_repository
 from tests.recording.files import Records, content, rewrite

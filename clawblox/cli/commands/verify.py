@@ -25,8 +25,7 @@ from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import keep_verification
 from clawblox.replay.sources import VerifyOptions
 from clawblox.views.formatting import format_json, shorten_path
-from clawblox.views.verified_attempts import format_attempts
-from clawblox.views.verified_runs import describe_replay, sum_up
+from clawblox.views.verified_runs import describe_replay, format_attempts, sum_up
 
 if TYPE_CHECKING:
     from clawblox.experiment.schedule.callbacks import Score

@@ -13,8 +13,7 @@ from clawblox.replay.kept_verification import read_verification
 from clawblox.replay.results import VerifiedRun
 from clawblox.views.check_page import draw_report
 from clawblox.views.html import Child, Markup, element, join, link
-from clawblox.views.verified_attempts import format_attempts
-from clawblox.views.verified_runs import describe_replay, sum_up
+from clawblox.views.verified_runs import describe_replay, format_attempts, sum_up
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import lines, moment, table
 from clawblox.web.site import NoSuchPage
