@@ -19,10 +19,9 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 - ``html``: HTML and SVG that escape by default, and the style sheets in ``styles``.
 - ``svg``: pictures and their elements.
 - ``archives``: archives and their members.
-- ``observations``: observations, and paths into them.
+- ``observations``: observations, differences between two, and paths into them.
 - ``check_report``, ``check_page``, ``check_junit``: the report of checks of a world, as text, as a
   web page, and as JUnit XML.
-- ``changes``: differences between two observations.
 - ``recordings``: recordings, and the state of a world at a moment of one.
 - ``verified_runs``: the results of verified replays, as lines and as a table.
 - ``formatting``: durations, sizes, exits, paths.

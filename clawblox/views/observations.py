@@ -1,4 +1,4 @@
-"""Observations as text for people: indented, numbers rounded, long lists shortened.
+"""Observations and their differences as text for people: numbers rounded, long lists shortened.
 
 Pure: a value goes in, lines come out.
 """
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 from rich.cells import cell_len
 
-from clawblox.differences import add_index, add_key
+from clawblox.differences import ABSENT, Difference, add_index, add_key, is_equal
 from clawblox.errors import UsageError
 from clawblox.printable import printable
 
@@ -33,6 +33,7 @@ _MAX_KEYS = 40
 _MAX_COLUMNS = 12
 _MAX_FILLED_LINES = 3
 _MAX_CHARS = 200
+_MAX_SIDE_CHARS = 60
 _MAX_DEPTH = 50
 _DECIMALS = 3
 _MAX_FIXED = 1e15
@@ -239,6 +240,36 @@ class _Layout:
 
 def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
     return sum(cell_len(text) for _, text in pieces)
+
+
+def format_difference(difference: Difference, paint: Paint = no_paint) -> str:
+    """Return a difference as a line."""
+    path = paint("key", f"{difference.path or 'observation'}:")
+    before, after = difference.before, difference.after
+    if before is ABSENT:
+        return f"{path} {paint('note', 'new')} {_format_side(after)}"
+    if after is ABSENT:
+        return f"{path} {paint('note', 'gone')}"
+    if difference.is_order:
+        return f"{path} {paint('note', 'order')} {_format_side(after)}"
+    texts = _format_side(before), _format_side(after)
+    if texts[0] == texts[1]:  # rounding or cutting hides the difference
+        if isinstance(after, str | list | Mapping):
+            return f"{path} {paint('note', _count_changes(before, after))}"
+        texts = repr(before), repr(after)
+    return f"{path} {texts[0]} {paint('note', '->')} {texts[1]}"
+
+
+def _format_side(value: Any) -> str:  # noqa: ANN401 - JSON
+    return format_inline(value, max_chars=_MAX_SIDE_CHARS)
+
+
+def _count_changes(before: Any, after: Any) -> str:  # noqa: ANN401 - JSON
+    """Describe a change that the texts of both values do not show."""
+    if isinstance(after, list) and len(before) == len(after):
+        changed = sum(not is_equal(*pair) for pair in zip(before, after, strict=True))
+        return f"{changed} of {len(after)} items changed"
+    return "changed"
 
 
 _INDEX = re.compile(r"-?(0|[1-9]\d{0,8})")

@@ -13,9 +13,8 @@ from clawblox.foreign_values import clean_text
 from clawblox.printable import printable, printable_name
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.views.changes import format_difference
 from clawblox.views.formatting import count_words
-from clawblox.views.observations import format_inline, format_value
+from clawblox.views.observations import format_difference, format_inline, format_value
 
 _MAX_NAME_CHARS: Final = 100
 _MAX_CHARS: Final = 160

@@ -28,8 +28,7 @@ from clawblox.protocol import (
     WORLD_URL_ENV,
 )
 from clawblox.views.agent_words import one_line
-from clawblox.views.changes import format_difference
-from clawblox.views.observations import format_inline
+from clawblox.views.observations import format_difference, format_inline
 from clawblox.world.shell_words import take_curl_bodies
 
 _VERBS: Final[Mapping[str, tuple[str, str]]] = {

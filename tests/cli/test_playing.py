@@ -25,8 +25,7 @@ from clawblox.differences import (
 )
 from clawblox.errors import UsageError
 from clawblox.printable import printable_name
-from clawblox.views.changes import format_difference
-from clawblox.views.observations import find_value, format_inline, format_value
+from clawblox.views.observations import find_value, format_difference, format_inline, format_value
 from clawblox.world.input_examples import find_examples
 
 ROOT = Path(__file__).parents[2]

@@ -25,9 +25,8 @@ from clawblox.errors import (
 )
 from clawblox.printable import printable, printable_lines
 from clawblox.rundir.presence import Presence
-from clawblox.views.changes import format_difference
 from clawblox.views.event_lines import describe_error, describe_saved
-from clawblox.views.observations import find_value, format_value
+from clawblox.views.observations import find_value, format_difference, format_value
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.input_examples import InputExample
 from clawblox.world.recorded import Player
