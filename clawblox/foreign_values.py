@@ -136,7 +136,6 @@ def parse_json(
     data: bytes | str,
     *,
     max_bytes: int | None = None,
-    max_depth: int = MAX_DEPTH,
     max_members: int = MAX_MEMBERS,
 ) -> Any:  # noqa: ANN401 - a JSON value
     """Parse JSON from another program, and clean it as :func:`clean_value` does.
@@ -146,7 +145,6 @@ def parse_json(
     Args:
         data: The document, in UTF-8; bytes that are not UTF-8 become U+FFFD.
         max_bytes: Its maximum length in bytes; None means no limit.
-        max_depth: Maximum nesting; deeper lists and objects become None.
         max_members: Maximum number of values, over all levels.
 
     Raises:
@@ -161,7 +159,7 @@ def parse_json(
         value = json.loads(text, parse_int=_parse_int, parse_constant=_drop_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return clean_value(value, max_depth=max_depth)
+    return clean_value(value)
 
 
 def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:  # noqa: ANN401 - a JSON value

@@ -279,7 +279,7 @@ def check_size(value: object, key: str) -> int:
     raise mismatch(key, "bytes above 0, or a size such as '500 MB' or '1.5 GiB'", value)
 
 
-def check_port(value: object, key: str = "port") -> int | None:
+def check_port(value: object) -> int | None:
     """Return the requested port; None for any port, also requested by 0.
 
     Raises:
@@ -287,7 +287,7 @@ def check_port(value: object, key: str = "port") -> int | None:
     """
     if value is None or (type(value) is int and 0 <= value <= 65535):
         return value or None
-    raise mismatch(key, "1 to 65535, or 0 to lease one", value)
+    raise mismatch("port", "1 to 65535, or 0 to lease one", value)
 
 
 def check_seed(value: object, key: str) -> None:

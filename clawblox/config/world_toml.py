@@ -39,20 +39,6 @@ _log = OwnLog(__name__)
 
 _MAX_FAULTS: Final = 20
 
-START_ENV_TEMPLATE: Final[Mapping[str, str]] = {
-    protocol.HOST_ENV: "{host}",
-    protocol.PORT_ENV: "{port}",
-    protocol.BASE_PATH_ENV: "{base_path}",
-    protocol.RECORD_ENV: "{record}",
-    protocol.RECORD_DIR_ENV: "{record_dir}",
-    protocol.RESUME_ENV: "{resume_path}",
-    protocol.OPERATOR_TOKEN_ENV: "{operator_token}",
-    protocol.SPECTATOR_TOKEN_ENV: "{spectator_token}",
-    protocol.MANIFEST_ENV: "{manifest_path}",
-    protocol.BIN_ENV: "{clawblox_bin}",
-}
-"""The environment of a start, with placeholders for the values."""
-
 _ENGINE_PROBE_S: Final = 10.0
 """Timeout of a liveness probe of an engine world, in seconds: a tick may take a while."""
 
@@ -189,7 +175,18 @@ class WorldConfig:
     @property
     def start_env(self) -> dict[str, str]:
         """The template environment of a start, for example ``WORLD_PORT={port}``."""
-        return dict(START_ENV_TEMPLATE)
+        return {
+            protocol.HOST_ENV: "{host}",
+            protocol.PORT_ENV: "{port}",
+            protocol.BASE_PATH_ENV: "{base_path}",
+            protocol.RECORD_ENV: "{record}",
+            protocol.RECORD_DIR_ENV: "{record_dir}",
+            protocol.RESUME_ENV: "{resume_path}",
+            protocol.OPERATOR_TOKEN_ENV: "{operator_token}",
+            protocol.SPECTATOR_TOKEN_ENV: "{spectator_token}",
+            protocol.MANIFEST_ENV: "{manifest_path}",
+            protocol.BIN_ENV: "{clawblox_bin}",
+        }
 
     @property
     def api_doc_path(self) -> Path:
@@ -293,7 +290,10 @@ def read_world_config(world_dir: Path) -> WorldConfig:
     """
     root = Path(os.path.realpath(world_dir))
     path = root / CONFIG_NAME
-    text = _read_text(root, path)
+    try:
+        text = read_toml_text(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _absence_error(root) from error
     config = parse_toml(text, path)
     faults = {fault.keys: fault for fault in itertools.islice(SCHEMA(config), _MAX_FAULTS)}
     if faults:
@@ -316,13 +316,6 @@ def _warnings(config: dict[str, Any], text: str, path: Path) -> Iterator[str]:
 @functools.lru_cache(maxsize=256)
 def _log_once(warning: str, place: str) -> None:
     _log.warning(warning, file=place)
-
-
-def _read_text(root: Path, path: Path) -> str:
-    try:
-        return read_toml_text(path)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _absence_error(root) from error
 
 
 def _absence_error(root: Path) -> ConfigError:

@@ -36,8 +36,8 @@ from clawblox.rundir.saves import unlink_saves
 from clawblox.rundir.status import has_owner
 from clawblox.snapshot.checker import Check, CheckerLost
 from clawblox.snapshot.header import Header, InvalidDocument
-from clawblox.snapshot.rows import MAX_ROWS_BYTES, ROWS_SUFFIX, rows_beside
-from clawblox.system.files import digest_file, is_below, sweep_partials
+from clawblox.snapshot.rows import ROWS_SUFFIX, rows_beside
+from clawblox.system.files import MAX_DATABASE_BYTES, digest_file, is_below, sweep_partials
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.process_tree import read_process
 from clawblox.system.regular_files import digest_open, open_regular
@@ -227,6 +227,6 @@ def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
         sha256=sha256,
         created_at=created_at,
         instance=instance,
-        rows_sha256=digest_file(rows, max_bytes=MAX_ROWS_BYTES) if has_rows else None,
+        rows_sha256=digest_file(rows, max_bytes=MAX_DATABASE_BYTES) if has_rows else None,
         rows_size_bytes=rows.stat().st_size if has_rows else None,
     )

@@ -30,8 +30,9 @@ from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.paths import file_stamp, files_dir
 from clawblox.rundir.records import InstanceRecord, PathMover
 from clawblox.snapshot.capture import SnapshotSource, capture
-from clawblox.snapshot.rows import MAX_ROWS_BYTES, rows_beside
+from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import (
+    MAX_DATABASE_BYTES,
     MAX_DIGEST_BYTES,
     PartialFile,
     digest_file,
@@ -243,7 +244,7 @@ def has_good_rows(snapshot: Path, sha256: object) -> bool:
     """
     if sha256 is None:
         return True
-    return has_digest(rows_beside(snapshot), str(sha256), max_bytes=MAX_ROWS_BYTES)
+    return has_digest(rows_beside(snapshot), str(sha256), max_bytes=MAX_DATABASE_BYTES)
 
 
 def unlink_saves(snapshots: Iterable[Path]) -> None:
@@ -296,7 +297,7 @@ def _find_rows(snapshot: Path) -> Path | None:
     digest = None if listed is None else listed[1].get("rows_sha256")
     if digest is None:
         return copy if copy.exists() else None
-    if digest_file(copy, max_bytes=MAX_ROWS_BYTES) != digest:
+    if digest_file(copy, max_bytes=MAX_DATABASE_BYTES) != digest:
         raise OSError(errno.EIO, "not the rows that were saved: their digest differs", str(copy))
     return copy
 
@@ -305,7 +306,7 @@ def _copy(source: Path, own: Path) -> None:
     from clawblox.system.foreign_database import copy_content
 
     with (
-        closing_fd(open_regular(source, max_bytes=MAX_ROWS_BYTES)) as content,
+        closing_fd(open_regular(source, max_bytes=MAX_DATABASE_BYTES)) as content,
         contextlib.closing(PartialFile(own.parent, own.stem)) as partial,
     ):
         copy_content(content, partial.fd)

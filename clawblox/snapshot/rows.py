@@ -12,11 +12,8 @@ from typing import Final
 
 import attrs
 
-from clawblox.system.files import digest_file
+from clawblox.system.files import MAX_DATABASE_BYTES, digest_file
 from clawblox.system.regular_files import open_regular
-
-MAX_ROWS_BYTES: Final = 4 << 30
-"""Maximum apparent size of a copy, as of any database that is copied."""
 
 ROWS_SUFFIX: Final = ".rows.db"
 """Suffix of a copy's name, after the name of its snapshot."""
@@ -48,10 +45,10 @@ class RowsCopy:
         Raises:
             OSError: The world has not written a regular file of the permitted size.
         """
-        with os.fdopen(open_regular(self.partial, max_bytes=MAX_ROWS_BYTES), "rb") as copy:
+        with os.fdopen(open_regular(self.partial, max_bytes=MAX_DATABASE_BYTES), "rb") as copy:
             os.fsync(copy)
             self.size_bytes = os.fstat(copy.fileno()).st_size
-        self.sha256 = digest_file(self.partial, max_bytes=MAX_ROWS_BYTES)
+        self.sha256 = digest_file(self.partial, max_bytes=MAX_DATABASE_BYTES)
 
     def publish(self, snapshot: Path) -> None:
         """Publish the copy, if any, before its snapshot is published.

@@ -36,6 +36,9 @@ from clawblox.system.regular_files import (
 MAX_DIGEST_BYTES: Final = 64 << 30
 """Maximum size of a file whose digest is taken, which takes about a minute then."""
 
+MAX_DATABASE_BYTES: Final = 4 << 30
+"""Maximum apparent size of a database that is copied, and of its write-ahead log, in bytes."""
+
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 
 

@@ -18,7 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from clawblox.system.files import PartialFile, partial_tree, sweep_partials, write_all
+from clawblox.system.files import (
+    MAX_DATABASE_BYTES,
+    PartialFile,
+    partial_tree,
+    sweep_partials,
+    write_all,
+)
 from clawblox.system.process import run_briefly
 from clawblox.system.regular_files import (
     PRIVATE_FILE,
@@ -28,9 +34,6 @@ from clawblox.system.regular_files import (
     opened_parent,
 )
 from clawblox.system.sqlite_program import MAX_ANSWER_BYTES
-
-MAX_DATABASE_BYTES: Final = 4 << 30
-"""Maximum apparent size of a database, and of its write-ahead log, in bytes."""
 
 Statement: TypeAlias = tuple[str, Sequence[str]]
 """A statement of SQL and its parameters."""

@@ -294,7 +294,7 @@ def _read_lifeline() -> tuple[bytes, bool]:
         received += chunk
 
 
-def _clean_up(marks: list[Mark], lease_until: float = math.inf) -> None:
+def _clean_up(marks: list[Mark], lease_until: float) -> None:
     if not marks:
         return
     members = find_tree(marks)

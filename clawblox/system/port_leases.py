@@ -122,7 +122,10 @@ class LeaseFile:
         path = f"{home}/leases"
         if self._fd >= 0 and is_file_at(path, self._fd):
             return
-        _require_private(home)
+        make_private_dir(Path(home))
+        found = os.lstat(home)
+        if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
+            raise PermissionError(errno.EPERM, "made by another user", home)
         old, self._fd = self._fd, open_own(path, os.O_RDWR | os.O_CREAT)
         for port, layer in self._held.items():
             self._set(port, layer, fcntl.F_WRLCK)
@@ -168,10 +171,3 @@ leases = LeaseFile()
 """The leases of this process."""
 
 os.register_at_fork(after_in_child=leases.after_fork)
-
-
-def _require_private(home: str) -> None:
-    make_private_dir(Path(home))
-    found = os.lstat(home)
-    if found.st_uid != os.getuid() or stat.S_ISLNK(found.st_mode):
-        raise PermissionError(errno.EPERM, "made by another user", home)

@@ -29,6 +29,7 @@ OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOE
 _WILDCARD: Final = re.compile(r"[*?[]")
 _PIECE_BYTES: Final = 1 << 16
 _DIGESTED_BYTES: Final = 1 << 20
+_MAX_LINE_BYTES: Final = 64 << 20
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -310,7 +311,6 @@ def rewrite_lines(
     rewrite: Callable[[bytes], bytes],
     *,
     max_bytes: int,
-    max_line_bytes: int = 64 << 20,
 ) -> None:
     """Rewrite a regular file line by line; a reader finds either the old file or the new file.
 
@@ -319,11 +319,10 @@ def rewrite_lines(
         path: Path below ``root``, ``/`` between components; no link is followed.
         rewrite: Returns the replacement of a line; lines include their newline.
         max_bytes: Maximum apparent size of the file.
-        max_line_bytes: Maximum length of a line.
 
     Raises:
-        OSError: It does not exist, is not a regular file, or exceeds a limit; or it cannot be
-            written. The file is unchanged.
+        OSError: It does not exist, is not a regular file, is larger, or has a line of more than
+            64 MiB; or it cannot be written. The file is unchanged.
     """
     directory, _, name = path.rpartition("/")
     parent, new_name = open_directory(root, directory), f".{name}.partial"
@@ -334,9 +333,9 @@ def rewrite_lines(
             os.fdopen(open_regular(name, dir_fd=parent, max_bytes=max_bytes), "rb", 1 << 20) as old,
             os.fdopen(create_regular(new_name, dir_fd=parent), "wb") as new,
         ):
-            while line := old.readline(max_line_bytes + 1):
-                if len(line) > max_line_bytes:
-                    message = f"has a line of more than {max_line_bytes} bytes"
+            while line := old.readline(_MAX_LINE_BYTES + 1):
+                if len(line) > _MAX_LINE_BYTES:
+                    message = f"has a line of more than {_MAX_LINE_BYTES} bytes"
                     raise OSError(errno.EFBIG, message, str(root / path))
                 new.write(rewrite(line))
             new.flush()

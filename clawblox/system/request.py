@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from clawblox.errors import ConfigError
+from clawblox.system.ports import join_address
 
 MAX_ANSWER_BYTES: Final = 4 << 20
 """Maximum size of the body of a world's answer, in bytes."""
@@ -154,8 +155,7 @@ def make_request(
         message = "must begin with / and be printable ASCII without spaces"
         raise ConfigError(message, key="route", value=target)
     if host is None:
-        name = f"[{address.host}]" if ":" in address.host else address.host
-        host = f"{name}:{address.port}"
+        host = join_address(address.host, address.port)
     elif _HEADER_VALUE.fullmatch(host) is None:
         raise ConfigError(_BAD_VALUE, key="host", value=host)
     lines = [

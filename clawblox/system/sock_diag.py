@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -90,7 +90,7 @@ def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, L
         return list(_ask_listeners(family, port))
     except OSError:
         rows = _read_table("tcp6" if family == socket.AF_INET6 else "tcp")
-        return list(_parse_listeners(rows))
+        return [_parse_listener(fields) for fields in rows if fields[3] == _LISTEN]
 
 
 def peer_uid(connection: socket.socket) -> int | None:
@@ -193,17 +193,12 @@ def _read_table(name: str) -> Iterator[list[str]]:
         yield row.split()
 
 
-def _parse_listeners(rows: Iterator[list[str]]) -> Iterator[tuple[int, Listener]]:
-    for fields in rows:
-        if fields[3] == _LISTEN:
-            address, _, port = fields[1].partition(":")
-            yield int(port, 16), Listener(_decode_address(address), int(fields[9]))
-
-
-def _decode_address(text: str) -> str:
+def _parse_listener(fields: Sequence[str]) -> tuple[int, Listener]:
+    address, _, port = fields[1].partition(":")
     # The kernel prints the address as 32-bit words in host byte order.
-    raw = bytes.fromhex(text)
-    return _address(b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4)))
+    words = bytes.fromhex(address)
+    raw = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+    return int(port, 16), Listener(_address(raw), int(fields[9]))
 
 
 def _address(raw: bytes) -> str:

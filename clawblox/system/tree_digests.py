@@ -46,8 +46,7 @@ def digest_files(
         OSError: The directory, or something below it, cannot be read, is larger, or is nested too
             deeply; it names the path.
     """
-    digests = _Digests(root, max_bytes, max_total_bytes, skip, check)
-    return dict(sorted(digests.read()))
+    return dict(sorted(_Digests(root, max_bytes, max_total_bytes, skip, check).read()))
 
 
 def digest_tree(
@@ -106,7 +105,8 @@ class _Digests:
                     if entry.kind == "directory":
                         self._enter(walk, entry.name)
                     elif entry.kind == "link":
-                        yield path, _digest_link(entry.name, walk.fd)
+                        target = os.fsencode(os.readlink(entry.name, dir_fd=walk.fd))
+                        yield path, hashlib.sha256(b"link to " + target).hexdigest()
                     elif entry.kind == "file":
                         yield path, self._read_file(entry.name, walk.fd, read)
                 except OSError as error:
@@ -128,8 +128,3 @@ class _Digests:
 
     def _digest(self, fd: int) -> str:
         return digest_open(fd, max_bytes=self._max_bytes, check=self._check)
-
-
-def _digest_link(name: str, directory: int) -> str:
-    target = os.fsencode(os.readlink(name, dir_fd=directory))
-    return hashlib.sha256(b"link to " + target).hexdigest()

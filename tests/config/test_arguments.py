@@ -105,10 +105,10 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_a_port_is_a_whole_number_that_can_be_one() -> None:
-    assert [check_port(value, "port") for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
+    assert [check_port(value) for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
     for value in (-1, 65536, 80.0, "80", True):
         with pytest.raises(ConfigError, match=r"^port: must be 1 to 65535"):
-            check_port(value, "port")
+            check_port(value)
 
 
 @pytest.mark.parametrize("value", ["", None, 5, "local host"])

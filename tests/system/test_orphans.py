@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -245,7 +246,7 @@ def test_what_is_marked_only_after_the_first_looks_is_ended(
 
     monkeypatch.setattr(guard, "ORPHAN_GRACE_S", 0.2)
     monkeypatch.setattr(guard, "find_tree", find_then_exec)
-    guard._clean_up([mark])
+    guard._clean_up([mark], math.inf)
     assert late[0].wait() == -signal.SIGKILL
 
 

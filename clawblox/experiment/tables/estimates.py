@@ -51,19 +51,18 @@ def estimate(values: Sequence[float]) -> Estimate:
     )
 
 
-def find_interval(estimate: Estimate, level: float = LEVEL) -> tuple[float, float] | None:
-    """Return the t-interval of a mean.
+def find_interval(estimate: Estimate) -> tuple[float, float] | None:
+    """Return the t-interval that covers the true mean with the probability :data:`LEVEL`.
 
     Args:
         estimate: The mean, with its standard error.
-        level: Probability with which the interval covers the true mean, between 0 and 1.
 
     Returns:
         Its ends; None for fewer than two numbers.
     """
     if estimate.mean is None or estimate.standard_error is None:
         return None
-    reach = find_t(estimate.n - 1, level) * estimate.standard_error
+    reach = find_t(estimate.n - 1) * estimate.standard_error
     return estimate.mean - reach, estimate.mean + reach
 
 
