@@ -91,7 +91,7 @@ def press(
 
     Args:
         state: The state.
-        key: The key; see :class:`~clawblox.cli.terminal.keys.KeyDecoder`.
+        key: The key; see :class:`~clawblox.cli.terminal.keyboard.KeyDecoder`.
         rows: The keys of all rows in order.
         verbs: What can be done with a row.
     """

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from clawblox.cli.terminal.keys import KeyDecoder
+from clawblox.cli.terminal.keyboard import KeyDecoder
 
 PARTS = (b"\x1b", b"[", b"O", b"A", b"1", b";", b"a", b"\r", b"\xc3", b"\xa9")
 UP, DOWN = b"\x1b[A", b"\x1b[B"

@@ -10,7 +10,7 @@
 - ``runner``: runs a command until it ends or a signal ends it.
 - ``instance_states``: the state of each of them, kept from events.
 - ``displays``: shows work in lines, or in a table.
-- ``live_table``: that table; ``table_keys``: its keys.
+- ``live_table``: that table, with its keys.
 - ``run_scenes``: runs as displays see them, and ``ps --watch``.
 - ``run_actions``: shows and does something with an instance that was selected.
 - ``experiment_scenes``: experiments as displays see them.
