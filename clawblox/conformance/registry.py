@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.differences import ABSENT, Difference
+from clawblox.differences import Difference
 from clawblox.errors import UsageError, WorldError, WorldStartError
 from clawblox.spelling import nearest_name
 
@@ -178,8 +178,3 @@ def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:
             )
         selected |= fitting
     return [check for check in checks if not names or check.id in selected]
-
-
-def is_absent(value: Any) -> bool:  # noqa: ANN401 - a value of a difference
-    """Return whether a side of a difference has no value."""
-    return value is ABSENT

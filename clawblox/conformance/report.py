@@ -92,8 +92,7 @@ class CheckResult:
             document["expected_failure"] = True
         if self.is_own_error:
             document["own_error"] = True
-        cleaned = clean_value(document, max_chars=_MAX_VALUE_CHARS)
-        assert isinstance(cleaned, dict)
+        cleaned: dict[str, Any] = clean_value(document, max_chars=_MAX_VALUE_CHARS)
         if self.request is not None:  # never cut, because people paste it
             cleaned["request"] = clean_value(self.request)
         return cleaned

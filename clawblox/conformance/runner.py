@@ -21,7 +21,6 @@ from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIME
 from clawblox.config.world_toml import read_world_config
 from clawblox.conformance.checks import CHECKS
 from clawblox.conformance.disk import DiskSearch
-from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.failed_starts import describe_start, summarize_start
 from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
@@ -36,10 +35,10 @@ from clawblox.conformance.registry import (
     Findings,
     NotApplicable,
     TooLittleSeen,
-    is_absent,
     select_checks,
 )
 from clawblox.conformance.report import CheckResult, Report, judge
+from clawblox.differences import ABSENT
 from clawblox.errors import ClawbloxError, ConfigError, WorldError, WorldStartError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.request import parse_address
@@ -61,7 +60,6 @@ _SIDE_BY_SIDE: Final = 5
 _LONGEST: Final = "restore"
 """The area whose checks begin first, because they take longest."""
 _DID_NOT_START: Final = "did not start"
-_SIDES: Final = ("expected", "got")
 _ADDRESS: Final = "http://"
 _IN_PLACE_HINT: Final = "check the world in place: --in-place"
 _COPY_HINT: Final = (
@@ -305,10 +303,9 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
             check.id, check.level, status, check.requirement, evidence, seconds, **fields
         )
 
-    if check.needs_directory and lab.instances.world is None:
-        reason = "it needs the directory of the world, to start instances of its own"
-        return end("could_not_run", (lab.instances.fault and "world.toml cannot be used") or reason)
     try:
+        if check.needs_directory:
+            lab.instances.require_world()
         with anyio.fail_after(timeout):
             seen = await check.look(lab)
         findings = seen if isinstance(seen, Findings) else Findings(seen)
@@ -343,18 +340,15 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
 def _describe(failure: Failed, bodies: BodyFiles, mask: SecretMask) -> dict[str, Any]:
     """Return the fields of a result that show a failure. Blocks."""
     fields: dict[str, Any] = {}
-    exchange: Exchange | None = failure.exchange
-    if exchange is not None:
+    if (exchange := failure.exchange) is not None:
         body = exchange.long_body
         file = "" if body is None else bodies.keep(mask.mask_bytes(body))
         fields["request"] = exchange.command(file)
-    if failure.difference is not None:
-        sides = failure.difference.before, failure.difference.after
-        absent = [name for name, side in zip(_SIDES, sides, strict=True) if is_absent(side)]
-        fields |= {"path": failure.difference.path, "absent": absent[0] if absent else None}
-        fields |= {
-            name: side for name, side in zip(_SIDES, sides, strict=True) if name not in absent
-        }
+    if (difference := failure.difference) is not None:
+        sides = {"expected": difference.before, "got": difference.after}
+        present = {name: side for name, side in sides.items() if side is not ABSENT}
+        absent = next((name for name in sides if name not in present), None)
+        fields |= {"path": difference.path, "absent": absent, **present}
     return fields
 
 

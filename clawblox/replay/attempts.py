@@ -8,8 +8,9 @@ and no agent can have written it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,7 +19,6 @@ from clawblox.rundir.experiments import find_experiment_part
 from clawblox.world.recorded_worlds import find_forger
 
 if TYPE_CHECKING:
-    from clawblox.experiment.history.state import AttemptState, GenerationState
     from clawblox.experiment.reading.record import ExperimentRecord
 
 
@@ -82,20 +82,12 @@ def _list_begun(record: ExperimentRecord) -> Iterator[tuple[int, AttemptPlace]]:
     """Yield the attempts whose worlds have run, each with the number of its first line."""
     for chain in record.state.chains.values():
         for generation in chain.generations.values():
+            place = partial(AttemptPlace, generation.chain, generation.number)
             if generation.imported is not None:
-                yield 0, _place_imported(generation, generation.imported)
+                yield 0, place(1, str(generation.imported["run_id"]), "imported")
             for number, attempt in enumerate(generation.attempts, 1):
                 if attempt.working:
-                    yield attempt.opened.seq, _place(attempt, number)
-
-
-def _place(attempt: AttemptState, number: int) -> AttemptPlace:
-    outcome = attempt.outcome or ""
-    return AttemptPlace(attempt.chain, attempt.generation, number, attempt.run_id, outcome)
-
-
-def _place_imported(generation: GenerationState, data: Mapping[str, Any]) -> AttemptPlace:
-    return AttemptPlace(generation.chain, generation.number, 1, str(data["run_id"]), "imported")
+                    yield attempt.opened.seq, place(number, attempt.run_id, attempt.outcome or "")
 
 
 def _find_origins(record: ExperimentRecord) -> Mapping[str, str]:

@@ -383,13 +383,8 @@ class Comparison:
             if self._moved is not None and not self._found:
                 moved = self._moved
                 self._find(f"{self._name(moved)} among the events", moved, moved.after, None)
-        if self._found:
-            progress.outcome = "different"
-            progress.divergence = self._choose()
-            limit = progress.divergence.tick
-            progress.digests = tuple(d for d in progress.digests if d.tick <= limit)
-            progress.tick = min(limit, self._plan.tick)
-            return progress
+        if (first := self._first()) is not None:
+            return self._diverge(first.divergence)
         if not reason and not self._has_ended:
             reason = "its new recording has no end"
         progress.reason = self.problem or reason or self._plan.obstacle
@@ -398,14 +393,19 @@ class Comparison:
         progress.tick, progress.time = self._reach(), max((m.time for m in lasts), default=0.0)
         return progress
 
-    def _choose(self) -> Divergence:
-        """Return the first tick whose fingerprint differs, if it precedes the first difference."""
-        first = self._first()
-        assert first is not None
-        fingerprint = self._fingerprint
-        if fingerprint is not None and fingerprint.tick < first.divergence.tick:
-            return fingerprint
-        return first.divergence
+    def _diverge(self, first: Divergence) -> ReplayProgress:
+        """Return the result with a difference; a fingerprint that differed before it comes first.
+
+        Args:
+            first: The first difference in the order of all records.
+        """
+        if self._fingerprint is not None and self._fingerprint.tick < first.tick:
+            first = self._fingerprint
+        progress = self.progress
+        progress.outcome, progress.divergence = "different", first
+        progress.digests = tuple(d for d in progress.digests if d.tick <= first.tick)
+        progress.tick = min(first.tick, self._plan.tick)
+        return progress
 
     def _reach(self) -> int:
         """Return the tick up to which all tracks are equal."""

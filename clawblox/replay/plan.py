@@ -144,7 +144,7 @@ class _Planner:
         self._records = sum(header.records for header in headers)
         start = reader.start()
         begin = _plan_start(start, digest_ticks, saved)
-        saved_state = _digest(saved) if saved is not None and begin.is_resumed else None
+        saved_state = digest_state(saved) if saved is not None and begin.is_resumed else None
         self._first_tick = 0 if begin.snapshot is None else start["snapshot"].get("tick")
         self.plan = ReplayPlan(
             start=begin,
@@ -311,10 +311,11 @@ def _plan_start(
 def _digest_start(start: Mapping[str, Any]) -> StateDigest | None:
     if start.get("resumed") is not True or start.get("reseed") is not None:
         return None
-    return _digest(start["snapshot"])
+    return digest_state(start["snapshot"])
 
 
-def _digest(snapshot: Mapping[str, Any]) -> StateDigest | None:
+def digest_state(snapshot: Mapping[str, Any]) -> StateDigest | None:
+    """Return the digest of a snapshot of the kit; None if it has no tick."""
     tick = whole_number(snapshot.get("tick"))
     return None if tick is None else StateDigest(tick, digest_history(snapshot))
 

@@ -119,10 +119,6 @@ class ReplayProgress:
         """Whether whole states are compared: those of other code and engines have another form."""
         return not self.has_other_files and self.revisions is None
 
-    def document(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return attrs.asdict(self)
-
 
 @attrs.frozen
 class AttemptPlace:
@@ -240,7 +236,7 @@ class VerifiedReplay:
             "world": self.world,
             "damage": self.damage,
             "changed_files": self.changed_files,
-            **self.progress.document(),
+            **attrs.asdict(self.progress),
             "outcome": self.status,
             "start_checked_by": self.start_checked_by,
             "seconds": self.seconds,
@@ -302,12 +298,10 @@ class VerifiedRun:
 
     def document(self) -> dict[str, Any]:
         """Return the results as a JSON object."""
-        is_equal = all(replay.status == "equal" for replay in self.replays)
-        recordings = [replay.document() for replay in self.replays]
         return {
-            "equal": is_equal,
+            "equal": all(replay.status == "equal" for replay in self.replays),
             "strict": self.is_strict,
-            "recordings": recordings,
+            "recordings": [replay.document() for replay in self.replays],
             "scores": [
                 {**attrs.asdict(score), "differences": [*score.differences]}
                 for score in self.scores

@@ -155,15 +155,15 @@ def find_sources(given: Path, options: VerifyOptions) -> list[ReplaySource]:
     # No link leads from a run directory to a file that is looked for above its real directory.
     given = resolve_run_dir(given.parent) / given.name if is_file else resolve_run_dir(given)
     run_dir = find_run_dir(given) if is_file else given
-    listed = [] if run_dir is None else _number(list_recordings(run_dir))
+    recordings = [] if run_dir is None else list_recordings(run_dir)
+    listed = _number(recordings)
     if is_file:
         listed = [(found, n) for found, n in listed if found.path == given]
         listed = listed or [(FoundRecording(given), 1)]
     elif options.number is not None:
         listed = [(found, n) for found, n in listed if n == options.number]
     if not listed:
-        all_of_run = [] if run_dir is None else list_recordings(run_dir)
-        raise no_recording(given, options.number, all_of_run)
+        raise no_recording(given, options.number, recordings)
     return [*_link(run_dir, (_read_source(found, n, run_dir, options) for found, n in listed))]
 
 

@@ -216,14 +216,9 @@ def _find_earlier(
     differs = None
     for other, replay in reversed(earlier):
         states = [digest for digest in replay.progress.digests if digest.tick == start.tick]
-        link = Link(
-            "continues",
-            start.tick,
-            other.number,
-            other.found.instance,
-            other.attempt,
-            save="".join(source.find_origin_saves(other)[:1]),
-        )
+        place = other.number, other.found.instance, other.attempt
+        save = "".join(source.find_origin_saves(other)[:1])
+        link = Link("continues", start.tick, *place, save)
         if start in states:
             return link
         # From the last record that was compared on, inputs of a killed world may be missing.

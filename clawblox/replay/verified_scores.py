@@ -28,8 +28,9 @@ from clawblox.experiment.live.preparing import find_archive
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.experiment.session.rescoring import Rescoring, find_end
-from clawblox.foreign_values import parse_document, whole_number
-from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS, digest_history
+from clawblox.foreign_values import parse_document
+from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
+from clawblox.replay.plan import digest_state
 from clawblox.replay.results import CheckedScore, StateDigest, VerifiedReplay
 from clawblox.system.clock import SystemClock
 from clawblox.system.regular_files import read_regular
@@ -122,10 +123,10 @@ def _read_end(
             path, _ = extract_snapshot(archive, scratch)
             content = read_regular(path, max_bytes=MAX_START_BYTES)
         snapshot = parse_document(content, max_members=MAX_START_MEMBERS)
-        tick = whole_number(snapshot.get("tick")) if isinstance(snapshot, dict) else None
-        if tick is None or "state" not in snapshot:
+        is_of_kit = isinstance(snapshot, dict) and "state" in snapshot
+        if not is_of_kit or (state := digest_state(snapshot)) is None:
             return expected(None, "its last checkpoint has no state of the kit")
-        return expected(StateDigest(tick, digest_history(snapshot)))
+        return expected(state)
     except (ClawbloxError, OSError, ValueError, TypeError) as error:
         return expected(None, f"its last checkpoint cannot be read: {error}".partition("\n")[0])
 

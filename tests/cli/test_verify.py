@@ -20,7 +20,7 @@ from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.formatting import format_json
 from clawblox.views.verified_runs import describe_replay, sum_up
 from tests.cli.conftest import Start
-from tests.conformance.lives import dice_world, recorded_lives
+from tests.replay.lives import dice_world, recorded_lives
 from tests.replay.trials import KEYS, ran_trial
 from tests.rundir.support import make_record
 from tests.support import marked_processes, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.conformance import Report, check_world
-from tests.conformance.lives import dice_world
+from tests.replay.lives import dice_world
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from clawblox import AsyncWorld
 from clawblox.conformance import Report, check_world
 from clawblox.world import private_copies
 from clawblox.world.private_copies import copy_world, find_paths_above
-from tests.conformance.lives import DICE, recorded_lives, verified
+from tests.replay.lives import DICE, recorded_lives, verified
 from tests.replay.test_verified_replay import BETS
 from tests.sampling import sampled
 

@@ -14,8 +14,8 @@ import pytest
 from clawblox.engine.physics.saved import LIBRARY
 from clawblox.replay import VerifiedReplay
 from clawblox.views.verified_runs import describe_replay
-from tests.conformance.lives import verified
 from tests.recording.files import read_all
+from tests.replay.lives import verified
 
 HERE = Path(__file__).parent / "recording"
 

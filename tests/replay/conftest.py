@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.lives import dice_world
+from tests.replay.lives import dice_world
 
 
 @pytest.fixture(scope="module")

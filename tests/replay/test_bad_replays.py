@@ -12,8 +12,8 @@ import pytest
 from clawblox.recording.replay_script import Do, ScriptStart, parse_order
 from clawblox.replay import VerifiedReplay, new_recording
 from clawblox.replay.plan import write_script
-from tests.conformance.lives import copied, recorded_lives, verified
 from tests.recording.files import reading
+from tests.replay.lives import copied, recorded_lives, verified
 from tests.support import marked_processes
 
 SAYING = """

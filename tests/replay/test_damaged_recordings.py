@@ -14,8 +14,8 @@ import pytest
 from clawblox.replay import VerifiedReplay
 from clawblox.rundir.recordings import find_damage, list_recordings
 from clawblox.views.verified_runs import describe_replay, sum_up
-from tests.conformance.lives import dice_world, recorded_lives, verified
 from tests.recording.files import content, rewrite
+from tests.replay.lives import dice_world, recorded_lives, verified
 
 SECOND = "recordings/recording-0002.jsonl.zst"
 

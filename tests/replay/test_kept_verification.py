@@ -17,7 +17,7 @@ from clawblox.replay.kept_verification import (
     read_verification,
 )
 from clawblox.world.kept_reports import KeptReport
-from tests.conformance.lives import copied, dice_world, recorded_lives, verified
+from tests.replay.lives import copied, dice_world, recorded_lives, verified
 
 FIRST, SECOND = (f"recordings/recording-000{number}.jsonl.zst" for number in (1, 2))
 

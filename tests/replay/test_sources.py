@@ -16,8 +16,8 @@ from clawblox.replay import VerifiedReplay
 from clawblox.replay.sources import find_save, read_saved_start
 from clawblox.rundir.lives import Origin
 from clawblox.views.verified_runs import describe_replay
-from tests.conformance.lives import dice_world, play, verified
 from tests.recording.files import Records, content, rewrite
+from tests.replay.lives import dice_world, play, verified
 
 
 @pytest.fixture(scope="module")

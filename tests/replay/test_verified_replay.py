@@ -18,7 +18,8 @@ from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.results import Link, parse_run
 from clawblox.rundir.manifest import manifest_path
 from clawblox.views.verified_runs import describe_replay
-from tests.conformance.lives import (
+from tests.recording.files import Records, reading, rewrite
+from tests.replay.lives import (
     HOME,
     Action,
     copied,
@@ -27,7 +28,6 @@ from tests.conformance.lives import (
     verified,
     with_changed,
 )
-from tests.recording.files import Records, reading, rewrite
 from tests.sampling import sampled
 from tests.support import make_world, marked_processes
 

@@ -15,8 +15,8 @@ import anyio
 from clawblox.experiment import AgentSpec, AsyncExperiment, LiveGeneration, Plan, WorldSpec
 from clawblox.recording.blocks import Track
 from tests.agents.standins import install, misbehave
-from tests.conformance.lives import dice_world
 from tests.recording.files import reading
+from tests.replay.lives import dice_world
 from tests.support import HANG_S, wait_until_async
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001"}

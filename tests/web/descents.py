@@ -21,8 +21,8 @@ from clawblox.recording.blocks import (
     require_zstandard,
 )
 from clawblox.rundir.records import read_records
-from tests.conformance.lives import answers, dice_world, play
 from tests.recording.files import reading
+from tests.replay.lives import answers, dice_world, play
 from tests.support import HANG_S, POLL_INTERVAL_S
 
 PAUSE = timedelta(hours=6)

@@ -11,7 +11,7 @@ import anyio
 from clawblox import AsyncWorld, save_checkpoint
 from clawblox.web.run_history import read_history
 from clawblox.web.site import RunSummary, Site
-from tests.conformance.lives import dice_world, play
+from tests.replay.lives import dice_world, play
 
 _ACTIONS = [("Bet", 3), ("Bet", 4)]
 

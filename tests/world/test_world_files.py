@@ -14,8 +14,8 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.manifest import manifest_path
 from clawblox.world import sources
 from clawblox.world.sources import WorldFiles, parse_world_files, read_world_files
-from tests.conformance.lives import dice_world
 from tests.recording.files import read_all
+from tests.replay.lives import dice_world
 
 
 def test_the_digest_depends_on_names_and_contents(tmp_path: Path) -> None:

@@ -51,6 +51,12 @@ _OTHER_LOOPBACK: Final = "127.0.0.2"
 _MOST_ACTIONS: Final = 8
 _TEXT: Final = "Is anybody here?"
 _LONG_BODY: Final = json.dumps({"padding": "x" * 6000}).encode()
+_BODIED: Final = (
+    (INPUT_ROUTE, ""),  # without a session
+    (JOIN_ROUTE, "name=Bodied"),
+    ("/no-such-route", ""),
+)
+"""Routes and queries of requests with a body that the world may not want."""
 _MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
     ("an input that is cut off", "application/json", b'{"type": "Wait", "data":'),
     ("an input that is a list", "application/json", b"[]"),
@@ -312,13 +318,8 @@ async def look_at_leave(lab: Lab) -> str:
 async def look_at_kept_connections(lab: Lab) -> str:
     """Send two requests on one connection, the first with a body that the world may not want."""
     announced = 0
-    requests = (
-        (INPUT_ROUTE, ""),  # without a session
-        (JOIN_ROUTE, "name=Bodied"),
-        ("/no-such-route", ""),
-    )
     async with lab.probe.use() as live:
-        for route, query in requests:
+        for route, query in _BODIED:
             first, second = await _ask_twice(live, route, query)
             session = first.fields.get("session") if route == JOIN_ROUTE else None
             if isinstance(session, str):
@@ -331,7 +332,7 @@ async def look_at_kept_connections(lab: Lab) -> str:
                     f" request on the connection failed: {second.outcome}"
                 )
                 raise Failed(evidence, exchange=first)
-    kept = len(requests) - announced
+    kept = len(_BODIED) - announced
     return f"{kept} connections were kept, and the end of {announced} was announced"
 
 

@@ -37,6 +37,8 @@ from clawblox.protocol import (
 
 CHECKS: Final = Checks("gate")
 
+_QUERIES: Final = ("token", "operator_token", "operator", OPERATOR_HEADER)
+_HEADERS: Final = ("X-Token", "X-Auth-Token", "X-Api-Key", "Operator-Token", SESSION_HEADER)
 _FOREIGN_HOST: Final = "rebound.example"
 _FOREIGN_ORIGIN: Final = "http://elsewhere.example"
 _LARGE_BODY_BYTES: Final = 1 << 20
@@ -87,17 +89,12 @@ async def look_at_token_forms(lab: Lab) -> str:
     async with lab.probe.use() as live:
         token = live.operator_token
         require_control(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
-        queries = ("token", "operator_token", "operator", OPERATOR_HEADER)
         headers = {
             "Authorization": f"Bearer {token}",
             "Cookie": f"{OPERATOR_HEADER}={token}; operator_token={token}; token={token}",
-            "X-Token": token,
-            "X-Auth-Token": token,
-            "X-Api-Key": token,
-            "Operator-Token": token,
-            SESSION_HEADER: token,
+            **dict.fromkeys(_HEADERS, token),
         }
-        for name in queries:
+        for name in _QUERIES:
             exchange = await _ask_snapshot(live, query=f"{name}={token}")
             if exchange.is_accepted:  # the query would show the token
                 raise Failed(f"the token was accepted as {name}= in the query")
@@ -106,7 +103,7 @@ async def look_at_token_forms(lab: Lab) -> str:
             require_refused(await _ask_snapshot(live, {name: value}), f"the token in {name}")
         exchange = await _ask_snapshot(live, {"Authorization": token})
         require_refused(exchange, "the bare token in Authorization")
-    return f"{len(queries) + len(headers) + 1} other places were refused"
+    return f"{len(_QUERIES) + len(headers) + 1} other places were refused"
 
 
 @asynccontextmanager

@@ -71,11 +71,8 @@ async def look_at_host_time(lab: Lab) -> str:
     seen = await lab.sights()
     if not any(exchange.is_accepted for exchange in seen.answers):
         raise CouldNotRun(f"the world accepted nothing: {seen.answers[0].outcome}")
-    now = utc_now()
     answers = list(seen.everything)
-    count = await _require_none(
-        answers, lambda path, value: find_host_time(path, value, now), _body_leaves
-    )
+    count = await _require_none(answers, partial(find_host_time, now=utc_now()), _body_leaves)
     return f"none of {count} values in {len(answers)} answers is a time within a day of now"
 
 
@@ -87,12 +84,12 @@ async def look_at_host_time(lab: Lab) -> str:
 async def look_at_headers(lab: Lab) -> str:
     """Look at the headers of all answers, and compare those of equal requests."""
     seen = await lab.sights()
-    now = utc_now()
 
     def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
-        if path.partition(".")[2].lower() in _TIME_HEADERS:
-            return HostTrace(path, f"a header {path.partition('.')[2]}", value)
-        return find_host_time(path, value, now)
+        name = path.partition(".")[2]
+        if name.lower() in _TIME_HEADERS:
+            return HostTrace(path, f"a header {name}", value)
+        return find_host_time(path, value, utc_now())
 
     answers = list(seen.everything)
     count = await _require_none(answers, find, find_header_leaves)
@@ -101,11 +98,10 @@ async def look_at_headers(lab: Lab) -> str:
     for first, second in seen.twice:
         before, after = dict(find_header_leaves(first)), dict(find_header_leaves(second))
         for path in before.keys() | after.keys():
-            if before.get(path) != after.get(path):
-                name = path.partition(".")[2]
-                difference = Difference(path, before.get(path), after.get(path))
-                evidence = f"two equal requests got different values of {name}"
-                raise Failed(evidence, exchange=second, difference=difference)
+            sides = before.get(path), after.get(path)
+            if sides[0] != sides[1]:
+                evidence = f"two equal requests got different values of {path.partition('.')[2]}"
+                raise Failed(evidence, exchange=second, difference=Difference(path, *sides))
     return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Final
 
@@ -114,15 +114,22 @@ async def look_at_empty(lab: Lab) -> str:
     return await _require_refusal(lab, "empty.json", b"", "the snapshot was empty")
 
 
-async def _alter(lab: Lab, change: Callable[[dict[str, Any]], None]) -> bytes:
-    """Return a snapshot with a change at its top level."""
+async def _read_document(lab: Lab) -> dict[str, Any]:
+    """Return a snapshot that the world wrote, as JSON.
+
+    Raises:
+        CouldNotRun: It is not a JSON object.
+    """
     try:
         document = parse_document(await _read_save(lab), max_members=_MAX_MEMBERS)
     except ValueError:
         raise CouldNotRun("the snapshot is not JSON") from None
     if not isinstance(document, dict):
         raise CouldNotRun("the snapshot is not a JSON object")
-    change(document)
+    return document
+
+
+def _encode(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode(errors="surrogatepass")
 
 
@@ -135,39 +142,36 @@ async def look_at_foreign(lab: Lab) -> str:
     identity = (await lab.ordinary()).find_identity()
     if not identity:
         raise CouldNotRun("nothing at the top level of the snapshot looks like a scene hash")
-
-    def change(document: dict[str, Any]) -> None:
-        for key, value in identity.items():
-            document[key] = ("1" if value.startswith("0") else "0") + value[1:]
-
-    content = await _alter(lab, change)
-    return await _require_refusal(lab, "foreign.json", content, f"{', '.join(identity)} changed")
+    document = await _read_document(lab)
+    for key, value in identity.items():
+        document[key] = ("1" if value.startswith("0") else "0") + value[1:]
+    what = f"{', '.join(identity)} changed"
+    return await _require_refusal(lab, "foreign.json", _encode(document), what)
 
 
 @_should("newer", "A world refuses a snapshot of a newer version of its format.")
 async def look_at_newer(lab: Lab) -> str:
     """Raise the version number of a snapshot."""
-    raised: list[str] = []
+    document = await _read_document(lab)
+    raised = _raise_version(document)
+    return await _require_refusal(lab, "newer.json", _encode(document), raised)
 
-    def change(document: dict[str, Any]) -> None:
-        for key in _VERSIONS:
-            value = document.get(key)
-            if isinstance(value, int) and not isinstance(value, bool):
-                document[key] = value + 1
-                raised.append(f"{key} was raised from {value} to {value + 1}")
-                return
-        form = document.get("format")
-        if isinstance(form, str) and (match := _FORMAT_VERSION.search(form)):
-            newer = f"{form[: match.start()]}{int(match[1]) + 1}{form[match.end() :]}"
-            document["format"] = newer
-            raised.append(f"format was raised from {form} to {newer}")
-            return
-        raise CouldNotRun(
-            f"the snapshot has no version: neither {', '.join(_VERSIONS)} nor a number in format"
-        )
 
-    content = await _alter(lab, change)
-    return await _require_refusal(lab, "newer.json", content, raised[0])
+def _raise_version(document: dict[str, Any]) -> str:
+    """Raise the version in a snapshot by one; return what was raised, as a sentence."""
+    for key in _VERSIONS:
+        value = document.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            document[key] = value + 1
+            return f"{key} was raised from {value} to {value + 1}"
+    form = document.get("format")
+    if isinstance(form, str) and (match := _FORMAT_VERSION.search(form)):
+        newer = f"{form[: match.start()]}{int(match[1]) + 1}{form[match.end() :]}"
+        document["format"] = newer
+        return f"format was raised from {form} to {newer}"
+    raise CouldNotRun(
+        f"the snapshot has no version: neither {', '.join(_VERSIONS)} nor a number in format"
+    )
 
 
 @_must(

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -70,7 +70,7 @@ class Watch:
         self._is_alone = is_alone
         self._without = tuple(without)
         self._roots = tuple(dict.fromkeys((*SHARED_DIRS, tempfile.gettempdir())))
-        self._files = dict(self._list_files())
+        self._files = self._list_files()
         self._known = frozenset(known)
         self._opened = set[str]()
         self._listeners = dict[int, str]()
@@ -124,17 +124,18 @@ class Watch:
 
     async def _find_changes(self, act: Callable[[], Awaitable[object]]) -> set[str]:
         """Return the files that change during an act."""
-        before = dict(await run_blocking(self._list_files))
+        before = await run_blocking(self._list_files)
         await act()
         after = await run_blocking(self._list_files)
-        return {path for path, version in after if before.get(path) != version}
+        return {path for path, version in after.items() if before.get(path) != version}
 
     def end(self) -> Footprint:
         """Return what has been left; call it after the stop."""
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()
-        changed = [path for path, version in self._list_files() if self._files.get(path) != version]
+        after = self._list_files()
+        changed = [path for path, version in after.items() if self._files.get(path) != version]
         own_dir = tempfile.gettempdir()
         files = [
             path
@@ -153,10 +154,8 @@ class Watch:
             path.startswith(f"{root}/{_OWN_PREFIX}") for root in self._roots
         )
 
-    def _list_files(self) -> list[tuple[str, _Version]]:
-        return [*self._read_files()]
-
-    def _read_files(self) -> Iterator[tuple[str, _Version]]:
+    def _list_files(self) -> dict[str, _Version]:
+        files: dict[str, _Version] = {}
         count = 0
         waiting = [(root, 0) for root in self._roots]
         while waiting and count < _MOST_ENTRIES:
@@ -173,7 +172,8 @@ class Watch:
                     status = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                yield entry.path, (status.st_ino, status.st_ctime_ns, status.st_size)
+                files[entry.path] = status.st_ino, status.st_ctime_ns, status.st_size
+        return files
 
     def _follow(self, mark: Mark) -> None:
         while not self._is_over.wait(_INTERVAL_S):

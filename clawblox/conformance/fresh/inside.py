@@ -99,7 +99,10 @@ async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Resul
         await _save(world, alive, result)
     await arrive(players)
     if order.is_realtime:
-        await _watch(order, players[0], result)
+        watched = await realtime.watch_quietly(
+            players[0], observed_until=order.observed_until, saved_until=order.saved_until
+        )
+        result.observations, result.snapshots = watched.observations, watched.snapshots
         return players
     result.trace = await run_script(players, order.script)
     result.final = await alive.snapshot()
@@ -110,13 +113,6 @@ async def _save_again(order: Order, players: Sequence[Player]) -> None:
     """Save the world in another state than before."""
     await run_script(players, [step for step in order.warm if step.kind == "act"])
     await players[0].live.snapshot()
-
-
-async def _watch(order: Order, player: Player, result: Result) -> None:
-    watched = await realtime.watch_quietly(
-        player, observed_until=order.observed_until, saved_until=order.saved_until
-    )
-    result.observations, result.snapshots = watched.observations, watched.snapshots
 
 
 async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:

@@ -21,7 +21,9 @@ from clawblox.system.process import run_briefly
 
 _PROBE_TIMEOUT_S: Final = 20.0
 _SYSTEM: Final = (*map(str, SYSTEM_DIRS), "/lib32", "/etc", "/opt", "/nix", "/gnu", "/snap")
-_PACKAGE: Final = Path(__file__).parents[2]
+_PACKAGE: Final = str(Path(__file__).parents[2])
+_PYTHON_DIRS: Final = (sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), _PACKAGE)
+"""The directories of our interpreter and of this package."""
 _HOME_VARIABLES: Final = {
     "HOME": "home",
     "TMPDIR": "tmp",
@@ -128,7 +130,7 @@ def make_place(
     save = run_dir.parent / "saves"
     temporary = sorted({*SHARED_DIRS, os.path.realpath(tempfile.gettempdir())})
     seen = _Shown(home, [world, run_dir.parent], temporary)
-    for path in (*_python_dirs(), *_search_dirs()):
+    for path in (*_PYTHON_DIRS, *_search_dirs()):
         seen.add_directory(path)
     for word in itertools.chain(*commands):
         seen.add_word(word)
@@ -208,12 +210,6 @@ class _Shown:
     def _is_known(self, path: str) -> bool:
         shown = (*self._own, *self._known, *self.directories)
         return any(path == known or path.startswith(f"{known}/") for known in shown)
-
-
-def _python_dirs() -> Iterator[str]:
-    """Yield the directories of our interpreter and of this package."""
-    yield from dict.fromkeys((sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)))
-    yield str(_PACKAGE)
 
 
 def _search_dirs() -> Iterator[str]:
