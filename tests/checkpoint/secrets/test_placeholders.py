@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder
+from clawblox.checkpoint.secrets.patterns.plausible import is_placeholder
 from tests.checkpoint.secrets.fakes import (
     ALNUM,
     BASE32,

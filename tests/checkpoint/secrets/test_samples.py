@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from clawblox.checkpoint.secrets.patterns.placeholders import DIGESTS
+from clawblox.checkpoint.secrets.patterns.plausible import DIGESTS
 from tests.checkpoint.secrets.fakes import FAMILIES, Maker, fake, rules_in
 from tests.checkpoint.secrets.wrapping import ENCODINGS
 

@@ -1,16 +1,25 @@
-"""Distinguishes secrets from other values, for rules whose shape alone proves little.
+"""Distinguishes secrets from other values: words, names, and values made up or published.
 
-Pure functions over bytes. No rule counts placeholders and published samples: see ``placeholders``.
+Pure functions over bytes. A substring alone decides nothing: a real secret that contains
+``example`` or ``xxxx`` remains a secret, because most of it remains when these are struck out.
+Published samples are known by their digests, so that no complete token stands here.
 """
 
 from __future__ import annotations
 
+import base64
 import binascii
+import hashlib
+import json
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+# -- words, names and constants, for rules whose shape alone proves little ---------------------
 
 _MIN_ENTROPY_BITS: Final = 3.0
 _REPEATED: Final = re.compile(rb"(.{1,16}?)\1{3,}", re.DOTALL)
@@ -122,3 +131,184 @@ def _is_name(value: bytes) -> bool:
 def _entropy(value: bytes) -> float:
     total = len(value)
     return -sum(n / total * math.log2(n / total) for n in Counter(value).values())
+
+
+# -- values that were made up or published, which count for no rule ---------------------------
+
+_MAX_REST: Final = 5
+"""Maximum number of letters and digits that may remain; no key, token or password is this short."""
+_MAX_SHARE: Final = 1 / 4
+"""Maximum share of the value that may remain."""
+
+_MADE_UP: Final = (
+    "xxx|example|sample|dummy|fake|mock|your|placeholder|place|holder|changeme|change|deadbeef"
+    "|replace|insert|enter|fill|here|todo|fixme|redacted|removed|hidden|masked|elided|omitted"
+    "|truncated|invalid|insecure|foo|bar|baz|qux|lorem|ipsum"
+)
+"""Words that say that a value is made up."""
+_COMMON: Final = (
+    "123|abc|access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer"
+    "|bits|bot|bytes|character|characters|chars|claude|client|cloud|code|credential|credentials"
+    "|data|database|db|default|demo|dev|django|do|ec|email|encrypted|encryption|end|env|face|for|from"
+    "|generated|ghp|github|gitlab|glpat|goes|google|guest|hash|hex|hf|host|hugging|id|in|is|it"
+    "|jwt|key|least|length|live|local|long|me|min|minimum|my|name|never|next|no|not|number|of|only"
+    "|openai|openrouter|openssh|or|org|pass|passwd|password|pat|pk|private|prod|production|proj"
+    "|project|public|random|real|refresh|rk|root|rsa|sandbox|secret|secure|server|service|session"
+    "|sha|signature|signing|sk|slack|some|string|stripe|super|telegram|test|testing|tests|text"
+    "|the|this|to|token|url|use|used|user|username|valid|value|vault|very|webhook|with|xoxb|xoxp"
+    "|xyz"
+)
+"""Words that occur in placeholders, and in passwords and before tokens too."""
+
+
+def _longest_first(words: str) -> str:
+    # Only the first division of a text into words is tried.
+    return "|".join(sorted(words.split("|"), key=len, reverse=True))
+
+
+_LETTERS: Final = re.compile(rb"[A-Za-z]+|(?<![0-9])123(?![0-9])")
+# Possessive, so that a text that can be divided in many ways does not make this slow.
+_WORDS: Final = re.compile(
+    f"(?:([a-z])\\1{{2,}}|{_longest_first(f'{_MADE_UP}|{_COMMON}')})++".encode(), re.IGNORECASE
+)
+_MARKS: Final = re.compile(f"{_MADE_UP}".encode(), re.IGNORECASE)
+_GAP_SIGNS: Final = re.compile(rb"<[^<>]*>|\{[^{}]*\}|^%[^%]*%|\*\*\*|\.\.\.")
+_DIGIT: Final = re.compile(rb"[0-9]")
+_UNCOUNTED: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
+
+_SHORTEST_RUNS: Final = {1: 3, 2: 6, 3: 9, 4: 12}
+"""The shortest run that counts, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
+_FIRST_LONG_PERIOD: Final = 3
+_PLAIN: Final = re.compile(rb"[0-9]+|[a-z]+|[A-Z]+")
+"""Runs of a longer period that count; who types one by hand does not mix kinds of characters."""
+_REGION: Final = re.compile(b"R{4,}")
+"""Runs beside each other, as in abc123def456; a run of three may be chance."""
+_RUNS_ENOUGH: Final = 7
+"""Characters in runs from which a value is made up, even if the words in it are common ones."""
+
+
+def is_placeholder(body: bytes) -> bool:
+    """Return whether a value is made up: nearly nothing but placeholder words and repetition.
+
+    Struck out are every run of letters that consists of placeholder words only (``your``,
+    ``apiKeyHere``), and then repetitions and sequences (``0000``, ``abababab``, ``12345``,
+    ``a1b2c3``). At most five letters and digits may remain, and at most a quarter of the value: no
+    secret fits in that. Words that are common in passwords too (``password``, ``test``) do not
+    suffice: there must be a word such as ``example`` as well, seven characters of repetition, or
+    the signs of a gap to fill in (``<…>``, ``...``), unless the value is nothing but words
+    without a digit.
+
+    Args:
+        body: The value, without the prefix that all secrets of its kind have.
+    """
+    without_words, is_marked = _strike_words(body)
+    outside_words = _count(without_words)
+    rest = _count(_strike_runs(without_words)) if outside_words else 0
+    if rest > min(_MAX_REST, len(body) * _MAX_SHARE):
+        return False
+    if is_marked or outside_words - rest >= _RUNS_ENOUGH or _GAP_SIGNS.search(body):
+        return True
+    return outside_words == 0 and not _DIGIT.search(body)
+
+
+def _count(body: bytes) -> int:
+    """Return the number of letters and digits."""
+    return len(body.translate(None, _UNCOUNTED))
+
+
+def _strike_words(body: bytes) -> tuple[bytes, bool]:
+    """Return the value with NULs for its words, and whether any of them says that it is made up."""
+    is_marked = False
+
+    def strike(letters: re.Match[bytes]) -> bytes:
+        nonlocal is_marked
+        if not _WORDS.fullmatch(letters[0]):
+            return letters[0]
+        is_marked = is_marked or _MARKS.search(letters[0]) is not None
+        return bytes(len(letters[0]))
+
+    return _LETTERS.sub(strike, body), is_marked
+
+
+def _strike_runs(body: bytes) -> bytes:
+    """Return the value with NULs for its repetitions and sequences."""
+    marks = bytearray(len(body))
+    for period, shortest in _SHORTEST_RUNS.items():
+        for start, end in _runs(body.lower(), period, shortest):
+            if period < _FIRST_LONG_PERIOD or _PLAIN.fullmatch(body, start, end):
+                marks[start:end] = b"R" * (end - start)
+    struck = bytearray(body)
+    for region in _REGION.finditer(marks):
+        struck[region.start() : region.end()] = bytes(len(region[0]))
+    return bytes(struck)
+
+
+def _runs(body: bytes, period: int, shortest: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the runs in which each character repeats or continues another one.
+
+    Args:
+        body: The value.
+        period: Distance between the two characters.
+        shortest: Minimum length of a run.
+    """
+    pairs = zip(body[:-period], body[period:], strict=True)
+    steps = bytes([later - earlier & 0xFF for earlier, later in pairs])
+    for run in re.finditer(b"([\0\1\xff])\\1{%d,}" % (shortest - period - 1), steps):
+        yield run.start(), run.end() + period
+
+
+def _read_digests() -> frozenset[str]:
+    lines = Path(__file__).with_name("sample_digests.txt").read_text().splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+DIGESTS: Final = _read_digests()
+"""SHA-256 of each published sample, in hex digits."""
+_JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
+_DEMO_ISSUER: Final = "supabase-demo"
+"""Issuer of the tokens of every local Supabase; its signing key is published."""
+_PEM_BEGIN: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----")
+_PEM_BETWEEN_LINES: Final = re.compile(rb"\\+[nrt]|[\s\\\"']")
+
+
+def is_published(secret: bytes) -> bool:
+    """Return whether a secret is one of the published samples, or a token of Supabase's demo.
+
+    A sample counts only as a whole: with one character changed it is another secret. The samples of
+    private keys are listed by what stands between their first and last line.
+    """
+    return any(
+        hashlib.sha256(spelling).hexdigest() in DIGESTS for spelling in _spellings(secret)
+    ) or _is_of_demo(secret)
+
+
+def _spellings(secret: bytes) -> Iterator[bytes]:
+    """Yield the forms of a secret in which a sample may be listed."""
+    yield secret
+    if begin := _PEM_BEGIN.match(secret):
+        yield _PEM_BETWEEN_LINES.sub(b"", secret[begin.end() :])
+    elif secret.startswith(b"0x"):
+        yield secret[2:]
+    if secret.endswith((b".", b"-", b"_", b"=", b":")):
+        yield secret.rstrip(b".-_=:")
+
+
+def _is_of_demo(secret: bytes) -> bool:
+    jwt = _JWT.fullmatch(secret)
+    if not jwt:
+        return False
+    try:
+        claims = json.loads(
+            base64.urlsafe_b64decode(jwt[1] + b"=" * (-len(jwt[1]) % 4)),
+            object_pairs_hook=_without_duplicates,
+        )
+    except (ValueError, RecursionError, binascii.Error):
+        return False
+    return isinstance(claims, dict) and claims.get("iss") == _DEMO_ISSUER
+
+
+def _without_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    claims = dict(pairs)
+    if len(claims) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return claims

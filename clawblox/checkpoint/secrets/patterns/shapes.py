@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from clawblox.checkpoint.secrets.patterns.placeholders import is_placeholder, is_published
+from clawblox.checkpoint.secrets.patterns.plausible import is_placeholder, is_published
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, ESCAPES, WORD_RULES, Rule
 
 _MIN_WORD: Final = 15
