@@ -39,7 +39,6 @@ from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.branching import make_branch, require_branching, require_connection
 from clawblox.agents.running.hooks import Hooks
-from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import (
@@ -51,6 +50,7 @@ from clawblox.agents.sandbox import choose_sandbox
 from clawblox.agents.status import AgentRecord, StatusWriter, find_left_cookie
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import (
+    MOVES,
     STOPPED,
     AgentResult,
     AgentState,

@@ -1,4 +1,4 @@
-"""Frozen values of agents: events, usage and results."""
+"""Frozen values of agents: states, events, usage and results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from clawblox.results import Event
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
 """State of an agent: ``working`` within a turn; ``idle`` between turns, with or without a
 program."""
+
+MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
+    "new": frozenset({"starting"}),
+    "starting": frozenset({"working", "stopped", "failed"}),
+    "working": frozenset({"idle", "stopped", "failed"}),
+    "idle": frozenset({"working", "stopped", "failed"}),
+    "stopped": frozenset({"starting"}),
+    "failed": frozenset({"starting"}),
+}
+"""All legal moves between states. A restart after a crash is part of ``working``."""
 
 EndCause: TypeAlias = Literal["request", "budget", "failure"]
 """What ended an agent: a call of ``stop``, its used-up budget, or a failure."""

@@ -28,13 +28,12 @@ from clawblox.agents.programs.program import project_slug
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.hooks import Enclosure, Hooks
-from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.program import OutputReader, read_reports
 from clawblox.agents.status import StatusWriter
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import Usage
+from clawblox.agents.values import MOVES, Usage
 from clawblox.supervision.lifecycle import Lifecycle
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.log_segments import begin_segment

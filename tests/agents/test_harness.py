@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import Agent
-from clawblox.agents.running import lifecycle
+from clawblox.agents.running import dialogue
 from tests.agents.harness import AUTO_CONTINUE, SAVE_PROMPT, Run, ending, load
 from tests.agents.standins import install, misbehave, read_dumps, told
 from tests.support import is_alive, make_world, wait_until
@@ -307,7 +307,7 @@ def test_policy_files_of_the_workspace_have_no_effect(make_run: MakeRun) -> None
 def test_a_crash_restarts_the_program_inside_its_window(
     make_run: MakeRun, tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.01)
     run = make_run()
     with ending(run):
         [agent] = make_agents(run, "Eko")

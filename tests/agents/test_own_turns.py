@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.running import lifecycle
+from clawblox.agents.running import dialogue
 from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentEvent
 from tests.agents.small import records, until
@@ -31,7 +31,7 @@ PER_TURN = USAGE["input"] + USAGE["cached"] + USAGE["written"] + USAGE["output"]
 
 @pytest.fixture
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.01)
     return None
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Agenda, Hold, Message
-from clawblox.agents.running.dialogue import Dialogue
-from clawblox.agents.running.lifecycle import HOPELESS, MOVES, retry_delay
+from clawblox.agents.running.dialogue import HOPELESS, Dialogue, retry_delay
 from clawblox.agents.running.preparation import find_number
 from clawblox.agents.running.program import LogPoller, exit_code
+from clawblox.agents.values import MOVES
 from clawblox.errors import AgentError, ConfigError
 from clawblox.results import ProcessExit
 from clawblox.telemetry import tail

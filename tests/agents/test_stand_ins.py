@@ -13,7 +13,7 @@ import pytest
 
 from clawblox import AgentError, AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.running import lifecycle
+from clawblox.agents.running import dialogue
 from clawblox.agents.usage import Budget
 from clawblox.system.clock import format_utc, utc_now
 from tests.agents.small import records, until
@@ -27,8 +27,8 @@ PROGRAMS = {"claude": "ANTHROPIC_API_KEY", "codex": "OPENAI_API_KEY"}
 
 @pytest.fixture
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(lifecycle, "_FIRST_BUSY_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_BUSY_DELAY_S", 0.01)
     return None
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.running import lifecycle
+from clawblox.agents.running import dialogue
 from clawblox.agents.running.order import Limits
 from clawblox.agents.running.program import OutputReader
 from clawblox.agents.usage import Budget
@@ -62,8 +62,8 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(lifecycle, "_FIRST_BUSY_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(dialogue, "_FIRST_BUSY_DELAY_S", 0.01)
     return None
 
 
@@ -171,7 +171,7 @@ async def test_a_program_that_reports_a_wait_is_not_silent(tmp_path: Path) -> No
 async def test_an_agent_waits_for_its_provider_until_a_busy_model_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_BUSY_DELAY_S", HANG_S)
+    monkeypatch.setattr(dialogue, "_FIRST_BUSY_DELAY_S", HANG_S)
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="fail overloaded")
         await until(events, "process.exited")
@@ -183,7 +183,7 @@ async def test_an_agent_waits_for_its_provider_until_a_busy_model_is_asked_again
 async def test_a_crash_is_no_wait_for_a_provider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", HANG_S)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", HANG_S)
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="retry 1 crash 3")
         await until(events, "process.exited")

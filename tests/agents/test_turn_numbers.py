@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.agents.running import lifecycle
+from clawblox.agents.running import dialogue
 from clawblox.agents.status import AgentStatus, make_status
 from clawblox.views.rows import agent_columns, describe_agent, summarise_agents
 from tests.agents.small import opened, records, small, until
@@ -33,7 +33,7 @@ def shown(status: AgentStatus) -> set[int]:
 async def test_a_turn_that_is_repeated_after_a_crash_keeps_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.0)
     async with opened(tmp_path, "loop") as agent:
         await agent.start(initial_prompt="work")
         await agent.send(prompt="crash-once 3 work")

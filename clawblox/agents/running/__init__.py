@@ -1,8 +1,7 @@
 """Running agents: one task owns an agent from its start to the last of its processes.
 
-- ``lifecycle``: the states of an agent, and the delays of retries.
 - ``agenda``: the next message to an agent.
-- ``dialogue``: state of the dialogue with a process: session, turn, errors.
+- ``dialogue``: state of the dialogue with a process: session, turn, errors, delays of retries.
 - ``hooks``: the surroundings of an agent: sandbox, access to worlds, window, status.
 - ``order``: the order of a start.
 - ``bookkeeping``: state of a started agent, and its observers.

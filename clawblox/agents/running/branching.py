@@ -19,7 +19,6 @@ from clawblox.agents.drivers.driver import Branch, Driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import check_text
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.lifecycle import MOVES
 from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import (
     read_session_id,
@@ -28,7 +27,7 @@ from clawblox.agents.running.session import (
 )
 from clawblox.agents.status import read_status
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import AgentState
+from clawblox.agents.values import MOVES, AgentState
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentError, ConfigError, UsageError
 from clawblox.supervision.lifecycle import Lifecycle

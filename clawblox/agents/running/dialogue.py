@@ -1,4 +1,4 @@
-"""State of the dialogue with a process: its conversation, its turn, its errors.
+"""State of the dialogue with a process: its conversation, its turn, its errors and their retries.
 
 Touches no process and no file: reports come in, and facts can be read.
 """
@@ -17,6 +17,7 @@ from clawblox.agents.running.session import Expected
 from clawblox.agents.values import Report
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_text, finite_number
+from clawblox.supervision.lifecycle import exponential_delay
 from clawblox.system.clock import parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
@@ -26,6 +27,16 @@ _MAX_NAME_CHARS: Final = 200
 
 _LONGEST_RETRY_S: Final = 24 * 3600.0
 """Longest announced retry delay that excuses a program's silence."""
+
+HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
+"""Kinds of failures after which a retry would fail in the same way."""
+
+BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
+"""Kinds of failures of a provider that will serve the agent later."""
+
+_FIRST_DELAY_S: Final = 1.0
+_FIRST_BUSY_DELAY_S: Final = 15.0
+_LAST_DELAY_S: Final = 120.0
 
 _WORK: Final = frozenset({"message", "reasoning", "tool.called", "tool.returned"})
 
@@ -44,6 +55,17 @@ class ProgramError(Exception):
         self.kind = kind
         self.message = message
         self.retry_at = retry_at
+
+
+def retry_delay(kind: ErrorKind, before: int) -> float:
+    """Return the seconds to wait before a retry.
+
+    Args:
+        kind: Kind of the failure. A busy model gets a longer delay than a crashed program.
+        before: Number of earlier retries in the restart window.
+    """
+    first = _FIRST_BUSY_DELAY_S if kind in BUSY else _FIRST_DELAY_S
+    return exponential_delay(before, first, _LAST_DELAY_S)
 
 
 @attrs.define(eq=False)

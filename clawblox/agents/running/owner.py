@@ -21,9 +21,8 @@ from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.attempt import Attempt
 from clawblox.agents.running.bookkeeping import Bookkeeping, BudgetUsedUp
-from clawblox.agents.running.dialogue import ProgramError
+from clawblox.agents.running.dialogue import BUSY, HOPELESS, ProgramError, retry_delay
 from clawblox.agents.running.hooks import Service
-from clawblox.agents.running.lifecycle import BUSY, HOPELESS, retry_delay
 from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
     adopt,
