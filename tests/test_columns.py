@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from clawblox.columns import Column, distinct_width, fit_columns, format_line, shorten
 from clawblox.printable import printable_name
 from clawblox.results import ProcessExit
-from clawblox.views.board import View, render
+from clawblox.views.board import Frame, View, render
 from clawblox.views.event_lines import EventLine
 from clawblox.views.rows import Row, instance_columns, make_row
 from tests.cli.test_board import AT, status
@@ -116,11 +116,10 @@ def test_no_line_of_the_live_table_wraps() -> None:
         rows=ROWS["many kinds"],
         pressure=0.5,
         ramp="busy " * 40,
-        event_lines=troubles,
-        notice="Ctrl-C " * 40,
     )
     for width in WIDTHS:
-        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in render(view, width, 50)]
+        frame = Frame(width, 50, troubles, "Ctrl-C " * 40)
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in render(view, frame)]
         assert max(map(cell_len, lines)) <= width
         assert sum("connection failed" in line for line in lines) == 6
 

@@ -1,6 +1,6 @@
 """The table of a run, laid out for a terminal of a given size.
 
-Pure: a :class:`View` goes in, lines come out.
+Pure: a :class:`View` and a :class:`Frame` go in, lines come out.
 """
 
 from __future__ import annotations
@@ -58,10 +58,6 @@ class View:
         pressure: Share of time in which some task waited for a processor; None if unknown.
         ramp: Why starts are held back; empty when they are not.
         agents: The agents of the run.
-        event_lines: The most recent events.
-        notice: The last line: the present activity, or a hint.
-        steering: What a person has typed at the table.
-        pane: A heading, and lines below the table; empty for none.
     """
 
     title: str = attrs.field(converter=printable)
@@ -71,21 +67,37 @@ class View:
     pressure: float | None = None
     ramp: str = ""
     agents: Sequence[AgentStatus] = ()
+
+
+@attrs.frozen
+class Frame:
+    """The part of a picture that is independent of what the table shows.
+
+    Attributes:
+        columns: The longest line.
+        lines: The most lines.
+        event_lines: The most recent events.
+        notice: The last line: the present activity, or a hint.
+        steering: What a person has typed at the table.
+        pane: A heading, and lines below the table; empty for none.
+    """
+
+    columns: int
+    lines: int
     event_lines: Sequence[EventLine] = ()
     notice: str = ""
     steering: Steering = UNSTEERED
     pane: Sequence[str] = ()
 
 
-def render(view: View, columns: int, lines: int) -> list[str]:
+def render(view: View, frame: Frame) -> list[str]:
     """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
 
     Args:
         view: The run.
-        columns: The longest line.
-        lines: The most lines.
+        frame: The rest of the picture.
     """
-    return draw_lines(_parts(view, columns, lines), columns, lines)
+    return draw_lines(_parts(view, frame), frame.columns, frame.lines)
 
 
 def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> list[str]:
@@ -110,19 +122,20 @@ def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> lis
     return captured.get().rstrip("\n").split("\n")[:lines]
 
 
-def _parts(view: View, columns: int, lines: int) -> Iterator[RenderableType]:
-    notice, agents, pane = [view.notice], list[Text](), draw_pane(view.pane, lines)
+def _parts(view: View, frame: Frame) -> Iterator[RenderableType]:
+    columns, lines, steering = frame.columns, frame.lines, frame.steering
+    notice, agents, pane = [frame.notice], list[Text](), draw_pane(frame.pane, lines)
     if lines >= _LINES_TO_WRAP:
-        notice = textwrap.wrap(view.notice, columns, max_lines=2, placeholder="…") or [""]
+        notice = textwrap.wrap(frame.notice, columns, max_lines=2, placeholder="…") or [""]
         agents = [] if pane else list(_agents(view.agents, columns, lines // 3))
     lines -= len(notice) - 1 + len(agents) + len(pane)
-    rows = [row for row in view.rows if view.steering.shows(row.key)]
-    event_lines, room = share_lines(view.event_lines, len(rows), lines)
-    shown, noted, hidden = _select(rows, room, view.steering.selected)
+    rows = [row for row in view.rows if steering.shows(row.key)]
+    event_lines, room = share_lines(frame.event_lines, len(rows), lines)
+    shown, noted, hidden = _select(rows, room, steering.selected)
     yield _first_line(view, columns)
     yield join_parts(_counts(view.counts), view.ramp)
     yield ""
-    yield from _table(shown, noted, columns, view.steering.selected)
+    yield from _table(shown, noted, columns, steering.selected)
     if hidden:
         more = ", ".join(f"{count} {state}" for state, count in order_states(hidden))
         yield join_parts(Text(f"… and {sum(hidden.values())} more: {more}", style="dim"))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import attrs
 from rich.text import Text
 
 from clawblox.columns import Column
@@ -21,6 +20,7 @@ from clawblox.printable import printable, printable_name
 from clawblox.system.clock import parse_utc
 from clawblox.views.board import (
     STYLES,
+    Frame,
     draw_events,
     draw_lines,
     draw_pane,
@@ -31,7 +31,6 @@ from clawblox.views.board import (
     share_lines,
     window,
 )
-from clawblox.views.event_lines import EventLine
 from clawblox.views.formatting import (
     count_words,
     format_cost,
@@ -57,40 +56,20 @@ _SCORE: Final = "SCORE"
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
-@attrs.frozen
-class ExperimentView:
-    """An experiment at one moment, as the table shows it.
-
-    Attributes:
-        status: Its status.
-        event_lines: The most recent events.
-        notice: The last line: the present activity, or a hint.
-        steering: What a person has typed at the table.
-        pane: A heading, and lines below the table; empty for none.
-    """
-
-    status: ExperimentStatus
-    event_lines: Sequence[EventLine] = ()
-    notice: str = ""
-    steering: Steering = UNSTEERED
-    pane: Sequence[str] = ()
-
-
-def render_experiment(view: ExperimentView, columns: int, lines: int) -> list[str]:
-    """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
+def render_experiment(status: ExperimentStatus, frame: Frame) -> list[str]:
+    """Return the lines of the table of an experiment, coloured unless ``NO_COLOR`` is set.
 
     Args:
-        view: The experiment.
-        columns: The longest line; no line is longer than 100 columns.
-        lines: The most lines.
+        status: Its status.
+        frame: The rest of the picture; no line is longer than 100 columns.
     """
-    width = min(columns, MAX_COLUMNS)
-    pane = draw_pane(view.pane, lines)
-    events, room = share_lines(view.event_lines, len(view.status.chains), lines - len(pane))
-    table = _table(view.status, width, room, view.steering)
+    width, lines = min(frame.columns, MAX_COLUMNS), frame.lines
+    pane = draw_pane(frame.pane, lines)
+    events, room = share_lines(frame.event_lines, len(status.chains), lines - len(pane))
+    table = _table(status, width, room, frame.steering)
     parts = [*table, Text(""), *draw_events(events), *pane]
-    if view.notice:
-        parts.append(join_parts(Text(printable(view.notice), style="dim")))
+    if frame.notice:
+        parts.append(join_parts(Text(printable(frame.notice), style="dim")))
     return draw_lines(parts, width, lines)
 
 

@@ -25,9 +25,10 @@ from rich.text import Text
 
 from clawblox import AsyncExperiment, Plan, Results
 from clawblox.experiment import LiveGeneration
+from clawblox.views.board import Frame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
-from clawblox.views.experiments import ExperimentView, render_experiment
+from clawblox.views.experiments import render_experiment
 from clawblox.views.score_svg import draw_scores
 from docs import examples
 from docs.pictures.live_table import use_local_fonts
@@ -85,8 +86,8 @@ class _Film:
                     self._take()
 
     def _take(self) -> None:
-        view = ExperimentView(self._experiment.status(), self._events[-5:], _NOTICE)
-        self.frame = "\n".join(render_experiment(view, _COLUMNS, _LINES))
+        frame = Frame(_COLUMNS, _LINES, self._events[-5:], _NOTICE)
+        self.frame = "\n".join(render_experiment(self._experiment.status(), frame))
 
 
 def reach_limit(directory: Path, chain: str, attempt: str) -> None:

@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from clawblox.agents.values import Usage
 from clawblox.experiment.schedule.ports import AgentActivity
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
+from clawblox.views.board import Frame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiments import (
-    ExperimentView,
     chain_rows,
     describe_status,
     describe_waits,
@@ -96,9 +96,9 @@ def status(chains: tuple[ChainStatus, ...] = CHAINS, **fields: Any) -> Experimen
     return ExperimentStatus(**{**known, **fields})
 
 
-def draw(view: ExperimentView, columns: int, lines: int = 40) -> list[str]:
-    """Return the lines of a view without colours."""
-    drawn = render_experiment(view, columns, lines)
+def draw(shown: ExperimentStatus, columns: int, lines: int = 40, **more: Any) -> list[str]:
+    """Return the lines of the table without colours."""
+    drawn = render_experiment(shown, Frame(columns, lines, **more))
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in drawn]
 
 
@@ -179,10 +179,10 @@ def test_what_is_awaited_of_nodes_is_shown_at_every_width(columns: int) -> None:
         chain(f"r{n}", 3, "waiting", attempts=n, cause="node", reason=reason, node="n1")
         for n, reason in enumerate(["for a node", until])
     )
-    lines = draw(ExperimentView(status((*CHAINS, one)), [], ""), columns)
+    lines = draw(status((*CHAINS, one)), columns)
     assert any(line.endswith("1 waiting for a node") for line in lines)
-    assert "… and 1 more: waiting for a node" in draw(ExperimentView(status((one,))), columns)
-    drawn = draw(ExperimentView(status((two,))), columns)
+    assert "… and 1 more: waiting for a node" in draw(status((one,)), columns)
+    drawn = draw(status((two,)), columns)
     assert any(line.startswith("… and 1 more: waiting until 06:51:10 for") for line in drawn)
     below = describe_status(status((one, two)), columns)[-2:]
     assert below == ["r0  waits for a node", f"r1  waits {until}"]
@@ -245,8 +245,9 @@ def test_only_the_first_reasons_are_shown() -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 100, 200])
 def test_no_line_is_longer_than_the_terminal_or_100_columns(columns: int) -> None:
-    view = ExperimentView(status(), [EventLine(UNTIL, "r1", "paused " * 40)], "Ctrl-C " * 40)
-    for lines in (draw(view, columns), table(columns=columns)):
+    events = [EventLine(UNTIL, "r1", "paused " * 40)]
+    drawn = draw(status(), columns, event_lines=events, notice="Ctrl-C " * 40)
+    for lines in (drawn, table(columns=columns)):
         assert max(map(cell_len, lines)) <= min(columns, 100)
 
 
@@ -254,10 +255,10 @@ def test_no_line_is_longer_than_the_terminal_or_100_columns(columns: int) -> Non
 def test_the_table_fits_the_terminal_and_keeps_the_notice(lines: int) -> None:
     chains = (*(chain(f"r{number}", 1, "working", attempts=1) for number in range(70)), *CHAINS)
     events = [EventLine(UNTIL, "r1", f"event {number}") for number in range(9)]
-    view = ExperimentView(status(chains), events, "Ctrl-C saves and stops")
-    shown = draw(view, 80, lines)
+    notice = "Ctrl-C saves and stops"
+    shown = draw(status(chains), 80, lines, event_lines=events, notice=notice)
     assert len(shown) <= lines
-    assert shown[-1] == "Ctrl-C saves and stops"
+    assert shown[-1] == notice
     if lines > 8:
         assert shown[4].split()[0] == "opus-r2"
     rows = [line for line in shown if " of 1h" in line]
@@ -269,9 +270,9 @@ def test_hostile_text_is_escaped() -> None:
     bad = chain(HOSTILE, 1, "failed", cause=HOSTILE, reason=HOSTILE, agents=(agent(HOSTILE),))
     waiting = chain("r9", 1, "waiting", reason=HOSTILE)
     shown = status((bad, waiting), name=HOSTILE, dir=Path(HOSTILE))
-    view = ExperimentView(shown, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
+    frame = Frame(100, 40, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
     drawn = [
-        *render_experiment(view, 100, 40),
+        *render_experiment(shown, frame),
         *describe_status(shown),
         *summarise_experiment(shown),
     ]
@@ -323,14 +324,14 @@ def test_the_summary_has_failures_and_the_next_commands() -> None:
 def test_the_selected_chain_is_marked_and_shown_even_if_not_all_fit() -> None:
     chains = tuple(chain(f"r{number}", 1, "working", 1, attempts=1) for number in range(40))
     for name in chain_rows(status(chains)):
-        view = ExperimentView(status(chains), steering=Steering(selected=name))
-        (marked,) = [line for line in draw(view, 100, 20) if line.startswith("▸ ")]
+        drawn = draw(status(chains), 100, 20, steering=Steering(selected=name))
+        (marked,) = [line for line in drawn if line.startswith("▸ ")]
         assert marked.split()[1] == name
 
 
 def test_a_filter_hides_chains() -> None:
-    view = ExperimentView(status(), steering=Steering(pattern="OPUS"))
-    names = [line.split()[0] for line in draw(view, 100) if line.startswith(("opus", "fable"))]
+    drawn = draw(status(), 100, steering=Steering(pattern="OPUS"))
+    names = [line.split()[0] for line in drawn if line.startswith(("opus", "fable"))]
     assert names == ["opus-r2", "opus-r1"]
 
 
@@ -338,8 +339,9 @@ def test_a_filter_hides_chains() -> None:
 def test_a_pane_leaves_room_for_the_table(lines: int) -> None:
     pane = ["agents of opus-r1", *(f"line {number} {HOSTILE}" for number in range(50))]
     steering = Steering(selected="opus-r1", pane="agents")
-    shown = draw(ExperimentView(status(), (), "the last line", steering, pane), 100, lines)
+    notice = "the last line"
+    shown = draw(status(), 100, lines, notice=notice, steering=steering, pane=pane)
     assert len(shown) <= lines
-    assert shown[-1] == "the last line"
+    assert shown[-1] == notice
     assert any(line.startswith("▸ opus-r1") for line in shown)
     assert any(line.startswith("line 49 ") for line in shown)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 import anyio
-import attrs
 
 from clawblox.cli.terminal.output import Outbox, Output, OutputGone
 from clawblox.cli.terminal.reports import configure_logging
@@ -16,6 +15,7 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.views.event_lines import EventLine
 
 if TYPE_CHECKING:
+    from clawblox.views.board import Frame
     from clawblox.views.steering import Action, Steering, Verb
 
 FINISH_TIMEOUT_S: Final = 1.0
@@ -32,27 +32,6 @@ class Sight(Protocol):
 
 
 Seen = TypeVar("Seen", bound=Sight)
-
-
-@attrs.frozen
-class Frame:
-    """The part of a picture that is independent of what the table shows.
-
-    Attributes:
-        columns: The longest line.
-        lines: The most lines.
-        event_lines: The most recent events.
-        notice: The last line: the present activity, or a hint.
-        steering: What a person has typed at the table.
-        pane: A heading, and lines below the table; empty for none.
-    """
-
-    columns: int
-    lines: int
-    event_lines: Sequence[EventLine]
-    notice: str
-    steering: Steering
-    pane: Sequence[str]
 
 
 class Scene(Protocol[Seen]):

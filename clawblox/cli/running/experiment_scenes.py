@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import attrs
 
-from clawblox.cli.running.displays import Frame
 from clawblox.cli.running.live_table import watch
 from clawblox.cli.running.run_actions import read_log
 from clawblox.cli.terminal.output import Output, OutputGone
@@ -27,10 +26,11 @@ from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, decod
 from clawblox.foreign_values import finite_number
 from clawblox.rundir.experiments import find_experiment_host
 from clawblox.rundir.status import read_run
+from clawblox.views.board import Frame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
 from clawblox.views.experiment_generation import describe_agents
-from clawblox.views.experiments import ExperimentView, chain_rows, render_experiment
+from clawblox.views.experiments import chain_rows, render_experiment
 from clawblox.views.steering import Action, Steering, Verb
 
 _SCORED = ("generation.scored", "generation.rescored")
@@ -91,10 +91,7 @@ class ExperimentScene:
 
     def draw(self, _before: ExperimentLook | None, now: ExperimentLook, frame: Frame) -> list[str]:
         """Return the lines of the table."""
-        view = ExperimentView(
-            now.status, frame.event_lines, frame.notice, frame.steering, frame.pane
-        )
-        return render_experiment(view, frame.columns, frame.lines)
+        return render_experiment(now.status, frame)
 
     def rows(self, now: ExperimentLook) -> list[str]:
         """Return the names of the chains that have a row."""

@@ -13,7 +13,7 @@ from typing import ClassVar, Generic
 import anyio
 import attrs
 
-from clawblox.cli.running.displays import FINISH_TIMEOUT_S, Display, Frame, LiveLines, Scene, Seen
+from clawblox.cli.running.displays import FINISH_TIMEOUT_S, Display, LiveLines, Scene, Seen
 from clawblox.cli.running.slow_archives import SLOW_S, describe_archives
 from clawblox.cli.terminal.keyboard import Keyboard
 from clawblox.cli.terminal.output import Output, OutputGone
@@ -21,6 +21,7 @@ from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable
+from clawblox.views.board import Frame
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_error
 from clawblox.views.steering import UNSTEERED, Action, Steering, press
 

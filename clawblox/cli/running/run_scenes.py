@@ -17,7 +17,6 @@ import attrs
 
 from clawblox.agents.listing import Scope
 from clawblox.agents.status import AgentStatus, read_agents
-from clawblox.cli.running.displays import Frame
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.live_table import watch
 from clawblox.cli.running.run_actions import act_on_instance, read_agent_logs, read_log
@@ -27,7 +26,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
 from clawblox.rundir.status import OVER, InstanceStatus, read_run, read_runs
 from clawblox.system.clock import utc_now
-from clawblox.views.board import View, render
+from clawblox.views.board import Frame, View, render
 from clawblox.views.event_lines import EventLine, changes_between
 from clawblox.views.formatting import shorten_path
 from clawblox.views.rows import Row, make_row, name_runs, summarise
@@ -191,12 +190,8 @@ class OwnRun(_Runs):
             pressure=pressure_between(before, now),
             ramp=self._states.ramp if "waiting" in counts else "",
             agents=now.agents,
-            event_lines=frame.event_lines,
-            steering=frame.steering,
-            pane=frame.pane,
-            notice=frame.notice,
         )
-        return render(view, frame.columns, frame.lines)
+        return render(view, frame)
 
 
 async def watch_runs(scope: Scope) -> None:
@@ -283,12 +278,8 @@ class WatchedRuns(_Runs):
             rows=make_rows(before, now, {}, names_runs=self._names_runs),
             pressure=None if self.is_finished else pressure_between(before, now),
             agents=now.agents,
-            event_lines=frame.event_lines,
-            steering=frame.steering,
-            pane=frame.pane,
-            notice="" if self.is_finished else frame.notice,
         )
-        return render(view, frame.columns, frame.lines)
+        return render(view, attrs.evolve(frame, notice="") if self.is_finished else frame)
 
     def _describe(self, instances: Sequence[InstanceStatus]) -> str:
         if not self._scope.is_one_run:
