@@ -30,25 +30,19 @@ def _share(default: float) -> Property:
     return Property("number", default, limits=_SHARE)
 
 
-def _text_properties() -> dict[str, Any]:
-    return {
-        "Text": Property("string", ""),
-        "TextColor3": Property("Color3", _BLACK),
-        "TextSize": Property("number", 14.0, limits=(1.0, 2.0**31 - 1.0)),
-        "TextTransparency": _share(0.0),
-        "TextXAlignment": Property(f"{ENUM_NAME}Enum.TextXAlignment", "Center"),
-        "TextYAlignment": Property(f"{ENUM_NAME}Enum.TextYAlignment", "Center"),
-    }
-
-
-def _image_properties() -> dict[str, Any]:
-    return {
-        "Image": Property("string", ""),
-        "ImageColor3": Property("Color3", _WHITE),
-        "ImageTransparency": _share(0.0),
-    }
-
-
+_TEXT: Final[dict[str, Any]] = {
+    "Text": Property("string", ""),
+    "TextColor3": Property("Color3", _BLACK),
+    "TextSize": Property("number", 14.0, limits=(1.0, 2.0**31 - 1.0)),
+    "TextTransparency": _share(0.0),
+    "TextXAlignment": Property(f"{ENUM_NAME}Enum.TextXAlignment", "Center"),
+    "TextYAlignment": Property(f"{ENUM_NAME}Enum.TextYAlignment", "Center"),
+}
+_IMAGE: Final[dict[str, Any]] = {
+    "Image": Property("string", ""),
+    "ImageColor3": Property("Color3", _WHITE),
+    "ImageTransparency": _share(0.0),
+}
 _ROWS: Final = (
     class_row("PlayerGui", creatable=False),
     class_row("GuiBase2d", creatable=False),
@@ -86,8 +80,8 @@ _ROWS: Final = (
         BorderSizePixel=Property("number", 1.0, limits=_PIXELS),
     ),
     class_row("Frame", "GuiObject"),
-    class_row("TextLabel", "GuiObject", **_text_properties(), BackgroundTransparency=_share(1.0)),
-    class_row("ImageLabel", "GuiObject", **_image_properties(), BackgroundTransparency=_share(1.0)),
+    class_row("TextLabel", "GuiObject", **_TEXT, BackgroundTransparency=_share(1.0)),
+    class_row("ImageLabel", "GuiObject", **_IMAGE, BackgroundTransparency=_share(1.0)),
     class_row(
         "GuiButton",
         "GuiObject",
@@ -96,9 +90,9 @@ _ROWS: Final = (
         },
         creatable=False,
     ),
-    class_row("TextButton", "GuiButton", **_text_properties()),
-    class_row("TextBox", "GuiObject", **_text_properties()),
-    class_row("ImageButton", "GuiButton", **_image_properties()),
+    class_row("TextButton", "GuiButton", **_TEXT),
+    class_row("TextBox", "GuiObject", **_TEXT),
+    class_row("ImageButton", "GuiButton", **_IMAGE),
     class_row("UIComponent", creatable=False),
     class_row("UICorner", "UIComponent", is_data=True),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from clawblox.engine.instances.looks import (
@@ -17,37 +18,14 @@ from clawblox.engine.instances.looks import (
     POINT,
     VECTOR,
     WHITE,
-    data,
     item,
-    members,
     number_range,
     rgb,
     shown,
 )
-from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row
+from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property, class_row, data
 
-
-def _row(
-    name: str,
-    base: str | None = "Instance",
-    events: Mapping[str, EventSpec] | None = None,
-    *,
-    is_data: bool = True,
-    is_late: bool = False,
-    creatable: bool = True,
-    first_name: str = "",
-    **defaults: Any,
-) -> ClassSpec:
-    return class_row(
-        name,
-        base,
-        events,
-        is_data=is_data,
-        is_late=is_late,
-        creatable=creatable,
-        first_name=first_name,
-        **members(**defaults),
-    )
+_row = partial(class_row, is_data=True)
 
 
 def _numbers(value: float) -> Property:

@@ -8,29 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, Final
 
 import attrs
 
 from clawblox.engine.instances.kinds import ENUM_NAME
-from clawblox.engine.instances.spec import NEVER, ClassSpec, EventSpec, Property
-
-_KINDS: Final = {bool: "boolean", float: "number", str: "string"}
-
-
-@cache
-def data(kind: str, default: Any = None) -> Property:
-    """Return a data member of a type, with its default as plain data."""
-    return Property(kind, default, is_data=True, may_be_infinite=True)
-
-
-def members(**defaults: Any) -> dict[str, Any]:
-    """Return data members by name; a default that is a boolean, number or text gives the type."""
-    return {
-        name: default if isinstance(default, Property) else data(_KINDS[type(default)], default)
-        for name, default in defaults.items()
-    }
+from clawblox.engine.instances.spec import (
+    NEVER,
+    ClassSpec,
+    EventSpec,
+    Property,
+    data,
+    members,
+)
 
 
 def item(enum: str, name: str) -> Property:

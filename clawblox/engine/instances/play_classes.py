@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from clawblox.engine.instances.looks import POINT, item, members
+from clawblox.engine.instances.looks import POINT, item
 from clawblox.engine.instances.spec import NEVER, EventSpec, Property, class_row
 
 _FUNCTIONS: Final = (
@@ -61,14 +61,15 @@ _TEAMS: Final = (
         Enabled=Property("boolean", True),
         Neutral=Property("boolean", True),
         TeamColor=_TEAM_COLOR,
-        **members(Duration=10.0, AllowTeamChangeOnTouch=False),
+        Duration=10.0,
+        AllowTeamChangeOnTouch=False,
     ),
 )
 
 _TOOLS: Final = (
     class_row("Backpack", creatable=False),
     class_row("StarterGear", creatable=False),
-    class_row("BackpackItem", "Model", creatable=False, **members(TextureId="")),
+    class_row("BackpackItem", "Model", creatable=False, TextureId=""),
     class_row(
         "Tool",
         "BackpackItem",
@@ -80,7 +81,10 @@ _TOOLS: Final = (
         },
         Enabled=Property("boolean", True),
         Grip=Property("CFrame", ()),
-        **members(CanBeDropped=True, ManualActivationOnly=False, RequiresHandle=True, ToolTip=""),
+        CanBeDropped=True,
+        ManualActivationOnly=False,
+        RequiresHandle=True,
+        ToolTip="",
     ),
 )
 
@@ -98,7 +102,7 @@ _PROMPTS: Final = (
             "MouseHoverEnter": EventSpec(_PLAYER, NEVER),
             "MouseHoverLeave": EventSpec(_PLAYER, NEVER),
         },
-        **members(CursorIcon=""),
+        CursorIcon="",
         MaxActivationDistance=Property("number", 32.0, limits=_NEAR),
     ),
     class_row(
@@ -115,15 +119,13 @@ _PROMPTS: Final = (
         HoldDuration=Property("number", 0.0, limits=(0.0, math.inf)),
         MaxActivationDistance=Property("number", 10.0, limits=_NEAR),
         ObjectText=Property("string", ""),
-        **members(
-            ClickablePrompt=True,
-            Exclusivity=item("ProximityPromptExclusivity", "OnePerButton"),
-            GamepadKeyCode=item("KeyCode", "ButtonX"),
-            KeyboardKeyCode=item("KeyCode", "E"),
-            RequiresLineOfSight=True,
-            Style=item("ProximityPromptStyle", "Default"),
-            UIOffset=POINT,
-        ),
+        ClickablePrompt=True,
+        Exclusivity=item("ProximityPromptExclusivity", "OnePerButton"),
+        GamepadKeyCode=item("KeyCode", "ButtonX"),
+        KeyboardKeyCode=item("KeyCode", "E"),
+        RequiresLineOfSight=True,
+        Style=item("ProximityPromptStyle", "Default"),
+        UIOffset=POINT,
     ),
     class_row(
         "ProximityPromptService",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,23 @@ class Property:
     limits: tuple[float, float] | None = attrs.field(default=None, kw_only=True)
     may_be_infinite: bool = attrs.field(default=False, kw_only=True)
     is_data: bool = attrs.field(default=False, kw_only=True)
+
+
+_KINDS: Final = {bool: "boolean", float: "number", str: "string"}
+
+
+@cache
+def data(kind: str, default: Any = None) -> Property:
+    """Return a data member of a type, with its default as plain data."""
+    return Property(kind, default, is_data=True, may_be_infinite=True)
+
+
+def members(**defaults: Any) -> dict[str, Property]:
+    """Return members by name; a boolean, number or text is the default of a data member."""
+    return {
+        name: default if isinstance(default, Property) else data(_KINDS[type(default)], default)
+        for name, default in defaults.items()
+    }
 
 
 NEVER: Final = "never: it is there for scripts that connect it"
@@ -111,13 +129,16 @@ def class_row(
     is_late: bool = False,
     is_data: bool = False,
     first_name: str = "",
-    **properties: Property,
+    **properties: Any,
 ) -> ClassSpec:
-    """Return a class as its row in the table of classes, with what it has besides its base."""
+    """Return a class as its row in the table of classes, with what it has besides its base.
+
+    Its properties are as `members` takes them.
+    """
     return ClassSpec(
         name,
         base,
-        properties,
+        members(**properties),
         events or {},
         creatable=creatable,
         is_late=is_late,
