@@ -128,7 +128,9 @@ def _find_fault(value: Any, shape: Shape) -> Fault | None:
     if isinstance(shape, dict):
         return _find_in_object(value, shape)
     if isinstance(shape, list):
-        return _find_in_list(value, shape[0])
+        if value.__class__ is not list:
+            return "", "a list", value
+        return _first((at, each, shape[0]) for at, each in enumerate(value))
     if isinstance(shape, tuple):
         if value.__class__ is not list or len(value) != len(shape):
             return "", f"a list of {len(shape)}", value
@@ -146,12 +148,6 @@ def _find_in_object(value: Any, shape: dict[Any, Shape]) -> Fault | None:
     if not required <= value.keys() <= shape.keys():
         return "", f"an object with the keys {', '.join(shape)}", list(value)
     return _first((f".{key}", value[key], member) for key, member in shape.items() if key in value)
-
-
-def _find_in_list(value: Any, shape: Shape) -> Fault | None:
-    if value.__class__ is not list:
-        return "", "a list", value
-    return _first((at, each, shape) for at, each in enumerate(value))
 
 
 def _first(parts: Any) -> Fault | None:

@@ -157,7 +157,7 @@ class BlockHeader:
 def encode_block(block: Block, zstandard: Zstandard) -> bytes:
     """Return the bytes of a block in a file."""
     frame = zstandard.compress(block.content)
-    header = json.dumps(
+    header = _ENCODER.encode(
         {
             "track": block.track,
             "records": block.records,
@@ -166,9 +166,7 @@ def encode_block(block: Block, zstandard: Zstandard) -> bytes:
             "utc": [block.first.utc, block.last.utc],
             "compressed": len(frame),
             "uncompressed": len(block.content),
-        },
-        separators=(",", ":"),
-        allow_nan=False,
+        }
     ).encode("ascii")
     return PREFIX.pack(MAGIC, len(header)) + header + frame
 

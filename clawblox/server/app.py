@@ -242,7 +242,8 @@ class _Api:
     async def chat_messages(self, request: Request) -> Response:
         chat, query = self._world.chat, request.query_params
         limit = _read_limit(query.get("limit", str(DEFAULT_MESSAGES)))
-        after, listener = query.get("after"), self._find_listener(request)
+        session = self._world.sessions.find(request.headers.get(SESSION_HEADER, ""))
+        after, listener = query.get("after"), None if session is None else session.agent_id
         try:
             if after is None:
                 messages = chat.latest(limit, listener)
@@ -283,11 +284,6 @@ class _Api:
                 raise HTTPException(400, "Not in any instance of this game")
             raise HTTPException(401, "Invalid session")
         return session
-
-    def _find_listener(self, request: Request) -> str | None:
-        """Return the id of the agent that reads the chat; None without a session."""
-        session = self._world.sessions.find(request.headers.get(SESSION_HEADER, ""))
-        return None if session is None else session.agent_id
 
 
 def _is_operator(request: Request, token: bytes | None) -> bool:

@@ -72,13 +72,12 @@ class HostedWorld:
 
     Args:
         simulation: The author's rules and state.
-        recorder: Gets events, observations and ticks; None records nothing.
         nonce: Secret of this launch, mixed into the session ids that it issues; None for a new
             secret.
 
     Attributes:
         simulation: The author's rules and state.
-        recorder: The same as the argument; may be set later.
+        recorder: Gets events, observations and ticks; None, as at first, records nothing.
         tick: Ticks since the world began.
         version: Number of the state: raised by whatever enters the simulation, a tick, an input, a
             join, a leave or a chat message. Results that were computed from a version stay valid
@@ -92,15 +91,9 @@ class HostedWorld:
         seed: The seed that was set last, before a snapshot or after it; None if none ever was.
     """
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        recorder: WorldRecorder | None = None,
-        *,
-        nonce: bytes | None = None,
-    ) -> None:
+    def __init__(self, simulation: Simulation, *, nonce: bytes | None = None) -> None:
         self.simulation = simulation
-        self.recorder = recorder
+        self.recorder: WorldRecorder | None = None
         self.tick = 0
         self.version = 0
         self.time = simulation.time

@@ -257,14 +257,11 @@ class Recorder:
         try:
             return call()
         except Exception as error:  # noqa: BLE001 - the author's code may raise anything
-            self._note_failure(name, error)
+            if name not in self._failed:
+                self._failed.add(name)
+                text = "%s failed, so the recording lacks it: %s: %s"
+                _log.error(text, name, type(error).__name__, error)
             return None
-
-    def _note_failure(self, name: str, error: Exception) -> None:
-        if name not in self._failed:
-            self._failed.add(name)
-            text = "%s failed, so the recording lacks it: %s: %s"
-            _log.error(text, name, type(error).__name__, error)
 
     def _read_state(self) -> dict[str, Any]:
         """Return the snapshot and the rows, or why they are missing."""
@@ -402,18 +399,15 @@ def register_recording(manifest: Path, recording: Path, digest: FileDigest | Non
 
 def _open_exclusively(path: Path) -> TextIO:
     deadline = time.monotonic() + LOCK_WAIT_S
+    open_private = partial(os.open, mode=0o600)
     while True:
         try:
-            return open(path, "x", encoding="utf-8", opener=_open_private)
+            return open(path, "x", encoding="utf-8", opener=open_private)
         except FileExistsError:
             time.sleep(0.01)
         if time.monotonic() > deadline:
             path.unlink(missing_ok=True)
             deadline = time.monotonic() + LOCK_WAIT_S
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _read_manifest(manifest: Path) -> dict[str, Any]:

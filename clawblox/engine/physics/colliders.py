@@ -49,7 +49,9 @@ def collider_shape(shape: Shape) -> SharedShape:
     if shape.name in (CYLINDER, RING):  # rapier saves no shape with a hole to the byte
         return SharedShape.cylinder(y, x)
     if shape.name == WEDGE:
-        return _wedge(x, y, z)
+        return SharedShape.convex_hull(  # as high as its size at -X, without height at +X
+            [(-x, -y, -z), (-x, -y, z), (x, -y, -z), (x, -y, z), (-x, y, -z), (-x, y, z)]
+        )
     raise ValueError(f"Unknown shape {shape.name!r}")
 
 
@@ -69,10 +71,3 @@ def _half_side(side: float) -> float:
     if math.isnan(side):
         raise ValueError("A size must be a number on each axis, not nan")
     return min(max(side, SMALLEST), LARGEST) / 2.0
-
-
-def _wedge(x: float, y: float, z: float) -> SharedShape:
-    """Build a prism that is as high as its size at -X and has no height at +X."""
-    return SharedShape.convex_hull(
-        [(-x, -y, -z), (-x, -y, z), (x, -y, -z), (x, -y, z), (-x, y, -z), (-x, y, z)]
-    )

@@ -139,15 +139,12 @@ class AgentInputs(SavedState):
         waiting = _Input(action, data)
         self._arrived.setdefault(player.number, []).append(waiting)
         has_dropped = self._queues.setdefault(player.number, _Queue()).add(waiting)
-        if has_dropped and not self._is_heard():
+        is_heard = "InputReceived" in self._model.services["AgentInputService"].signals
+        if has_dropped and not is_heard:
             self._model.scheduler.warn_once(
                 f"AgentInputService: too many inputs of {to_text(player.name)} wait for GetInputs; "
                 f"the oldest are dropped (a player has {MAX_QUEUED} at most)"
             )
-
-    def _is_heard(self) -> bool:
-        """Return whether ``InputReceived`` delivers the inputs that the queues drop."""
-        return "InputReceived" in self._model.services["AgentInputService"].signals
 
     def remove_player(self, player: Instance) -> None:
         """Forget the inputs of a player who leaves."""

@@ -196,7 +196,9 @@ class Players(SavedState):
             self._remove_idle()
         bots, self._bots = self._bots, []
         for name in bots:
-            self._add_bot(name)
+            if self._has_room(name, 0):
+                self._bots_made += 1
+                self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
 
     def _drop(self, player: Instance, line: str) -> None:
         record: PlayerRecord | None = player.extra
@@ -222,12 +224,6 @@ class Players(SavedState):
             return True
         self._log(f"[Bot] {to_text(name)} cannot join: the world has {self.max_players} players")
         return False
-
-    def _add_bot(self, name: str) -> None:
-        if not self._has_room(name, 0):
-            return
-        self._bots_made += 1
-        self._add(f"bot-{self._bots_made}", name, -float(self._bots_made), is_bot=True)
 
     # Methods of the service and of players
 

@@ -86,14 +86,6 @@ _PERIOD_IN_OUT: Final = 0.45
 Curve = Callable[[float], float]
 
 
-def _back(share: float) -> float:
-    return share * share * ((_OVERSHOOT + 1.0) * share - _OVERSHOOT)
-
-
-def _bounce(share: float) -> float:
-    return 1.0 - _bounce_out(1.0 - share)
-
-
 def _bounce_out(share: float) -> float:
     if share < 1.0 / 2.75:
         return 7.5625 * share * share
@@ -121,8 +113,8 @@ _CURVES: Final[dict[str, Curve]] = {
     "Quint": lambda share: share * share * share * share * share,
     "Exponential": lambda share: raise_to(2.0, 10.0 * (share - 1.0)),
     "Circular": lambda share: 1.0 - math.sqrt(1.0 - share * share),
-    "Back": _back,
-    "Bounce": _bounce,
+    "Back": lambda share: share * share * ((_OVERSHOOT + 1.0) * share - _OVERSHOOT),
+    "Bounce": lambda share: 1.0 - _bounce_out(1.0 - share),
     "Elastic": _elastic,
 }
 """The curves that begin slowly, by style; each gets a share between 0 and 1."""
