@@ -15,8 +15,8 @@ from clawblox.luau.runtime.chunk import Chunk, Prototype, find_prototype
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.runtime.raw import VectorType
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
-from clawblox.luau.state.document import Json
 from clawblox.luau.state.read_values import ValueReader, check_kind, items, position, whole
+from clawblox.luau.state.snapshot import Json
 
 
 class FrameReader(ValueReader):

@@ -13,7 +13,7 @@ from clawblox.luau.lib.support.registry import BUILTINS
 from clawblox.luau.runtime.chunk import Chunk, Prototype
 from clawblox.luau.runtime.host import Host
 from clawblox.luau.runtime.raw import VectorType
-from clawblox.luau.state.document import Json
+from clawblox.luau.state.snapshot import Json
 
 T = TypeVar("T")
 

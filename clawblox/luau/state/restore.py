@@ -36,9 +36,9 @@ from clawblox.luau.runtime.host import Host, to_python
 from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
-from clawblox.luau.state.document import CLASS_LETTERS, NAME, Json, digest
 from clawblox.luau.state.read_frames import FrameReader
 from clawblox.luau.state.read_values import HIDDEN, items, position, required, text, whole
+from clawblox.luau.state.snapshot import CLASS_LETTERS, NAME, Json, digest
 
 _STATUSES = ("suspended", "dead")
 _TABLE_OR_NIL = (LuaTable, type(None))

@@ -7,6 +7,7 @@ restored VM gives the same document again. `docs/luau.md` describes the format.
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -22,6 +23,7 @@ from clawblox.luau.core.values import (
     Flag,
     FrozenTable,
     LuaTable,
+    MetaTable,
     SlowTable,
     Userdata,
     Vector,
@@ -42,12 +44,12 @@ from clawblox.luau.runtime.host import HostFunction, HostObject
 from clawblox.luau.runtime.limited import LimitedMachine
 from clawblox.luau.runtime.raw import HostValue, raw_name
 from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
-from clawblox.luau.state.document import (
-    CLASS_LETTERS,
-    NAME,
-    Json,
-    digest,
-)
+
+NAME = "clawblox.luau"
+CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
+"""The letters of the classes of tables in a document; a class made for one metatable is `o`."""
+
+Json = Any
 
 _NO_CONTENTS = (int, tuple, list, dict, bytes)
 _TRACES = ("_serial", "_cursor", "_own_class")
@@ -329,6 +331,11 @@ _SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
     Userdata: lambda saver, userdata: ["userdata", saver.value(userdata.meta)],
     Buffer: lambda _, buffer: ["buffer", base64.b64encode(buffer.data).decode("ascii")],
 }  # fmt: skip
+
+
+def digest(source: str) -> str:
+    """Return the fingerprint by which a document identifies a source."""
+    return hashlib.sha256(source.encode("latin-1")).hexdigest()
 
 
 def _letter(table: LuaTable) -> str:
