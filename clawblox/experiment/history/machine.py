@@ -164,9 +164,8 @@ class _Decision:
         )
 
     def _retry(self, generation: GenerationState, attempt: AttemptState) -> Next:
-        assert attempt.ending is not None
         retry, failures = self.chain.plan.retry, count_failures(generation)
-        cause = str(attempt.ending.data.get("cause"))
+        cause = str(attempt.end_data.get("cause"))
         if failures and (cause in _FATAL or failures > retry.attempts):
             return Over(status="failed")
         back = max(0, failures - 1) if retry.source == "checkpoint" else None

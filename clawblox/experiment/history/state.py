@@ -76,9 +76,19 @@ class AttemptState:
         return None if self.ending is None else self.ending.type
 
     @property
+    def end_data(self) -> Mapping[str, Any]:
+        """Data of the line that ended it; empty while it is under way."""
+        return {} if self.ending is None else self.ending.data
+
+    @property
+    def directory(self) -> str:
+        """Name of its run directory, which a failure has renamed."""
+        return str(self.end_data.get("moved_to") or self.run_id)
+
+    @property
     def spent(self) -> tuple[Usage, ...]:
         """Usage of each agent in this attempt; empty while it is under way."""
-        return () if self.ending is None else read_usage(self.ending.data.get("usage"))
+        return read_usage(self.end_data.get("usage"))
 
     @property
     def revision(self) -> int:
@@ -98,8 +108,7 @@ class AttemptState:
     @property
     def is_lost(self) -> bool:
         """Whether it has failed because its node was lost."""
-        ending = self.ending
-        return ending is not None and ending.type == "failed" and ending.data.get("cause") == "node"
+        return self.outcome == "failed" and self.end_data.get("cause") == "node"
 
 
 @attrs.define(kw_only=True)
@@ -126,11 +135,14 @@ class GenerationState:
     mended_at: int = 0
 
     @property
+    def latest_attempt(self) -> AttemptState | None:
+        """The latest attempt; None before the first."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
     def committed(self) -> AttemptState | None:
         """The attempt that was committed; None before, and after an import."""
-        if self.imported is not None:
-            return None
-        last = self.attempts[-1] if self.attempts else None
+        last = None if self.imported is not None else self.latest_attempt
         return last if last is not None and last.outcome == "committed" else None
 
     @property
@@ -175,9 +187,9 @@ class GenerationState:
         if self.imported is not None:
             return str(self.imported["run_id"])
         committed = self.committed
-        if committed is None or committed.ending is None:
+        if committed is None:
             return None
-        return str(committed.ending.data.get("files", committed.run_id))
+        return str(committed.end_data.get("files", committed.run_id))
 
     def find_attempt(self, run_id: str) -> AttemptState | None:
         """Return an attempt by its name; None if there is none."""

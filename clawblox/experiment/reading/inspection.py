@@ -123,17 +123,15 @@ def inspect_generation(record: ExperimentRecord, place: str, lines: int) -> Insp
 
 
 def _inspect_attempt(attempt: AttemptState, chain_dir: Path) -> InspectedAttempt:
-    ending = attempt.ending
-    facts = {} if ending is None else ending.data
-    words = (str(facts.get(name) or "") for name in ("cause", "reason", "text"))
+    words = (str(attempt.end_data.get(name) or "") for name in ("cause", "reason", "text"))
     reason = ": ".join(dict.fromkeys(filter(None, words))) or attempt.close_reason
     return InspectedAttempt(
         outcome=describe_attempt(attempt),
         reason=reason,
         started_at=attempt.opened.at,
-        ended_at=None if ending is None else ending.at,
+        ended_at=None if attempt.ending is None else attempt.ending.at,
         active_s=attempt.elapsed_s,
-        run_dir=layout.attempt_dir(chain_dir, str(facts.get("moved_to") or attempt.run_id)),
+        run_dir=layout.attempt_dir(chain_dir, attempt.directory),
     )
 
 

@@ -147,8 +147,7 @@ class OpenExperiment:
         """Repeat the renames of failed attempts that a crash has prevented."""
         for chain in self.plans.state.chains.values():
             for attempt in chain.attempts:
-                moved_to = attempt.ending and attempt.ending.data.get("moved_to")
-                if moved_to:
+                if moved_to := attempt.end_data.get("moved_to"):
                     workshop = self._context.workshop
                     await workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
 

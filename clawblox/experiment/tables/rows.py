@@ -216,24 +216,23 @@ def describe_attempt(attempt: AttemptState) -> str:
 
 def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
     """Return the usage of each agent in the committed history of a generation; empty for none."""
-    committed = generation.committed
-    if committed is not None and committed.ending is not None:
-        return read_usage(committed.ending.data.get("used"))
+    if (committed := generation.committed) is not None:
+        return read_usage(committed.end_data.get("used"))
     latest = generation.latest_checkpoint
     return () if latest is None or generation.imported is not None else latest.usage
 
 
 def find_world_time(generation: GenerationState) -> float | None:
     """Return the simulation time at its end, or of its latest checkpoint; None if not known."""
-    if generation.imported is not None or not generation.attempts:
+    attempt, point = generation.latest_attempt, generation.latest_checkpoint
+    if generation.imported is not None or attempt is None:
         return None
-    attempt, point = generation.attempts[-1], generation.latest_checkpoint
     if attempt.scores is None and generation.committed is None:
         return None if point is None else point.world_time
     # Attempts that were lost may have come further.
     origins = (p.world_time for p in generation.checkpoints() if p.ref == attempt.origin)
-    end = None if attempt.ending is None else attempt.ending.data.get("world_time")
-    return next((time for time in (end, attempt.world_time, *origins) if time is not None), None)
+    times = (attempt.end_data.get("world_time"), attempt.world_time, *origins)
+    return next((time for time in times if time is not None), None)
 
 
 def find_kept(state: ExperimentState, scores: Scores) -> tuple[str, ...]:
@@ -342,14 +341,13 @@ class _Record:
     @property
     def _latest_attempt(self) -> AttemptState | None:
         """The latest attempt; None if the generation was imported."""
-        attempts = () if self.generation.imported is not None else self.generation.attempts
-        return attempts[-1] if attempts else None
+        return None if self.generation.imported is not None else self.generation.latest_attempt
 
     @property
     def _end(self) -> Mapping[str, Any]:
         """Data of the line ``committed``; empty before."""
         committed = self.generation.committed
-        return {} if committed is None or committed.ending is None else committed.ending.data
+        return {} if committed is None else committed.end_data
 
     @property
     def _imported(self) -> Sequence[Mapping[str, str]]:
@@ -370,8 +368,7 @@ class _Record:
         point = None if latest is None else self.generation.latest_checkpoint
         ended_at = None if latest is None or latest.ending is None else latest.ending.at
         imported = [row["end_utc"] for row in self._imported]
-        ending = {} if latest is None or latest.ending is None else latest.ending.data
-        errors = ending.get("script_errors") or {}
+        errors = (None if latest is None else latest.end_data.get("script_errors")) or {}
         return {
             "ended_by": end.get("ended_by", ""),
             "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
@@ -413,7 +410,7 @@ class _Record:
 
     def _run_dir(self) -> str:
         latest = self._latest_attempt
-        files = self._end.get("files", "" if latest is None else _directory(latest))
+        files = self._end.get("files", "" if latest is None else latest.directory)
         name = files or next((row["run_id"] for row in self._imported), "")
         return str(layout.attempt_dir(self._chain_dir, name)) if name else ""
 
@@ -424,7 +421,7 @@ class _Record:
 
     def _archive(self, ref: CheckpointRef) -> str:
         attempt = self.plans.state.find_attempt(ref.chain, ref.generation, ref.attempt)
-        name = ref.attempt if attempt is None else _directory(attempt)
+        name = ref.attempt if attempt is None else attempt.directory
         chain_dir = layout.chain_dir(Path(), ref.chain, self.plans.present.layout)
         return str(layout.archive_path(chain_dir, name, ref.file))
 
@@ -442,16 +439,9 @@ def _at(values: Sequence[_T], index: int, default: _T) -> _T:
     return values[index] if index < len(values) else default
 
 
-def _directory(attempt: AttemptState) -> str:
-    """Return the name of an attempt's run directory, which a failure has renamed."""
-    moved_to = None if attempt.ending is None else attempt.ending.data.get("moved_to")
-    return str(moved_to or attempt.run_id)
-
-
 def _find_error(latest: AttemptState | None, generation: GenerationState) -> str:
-    ending = None if latest is None else latest.ending
-    if ending is not None and ending.type in ("failed", "paused"):
-        return str(ending.data.get("text", ""))
+    if latest is not None and latest.outcome in ("failed", "paused"):
+        return str(latest.end_data.get("text", ""))
     return generation.score_error
 
 

@@ -318,7 +318,7 @@ class _View:
         generation = self.own.generations.get(number) or GenerationState(
             chain=self.chain.name, number=number
         )
-        point = generation.latest_checkpoint
+        latest, point = generation.latest_attempt, generation.latest_checkpoint
         usage = self.live.used or committed_usage(generation)
         is_imported = generation.imported is not None
         cost = Cost(None) if is_imported else self._cost(usage)
@@ -343,7 +343,7 @@ class _View:
             scores=scores.values,
             kept_scores=find_kept(self.plans.state, scores),
             last=self.live.last,
-            node=generation.attempts[-1].node if generation.attempts else "",
+            node="" if latest is None else latest.node,
             mirror_age_s=self.live.mirror_age_s,
         )
 
@@ -365,7 +365,7 @@ class _View:
 
     def _judge(self, following: Next, generation: GenerationState) -> dict[str, Any]:
         """Return the state of the chain, and the reason for it."""
-        attempt = generation.attempts[-1] if generation.attempts else None
+        attempt = generation.latest_attempt
         ending = None if attempt is None else attempt.ending
         if isinstance(following, Over):
             facts = {}
@@ -392,8 +392,8 @@ class _View:
         if self.live.active_s is not None:
             return self.live.active_s
         committed, point = generation.committed, generation.latest_checkpoint
-        if committed is not None and committed.ending is not None:
-            return float(committed.ending.data.get("elapsed_s", 0.0))
+        if committed is not None:
+            return float(committed.end_data.get("elapsed_s", 0.0))
         return 0.0 if point is None else point.elapsed_s
 
     def _world_time(self, generation: GenerationState) -> float | None:
@@ -422,6 +422,6 @@ def _find_ending(data: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_wait(attempt: AttemptState | None) -> str:
     if attempt is None or attempt.outcome == "committed":
         return ""
-    if attempt.outcome == "failed" and attempt.ending is not None:
-        return f"to try again: {attempt.ending.data.get('text', '')}"
+    if attempt.outcome == "failed":
+        return f"to try again: {attempt.end_data.get('text', '')}"
     return "to be resumed"
