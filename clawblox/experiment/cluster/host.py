@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio  # noqa: TID251 - the host's own loop, in which nothing else waits for its tasks
 import os
 import pickle
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -23,7 +22,7 @@ from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import UsageError
 from clawblox.experiment.cluster.calls import Answers
 from clawblox.experiment.cluster.host_files import LAYOUT, HostFiles
-from clawblox.experiment.cluster.lease import Tenancy
+from clawblox.experiment.cluster.lease import Tenancy, read_boottime
 from clawblox.experiment.cluster.messages import (
     News,
     Opening,
@@ -111,7 +110,7 @@ class Host:
         Raises:
             ValueError: The lease cannot be renewed with this token.
         """
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = read_boottime()
         guard.lease(self._tenancy.renew(token, now))
         return now
 
@@ -202,7 +201,7 @@ class Host:
 
         Cancellation: has no effect.
         """
-        credentials = Credentials(dict(os.environ if env is None else env))
+        credentials = Credentials(os.environ if env is None else env)
         return await check_program_here(credentials, chain, spec)
 
     # -- the attempt ------------------------------------------------------------------------------

@@ -228,8 +228,7 @@ class RemoteWorkshop(LiveWorkshop):
 
             async def check(chain: Chain, spec: AgentSpec) -> str | None:
                 nonlocal caller, is_full
-                given = chain.plan.world.dir
-                if place_program(spec, given if isinstance(given, Path) else None) != spec:
+                if place_program(spec, chain.plan.world.dir) != spec:
                     return await check_program_here(self._credentials, chain, spec)
                 if caller is None and not is_full:
                     with anyio.move_on_after(_SURVEY_WAIT_S) as wait:
@@ -279,7 +278,7 @@ class RemoteWorkshop(LiveWorkshop):
             await run_blocking(_require_same_build, room.facts)
             record = await run_blocking(require_record, run_dir)
             opening = await self._send(order, record, run_dir, room.caller)
-            agents = self._describe_agents(order, record, run_dir)
+            agents = self._describe_agents(order, record)
         attempt = RemoteAttempt(
             order=order,
             run_dir=run_dir,
@@ -293,14 +292,10 @@ class RemoteWorkshop(LiveWorkshop):
         async with attempt.opened(opening):
             yield attempt
 
-    def _describe_agents(
-        self, order: Order, record: AttemptRecord, run_dir: Path
-    ) -> list[RemoteAgent]:
-        home = run_dir
-        if record.agents_of is not None:
-            home = self._run_dir(order.chain.name, record.agents_of)
+    def _describe_agents(self, order: Order, record: AttemptRecord) -> list[RemoteAgent]:
+        home = self._run_dir(order.chain.name, record.agents_of or order.run_id) / "agents"
         return [
-            RemoteAgent(str(spec.name), agent.name, home / "agents" / agent.name, account)
+            RemoteAgent(str(spec.name), agent.name, home / agent.name, account)
             for spec, agent, account in zip(
                 order.chain.plan.agents, record.agents, self.accounts(order.chain), strict=True
             )

@@ -177,11 +177,15 @@ def last_usage(directory: Path) -> Usage:
         return Usage()
 
 
-def usage_since(run_dir: Path, record: AttemptRecord) -> list[Usage]:
-    """Return the usage of each agent in an attempt, from its files. Blocks."""
-    directories = [run_dir / "agents" / agent.name for agent in record.agents]
-    readings = map(last_usage, directories)
-    return [now.minus(agent.before) for now, agent in zip(readings, record.agents, strict=True)]
+def read_attempt_usage(run_dir: Path) -> list[Usage]:
+    """Return the usage of each agent in an attempt, from its files; empty without a record. Blocks.
+
+    Raises:
+        UsageError: The record is not valid.
+    """
+    record = read_record(run_dir)
+    agents = () if record is None else record.agents
+    return [last_usage(run_dir / "agents" / agent.name).minus(agent.before) for agent in agents]
 
 
 def copy_session(source: Path, target: Path) -> None:

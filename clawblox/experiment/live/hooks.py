@@ -310,7 +310,7 @@ class LiveGeneration(_GenerationView):
         Args:
             call: Runs a function of this view in the event loop, and returns its result.
         """
-        return GenerationEnd(self, tuple(map(EndedAgent, self._viewed_agents)), call)
+        return GenerationEnd(self, call)
 
     def _find(self, name: str | None) -> ViewedAgent:
         for agent in self._viewed_agents:
@@ -328,15 +328,12 @@ class GenerationEnd(_GenerationView):
 
     Args:
         live: The view of async hooks.
-        agents: Its agents.
         call: Runs a function of that view in the event loop, and returns its result.
     """
 
-    def __init__(
-        self, live: LiveGeneration, agents: Sequence[EndedAgent], call: Callable[..., Any]
-    ) -> None:
+    def __init__(self, live: LiveGeneration, call: Callable[..., Any]) -> None:
         super().__init__(live._order, live._seed)
-        self._agents = agents
+        self._agents = tuple(map(EndedAgent, live._viewed_agents))
         self._live = live
         self._call = call
 

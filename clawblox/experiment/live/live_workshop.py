@@ -29,10 +29,9 @@ from clawblox.experiment.live.attempt_files import (
     RecordedAgent,
     has_record,
     label_run,
-    read_record,
+    read_attempt_usage,
     read_script_errors,
     require_record,
-    usage_since,
 )
 from clawblox.experiment.live.branches import fork_agent, source_dir
 from clawblox.experiment.live.credentials import Credentials
@@ -293,13 +292,7 @@ class LiveWorkshop:
 
         Cancellation: has no effect.
         """
-
-        def read() -> Sequence[Usage]:
-            run_dir = self._run_dir(chain, run_id)
-            record = read_record(run_dir)
-            return () if record is None else usage_since(run_dir, record)
-
-        return await run_blocking(read)
+        return await run_blocking(read_attempt_usage, self._run_dir(chain, run_id))
 
     async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
         """Return the errors that the world of an attempt reported last, from its manifest.
@@ -370,14 +363,11 @@ class LiveWorkshop:
     async def _make(
         self, order: Order, world: AsyncWorld, instance: str, report: Callable[[Signal], object]
     ) -> LiveAttempt:
-        chain_dir, plan = self._chain_dir(order.chain.name), order.chain.plan
-        run_dir = layout.attempt_dir(chain_dir, order.run_id)
+        plan, run_dir = order.chain.plan, self._run_dir(order.chain.name, order.run_id)
         record = await run_blocking(require_record, run_dir)
         prefix = layout.experiment_prefix(plan.name, given=plan.run_prefix)
         tmux = layout.tmux_session(plan.tmux, order.run_id, prefix) or None
-        home = run_dir
-        if record.agents_of is not None:
-            home = layout.attempt_dir(chain_dir, record.agents_of)
+        home = self._run_dir(order.chain.name, record.agents_of or order.run_id) / "agents"
         recorded = list(zip(plan.agents, record.agents, strict=True))
         is_started = order.phase != "score"
         if order.branch is not None:
@@ -385,9 +375,7 @@ class LiveWorkshop:
             await run_blocking(discard_tree, source_dir(run_dir))
         else:
             agents = [
-                self._make_agent(
-                    spec, agent, home / "agents" / agent.name, tmux, is_started=is_started
-                )
+                self._make_agent(spec, agent, home / agent.name, tmux, is_started=is_started)
                 for spec, agent in recorded
             ]
         specs = plan.agents if is_started else ()

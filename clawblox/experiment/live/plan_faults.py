@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -214,12 +214,12 @@ def _require_resume(key: str, what: str, hint: str) -> ConfigError:
     return ConfigError(message, key=f"{key}.command.resume", hint=hint)
 
 
-def place_program(spec: AgentSpec, world: Path | None) -> AgentSpec:
+def place_program(spec: AgentSpec, world: Path | str) -> AgentSpec:
     """Return an agent whose program in the workspace is the file that will be copied there.
 
     Args:
         spec: The agent.
-        world: The directory of its world; None if there is none.
+        world: The directory of its world, or an address.
     """
 
     def place(program: str) -> str:
@@ -227,7 +227,7 @@ def place_program(spec: AgentSpec, world: Path | None) -> AgentSpec:
         if name == program:
             return program
         paths = [] if spec.template is None else [spec.template / name]
-        if world is not None and name.startswith(f"{WORLD_COPY}/"):
+        if isinstance(world, Path) and name.startswith(f"{WORLD_COPY}/"):
             paths.append(world / name.removeprefix(f"{WORLD_COPY}/"))
         return next((str(path) for path in paths if path.is_file()), program)
 
@@ -237,13 +237,7 @@ def place_program(spec: AgentSpec, world: Path | None) -> AgentSpec:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def find_limit_faults(plan: Plan, chains: Sequence[Chain]) -> Iterator[ConfigError]:
-    """Yield why some world of a plan would never get its port, or the money that it may need."""
-    yield from _find_port_faults(plan, chains)
-    yield from _find_money_faults(plan, chains)
-
-
-def _find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
+def find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
     """Yield the ports for which several worlds would compete longer than they wait."""
     plans = [chain.plan for chain in chains if chain.plan.world.port is not None]
     ports = Counter(one.world.port for one in plans if one.world.port_wait <= one.duration)
@@ -257,7 +251,8 @@ def _find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
             )
 
 
-def _find_money_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
+def find_money_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
+    """Yield the limit of the money if the budgets of the agents of some world reach it."""
     limit = plan.limits.dollars
     budgets = (
         sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents)

@@ -29,7 +29,8 @@ from clawblox.experiment.live.plan_faults import (
     catch_fault,
     find_agent_faults,
     find_hook_faults,
-    find_limit_faults,
+    find_money_faults,
+    find_port_faults,
     find_world_faults,
     find_world_notes,
     place_program,
@@ -107,7 +108,7 @@ async def survey_plan(
 
     Cancellation: ends the programs of the checks.
     """
-    credentials = Credentials(dict(os.environ if env is None else env))
+    credentials = Credentials(os.environ if env is None else env)
     needed = credentials if are_variables_needed and takes_driver_keys(plan) else None
     faults = await run_blocking(lambda: [*_find_static_faults(plan, directory, needed, stage)])
     programs: dict[str, str | None] = {}
@@ -164,7 +165,8 @@ def _find_static_faults(
     if plan.tmux is not None and shutil.which("tmux") is None:
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
     if stage != "worked":  # what has worked shows the rest by itself
-        yield from find_limit_faults(plan, chains)
+        yield from find_port_faults(plan, chains)
+        yield from find_money_faults(plan, chains)
     if stage == "new":
         yield from find_long_saves(plan)
         yield from _find_disk_faults(plan, directory)
@@ -209,10 +211,9 @@ async def check_program_here(credentials: Credentials, chain: Chain, spec: Agent
 
     Cancellation: ends the program.
     """
-    given, save = chain.plan.world.dir, chain.plan.save
-    world = given if isinstance(given, Path) else None
-    placed = await run_blocking(place_program, spec, world)
+    placed = await run_blocking(place_program, spec, chain.plan.world.dir)
     agent = make_agent(placed, str(spec.name), _NOWHERE)
+    save = chain.plan.save
     prompts = (spec.prompt, "" if save is None else save.prompt)
     return await agent.check(env=credentials.given(spec), prompt=max(prompts, key=len))
 

@@ -18,6 +18,7 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
+from clawblox.config.options import DEFAULT_HOST
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.values import (
     build,
@@ -122,14 +123,13 @@ def to_cluster(value: Cluster | Mapping[str, Any] | None) -> Cluster | None:
     return None if to_optional(value) is None else build(Cluster, value, "cluster")
 
 
-def require_fit(tmux: object, port: object, host: object, usual_host: str) -> None:
+def require_fit(tmux: object, port: object, host: object) -> None:
     """Refuse what only worlds and agents of this machine can have, for a plan with a cluster.
 
     Args:
         tmux: The field ``tmux`` of the plan.
         port: The port of its world.
         host: The address to which its world binds.
-        usual_host: The default address.
 
     Raises:
         ConfigError: One of them is given; the error names the field.
@@ -137,7 +137,7 @@ def require_fit(tmux: object, port: object, host: object, usual_host: str) -> No
     given = {
         "tmux": (tmux, "sessions would be on nodes, where nobody sees them"),
         "world.port": (port, "each world leases a free port of its node"),
-        "world.host": (None if host == usual_host else host, "worlds bind to the loopback"),
+        "world.host": (None if host == DEFAULT_HOST else host, "worlds bind to the loopback"),
     }
     for key, (value, why) in given.items():
         if value is not None:

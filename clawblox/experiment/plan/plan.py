@@ -22,7 +22,6 @@ from clawblox.config.arguments import (
     checked,
     mismatch,
 )
-from clawblox.config.options import DEFAULT_HOST
 from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
@@ -309,7 +308,7 @@ class Plan:
             hint = "leave out checkpoint.end, or set inherit.world to false"
             raise ConfigError(problem, key="checkpoint.end", value=False, hint=hint)
         if self.cluster is not None:
-            require_fit(self.tmux, self.world.port, self.world.host, DEFAULT_HOST)
+            require_fit(self.tmux, self.world.port, self.world.host)
         if self.sweep or self.conditions:
             plain = self._unconditional()
             self._replace("sweep", normalise_sweep(plain, self.sweep))

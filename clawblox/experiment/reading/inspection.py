@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import attrs
 
@@ -17,8 +16,6 @@ from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.links import require_no_link
 from clawblox.experiment.reading.record import ExperimentRecord, find_generation
 from clawblox.experiment.tables.rows import AgentRow, Row, describe_attempt, make_chain_rows
-
-_PLACE: Final = "CHAIN/gNNN"
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +85,7 @@ def find_row(record: ExperimentRecord, place: str) -> tuple[Row, list[AgentRow]]
     Raises:
         ConfigError: There is no such generation.
     """
-    generation = find_generation(record.state, record.chains, place, _PLACE)
+    generation = find_generation(record.state, record.chains, place)
     rows, agents = make_chain_rows(record.plans, record.chains[generation.chain])
     row = next(row for row in rows if row.generation == generation.number)
     return row, [agent for agent in agents if agent.generation == generation.number]

@@ -40,6 +40,8 @@ _OF_AGENTS: Final = ("usage", "used", "agents", "workspaces")
 """Members of lines that have an element for each agent, or none."""
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")
+_GENERATION: Final = "CHAIN/gNNN"
+"""Argument with a chain and a generation."""
 _NAMED: Final = 20
 """Maximum number of chains that an error names."""
 _KINDS: Final = ("boundary", "end")
@@ -262,34 +264,31 @@ def find_checkpoint(
     return chosen
 
 
-def find_generation(
-    state: ExperimentState, chains: Collection[str], place: str, argument: str
-) -> GenerationState:
+def find_generation(state: ExperimentState, chains: Collection[str], place: str) -> GenerationState:
     """Return a generation that has begun.
 
     Args:
         state: The state of the experiment.
         chains: Names of its chains.
         place: Chain and generation, such as ``r2/g003``; the latest generation if it is left out.
-        argument: The argument of the caller.
 
     Raises:
         ConfigError: There is none; the error names similar ones, or those that exist.
     """
     match = _PLACE.fullmatch(place)
     if match is None or match["at"] is not None:
-        raise mismatch(argument, "a chain and a generation, such as r2/g003", place)
+        raise mismatch(_GENERATION, "a chain and a generation, such as r2/g003", place)
     chain, number = match["chain"], match["generation"]
     if chain not in chains:
-        raise _no_chain(chain, chains, argument, "the chains")
+        raise _no_chain(chain, chains, _GENERATION, "the chains")
     begun = state.chain(chain).generations
     if not begun:
         hint = "clawblox experiment status shows why it waits"
-        raise ConfigError("has not begun", key=argument, value=chain, hint=hint)
+        raise ConfigError("has not begun", key=_GENERATION, value=chain, hint=hint)
     if number is None:
         return begun[max(begun)]
     if int(number) not in begun:
-        raise _no_generation(chain, number, begun, argument)
+        raise _no_generation(chain, number, begun, _GENERATION)
     return begun[int(number)]
 
 

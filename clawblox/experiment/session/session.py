@@ -16,7 +16,6 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.machine import Commit, Over, next_step
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
-from clawblox.experiment.history.state import ChainState
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.pauses import Pause, blame_journal
@@ -404,7 +403,6 @@ class Session:
         has_failed = bool(texts)
         is_paused = False
         for chain in self._chains():
-            state = self._plans.state.chain(chain.name)
             step = self._find_end(chain)
             if step is None:
                 is_paused = True
@@ -412,7 +410,9 @@ class Session:
                 texts.setdefault(chain.name, "paused" if pause is None else pause.text)
             elif step.status == "failed":
                 has_failed = True
-                texts.setdefault(chain.name, _describe_failure(state))
+                ending = self._plans.state.chain(chain.name).last_ending
+                text = "failed" if ending is None else str(ending.data.get("text", "failed"))
+                texts.setdefault(chain.name, text)
         lines = [f"{name}: {text}" for name, text in texts.items()]
         return RunOutcome(
             status=self._status(has_failed=has_failed, is_paused=is_paused),
@@ -426,8 +426,3 @@ class Session:
         if has_failed:
             return "failed"
         return "paused" if is_paused else "done"
-
-
-def _describe_failure(chain: ChainState) -> str:
-    ending = chain.last_ending
-    return "failed" if ending is None else str(ending.data.get("text", "failed"))
