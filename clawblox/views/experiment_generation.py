@@ -14,6 +14,7 @@ from clawblox.experiment.tables.rows import Row, RowFacts
 from clawblox.printable import printable, printable_name
 from clawblox.protocol import parse_errors
 from clawblox.views.formatting import (
+    count_words,
     format_cost,
     format_count,
     format_facts,
@@ -104,7 +105,7 @@ def _describe_usage(facts: RowFacts) -> str:
     tokens = "" if facts.output_tokens is None else format_count(facts.output_tokens)
     about = "about " if facts.is_estimated else ""
     parts = (
-        f"{facts.turns} turn{'' if facts.turns == 1 else 's'}",
+        count_words(facts.turns, "turn"),
         f"{tokens} output tokens" if tokens else "",
         f"{about}{format_cost(facts.cost_usd)}" if facts.cost_usd else "",
     )

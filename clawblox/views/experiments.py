@@ -1,7 +1,4 @@
-"""The status of an experiment as text: a table for a terminal, and a summary.
-
-Pure: a status goes in, lines come out.
-"""
+"""Experiments as text: the live table and the summary of one, or a table of several. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from typing import Final
 
 from rich.text import Text
 
-from clawblox.columns import Column
+from clawblox.columns import Column, format_lines
+from clawblox.experiment.reading.overview import ExperimentOverview
 from clawblox.experiment.schedule.ports import AgentActivity
 from clawblox.experiment.tables.status import RUNNING, ChainStatus, ExperimentStatus
 from clawblox.experiment.tables.text_tables import KEPT, KEPT_NOTE
@@ -33,6 +31,7 @@ from clawblox.views.board import (
 )
 from clawblox.views.formatting import (
     count_words,
+    format_age,
     format_cost,
     format_count,
     format_rough_seconds,
@@ -348,3 +347,45 @@ def describe_last(chain: ChainStatus) -> str:
     if waits and min(waits) > 0:
         return "waits for model"
     return chain.last or chain.reason
+
+
+# -- several experiments ------------------------------------------------------------------------
+
+
+def describe_experiments(experiments: Sequence[ExperimentOverview], width: int | None) -> list[str]:
+    """Return a table of experiments in their order, and below it why others cannot be read.
+
+    Args:
+        experiments: The experiments.
+        width: Characters of a line of the table; None has no limit.
+    """
+    shown = [one for one in experiments if not one.error]
+    progress = [f"{one.committed} of {one.generations}" for one in shown]
+    changed = [f"{format_age(one.changed_at)} ago" if one.changed_at else "" for one in shown]
+    columns = [
+        Column("EXPERIMENT", [one.name for one in shown], 2, shortest=12, cut="middle"),
+        Column("DIR", [shorten_path(one.directory) for one in shown], 0, shortest=16, cut="middle"),
+        Column("STATUS", list(map(_describe_state, shown)), 0),
+        Column("CHAINS", [str(one.chains) for one in shown], 4, is_number=True),
+        Column("COMMITTED", progress, 1, is_number=True),
+        Column("SPENT", list(map(_describe_spending, shown)), 3, is_number=True),
+        Column("CHANGED", changed, 1, is_number=True),
+    ]
+    table = format_lines(columns, width) if shown else []
+    broken = [one for one in experiments if one.error]
+    lines = [printable_name(f"{shorten_path(one.directory)}: {one.error}") for one in broken]
+    return [*table, *([""] if table and lines else []), *lines]
+
+
+def _describe_state(experiment: ExperimentOverview) -> str:
+    is_both = experiment.failed and experiment.state != "failed"
+    state = f"{experiment.state}, {experiment.failed} failed" if is_both else experiment.state
+    state = f"smoke run: {state}" if experiment.is_smoke else state
+    return state if experiment.host is None else f"{state}, {describe_driver(experiment.host)}"
+
+
+def _describe_spending(experiment: ExperimentOverview) -> str:
+    if experiment.spent_usd is None:
+        return "unknown"
+    about = "~" if experiment.is_estimated else ""
+    return f"{about}{format_cost(experiment.spent_usd)}"

@@ -90,11 +90,7 @@ def escape(content: str, mark: Callable[[str], str] = str, *, quote: bool = True
 
 def text(content: str) -> Markup:
     """Return a text as markup; its lines and tabs stay."""
-    return Markup(escape(content, _mark_escape, quote=False))
-
-
-def _mark_escape(shown: str) -> str:
-    return f'<b class="sign">{shown}</b>'
+    return Markup(escape(content, lambda shown: f'<b class="sign">{shown}</b>', quote=False))
 
 
 def element(tag: str, *children: Child, **attributes: str | Address | None) -> Markup:

@@ -257,7 +257,7 @@ def _find_ending(life: Life, instance: InstanceLineage) -> Ending:
 
 def _make_branches(
     instance: InstanceLineage, kept: Mapping[int, int], positions: _Positions
-) -> Iterator[Branch]:
+) -> list[Branch]:
     lives = instance.lives
     branches: list[Branch] = []
     homes: dict[Path, int] = {}
@@ -286,7 +286,7 @@ def _make_branches(
             continue
         homes.update((ring.save.path, len(branches)) for ring in lost)
         branches.append(branch)
-    return iter(branches)
+    return branches
 
 
 def _is_same(branch: Branch, other: Branch) -> bool:

@@ -30,8 +30,7 @@ from clawblox.experiment.reading.inspection import find_row, inspect_generation
 from clawblox.experiment.reading.overview import MAX_EXPERIMENTS, read_overview, sort_experiments
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 from clawblox.views.experiment_generation import describe_generation, generation_document
-from clawblox.views.experiment_list import describe_experiments
-from clawblox.views.experiments import MAX_COLUMNS, describe_status
+from clawblox.views.experiments import MAX_COLUMNS, describe_experiments, describe_status
 from clawblox.views.formatting import count_words, shorten_path
 from clawblox.views.rows import plain_facts
 

@@ -84,9 +84,10 @@ def write_chain_files(
         if not _has_sound_pointer(chain_dir):  # it may name an archive that was imported
             layout.pointer_path(chain_dir).unlink(missing_ok=True)
         return
-    if _is_imported_after(latest[0], lines) and _has_sound_pointer(chain_dir):
-        return
     line, archive = latest
+    is_imported_after = any(other.type == "imported" and other.seq > line.seq for other in lines)
+    if is_imported_after and _has_sound_pointer(chain_dir):
+        return
     write_pointer(
         layout.pointer_path(chain_dir),
         archive,
@@ -99,11 +100,6 @@ def write_chain_files(
 def _has_sound_pointer(chain_dir: Path) -> bool:
     archive = read_pointer(chain_dir)
     return archive is not None and archive.is_file()
-
-
-def _is_imported_after(line: Line, lines: Sequence[Line]) -> bool:
-    """Return whether the public scripts have completed a generation after a line."""
-    return any(other.type == "imported" and other.seq > line.seq for other in lines)
 
 
 def find_latest(
