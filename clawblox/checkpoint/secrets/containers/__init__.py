@@ -1,8 +1,7 @@
 """Decodes packed and compressed content, in bounded memory.
 
-- ``decoder``: the interfaces of decoders, and what decoders have in common.
+- ``decoder``: the interfaces of decoders, and the codecs of gzip, zlib, bzip2, xz and Zstandard.
 - ``detect``: which container a content is, by its first bytes.
-- ``beginnings``: where a container begins inside a content.
-- ``streams``: gzip, zlib, bzip2, xz and Zstandard.
-- ``archives`` (zip and tar), ``pngs``, ``git``: the other formats.
+- ``beginnings``: where a container begins inside a content; also pictures.
+- ``archives`` (zip and tar), ``git``: the other formats.
 """

@@ -17,16 +17,14 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.secrets.containers.decoder import (
+    Codec,
     CompressedStream,
+    Damaged,
     Decoder,
     EntryDecoder,
+    Inflate,
     OuterContent,
     Refusal,
-)
-from clawblox.checkpoint.secrets.containers.streams import (
-    Codec,
-    Damaged,
-    Inflate,
     bunzip2,
     unxz,
     zstd_codec,

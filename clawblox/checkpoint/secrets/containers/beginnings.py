@@ -23,9 +23,11 @@ from clawblox.checkpoint.secrets.containers.archives import ZipMember
 from clawblox.checkpoint.secrets.containers.decoder import (
     Decoder,
     EntryDecoder,
+    Inflate,
     OuterContent,
     Refusal,
     StreamDecoder,
+    is_zlib,
 )
 from clawblox.checkpoint.secrets.containers.detect import (
     HEAD_SIZE,
@@ -48,7 +50,6 @@ from clawblox.checkpoint.secrets.containers.git import (
     first_entry_stream,
     is_pack_header,
 )
-from clawblox.checkpoint.secrets.containers.streams import Inflate, is_zlib
 
 _MAGIC: Final = b"\x89PNG\r\n\x1a\n"
 _HEADER_SIZE: Final = 8

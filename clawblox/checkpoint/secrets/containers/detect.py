@@ -10,18 +10,16 @@ from typing import Final
 from clawblox.checkpoint.secrets.containers.archives import TarDecoder, is_tar_header
 from clawblox.checkpoint.secrets.containers.decoder import (
     Decoder,
+    Inflate,
     OuterContent,
     Refusal,
     StreamDecoder,
-)
-from clawblox.checkpoint.secrets.containers.git import ObjectContent, PackDecoder, is_pack_header
-from clawblox.checkpoint.secrets.containers.streams import (
-    Inflate,
     bunzip2,
     is_zlib,
     unxz,
     zstd_codec,
 )
+from clawblox.checkpoint.secrets.containers.git import ObjectContent, PackDecoder, is_pack_header
 
 HEAD_SIZE: Final = 512
 """Number of first bytes that are enough to recognise every known container."""

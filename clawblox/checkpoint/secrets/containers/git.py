@@ -8,11 +8,13 @@ from typing import Final
 
 from clawblox.checkpoint.secrets.containers.decoder import (
     CompressedStream,
+    Damaged,
     EntryDecoder,
+    Inflate,
     Refusal,
     Sink,
+    is_zlib,
 )
-from clawblox.checkpoint.secrets.containers.streams import Damaged, Inflate, is_zlib
 
 _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
