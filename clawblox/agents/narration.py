@@ -6,7 +6,7 @@ Usage is left out, because tables show it. Nothing is assumed about what program
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -130,15 +130,7 @@ def _limit(data: Mapping[str, Any]) -> Iterator[Line]:
     yield from [Line(_cut(_FAULT + message), "error")] if message else _fault(data)
 
 
-def _stalled(_data: Mapping[str, Any]) -> Iterator[Line]:
-    yield Line("the program has been silent for too long", "error")
-
-
-def _oversized(_data: Mapping[str, Any]) -> Iterator[Line]:
-    yield Line("(a line too long to read)", "faint")
-
-
-_NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterator[Line]]]] = {
+_NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterable[Line]]]] = {
     "process.started": _started,
     "process.exited": _exited,
     "session.confirmed": _confirmed,
@@ -151,8 +143,8 @@ _NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterator[Line
     "retry": _retry,
     "limit": _limit,
     "error": _fault,
-    "oversized": _oversized,
-    "stalled": _stalled,
+    "oversized": lambda _data: [Line("(a line too long to read)", "faint")],
+    "stalled": lambda _data: [Line("the program has been silent for too long", "error")],
 }
 
 

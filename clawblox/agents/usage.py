@@ -228,11 +228,7 @@ class Ledger:
         else:
             # An older version of the program may have counted the conversation in another way.
             before = past.last_tokens or past.counted
-        if reading.tokens < before.tokens:
-            return reading
-        return Usage(
-            **{name: max(0, getattr(reading, name) - getattr(before, name)) for name in TOKEN_KINDS}
-        )
+        return reading if reading.tokens < before.tokens else reading.minus(before)
 
     def _count_cost(
         self, cost: float | None, scope: UsageScope, past: _Conversation

@@ -106,6 +106,12 @@ def split_name(name: str) -> tuple[str, str, str] | None:
     return (found[1], found[2], found[3]) if found else None
 
 
+def find_tier(name: str) -> str | None:
+    """Return the tier of a name, as :func:`split_name` does; None outside of both tiers."""
+    found = _IN_AGENT.fullmatch(name)
+    return found[2] if found else None
+
+
 def neutral_name(agent: str, number: int) -> str:
     """Return the name of a member whose path is not its name.
 

@@ -110,9 +110,7 @@ def _check_archive_path(value: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _check_snapshot(
-    value: str | os.PathLike[str] | Mapping[str, Any] | None,
-) -> Snapshot | None:
+def _check_snapshot(value: str | os.PathLike[str] | Mapping[str, Any] | None) -> Snapshot | None:
     if value is None:
         return None
     given, sha256 = check_snapshot(value, "world_snapshot")

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from clawblox.checkpoint.archive.registry import above
-from clawblox.checkpoint.names import split_name
+from clawblox.checkpoint.names import find_tier
 from clawblox.checkpoint.secrets import KnownValues, Scanner
 from clawblox.errors import CheckpointError, CheckpointLimitError, CheckpointSecretError
 from clawblox.printable import printable_name
@@ -98,8 +98,7 @@ def unreadable_refusal(name: str, path: Path) -> CheckpointError:
 
 
 def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
-    names = (split_name(finding.path) for finding in findings)
-    tiers = {parts[1] if parts else None for parts in names}
+    tiers = {find_tier(finding.path) for finding in findings}
     hints = []
     if "session" in tiers and not workspace_only:
         hints.append("workspace_only=True leaves out the sessions of the agents")

@@ -28,7 +28,7 @@ from clawblox.checkpoint.collect.plan import Plan
 from clawblox.checkpoint.collect.workspace import find_oversized
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Limits, RejectedContent, Source
-from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, split_name
+from clawblox.checkpoint.names import METADATA_NAME, ROWS_NAME, SNAPSHOT_NAME, find_tier
 from clawblox.checkpoint.options import ArchiveOptions, label_secrets
 from clawblox.checkpoint.progress import Progress, listed
 from clawblox.checkpoint.refusals import (
@@ -145,7 +145,7 @@ class _Save:
         world = options.world_snapshot
         snapshot = world_sources(world.path) if world else ()
         # Conversations first, because their ``mid_turn`` was determined just now.
-        plan.sources.sort(key=lambda source: not _is_session(source.name))
+        plan.sources.sort(key=lambda source: find_tier(source.name) != "session")
         plan.sources[:0] = snapshot
         return plan
 
@@ -296,13 +296,9 @@ def _list_excluded(source: Source, reason: str) -> Excluded:
 
 def _is_vital(source: Source) -> bool:
     name = source.name
-    is_transcript = _is_session(name) and source.whole_lines and name.endswith(".jsonl")
+    is_session = find_tier(name) == "session"
+    is_transcript = is_session and source.whole_lines and name.endswith(".jsonl")
     return is_transcript or name in (SNAPSHOT_NAME, ROWS_NAME)
-
-
-def _is_session(name: str) -> bool:
-    parts = split_name(name)
-    return parts is not None and parts[1] == "session"
 
 
 def _register(run_dir: Path, saved: SavedCheckpoint) -> None:

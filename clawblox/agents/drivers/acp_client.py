@@ -222,12 +222,8 @@ class AcpClient(Conversation):
             yield from _give_up({"kind": "resume", "message": message})
             return
         self._session_id = session_id
-        model = text_in(record_in(result, "models"), "currentModelId")
-        facts = {
-            "session_id": session_id,
-            "version": self._version,
-            "model": self._setup.model or model,
-        }
+        model = self._setup.model or text_in(record_in(result, "models"), "currentModelId")
+        facts = {"session_id": session_id, "version": self._version, "model": model}
         yield Report("session.confirmed", {key: value for key, value in facts.items() if value})
         self._choose("model", self._setup.model, result)
         self._choose("mode", self._setup.permission_mode, result)
@@ -394,6 +390,5 @@ def _read_quota(count: Record) -> Report | None:
     if not count:
         return None
     given, answer = count_in(count, "input_tokens"), count_in(count, "output_tokens")
-    return Report(
-        "usage", {"usage": Usage(input_tokens=given, output_tokens=answer), "scope": "turn"}
-    )
+    counted = Usage(input_tokens=given, output_tokens=answer)
+    return Report("usage", {"usage": counted, "scope": "turn"})

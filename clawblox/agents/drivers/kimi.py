@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -322,9 +322,7 @@ def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | 
             grown[name] = file.usage
     if not grown:
         return None
-    total = Usage()
-    for file in recorded.files.values():
-        total = total.plus(file.usage)
+    total = reduce(Usage.plus, (file.usage for file in recorded.files.values()))
     return Report("usage", {"usage": total, "scope": "recorded", "files": grown})
 
 

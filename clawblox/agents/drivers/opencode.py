@@ -183,9 +183,8 @@ class OpencodeDriver(KnownProgramDriver):
         failure = _FAILURE.search(_ESCAPES.sub("", line))
         if failure is None:
             return None
-        return report_error(
-            failure[1], "resume" if "Session not found" in failure[1] else "invalid"
-        )
+        kind: ErrorKind = "resume" if "Session not found" in failure[1] else "invalid"
+        return report_error(failure[1], kind)
 
     def explain_record(self, record: Record) -> Report | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
@@ -221,13 +220,11 @@ def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> N
     directory = rows[0][0] if rows else workspace
     if isinstance(directory, str) and directory != workspace:
         moved = (workspace, directory)
+        paths = [place.lstrip("/") for place in moved]
         database.replace(
             [
                 ("UPDATE session SET directory = ? WHERE directory = ?", moved),
-                (
-                    "UPDATE session SET path = ? WHERE path = ?",
-                    [place.lstrip("/") for place in moved],
-                ),
+                ("UPDATE session SET path = ? WHERE path = ?", paths),
             ]
         )
 

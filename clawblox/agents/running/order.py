@@ -13,12 +13,6 @@ from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.hooks import Hooks
 
-MAX_LOG_BYTES = 2 << 30
-"""Maximum bytes that a program may add to a log in one turn."""
-
-SEGMENT_BYTES = 1 << 30
-"""Length of a log, in bytes, after which the next process begins another segment."""
-
 
 @attrs.frozen(kw_only=True)
 class Limits:
@@ -38,8 +32,8 @@ class Limits:
     leave_timeout: float = 15.0
     pass_over_timeout: float = 60.0
     drain_timeout: float = 5.0
-    max_log_bytes: int = MAX_LOG_BYTES
-    segment_bytes: int = SEGMENT_BYTES
+    max_log_bytes: int = 2 << 30
+    segment_bytes: int = 1 << 30
 
 
 class Start(Enum):

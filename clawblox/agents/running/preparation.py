@@ -62,14 +62,7 @@ _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 
 _INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
 
-_WITHHELD: Final = frozenset(
-    {
-        OPERATOR_TOKEN_ENV,
-        SPECTATOR_TOKEN_ENV,
-        INSTANCE_ENV,
-        LEASE_ENV,
-    }
-)
+_WITHHELD: Final = frozenset({OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV, INSTANCE_ENV, LEASE_ENV})
 """Variables that callers must not set either."""
 
 

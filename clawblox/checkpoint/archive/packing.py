@@ -8,7 +8,6 @@ on threads.
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from clawblox.checkpoint.archive.earlier import PLAIN_MODE, EarlierArchives, Pac
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, Intake, open_intake
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED, local_header_size
 from clawblox.checkpoint.model import Source
+from clawblox.system.files import write_all_at
 
 Count: TypeAlias = Callable[[int], object]
 """Called with the number of further bytes read; an exception from it ends the packing."""
@@ -57,17 +57,8 @@ class FileSink:
 
     def write(self, data: bytes) -> None:
         """Write the next bytes."""
-        self._at = write_at(self._fd, data, self._at)
-
-
-def write_at(fd: int, data: bytes, offset: int) -> int:
-    """Write all of ``data``; return the offset after it."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view = view[written:]
-        offset += written
-    return offset
+        write_all_at(self._fd, data, self._at)
+        self._at += len(data)
 
 
 def is_small(source: Source, size: int) -> bool:

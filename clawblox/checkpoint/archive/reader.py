@@ -214,17 +214,13 @@ def stream_member(fd: int, member: Member) -> Iterator[bytes]:
         _refuse("an entry disagrees with the file list of metadata.json", entry)
 
 
-def read_metadata(path: Path, limits: Limits = Limits()) -> dict[str, Any]:  # noqa: B008 - frozen
+def read_metadata(path: Path) -> dict[str, Any]:
     """Return ``metadata.json`` of the archive at ``path``; nothing is extracted.
-
-    Args:
-        path: The file.
-        limits: Limits for the size of the archive.
 
     Raises:
         CheckpointError: As in :meth:`Archive.open`.
     """
-    with Archive.open(path, limits) as archive:
+    with Archive.open(path) as archive:
         return archive.metadata
 
 

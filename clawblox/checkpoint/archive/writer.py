@@ -39,13 +39,13 @@ from clawblox.checkpoint.archive.packing import (
     is_small,
     pack_small,
     pack_to,
-    write_at,
 )
 from clawblox.checkpoint.archive.reader import Member
 from clawblox.checkpoint.model import RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
 from clawblox.errors import CheckpointError
+from clawblox.system.files import write_all_at
 
 LostSource: TypeAlias = VanishedSource | UnreadableSource | RejectedContent
 """Why a source has no member in the archive."""
@@ -159,8 +159,8 @@ class ArchiveWriter:
         crc, size = zlib.crc32(content), len(content)
         entry = Entry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
         directory = central_directory((entry, *self._entries), self._end)
-        write_at(self._fd, local_header(entry) + content, 0)
-        write_at(self._fd, directory, self._end)
+        write_all_at(self._fd, local_header(entry) + content, 0)
+        write_all_at(self._fd, directory, self._end)
         os.ftruncate(self._fd, self._end + len(directory))
 
     def remember(self, path: Path) -> None:
@@ -186,7 +186,7 @@ class ArchiveWriter:
             source.member,
         )
         header = local_header(entry)
-        write_at(self._fd, header + (packed.content or b""), self._end)
+        write_all_at(self._fd, header + (packed.content or b""), self._end)
         # Last, because a member that is not recorded is overwritten by the next.
         self._entries.append(entry)
         packed.content = None

@@ -37,7 +37,7 @@ from clawblox.checkpoint.collect.sessions import (
 from clawblox.checkpoint.collect.sessions.transcripts import document_transform
 from clawblox.checkpoint.load.staging import Parts
 from clawblox.checkpoint.model import Repository
-from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, split_name
+from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, find_tier, split_name
 from clawblox.results import Excluded
 
 _NO_WORKSPACE = "is not in a workspace"
@@ -102,9 +102,8 @@ class Placing:
     ) -> None:
         self._keep = keep
         self._is_in_place = is_in_place
-        self._directories = dict.fromkeys(
-            (*metadata.get("directories", ()), *filter(_is_in_workspace, directories))
-        )
+        entered = (path for path in directories if find_tier(path) == "workspace")
+        self._directories = dict.fromkeys((*metadata.get("directories", ()), *entered))
         self.excluded: list[Excluded] = []
         self._rejected: set[str] = set()
         self._metadata = metadata
@@ -362,11 +361,6 @@ def _note_inherited(content: bytes) -> bytes:
         return content
     record["inherited"] = msgspec.Raw(b"null")
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
-
-
-def _is_in_workspace(path: str) -> bool:
-    split = split_name(path)
-    return split is not None and split[1] == "workspace"
 
 
 def split_path(path: str) -> Parts:

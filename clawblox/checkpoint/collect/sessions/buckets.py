@@ -140,14 +140,10 @@ class BucketFormat(SessionFormat):
         return [
             (session_id, path.split("/")[1])
             for path in paths
-            for session_id in self._ids_in(path)
-            if self._is_transcript(path, session_id)
+            for session_id in {part.removesuffix(".jsonl") for part in path.split("/")[2:]}
+            if self.program.id_pattern.fullmatch(session_id)
+            and self._is_transcript(path, session_id)
         ]
-
-    def _ids_in(self, path: str) -> set[str]:
-        """Return the parts of a path that may be ids of sessions."""
-        parts = (part.removesuffix(".jsonl") for part in path.split("/")[2:])
-        return {part for part in parts if self.program.id_pattern.fullmatch(part)}
 
     def _is_transcript(self, path: str, session_id: str) -> bool:
         bucket = path.split("/")[1]
