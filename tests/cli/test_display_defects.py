@@ -21,14 +21,14 @@ from clawblox.cli.running import (
     experiment_scenes,
     foreground,
     run_scenes,
-    start_progress,
+    slow_work,
 )
 from clawblox.cli.running.batch_run import BatchRun, Orchestrator
 from clawblox.cli.running.displays import LiveLines
 from clawblox.cli.running.experiment_run import ExperimentRunner
 from clawblox.cli.running.foreground import Foreground
 from clawblox.cli.running.live_table import LiveTable
-from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.running.slow_work import StartProgress
 from clawblox.cli.terminal import reports as terminal_reports
 from clawblox.cli.terminal import screen
 from clawblox.cli.terminal.output import Output, OutputGone
@@ -143,14 +143,14 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
 async def test_a_start_outlives_the_defects_of_its_progress_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(start_progress, "_PLAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(slow_work, "_PLAIN_INTERVAL_S", 0.0)
     looks: list[int] = []
 
     def describe() -> str:
         looks.append(1)
         return fail()
 
-    monkeypatch.setattr(start_progress, "describe_archives", describe)
+    monkeypatch.setattr(slow_work, "describe_archives", describe)
 
     async def start() -> Any:
         while len(looks) < 3:

@@ -14,8 +14,8 @@ import pytest
 from clawblox import load_checkpoint, save_checkpoint
 from clawblox.checkpoint.load.load import extract_snapshot
 from clawblox.checkpoint.progress import archive_work, listed
-from clawblox.cli.running import slow_archives
-from clawblox.cli.running.slow_archives import SLOW_S, describe_archives, note_slow_archives
+from clawblox.cli.running import slow_work
+from clawblox.cli.running.slow_work import SLOW_S, describe_archives, note_slow_archives
 from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.tasks import Tasks
 from tests.support import HANG_S
@@ -106,8 +106,8 @@ async def test_a_run_with_an_agent_notes_a_slow_checkpoint(
         lines.append(text)
         has_noted.set()
 
-    monkeypatch.setattr(slow_archives, "note", show)
-    monkeypatch.setattr(slow_archives, "SLOW_S", 0.0)
+    monkeypatch.setattr(slow_work, "note", show)
+    monkeypatch.setattr(slow_work, "SLOW_S", 0.0)
     with listed("Saving", tmp_path / "a.ckpt", None):
         async with Tasks() as tasks:
             tasks.start_soon(note_slow_archives)

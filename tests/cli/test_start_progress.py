@@ -11,7 +11,7 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.checkpoint.progress import listed
-from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.running.slow_work import StartProgress
 from clawblox.concurrency.tasks import Tasks
 from tests.cli.conftest import Start
 from tests.cli.terminal import COLUMNS, terminal
@@ -73,8 +73,8 @@ def test_the_load_of_an_archive_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
         lines.append(text)
         loading.close()
 
-    monkeypatch.setattr("clawblox.cli.running.start_progress.note", show)
-    monkeypatch.setattr("clawblox.cli.running.start_progress._PLAIN_INTERVAL_S", 0.01)
+    monkeypatch.setattr("clawblox.cli.running.slow_work.note", show)
+    monkeypatch.setattr("clawblox.cli.running.slow_work._PLAIN_INTERVAL_S", 0.01)
     world = AsyncWorld(make_world(tmp_path))
     progress = StartProgress(world, tmp_path)
 
@@ -119,7 +119,7 @@ async def test_without_a_terminal_the_progress_is_plain_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = make_world(tmp_path, "--slow-boot", "0.6")
-    monkeypatch.setattr("clawblox.cli.running.start_progress._PLAIN_INTERVAL_S", 0.1)
+    monkeypatch.setattr("clawblox.cli.running.slow_work._PLAIN_INTERVAL_S", 0.1)
     async with AsyncWorld(directory) as world, Tasks() as tasks:
         tasks.start_soon(StartProgress(world, directory).run)
         await world.start()

@@ -28,7 +28,7 @@ from clawblox.cli.playing.session import Session
 from clawblox.cli.running.foreground import summarise_run
 from clawblox.cli.running.run_dirs import open_world, opened_run_dir
 from clawblox.cli.running.runner import CommandSignals
-from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.running.slow_work import StartProgress
 from clawblox.cli.terminal.output import OutputGone, note
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.concurrency.threads import run_blocking

@@ -3,8 +3,7 @@
 - ``foreground``: one world from start to end, for ``run``.
 - ``companion``: the agent in that world.
 - ``resume_sources``: the runs that ``run --resume`` names, and agents that ``resume`` restores.
-- ``start_progress``: how a start is going.
-- ``slow_archives``: describes slow saves and loads of archives.
+- ``slow_work``: how slow starts, saves and loads are going.
 - ``batch_run``: many instances from start to end, here or in the background.
 - ``background``: an orchestrator in the background.
 - ``runner``: runs a command until it ends or a signal ends it.

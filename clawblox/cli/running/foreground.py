@@ -18,8 +18,7 @@ from clawblox import protocol
 from clawblox.agents.status import read_agents
 from clawblox.cli.running.displays import Display
 from clawblox.cli.running.runner import run_until_asked
-from clawblox.cli.running.slow_archives import note_slow_archives
-from clawblox.cli.running.start_progress import StartProgress
+from clawblox.cli.running.slow_work import StartProgress, note_slow_archives
 from clawblox.cli.terminal.output import Output, OutputGone, note
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks

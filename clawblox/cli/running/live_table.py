@@ -14,7 +14,7 @@ import anyio
 import attrs
 
 from clawblox.cli.running.displays import FINISH_TIMEOUT_S, Display, LiveLines, Scene, Seen
-from clawblox.cli.running.slow_archives import SLOW_S, describe_archives
+from clawblox.cli.running.slow_work import SLOW_S, describe_archives
 from clawblox.cli.terminal.keyboard import Keyboard
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import Screen

@@ -67,8 +67,7 @@ def show_interruption(
     click.echo(f"Resuming {share}{count_words(total, 'instance')} of {shorten_path(run_dir)}:")
     width = max((len(record.name) for record in interruption.records), default=0)
     for instance in interruption.instances:
-        text = printable(_describe_instance(instance))
-        click.echo(f"  {instance.record.name:{width}}  {text}")
+        click.echo(f"  {instance.record.name:{width}}  {printable(_describe_instance(instance))}")
     if interruption.left:
         click.echo(f"Left alone: {_describe_left(interruption)}")
     agent = None

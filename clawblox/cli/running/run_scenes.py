@@ -20,7 +20,7 @@ from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.cli.running.instance_states import InstanceStates
 from clawblox.cli.running.live_table import watch
 from clawblox.cli.running.run_actions import act_on_instance, read_agent_logs, read_log
-from clawblox.cli.running.start_progress import SlowStarts
+from clawblox.cli.running.slow_work import SlowStarts
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s

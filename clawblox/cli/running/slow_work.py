@@ -1,4 +1,4 @@
-"""How a start is going: the progress line of a slow start, and the notes of the live table."""
+"""How slow starts, saves and loads are going: progress lines, and the notes of the live table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 import attrs
 
-from clawblox.cli.running.slow_archives import describe_archives
+from clawblox.checkpoint.progress import ArchiveWork, archive_work
 from clawblox.cli.terminal.output import note, redraw
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
@@ -29,10 +29,14 @@ from clawblox.printable import printable
 from clawblox.results import StartedWorld
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.rundir.status import InstanceStatus, own_start
+from clawblox.system.amounts import format_bytes
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.logs import last_lines
 from clawblox.views.formatting import format_seconds
 from clawblox.world.async_world import AsyncWorld
+
+SLOW_S: Final = 2.0
+"""Seconds from which on a start, a save or a load counts as slow."""
 
 _WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5
@@ -104,8 +108,6 @@ class StartProgress:
 
 _PROBE_INTERVAL_S = 1.0
 _PROBE_TIMEOUT_S = 0.5
-_SLOW_S = 2.0
-"""How long a start takes before the table shows a note."""
 _MAX_NOTES = 4
 _NOTE_TIMEOUT_S = 0.05
 
@@ -192,7 +194,7 @@ class SlowStarts:
         slow = [
             (starting[key], start)
             for key, start in starts.items()
-            if max(now - start.since, starting[key].uptime_s or 0.0) >= _SLOW_S
+            if max(now - start.since, starting[key].uptime_s or 0.0) >= SLOW_S
         ]
         return {
             (status.run_dir, status.name): _describe_start(status, start)
@@ -211,3 +213,47 @@ def _describe_start(status: InstanceStatus, start: _SlowStart) -> str:
         return " | ".join(start.probe.look())
     except (ConfigError, OSError):
         return ""
+
+
+# -- archives -----------------------------------------------------------------------------------
+
+_POLL_S: Final = 0.5
+_REPEAT_S: Final = 10.0
+
+
+def describe_archives(min_age_s: float = 0.0) -> str:
+    """Return how far the longest save or load is, and how many others are under way.
+
+    Args:
+        min_age_s: Seconds since its beginning below which a save or a load does not count.
+
+    Returns:
+        A line; empty if there is none.
+    """
+    slow = [work for work in archive_work() if _age(work) >= min_age_s]
+    if not slow:
+        return ""
+    others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+    return f"{_describe(slow[0])}{others}"
+
+
+async def note_slow_archives() -> None:
+    """Print a note about slow saves and loads every ten seconds, until it is cancelled.
+
+    Cancellation: prints nothing more.
+    """
+    while True:
+        if line := describe_archives(SLOW_S):
+            note(line)
+            await anyio.sleep(_REPEAT_S)
+        else:
+            await anyio.sleep(_POLL_S)
+
+
+def _describe(work: ArchiveWork) -> str:
+    amount = f": {format_bytes(work.done)} of {format_bytes(work.total)}" if work.total else ""
+    return f"{work.verb} {printable(work.name)}{amount}, {format_seconds(_age(work))}"
+
+
+def _age(work: ArchiveWork) -> float:
+    return time.monotonic() - work.begun_at
