@@ -85,6 +85,12 @@ def name_some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def join_choices(words: Sequence[str]) -> str:
+    """Return words as a choice: ``a, b or c``."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def printable_json(document: str) -> str:
     """Return a JSON document with the same value, in which each character is shown or escaped."""
     return _SUSPECT.sub(_escape_in_json, document)

@@ -155,8 +155,7 @@ def parse_labels(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
 ) -> Labels:
     """Return labels that were given as ``NAME=VALUE``; a click callback."""
-    pairs = _parse_pairs(ctx, param, values)
-    return {name: parse_label(value) for name, value in pairs.items()}
+    return {name: parse_label(value) for name, value in _parse_pairs(ctx, param, values).items()}
 
 
 # -- commands -----------------------------------------------------------------------------------

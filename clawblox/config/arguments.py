@@ -20,7 +20,7 @@ from clawblox import protocol
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import finite_number
-from clawblox.printable import is_printable
+from clawblox.printable import is_printable, join_choices
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
 from clawblox.spelling import nearest_name
@@ -200,7 +200,7 @@ def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> Non
     """
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         words = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
-        raise mismatch(key, f"{', '.join(words[:-1])} or {words[-1]}", value)
+        raise mismatch(key, join_choices(words), value)
 
 
 def check_known(value: object, key: str, *, names: Iterable[str]) -> str:

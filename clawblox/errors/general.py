@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from clawblox.printable import printable_lines
+from clawblox.printable import join_choices, printable_lines
 
 if TYPE_CHECKING:
     from clawblox.results import PlanChange
@@ -404,11 +404,6 @@ class JournalLostError(ClawbloxError, OSError):
         ]
 
 
-def _join_words(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
-
-
 def _describe(change: PlanChange) -> str:
     old, new = (_show(value) for value in (change.old, change.new))
     return f"was {old}, is {new}"
@@ -425,7 +420,7 @@ def _list_ways(changes: Sequence[PlanChange]) -> list[str]:
     return [
         *([f"accept for later generations: {accept}"] if amended else []),
         *(
-            [f"to change {_join_words(never)}: begin another experiment (--name NEW), or fork"]
+            [f"to change {join_choices(never)}: begin another experiment (--name NEW), or fork"]
             if never
             else []
         ),

@@ -106,8 +106,7 @@ class AgentView:
             ClawbloxError: A later clawblox wrote a file of the agent.
         """
         for part in (1, 4, 16, 64):
-            size = _WINDOW_BYTES // part
-            window = read_window(self.turns, at, before=before, max_bytes=size)
+            window = read_window(self.turns, at, before=before, max_bytes=_WINDOW_BYTES // part)
             if len(window.steps) <= _MAX_STEPS:
                 break
         return window

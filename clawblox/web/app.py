@@ -197,8 +197,7 @@ class Server:
 
     def _answer_states(self, request: Request) -> Response:
         """Answer with states of a recording from ``from`` to ``to``, in simulated seconds."""
-        ask = self._ask(dict(request.query_params))
-        content = read_states(ask, **request.path_params)
+        content = read_states(self._ask(dict(request.query_params)), **request.path_params)
         return Response(content, media_type="application/json")
 
     def _answer_frame(self, request: Request) -> Response:

@@ -29,7 +29,7 @@ from clawblox.web import routes
 from clawblox.web.frame_file import draw_frame, draw_states
 from clawblox.web.frames import RecordedWorld
 from clawblox.web.outgoing import Outgoing
-from clawblox.web.page import Ask, Page, Part, draw_page, read_static
+from clawblox.web.page import STATIC_FILES, Ask, Page, Part, draw_page, read_static
 from clawblox.web.pages.replay import find_replay
 from clawblox.web.pieces import code
 from clawblox.web.site import NoSuchPage, Site
@@ -46,7 +46,6 @@ _MAX_FRAMES: Final = 20
 _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
 _SHARED: Final = "addresses.js"
-_STATIC: Final = ("app.js", "icon.svg", "replay.js", "style.css")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; "
     "form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types server"
@@ -122,7 +121,7 @@ def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str
     walk = _Walk(site)
     for name, content in walk.draw():
         yield name, outgoing.clear(name, content.encode(errors="replace"))
-    yield from ((f"static/{name}", read_static(name)) for name in _STATIC)
+    yield from ((f"static/{name}", read_static(name)) for name in STATIC_FILES)
     shared = f"const ADDRESSES = {json.dumps(walk.shared)};\n"
     yield f"static/{_SHARED}", outgoing.clear(_SHARED, shared.encode())
     for name, key in walk.frames.items():

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from clawblox.extras import install_command
-from clawblox.system.regular_files import open_file
+from clawblox.system.regular_files import closing_fd, open_file
 from clawblox.telemetry.line_borders import pass_hole
 from clawblox.telemetry.log_segments import LogSegment
 
@@ -63,11 +63,8 @@ def opened_below(root: Path, path: Path) -> Iterator[int]:
     if not place.is_relative_to(top):
         raise OSError(errno.EACCES, f"is not below {top}", str(path))
     # A directory that becomes a link from now on is refused.
-    fd = open_file(top, str(place.relative_to(top)))
-    try:
+    with closing_fd(open_file(top, str(place.relative_to(top)))) as fd:
         yield fd
-    finally:
-        os.close(fd)
 
 
 @attrs.frozen

@@ -237,5 +237,4 @@ def _list_recordings(lives: Sequence[DescentLife]) -> Iterator[tuple[Path, Found
     for run_dir in dict.fromkeys(life.run_dir for life in lives):
         names = {"", *(life.instance.name for life in lives if life.run_dir == run_dir)}
         with contextlib.suppress(ManifestError):
-            found = find_recordings(run_dir)
-            yield from ((run_dir, one) for one in found if one.instance in names)
+            yield from ((run_dir, one) for one in find_recordings(run_dir) if one.instance in names)

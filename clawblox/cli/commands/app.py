@@ -99,8 +99,7 @@ def command(
         raise ClawbloxError(needs, hint=install_command("app"))
     from clawblox.web.app import Server  # needs the extra
 
-    listener = _bind(port)
-    site = Server(root, listener, names)
+    site = Server(root, _bind(port), names)
     page = "" if shared is None else site.find_shared(shared)
 
     def announce() -> None:

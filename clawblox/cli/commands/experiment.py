@@ -184,9 +184,8 @@ def run(
         if dry_run or may_exist or how["detach"]:
             raise UsageError("--smoke: must be given without --continue, --dry-run and --detach")
         directory = smoke_directory(directory)
-        look = partial(survey_experiment, make_smoke_plan(plan), directory)
         with naming_lines(plan_file, settings):
-            anyio.run(look)
+            anyio.run(survey_experiment, make_smoke_plan(plan), directory)
         return anyio.run(partial(run_smoke, plan, directory, as_json=how["as_json"]))
     call = make_call(ctx, directory, **how)
     is_known = may_exist and (directory / JOURNAL_NAME).exists()
@@ -364,8 +363,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
             raise mismatch("CHAIN", "a chain", chain, hint=hint)
     if now and chains:
         raise UsageError("--now: must be given without chains, as it ends the whole experiment")
-    arguments = {"chains": list(chains) or None, "now": now}
-    answer = anyio.run(ask_experiment, place, "stop", arguments)
+    answer = anyio.run(ask_experiment, place, "stop", {"chains": list(chains) or None, "now": now})
     what = ", ".join(chains) or shorten_path(place)
     click.echo(f"{what}: {'was not running' if answer is None else 'stopped'}")
 

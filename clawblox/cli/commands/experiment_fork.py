@@ -158,10 +158,8 @@ async def _preview_fork(record: ExperimentRecord, fork: Fork) -> ForkPreview:
     chain = record.chains[fork.source.ref.chain]
     branches = plan_fork(fork, chain, record.state, running if is_running else ())
     if not is_running:
-        directory = record.dir
-        await survey_plan(record.plan, directory, stage="worked", are_variables_needed=False)
-    rows = record.results().rows()
-    ref = fork.source.ref
+        await survey_plan(record.plan, record.dir, stage="worked", are_variables_needed=False)
+    rows, ref = record.results().rows(), fork.source.ref
     costs = [
         row.cost_usd for row in rows if (row.chain, row.generation) == (ref.chain, ref.generation)
     ]

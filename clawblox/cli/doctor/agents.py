@@ -84,8 +84,8 @@ def look_for_program(driver: Driver, command: str) -> CheckResult:
     if path is None:
         return missing("not installed")
     with _scratch_agent_dir() as directory:
-        binary = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
-        setup = AgentSetup(directory=directory, binary=binary)
+        # Links stay as they are.
+        setup = AgentSetup(directory=directory, binary=os.path.abspath(path))  # noqa: PTH100
         env = _build_environment(driver, setup)
         try:
             answer = anyio.run(_ask_version, driver.version_argv(setup.binary), env)

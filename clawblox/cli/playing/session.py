@@ -190,8 +190,7 @@ class Session:
     async def _show(self, line: Line) -> None:
         if self._seen is None:
             self._seen = await self._player.agent.observe()
-        value = find_value(self._seen, line.text)
-        await self._show_value(value, is_shortened=False)
+        await self._show_value(find_value(self._seen, line.text), is_shortened=False)
 
     async def _show_value(self, value: Any, *, is_shortened: bool = True) -> None:  # noqa: ANN401
         console = self._console

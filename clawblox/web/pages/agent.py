@@ -237,8 +237,7 @@ def _draw_outline(view: AgentView, window: Window) -> Markup:
         rows.append(link(join(words), to, data_turn=place, class_=kind))
     if later := len(turns[first + _MAX_TURNS :]):
         rows.append(link(f"{later} later", view.to()))
-    items = (element("li", row) for row in rows)
-    return element("nav", element("ol", *items), aria_label="Turns")
+    return element("nav", element("ol", *(element("li", row) for row in rows)), aria_label="Turns")
 
 
 # -- steps ---------------------------------------------------------------------------------------
@@ -286,8 +285,7 @@ def _draw_end(view: AgentView, window: Window, tail: Window, *, is_tail: bool) -
     if view.agent.is_over:
         yield _explain(view.agent, turn)
     elif turn is not None and turn.ended_at is None:
-        words = f"◐ turn {turn.number} is under way, begun "
-        yield element("p", words, moment(turn.started_at))
+        yield element("p", f"◐ turn {turn.number} is under way, begun ", moment(turn.started_at))
 
 
 def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:

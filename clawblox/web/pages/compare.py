@@ -308,8 +308,7 @@ def _draw_worlds(ask: Ask, subjects: Sequence[Subject]) -> Iterator[Markup]:
     times = [time for time in own.keys() & other.keys() if time is not None]
     yield element("h2", "World documents")
     if not times:
-        words = "There is no save of both at the same simulated time."
-        yield element("p", words, class_="muted")
+        yield element("p", "There is no save of both at the same simulated time.", class_="muted")
         return
     paths = [saves[max(times)].path for saves in (own, other)]
     names = " and ".join(path.name for path in paths)

@@ -233,8 +233,7 @@ def _draw_note(note: Entry) -> Markup:
 
 
 def _draw_line(time: Child, text: str, kind: str = "line", place: str | None = None) -> Markup:
-    words = element("span", text)
-    return element("div", time or element("time"), words, id=place, class_=kind)
+    return element("div", time or element("time"), element("span", text), id=place, class_=kind)
 
 
 def _draw_ways(log: _OpenLog, window: Window) -> Markup:
@@ -302,8 +301,7 @@ def make_search_page(ask: Ask) -> Page:
     parts = [Part("ask", draw_search(ask, only))]
     if wanted:
         try:
-            find = make_finder(wanted, is_pattern="re" in ask.query)
-            found = join(_search(ask, find, only))
+            found = join(_search(ask, make_finder(wanted, is_pattern="re" in ask.query), only))
         except ValueError as error:
             found = element("p", str(error), class_="bad")
         parts.append(Part("found", found))

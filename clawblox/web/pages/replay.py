@@ -233,8 +233,7 @@ def _draw_player(
 ) -> Markup:
     begin, end = map(format_position, recording.span)
     speeds = (element("option", f"{speed}x", value=speed) for speed in _SPEEDS)
-    title = "The world at the moment"
-    stage = {"sandbox": "allow-scripts", "title": title, "class_": "stage"}
+    stage = {"sandbox": "allow-scripts", "title": "The world at the moment", "class_": "stage"}
     span = {"min": begin, "max": end, "value": format_position(time), "step": "any"}
     name = "Moment, in seconds of simulated time"
     controls = (

@@ -121,8 +121,7 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
     heirs = {run_dir for run_dir, source, _ in list_handed_down(site, found.run) if source == path}
     heirs -= {start.run.directory for start in starts}
     runs = (run for run in site.runs() if run.directory in heirs)
-    how = "the generation after"
-    starts += [Start(run, "", Origin(path), found, how, None) for run in runs]
+    starts += [Start(run, "", Origin(path), found, "the generation after", None) for run in runs]
     columns: Columns[Start] = {
         "Run": lambda one: link(one.run.name, ask.links.to("run", one.run.ident)),
         "Instance": lambda one: one.instance,
