@@ -16,7 +16,7 @@ from clawblox.system.ports import take_free_port
 from clawblox.system.sockets import connect
 from clawblox.world.async_world import AsyncWorld
 
-_STOP_GRACE_S: Final = 5.0
+STOP_GRACE_S: Final = 5.0
 _WATCH_S: Final = 0.005
 _TELLING: Final = re.compile(
     r"error|exception|fatal|panic|not found|no such|no module|cannot|can't|denied|refused"
@@ -104,7 +104,7 @@ async def try_start(
         tasks.start_soon(watch.run)
         try:
             started = await begin(port=port)
-            await world.stop(started.name, grace_seconds=_STOP_GRACE_S)
+            await world.stop(started.name, grace_seconds=STOP_GRACE_S)
         except WorldExitedBeforeReadyError as error:
             refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
         except WorldStartError as error:

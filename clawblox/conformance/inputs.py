@@ -134,8 +134,7 @@ def _shorten(text: str) -> str:
 
 
 def _suggest(example: InputExample) -> str:
-    entry = {"type": example.type, "data": fill_placeholders(example.data)}
-    return write_value(entry)
+    return write_value({"type": example.type, "data": fill_placeholders(example.data)})
 
 
 # -- data with placeholders ------------------------------------------------------------------------

@@ -18,13 +18,8 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.disguise import draw_names, draw_variable
 from clawblox.conformance.disk import DiskSearch
-from clawblox.conformance.failed_starts import Refusal, describe_start, try_start
-from clawblox.conformance.live import (
-    MAX_SNAPSHOT_BYTES,
-    MOST_TIMEOUTS,
-    LiveWorld,
-    Player,
-)
+from clawblox.conformance.failed_starts import STOP_GRACE_S, Refusal, describe_start, try_start
+from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, MOST_TIMEOUTS, LiveWorld, Player
 from clawblox.conformance.masking import SecretMask, find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import (
@@ -40,7 +35,6 @@ from clawblox.system.clock import utc_now
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import MissingFilesError, TrialOptions, copy_world
 
-STOP_GRACE_S: Final = 5.0
 SAVE_TIMEOUT_S: Final = 30.0
 """Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
 _NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"

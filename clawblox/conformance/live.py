@@ -20,12 +20,7 @@ from clawblox.conformance.masking import SESSION, SecretMask
 from clawblox.conformance.pace import Pace
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import ConfigError, WorldCallError
-from clawblox.protocol import (
-    OPERATOR_HEADER,
-    OPERATOR_TOKEN_ENV,
-    SESSION_HEADER,
-    parse_join_answer,
-)
+from clawblox.protocol import OPERATOR_HEADER, OPERATOR_TOKEN_ENV, SESSION_HEADER, parse_join_answer
 from clawblox.results import StartedWorld, StopResult
 from clawblox.system.connection import AnswerTooLargeError, Connections
 from clawblox.system.request import MAX_ANSWER_BYTES
@@ -340,8 +335,7 @@ def require_refused(exchange: Exchange, what: str) -> None:
     if exchange.is_accepted:
         raise Failed(f"{what} was accepted with {exchange.status}", exchange=exchange)
     if not 400 <= exchange.status < 500:
-        evidence = f"{what} was not refused with 4xx: {exchange.outcome}"
-        raise Failed(evidence, exchange=exchange)
+        raise Failed(f"{what} was not refused with 4xx: {exchange.outcome}", exchange=exchange)
 
 
 def is_missing(exchange: Exchange) -> bool:

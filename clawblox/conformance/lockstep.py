@@ -11,26 +11,11 @@ from typing import Any, Final
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.comparison import (
-    NOTHING_CHANGED,
-    Comparison,
-    Life,
-    Saved,
-    Seen,
-    Subject,
-)
+from clawblox.conformance.comparison import NOTHING_CHANGED, Comparison, Life, Saved, Seen, Subject
 from clawblox.conformance.exchange import Exchange, compare_answers
 from clawblox.conformance.inputs import Inputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import (
-    Newcomer,
-    Player,
-    Step,
-    Trace,
-    arrive,
-    make_script,
-    run_script,
-)
+from clawblox.conformance.live import Newcomer, Player, Step, Trace, arrive, make_script, run_script
 from clawblox.conformance.once import Once
 from clawblox.conformance.registry import CouldNotRun, Failed, Findings
 from clawblox.differences import find_differences
@@ -227,8 +212,7 @@ class Lockstep(Comparison[LockstepLife]):
         resaved = await self.resaved()
         async with self.instances.start(resume=resaved.saves[cut]) as live:
             # The resaved life was saved before each step too.
-            players = beginning.moved(live)
-            rest = await self._run_with_saves([], players, beginning.script[cut:])
+            rest = await self._run_with_saves([], beginning.moved(live), beginning.script[cut:])
         who = f"the life restored before step {cut + 1}"
         require_equal_traces(resaved.life.since(cut).seen.trace, rest, who)
 

@@ -78,11 +78,7 @@ class _Poller:
     """Asks for documents; see :func:`collect`."""
 
     def __init__(
-        self,
-        ask: Callable[[], Awaitable[Exchange]],
-        wanted: int,
-        until: float,
-        least: int,
+        self, ask: Callable[[], Awaitable[Exchange]], wanted: int, until: float, least: int
     ) -> None:
         self._ask = ask
         self._documents: Documents = {}
@@ -146,7 +142,9 @@ class _Poller:
         seen, lasted = self._seen, now - self._begun
         is_reached = seen.latest >= self._until
         is_timeless = seen.count == 0 and lasted > _SHORT_S
-        has_all = seen.count >= self._wanted and is_reached and seen.is_enough(self._wanted)
+        # More times would help little to meet another life; the only one that is wanted is enough.
+        is_enough = self._wanted == 1 or seen.is_dense or seen.expected() >= _EXPECTED
+        has_all = seen.count >= self._wanted and is_reached and is_enough
         left = (self._until - seen.latest) * self._pace.slowness(now)
         is_past = is_reached and self._until > -math.inf
         has_seen = is_past or seen.expected() >= self._least
@@ -174,14 +172,6 @@ class _Seen:
     def latest(self) -> float:
         """The latest time."""
         return max(self._times, default=-math.inf)
-
-    def is_enough(self, wanted: int) -> bool:
-        """Return whether more times would help little to meet another life.
-
-        Args:
-            wanted: Least number of times; one is enough by itself.
-        """
-        return wanted == 1 or self.is_dense or self.expected() >= _EXPECTED
 
     @property
     def is_dense(self) -> bool:
@@ -215,5 +205,4 @@ class _Seen:
         ticks = self._ticks.get(last, 0.0) - self._ticks.get(first, 0.0)
         if ticks > 0:
             return (last - first) / ticks
-        times = sorted(self._times)
-        return min(after - before for before, after in pairwise(times))
+        return min(after - before for before, after in pairwise(sorted(self._times)))

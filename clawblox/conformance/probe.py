@@ -11,13 +11,7 @@ import attrs
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import (
-    CALL_TIMEOUT_S,
-    MOST_TIMEOUTS,
-    Action,
-    LiveWorld,
-    Player,
-)
+from clawblox.conformance.live import CALL_TIMEOUT_S, MOST_TIMEOUTS, Action, LiveWorld, Player
 from clawblox.conformance.registry import CouldNotRun, Failed
 from clawblox.errors import WorldStartError
 from clawblox.protocol import API_ALIAS_ROUTE, API_ROUTE, INPUT_ROUTE, OBSERVE_ROUTE
@@ -162,8 +156,7 @@ class Probe:
         """Return what agents see who use every route, some of them wrongly."""
         async with self.playing() as players:
             live, player = players[0].live, players[0]
-            guest = await live.visit("Guest")
-            answers = [guest, *[await each.observe() for each in players]]
+            answers = [await live.visit("Guest"), *[await each.observe() for each in players]]
             answers += [await player.act(action) for action in actions[:_MOST_ACTIONS]]
             answers += [await player.say("What time is it?"), await players[-1].hear()]
             answers += [

@@ -133,14 +133,14 @@ class _Run:
         """
         from clawblox.errors import ClawbloxError
 
-        if self._report is None and self._error is None:
+        if self._error is not None:
+            raise self._error
+        if self._report is None:
             try:
                 self._report = self._check() if self._file is None else self._share(self._file)
             except ClawbloxError as error:
                 self._error = error
-        if self._report is None:
-            assert self._error is not None
-            raise self._error
+                raise
         return self._report
 
     def _share(self, file: Path) -> Report:

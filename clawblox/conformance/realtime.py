@@ -20,13 +20,7 @@ from clawblox.conformance.comparison import Comparison, Life, Saved, Seen, Subje
 from clawblox.conformance.exchange import Exchange, is_json, read_json
 from clawblox.conformance.inputs import Inputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import (
-    LiveWorld,
-    Newcomer,
-    Player,
-    arrive,
-    welcome,
-)
+from clawblox.conformance.live import LiveWorld, Newcomer, Player, arrive, welcome
 from clawblox.conformance.once import Once
 from clawblox.conformance.pace import has_time_for
 from clawblox.conformance.polling import LEAST_COMMON, Documents, collect

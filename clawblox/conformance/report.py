@@ -85,9 +85,8 @@ class CheckResult:
             "seconds": round(self.seconds, 3),
         }
         if self.path is not None:
-            sides = {"expected": self.expected, "got": self.got}
-            sides.pop(self.absent or "", None)
-            document |= {"path": self.path, **sides}
+            document |= {"path": self.path, "expected": self.expected, "got": self.got}
+            document.pop(self.absent or "", None)
         if self.is_expected:
             document["expected_failure"] = True
         if self.is_own_error:
@@ -158,9 +157,8 @@ class Report:
         """
         if any(result.is_own_error for result in self.checks):
             return BROKEN
-        return (
-            FAILED if any(is_counted(result, strict=strict) for result in self.checks) else PASSED
-        )
+        has_failed = any(is_counted(result, strict=strict) for result in self.checks)
+        return FAILED if has_failed else PASSED
 
     def document(self) -> dict[str, Any]:
         """Return the report as a JSON object, with the results in ``checks``."""

@@ -145,11 +145,10 @@ async def check_world(
     async with _open_lab(str(target), options, chosen_seed, needs_start=needs_start) as lab:
         bodies = BodyFiles(bodies_dir)
         results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
-        name = lab.instances.config.get("name", str(target))
         failure = lab.instances.start_failure
         obstacle = "" if failure is None else summarize_start(_DID_NOT_START, failure)
         report = Report(
-            world=str(name),
+            world=str(lab.instances.config.get("name", target)),
             target=str(target),
             verdict=judge(results, obstacle=obstacle),
             obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),

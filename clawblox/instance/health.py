@@ -389,8 +389,8 @@ class ProbePacer:
 async def wait_until_unresponsive(
     probe: Probe,
     rule: LivenessRule,
-    pacer: ProbePacer | None = None,
-    on_report: Callable[[HealthReport], Awaitable[None]] | None = None,
+    pacer: ProbePacer,
+    on_report: Callable[[HealthReport], Awaitable[None]],
 ) -> str:
     """Probe a world until it has halted or stopped answering; return the result of the last probe.
 
@@ -399,12 +399,12 @@ async def wait_until_unresponsive(
     Args:
         probe: The probe; afterwards its ``report.halt`` is why the world has halted, or None.
         rule: Period and timeout in seconds, and the number of failures in a row.
-        pacer: Hurries single probes; None leaves them at their period.
+        pacer: Hurries single probes.
         on_report: Called with the report of each good answer.
 
     Cancellation: leaves no connection open.
     """
-    failures, pacer = 0, pacer or ProbePacer()
+    failures = 0
     while True:
         await pacer.pause(rule.period)
         is_good = False
@@ -416,7 +416,7 @@ async def wait_until_unresponsive(
         if failures >= rule.failure_threshold or probe.report.halt is not None:
             return probe.seen
         pacer.note_probe()
-        if on_report is not None and is_good:
+        if is_good:
             await on_report(probe.report)
 
 

@@ -206,8 +206,7 @@ class LocalInstance(Instance):
         """
 
         async def watch(name: str, sidecar: Process) -> None:
-            exit_ = await sidecar.wait()
-            tell("sidecar_exited", sidecar=name, exit=exit_)
+            tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
 
         async with Tasks() as tasks:
             for name, sidecar in self.sidecars.items():

@@ -24,13 +24,7 @@ from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.failures import start_failure, start_stopped, stop_error
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import (
-    FAILED_START_GRACE_S,
-    MOVES,
-    End,
-    State,
-    restart_delay,
-)
+from clawblox.instance.lifecycle import FAILED_START_GRACE_S, MOVES, End, State, restart_delay
 from clawblox.instance.local import LocalInstance
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
 from clawblox.instance.watch import Watch

@@ -105,8 +105,7 @@ def _digest_recordings(directory: Path) -> Iterator[tuple[str, str]]:
         with suppress(ClawbloxError):  # no manifest: it has no recording
             for found in list_recordings(run_dir):
                 with suppress(ClawbloxError):
-                    digest = read_digest(found, run_dir)
-                    yield os.path.relpath(found.path, directory), digest
+                    yield os.path.relpath(found.path, directory), read_digest(found, run_dir)
 
 
 def _find_run_dirs(directory: Path) -> list[Path]:

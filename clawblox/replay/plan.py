@@ -186,8 +186,7 @@ class _Planner:
                 self._check_place(record)
                 order = self._find_order(record)
             except Unrepeatable as error:
-                text = f"{record.track}, record {record.number}: {error}"
-                raise Unrepeatable(text) from None
+                raise Unrepeatable(f"{record.track}, record {record.number}: {error}") from None
             plan.counts[record.track] += 1
             plan.tick = record.moment.tick
             plan.end_tick = max(plan.end_tick, plan.tick)

@@ -37,11 +37,7 @@ from clawblox.rundir.paths import DATASTORE_DIR_NAME, STATE_DIR_NAME
 from clawblox.rundir.recordings import opened_recording
 from clawblox.system.scratch import scratch_directory
 from clawblox.world.async_world import AsyncWorld
-from clawblox.world.private_copies import (
-    MissingFilesError,
-    has_files_beside,
-    place_world,
-)
+from clawblox.world.private_copies import MissingFilesError, has_files_beside, place_world
 from clawblox.world.sources import find_world_dir
 
 _ASK_EVERY_S: Final = 0.1
@@ -151,8 +147,7 @@ async def _replay(
         stack.push_async_callback(_stop, world)
         live = LiveWorld(started.url, started)
         stack.callback(live.close)
-        new = NewRecording(started.run_dir / "recordings", reader.size)
-        made = stack.enter_context(new)
+        made = stack.enter_context(NewRecording(started.run_dir / "recordings", reader.size))
         comparison = await run_blocking(Comparison, reader, plan)
         follower = _Follower(live, made, comparison, plan)
         return await follower.follow(world, options.stall_timeout, on_progress)

@@ -109,8 +109,7 @@ class DriverLease:
     @property
     def remaining_s(self) -> float:
         """Seconds until the lease runs out, if it is not renewed; negative afterwards."""
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return self._renewed_at + self.driver.lease_s - now
+        return self._renewed_at + self.driver.lease_s - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def take(self) -> None:
         """Take the lease, and keep it until :meth:`release`.

@@ -21,12 +21,7 @@ from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES
 from clawblox.errors import ManifestError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.results import SavedSnapshot
-from clawblox.rundir.manifest import (
-    Manifest,
-    manifest_path,
-    read_manifest,
-    try_read_manifest,
-)
+from clawblox.rundir.manifest import Manifest, manifest_path, read_manifest, try_read_manifest
 from clawblox.rundir.manifest_entries import is_placed, normal, objects_in
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import checkpoint_update

@@ -23,12 +23,7 @@ from clawblox.results import ProcessExit, describe_end
 from clawblox.rundir.listed import clean_labels, list_instances, state_in
 from clawblox.rundir.lives import Life, Origin, join_lives
 from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
-from clawblox.rundir.manifest_entries import (
-    ManifestEntry,
-    objects_in,
-    read_number,
-    read_text,
-)
+from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_number, read_text
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.records import (
     InstanceRecord,

@@ -15,12 +15,7 @@ from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, manifest_path, try_read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_text
 from clawblox.rundir.paths import STATE_DIR_NAME, run_dir_candidates
-from clawblox.rundir.records import (
-    MEMBERS_DIR,
-    InstanceRecord,
-    has_records,
-    read_located,
-)
+from clawblox.rundir.records import MEMBERS_DIR, InstanceRecord, has_records, read_located
 from clawblox.system.clock import parse_utc
 
 _EndState: TypeAlias = Literal["exited", "failed", "interrupted"]

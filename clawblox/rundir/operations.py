@@ -51,13 +51,7 @@ from clawblox.rundir.records import (
     read_records,
     write_records,
 )
-from clawblox.rundir.requests import (
-    Restarted,
-    read_outcome,
-    to_restarted,
-    to_saved,
-    to_stopped,
-)
+from clawblox.rundir.requests import Restarted, read_outcome, to_restarted, to_saved, to_stopped
 from clawblox.rundir.saves import save_snapshot
 from clawblox.rundir.status import OVER, is_ready, make_mark, run_owner, select_records
 from clawblox.snapshot.capture import SnapshotSource
@@ -152,11 +146,7 @@ def _find_source(record: InstanceRecord) -> SnapshotSource:
 
 
 async def restart_instances(
-    run_dir: Path,
-    names: Sequence[str],
-    options: RestartOptions,
-    *,
-    on_restarted: OnRestarted,
+    run_dir: Path, names: Sequence[str], options: RestartOptions, *, on_restarted: OnRestarted
 ) -> None:
     """Have the orchestrators of instances restart them, all at the same time.
 

@@ -25,22 +25,12 @@ from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import ScriptErrors, TickRate
 from clawblox.results import ProcessExit
 from clawblox.rundir.journal import append_line, check_journal, read_line, read_lines, restore_lines
-from clawblox.rundir.paths import (
-    STATE_DIR_NAME,
-    name_lock,
-    records_dir,
-    records_journal,
-)
+from clawblox.rundir.paths import STATE_DIR_NAME, name_lock, records_dir, records_journal
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir
 from clawblox.system.locks import lock_file, unlock_file
 from clawblox.system.process_tree import boot_id, is_same_process, read_process
-from clawblox.system.record_file import (
-    LaterVersionError,
-    RecordError,
-    RecordFormat,
-    encode_record,
-)
+from clawblox.system.record_file import LaterVersionError, RecordError, RecordFormat, encode_record
 from clawblox.telemetry.log_index import note_end
 
 PathMover: TypeAlias = Callable[[Path], Path]

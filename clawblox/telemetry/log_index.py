@@ -21,10 +21,7 @@ import msgspec
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.append_log import append_lines
 from clawblox.system.clock import format_utc_ms, utc_now_ns
-from clawblox.system.files import (
-    publish_bytes,
-    read_size,
-)
+from clawblox.system.files import publish_bytes, read_size
 from clawblox.system.record_file import encode_record
 from clawblox.system.regular_files import open_regular, read_regular
 from clawblox.telemetry.log_times import (

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.fresh.messages import Order, Result, decode_result, encode
+from clawblox.conformance.fresh.messages import Order, Result, decode_result
 from clawblox.conformance.live import Trace
 from clawblox.protocol import OPERATOR_TOKEN_ENV
 from clawblox.world.private_copies import TrialOptions
@@ -27,7 +27,7 @@ SENT = Exchange("POST", "http://127.0.0.1:8080/join?name=A", {}, None, None, Non
 
 
 def result(**fields: object) -> bytes:
-    return encode(attrs.evolve(Result(final=SENT), **fields))
+    return msgspec.msgpack.encode(attrs.evolve(Result(final=SENT), **fields))
 
 
 def test_a_whole_result_is_read() -> None:

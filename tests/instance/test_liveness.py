@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.health import Probe, Steps, Wait, wait_until_unresponsive
+from clawblox.instance.health import Probe, ProbePacer, Steps, Wait, wait_until_unresponsive
 from clawblox.protocol import HealthReport
 from tests.support import HANG_S, RunningWorld, free_port, open_fds, running_world
 
@@ -50,9 +50,15 @@ class Script:
         return outcome
 
 
+async def wait(probe: Any, rule: LivenessRule) -> str:
+    async def ignore(_report: HealthReport) -> None: ...
+
+    return await wait_until_unresponsive(cast(Probe, probe), rule, ProbePacer(), ignore)
+
+
 async def run(probe: Any, rule: LivenessRule = RULE) -> str:
     with anyio.fail_after(HANG_S):
-        return await wait_until_unresponsive(cast(Probe, probe), rule)
+        return await wait(probe, rule)
 
 
 # --------------------------------------------------------------------------------- counting
@@ -83,7 +89,7 @@ async def test_a_world_hangs_after_the_number_of_failures_in_the_rule(threshold:
 async def test_the_first_probe_comes_after_the_first_period() -> None:
     probe = Script(BAD)
     with anyio.move_on_after(0.02) as scope:
-        await wait_until_unresponsive(cast(Probe, probe), LivenessRule(period=HANG_S))
+        await wait(probe, LivenessRule(period=HANG_S))
     assert scope.cancelled_caught
     assert probe.number == 0
 

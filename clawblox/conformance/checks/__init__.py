@@ -13,15 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from clawblox.conformance.checks import (
-    contract,
-    gate,
-    hygiene,
-    invisible,
-    refuse,
-    restore,
-    static,
-)
+from clawblox.conformance.checks import contract, gate, hygiene, invisible, refuse, restore, static
 from clawblox.conformance.registry import Check
 
 CHECKS: Final[tuple[Check, ...]] = (

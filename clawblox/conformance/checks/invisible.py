@@ -39,9 +39,7 @@ _FRAMING_HEADERS: Final = frozenset({"content-length", "connection", "keep-alive
 
 
 async def _require_none(
-    answers: Iterable[Exchange],
-    find: Find,
-    leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
+    answers: Iterable[Exchange], find: Find, leaves: Callable[[Exchange], Iterable[tuple[str, Any]]]
 ) -> int:
     """Require that nothing is found in some answers, and return the number of values.
 
@@ -84,15 +82,8 @@ async def look_at_host_time(lab: Lab) -> str:
 async def look_at_headers(lab: Lab) -> str:
     """Look at the headers of all answers, and compare those of equal requests."""
     seen = await lab.sights()
-
-    def find(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
-        name = path.partition(".")[2]
-        if name.lower() in _TIME_HEADERS:
-            return HostTrace(path, f"a header {name}", value)
-        return find_host_time(path, value, utc_now())
-
     answers = list(seen.everything)
-    count = await _require_none(answers, find, find_header_leaves)
+    count = await _require_none(answers, _find_header_trace, find_header_leaves)
     if not count:
         raise CouldNotRun("no answer had a header")
     for first, second in seen.twice:
@@ -103,6 +94,13 @@ async def look_at_headers(lab: Lab) -> str:
                 evidence = f"two equal requests got different values of {path.partition('.')[2]}"
                 raise Failed(evidence, exchange=second, difference=Difference(path, *sides))
     return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
+
+
+def _find_header_trace(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
+    name = path.partition(".")[2]
+    if name.lower() in _TIME_HEADERS:
+        return HostTrace(path, f"a header {name}", value)
+    return find_host_time(path, value, utc_now())
 
 
 @CHECKS.must(

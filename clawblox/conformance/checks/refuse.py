@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.exchange import is_json, read_json
 from clawblox.conformance.failed_starts import Refusal
 from clawblox.conformance.lab import Lab
+from clawblox.conformance.live import MAX_SNAPSHOT_BYTES
 from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
 from clawblox.errors import WorldReadyTimeoutError
-from clawblox.foreign_values import parse_document
 from clawblox.protocol import RESUME_ENV
 from clawblox.system.regular_files import read_regular
 
@@ -21,8 +22,6 @@ CHECKS: Final = Checks("refuse")
 _must = partial(CHECKS.must, needs_directory=True)
 _should = partial(CHECKS.should, needs_directory=True)
 
-_MAX_BYTES: Final = 256 << 20
-_MAX_MEMBERS: Final = 4 << 20
 _GARBAGE: Final = b"\x00\xff\x80garbage\xfe"
 _VERSIONS: Final = ("version", "format_version", "schema_version", "schema")
 _FORMAT_VERSION: Final = re.compile(r"(\d+)(?=\D*$)")
@@ -32,7 +31,7 @@ async def _read_save(lab: Lab) -> bytes:
     """Return a snapshot that the world wrote."""
     ordinary = await lab.ordinary()
     save = ordinary.require(ordinary.save)
-    return await run_blocking(lambda: read_regular(save.path, max_bytes=_MAX_BYTES))
+    return await run_blocking(lambda: read_regular(save.path, max_bytes=MAX_SNAPSHOT_BYTES))
 
 
 async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> str:
@@ -120,10 +119,9 @@ async def _read_document(lab: Lab) -> dict[str, Any]:
     Raises:
         CouldNotRun: It is not a JSON object.
     """
-    try:
-        document = parse_document(await _read_save(lab), max_members=_MAX_MEMBERS)
-    except ValueError:
-        raise CouldNotRun("the snapshot is not JSON") from None
+    document = read_json(await _read_save(lab))
+    if not is_json(document):
+        raise CouldNotRun("the snapshot is not JSON")
     if not isinstance(document, dict):
         raise CouldNotRun("the snapshot is not a JSON object")
     return document

@@ -73,9 +73,7 @@ async def look_at_landings(lab: Lab) -> Findings:
     )
 
 
-def _require_equal_pairs(
-    pairs: Sequence[tuple[Landing, Landing]],
-) -> tuple[int, int]:
+def _require_equal_pairs(pairs: Sequence[tuple[Landing, Landing]]) -> tuple[int, int]:
     """Return the number of equal pairs with enough common times, and of these times.
 
     Raises:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 
@@ -40,20 +40,6 @@ _SOCKET: Final = "socket:["
 _OWN_PREFIX: Final = "clawblox-"
 
 _Version = tuple[int, int, int]
-
-
-class Footprint(NamedTuple):
-    """Files and listeners.
-
-    Attributes:
-        files: New or changed files of the world.
-        listeners: Its Unix listeners.
-        foreign: Those of unknown origin.
-    """
-
-    files: tuple[str, ...]
-    listeners: tuple[str, ...]
-    foreign: tuple[str, ...]
 
 
 class Watch:
@@ -129,8 +115,12 @@ class Watch:
         after = await run_blocking(self._list_files)
         return {path for path, version in after.items() if before.get(path) != version}
 
-    def end(self) -> Footprint:
-        """Return what has been left; call it after the stop."""
+    def end(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Return the remains of the world; call it after the stop.
+
+        Returns:
+            Its new or changed files, its Unix listeners, and both of unknown origin.
+        """
         self._is_over.set()
         if self._thread is not None:
             self._thread.join()
@@ -143,11 +133,8 @@ class Watch:
             if self._is_alone or path in self._opened or path.startswith(f"{own_dir}/")
         ]
         foreign = [path for path in changed if path not in files]
-        return Footprint(
-            tuple(files),
-            tuple(sorted(self._listeners.values())),
-            (*sorted(self._foreign.values()), *foreign),
-        )
+        listeners = tuple(sorted(self._listeners.values()))
+        return tuple(files), listeners, (*sorted(self._foreign.values()), *foreign)
 
     def _is_own(self, path: str) -> bool:
         return any(path == own or path.startswith(f"{own}/") for own in self._without) or any(

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import anyio
 import msgspec
@@ -17,9 +16,10 @@ import msgspec
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.home import home_dir
 from clawblox.conformance import realtime
-from clawblox.conformance.failed_starts import describe_start
+from clawblox.conformance.failed_starts import STOP_GRACE_S, describe_start
 from clawblox.conformance.fresh.footprints import Watch
-from clawblox.conformance.fresh.messages import Agent, Order, Result, encode
+from clawblox.conformance.fresh.messages import Agent, Order, Result
+from clawblox.conformance.instances import SAVE_TIMEOUT_S
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
 from clawblox.conformance.masking import find_secrets
 from clawblox.conformance.registry import CouldNotRun, Failed
@@ -31,9 +31,6 @@ from clawblox.system.files import write_all
 from clawblox.system.process_tree import Mark, read_process, read_variables
 from clawblox.system.regular_files import read_regular
 from clawblox.world.async_world import AsyncWorld
-
-_GRACE_S: Final = 5.0
-_SAVE_TIMEOUT_S: Final = 30.0
 
 
 async def live(order: Order) -> Result:
@@ -68,9 +65,8 @@ async def live(order: Order) -> Result:
         finally:
             alive.close()
             await run_blocking(watch.look, mark)
-            await world.stop(started.name, grace_seconds=_GRACE_S)
-    left = await run_blocking(watch.end)
-    result.files, result.listeners, result.foreign = left
+            await world.stop(started.name, grace_seconds=STOP_GRACE_S)
+    result.files, result.listeners, result.foreign = await run_blocking(watch.end)
     return result
 
 
@@ -117,7 +113,7 @@ async def _save_again(order: Order, players: Sequence[Player]) -> None:
 
 async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
     save = await world.save(
-        instance=alive.name, timeout=_SAVE_TIMEOUT_S, max_bytes=MAX_SNAPSHOT_BYTES
+        instance=alive.name, timeout=SAVE_TIMEOUT_S, max_bytes=MAX_SNAPSHOT_BYTES
     )
 
     def read() -> None:
@@ -134,7 +130,7 @@ def main() -> None:
         order = msgspec.msgpack.decode(file.read(), type=Order)
     output = os.dup(1)
     os.dup2(2, 1)  # so that nothing else is written to the result
-    write_all(output, encode(anyio.run(live, order)))
+    write_all(output, msgspec.msgpack.encode(anyio.run(live, order)))
 
 
 if __name__ == "__main__":

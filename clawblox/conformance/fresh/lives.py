@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.comparison import Comparison, Life, Seen, Subject
@@ -23,7 +24,6 @@ from clawblox.conformance.fresh.messages import (
     Order,
     Result,
     decode_result,
-    encode,
 )
 from clawblox.conformance.fresh.places import BYTECODE_ENV, Place, find_bubblewrap, make_place
 from clawblox.conformance.instances import Instances
@@ -232,7 +232,6 @@ class _Places:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Place]:
         instances = self._instances
-        world = instances.require_world()
         directory = instances.scratch / "fresh"
         run = instances.config.get("run", {})
         try:
@@ -241,7 +240,7 @@ class _Places:
             make = partial(
                 make_place,
                 directory,
-                world=world.dir,
+                world=instances.require_world().dir,
                 copy=None if copy is None else copy.dir,
                 commands=[each.get("command", ()) for each in (run, *run.get("sidecar", ()))],
                 run_dir=instances.scratch / "run",
@@ -280,7 +279,7 @@ async def _run(
         data.extend(piece[: MAX_RESULT_BYTES - len(data)])
 
     with memory_log("order") as source, memory_log("log") as log:
-        await run_blocking(write_all, source, encode(order))
+        await run_blocking(write_all, source, msgspec.msgpack.encode(order))
         os.lseek(source, 0, os.SEEK_SET)
 
         def start(cookie: str, output: int) -> Process:

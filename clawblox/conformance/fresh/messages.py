@@ -106,11 +106,6 @@ class Result(Seen):
     foreign: tuple[str, ...] = ()
 
 
-def encode(message: Order | Result) -> bytes:
-    """Return a message as bytes."""
-    return msgspec.msgpack.encode(message)
-
-
 def decode_result(data: bytes, order: Order) -> Result:
     """Return a result from its bytes, which the world could have changed.
 

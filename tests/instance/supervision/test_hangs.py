@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import AsyncWorld, ProcessExit
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.health import Steps, Wait, wait_until_unresponsive
+from clawblox.instance.health import ProbePacer, Steps, Wait, wait_until_unresponsive
 from clawblox.protocol import HealthReport
 from tests.crowd import kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
@@ -130,7 +130,10 @@ async def test_only_failures_of_the_world_in_a_row_count(
 ) -> None:
     probe: Any = Script(iter([*script, True]))
     rule = LivenessRule(path="/", period=0.001, timeout=5.0, failure_threshold=3)
-    assert await wait_until_unresponsive(probe, rule) == f"look {looks}"
+
+    async def ignore(_report: HealthReport) -> None: ...
+
+    assert await wait_until_unresponsive(probe, rule, ProbePacer(), ignore) == f"look {looks}"
 
 
 # --------------------------------------------------------------------------- we slept, not they
