@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -24,6 +24,7 @@ from clawblox.system.regular_files import (
     OPEN_DIRECTORY,
     PRIVATE_DIR,
     create_regular,
+    naming,
     open_regular,
 )
 from clawblox.system.trees import MAX_DEPTH, Descent, TreeWalk
@@ -157,7 +158,7 @@ class _Copy:
         inner = self._try(path, partial(self.old.enter, path.name))
         if inner is None:
             return
-        with self._naming(path):
+        with naming(self._source, path):
             with suppress(FileExistsError):
                 os.mkdir(path.name, PRIVATE_DIR, dir_fd=self.new.fd)
             self.new.enter(path.name)
@@ -176,7 +177,7 @@ class _Copy:
         if text is None:
             self._leave_out(path, f"is a link to {link!r}")
             return
-        with self._naming(path):
+        with naming(self._source, path):
             os.symlink(text, path.name, dir_fd=new)
             times = (status.st_atime_ns, status.st_mtime_ns)
             os.utime(path.name, ns=times, dir_fd=new, follow_symlinks=False)
@@ -185,7 +186,7 @@ class _Copy:
         source = self._try(path, partial(open_regular, path.name, dir_fd=old))
         if source is None:
             return
-        with ExitStack() as opened, self._naming(path):
+        with ExitStack() as opened, naming(self._source, path):
             opened.callback(os.close, source)
             status = os.fstat(source)
             if not self._has_room(path, status.st_size):
@@ -209,21 +210,13 @@ class _Copy:
     def _try(self, path: PurePath, access: Callable[[], _T]) -> _T | None:
         """Access an entry of the source; None if it has become something else meanwhile."""
         try:
-            with self._naming(path):
+            with naming(self._source, path):
                 return access()
         except OSError as error:
             if error.errno not in CHANGED:
                 raise
             self._leave_out(path, "changed while it was copied")
             return None
-
-    @contextmanager
-    def _naming(self, path: PurePath) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            error.filename = str(self._source / path)
-            raise
 
     def _leave_out(self, path: PurePath, reason: str) -> None:
         if len(self.left_out) < MAX_LEFT_OUT:

@@ -17,7 +17,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
 PRIVATE_FILE: Final = 0o600
@@ -40,6 +40,16 @@ def closing_fd(fd: int) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def naming(root: Path, path: str | PurePath) -> Iterator[None]:
+    """Name a file below a directory in an OSError of the block."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(root / path)
+        raise
 
 
 def open_regular(
@@ -297,12 +307,9 @@ def opened_parent(root: Path, path: str, *, creates: bool = False) -> Iterator[t
         OSError: It cannot be opened. An OSError of the block names the file.
     """
     directory, _, name = path.rpartition("/")
-    with closing_fd(_open_directory(root, directory, creates=creates)) as parent:
-        try:
-            yield parent, name
-        except OSError as error:
-            error.filename = str(root / path)
-            raise
+    opened = closing_fd(_open_directory(root, directory, creates=creates))
+    with opened as parent, naming(root, path):
+        yield parent, name
 
 
 def rewrite_lines(

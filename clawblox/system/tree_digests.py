@@ -14,6 +14,7 @@ import attrs
 from clawblox.system.regular_files import (
     closing_fd,
     digest_open,
+    naming,
     open_directory,
     open_regular,
 )
@@ -101,7 +102,7 @@ class _Digests:
                 path = walk.path_to(entry.name)
                 if self._skip(path):
                     continue
-                try:
+                with naming(self._root, path):
                     if entry.kind == "directory":
                         self._enter(walk, entry.name)
                     elif entry.kind == "link":
@@ -109,9 +110,6 @@ class _Digests:
                         yield path, hashlib.sha256(b"link to " + target).hexdigest()
                     elif entry.kind == "file":
                         yield path, self._read_file(entry.name, walk.fd, read)
-                except OSError as error:
-                    error.filename = str(self._root / path)
-                    raise
 
     def _enter(self, walk: TreeWalk, name: str) -> None:
         if walk.depth >= _MAX_DEPTH:
