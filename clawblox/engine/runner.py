@@ -30,7 +30,7 @@ from clawblox.engine.script_watch import (
 )
 from clawblox.engine.settings import EngineSettings
 from clawblox.engine.settings import read_settings as read_world
-from clawblox.engine.watchdog.client import Watchdog, WatchdogLimits
+from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.extras import install_command
@@ -134,9 +134,7 @@ def _serve(
             watchdog=watchdog,
             changed=changed,
         )
-        watchdog.start(
-            WatchdogLimits(cpu_s=files.watchdog_cpu_s, memory_bytes=files.watchdog_memory_bytes)
-        )
+        watchdog.start(cpu_s=files.watchdog_cpu_s, memory_bytes=files.watchdog_memory_bytes)
     except (SettingsError, OSError, ValueError) as error:
         when = f" after {changed} changed" if changed else ""
         _fail(f"cannot load the world{when}: {error}")

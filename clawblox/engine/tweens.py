@@ -71,23 +71,10 @@ class _Active:
     since: int
 
 
-@attrs.frozen
-class _Moment:
-    """Where a tween is in its time.
+def _find_moment(info: TweenInfo, time: float) -> tuple[float | None, str]:
+    """Return the eased share of its way at which a tween is, and its state.
 
-    Attributes:
-        share: The share of its way, eased; None during a delay before it has begun.
-        is_delayed: Whether it waits for its delay.
-        is_over: Whether it has ended.
-    """
-
-    share: float | None
-    is_delayed: bool = False
-    is_over: bool = False
-
-
-def find_moment(info: TweenInfo, time: float) -> _Moment:
-    """Return where a tween is.
+    The share is None during a delay before the tween has begun.
 
     Args:
         info: How it runs.
@@ -99,14 +86,14 @@ def find_moment(info: TweenInfo, time: float) -> _Moment:
     end = 0.0 if reverses else 1.0
     cycle = int((time + _NEARLY) / whole) if whole > 0.0 else int(repeats) + 1
     if repeats >= 0.0 and cycle > repeats:
-        return _Moment(end, is_over=True)
+        return end, "Completed"
     at = time - cycle * whole - delay if whole > 0.0 else 0.0
     if at < -_NEARLY:
-        return _Moment(end if cycle else None, is_delayed=True)
+        return end if cycle else None, "Delayed"
     if at > length:
         at = way - at
     share = at / length if length > 0.0 else end
-    return _Moment(ease(share, style.name, direction.name))
+    return ease(share, style.name, direction.name), "Playing"
 
 
 class Tweens(SavedState):
@@ -204,21 +191,21 @@ class Tweens(SavedState):
             self.cancel(tween)
             return
         time = (self._model.scheduler.tick - active.since) / TICK_RATE
-        moment = find_moment(tween.read("TweenInfo"), time)
-        if moment.share is None:
+        share, state = _find_moment(tween.read("TweenInfo"), time)
+        if share is None:
             return
         if TWEEN_STARTS not in tween.props:
             self._begin(active)
         if self._active.get(tween.number) is not active:
             return
-        self._set_properties(tween, moment.share)
+        self._set_properties(tween, share)
         if self._active.get(tween.number) is not active:
             return  # a handler has stopped it
-        if moment.is_over:
+        if state == "Completed":
             del self._active[tween.number]
-            self._end(tween, "Completed")
+            self._end(tween, state)
         else:
-            _set_state(tween, "Delayed" if moment.is_delayed else "Playing")
+            _set_state(tween, state)
 
     def _begin(self, active: _Active) -> None:
         """Note the values from which a tween begins; end others of the same properties."""

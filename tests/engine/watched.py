@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.settings import EngineSettings
-from clawblox.engine.watchdog.client import Watchdog, WatchdogLimits
+from clawblox.engine.watchdog.client import Watchdog
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 
@@ -25,14 +25,13 @@ def search(*_: object) -> None:
 
 def main(directory: str, cpu_s: str, memory_bytes: str, patience_s: str) -> None:
     settings = EngineSettings(directory=Path(directory), steps_per_tick=1 << 60)
-    limits = WatchdogLimits(
-        cpu_s=float(cpu_s),
-        memory_bytes=int(memory_bytes),
-        patience_s=float(patience_s),
-        interval_s=0.02,
-    )
     with Watchdog() as watchdog:
-        watchdog.start(limits)
+        watchdog.start(
+            cpu_s=float(cpu_s),
+            memory_bytes=int(memory_bytes),
+            patience_s=float(patience_s),
+            interval_s=0.02,
+        )
         print(watchdog._helper.pid, flush=True)
         world = EngineWorld(settings, watchdog=watchdog)
         vm = world._parts.vm

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import attrs
 
@@ -147,19 +147,6 @@ def class_row(
     )
 
 
-class _Behaviour(NamedTuple):
-    """Members that a module adds to a class."""
-
-    methods: Mapping[str, Any]
-    getters: Mapping[str, Getter]
-    setters: Mapping[str, Setter]
-
-    def add_to(self, spec: ClassSpec) -> None:
-        spec.methods.update(self.methods)
-        spec.getters.update(self.getters)
-        spec.setters.update(self.setters)
-
-
 class ClassTable:
     """All classes of a world; each is put together when it is first asked for.
 
@@ -179,14 +166,14 @@ class ClassTable:
         self._make_default = make_default
         self._rows = {row.name: row for row in rows}
         self._specs: dict[str, ClassSpec] = {}
-        self._added: list[tuple[str, _Behaviour]] = []
+        self._added: list[tuple[str, Callable[[ClassSpec], None]]] = []
 
     def _complete(self, row: ClassSpec) -> ClassSpec:
         """Return the class of a row, with what it inherits and what was added."""
         spec = self._specs[row.name] = self._inherit(row)
-        for name, behaviour in self._added:
+        for name, extend in self._added:
             if name in spec.lineage:
-                behaviour.add_to(spec)
+                extend(spec)
         return spec
 
     def _inherit(self, row: ClassSpec) -> ClassSpec:
@@ -243,11 +230,16 @@ class ClassTable:
             key: self._host.raw(f"{name}:{key}")(checked_method(name, key, function))
             for key, function in (methods or {}).items()
         }
-        behaviour = _Behaviour(registered, getters or {}, setters or {})
-        self._added.append((name, behaviour))
+
+        def extend(spec: ClassSpec) -> None:
+            spec.methods.update(registered)
+            spec.getters.update(getters or {})
+            spec.setters.update(setters or {})
+
+        self._added.append((name, extend))
         for spec in self._specs.values():
             if name in spec.lineage:
-                behaviour.add_to(spec)
+                extend(spec)
 
 
 def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[..., Any]]:

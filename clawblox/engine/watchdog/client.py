@@ -11,8 +11,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import attrs
-
 from clawblox.engine.errors import to_text
 from clawblox.engine.watchdog.watcher import ASK_SIGNAL, CAUSES, Slot, open_slot_file
 from clawblox.luau import Places
@@ -25,23 +23,6 @@ WATCHDOG_NAME: Final = "clawblox-watchdog"
 _NOT_REPEATABLE: Final = "another run may not stop here"
 
 
-@attrs.frozen(kw_only=True)
-class WatchdogLimits:
-    """The limits of the watchdog.
-
-    Attributes:
-        cpu_s: CPU time of a tick or call, in seconds.
-        memory_bytes: Resident memory of the process.
-        patience_s: CPU time between asking the script to stop and ending the world, in seconds.
-        interval_s: Seconds between two looks.
-    """
-
-    cpu_s: float
-    memory_bytes: int
-    patience_s: float = 2.0
-    interval_s: float = 1.0
-
-
 class Watchdog:
     """A context in which a world can be watched.
 
@@ -49,7 +30,7 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self._limits: WatchdogLimits | None = None
+        self._causes: list[str] = []
         self._slot: Slot | None = None
         self._interrupt: Callable[[str], None] | None = None
         self._reason: str | None = None
@@ -70,21 +51,35 @@ class Watchdog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self, limits: WatchdogLimits) -> None:
+    def start(
+        self,
+        *,
+        cpu_s: float,
+        memory_bytes: int,
+        patience_s: float = 2.0,
+        interval_s: float = 1.0,
+    ) -> None:
         """Start the helper process.
+
+        Args:
+            cpu_s: CPU time that a tick or call may take, in seconds.
+            memory_bytes: Resident memory that the process may have.
+            patience_s: CPU time between asking the script to stop and ending the world, in seconds.
+            interval_s: Seconds between two looks.
 
         Raises:
             OSError: It cannot be started.
         """
+        limits = {"cpu_s": cpu_s, "memory_mib": memory_bytes / 2**20}
+        self._causes = [cause.format(**limits) for cause in CAUSES]
         descriptor = open_slot_file()
         try:
-            self._slot, self._limits = Slot(descriptor), limits
+            self._slot = Slot(descriptor)
             self._helper = HelperProcess(
                 WATCHDOG_NAME,
                 "clawblox.engine.watchdog.watcher:main",
                 *(str(WATCHDOG_STATUS), WATCHDOG_MARK),
-                *(str(limits.cpu_s), str(limits.memory_bytes)),
-                *(str(limits.patience_s), str(limits.interval_s)),
+                *map(str, (cpu_s, memory_bytes, patience_s, interval_s)),
                 paths=[str(Path(__file__).parents[3])],
                 output=descriptor,
                 errors=2,
@@ -129,13 +124,11 @@ class Watchdog:
 
     def _answer(self, number: int, frame: FrameType | None) -> None:
         """Stop the call that the helper has asked to stop, if it still runs."""
-        slot, limits = self._slot, self._limits
-        if slot is None or limits is None:
+        if self._slot is None:
             return
-        asked, cause = slot.asked
-        if asked == slot.call:
-            mib = limits.memory_bytes / 2**20
-            cause_text = CAUSES[cause].format(cpu_s=limits.cpu_s, memory_mib=mib)
-            self._reason = f"the watchdog stopped the script: {cause_text}; {_NOT_REPEATABLE}"
+        asked, cause = self._slot.asked
+        if asked == self._slot.call:
+            text = self._causes[cause]
+            self._reason = f"the watchdog stopped the script: {text}; {_NOT_REPEATABLE}"
             if self._interrupt is not None:
                 self._interrupt(self._reason)
