@@ -17,13 +17,10 @@ from clawblox.engine.values.udim import UDim2
 from clawblox.engine.values.vector2 import Vector2
 from clawblox.engine.values.vector3 import triple
 
-_BLACK: Final = (0.0, 0.0, 0.0)
 _WHITE: Final = (1.0, 1.0, 1.0)
-_BORDER: Final = (0.1, 0.1, 0.1)
 _SHARE: Final = (0.0, 1.0)
 _WHOLE: Final = (-(2.0**31), 2.0**31 - 1.0)
 _PIXELS: Final = (0.0, 2.0**31 - 1.0)
-_NO_SIZE: Final = (0.0, 0.0, 0.0, 0.0)
 
 
 def _share(default: float) -> Property:
@@ -32,7 +29,7 @@ def _share(default: float) -> Property:
 
 _TEXT: Final[dict[str, Any]] = {
     "Text": Property("string", ""),
-    "TextColor3": Property("Color3", _BLACK),
+    "TextColor3": Property("Color3", (0.0, 0.0, 0.0)),
     "TextSize": Property("number", 14.0, limits=(1.0, 2.0**31 - 1.0)),
     "TextTransparency": _share(0.0),
     "TextXAlignment": Property(f"{ENUM_NAME}Enum.TextXAlignment", "Center"),
@@ -69,14 +66,14 @@ _ROWS: Final = (
         "GuiBase2d",
         creatable=False,
         Size=Property("UDim2", (0.0, 100.0, 0.0, 100.0)),
-        Position=Property("UDim2", _NO_SIZE),
+        Position=Property("UDim2", (0.0, 0.0, 0.0, 0.0)),
         AnchorPoint=Property("Vector2", (0.0, 0.0)),
         Rotation=Property("number", 0.0),
         ZIndex=Property("number", 1.0, limits=_WHOLE),
         Visible=Property("boolean", True),
         BackgroundColor3=Property("Color3", _WHITE),
         BackgroundTransparency=_share(0.0),
-        BorderColor3=Property("Color3", _BORDER),
+        BorderColor3=Property("Color3", (0.1, 0.1, 0.1)),
         BorderSizePixel=Property("number", 1.0, limits=_PIXELS),
     ),
     class_row("Frame", "GuiObject"),

@@ -9,8 +9,6 @@ import psycopg
 
 from clawblox.engine.datastore.store import Answer, Request, Statements, StoreError, UnfitDatabase
 
-_CONNECT_TIMEOUT_S: Final = 5
-_LOCK_TIMEOUT: Final = "-c lock_timeout=5s"
 _PROBE: Final = '"\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{GRINNING FACE}"'
 """A JSON text with characters of two, three and four bytes."""
 _SCHEMA_LOCK: Final = 0x636C6177626C6F78
@@ -107,8 +105,8 @@ class PostgresStore:
             connection = psycopg.connect(
                 self._url,
                 autocommit=True,
-                connect_timeout=_CONNECT_TIMEOUT_S,
-                options=_LOCK_TIMEOUT,
+                connect_timeout=5,
+                options="-c lock_timeout=5s",
                 client_encoding="UTF8",  # else a database in SQL_ASCII gives bytes, not texts
             )
             self._connection = connection

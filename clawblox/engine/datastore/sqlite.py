@@ -12,7 +12,6 @@ from typing import Final
 
 from clawblox.engine.datastore.store import Answer, Request, Statements, StoreError
 
-_BUSY_TIMEOUT_S: Final = 5.0
 _SCORE: Final = (
     "CASE WHEN json_type(value) IN ('integer', 'real') THEN json_extract(value, '$')"
     " WHEN json_type(value, '$.score') IN ('integer', 'real')"
@@ -117,9 +116,7 @@ def _open(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: The file is not a database, or has triggers or views.
     """
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     try:
         for setting in _CAUTION:
             connection.execute(f"PRAGMA {setting}")

@@ -133,9 +133,6 @@ def _read_file(path: str, text: str) -> Iterable[tuple[str, str]]:
         yield to_luau_text(name).lower(), joined
 
 
-_CYCLE: Final = "cyclic module dependency detected"
-
-
 @attrs.define(eq=False)
 class _Load:
     """A module that has begun to run and has not returned.
@@ -196,7 +193,7 @@ class Modules(SavedState):
             if number not in self._loads:
                 self._start(module)
             elif self._waits_for_running_thread(number):
-                raise RuntimeFault(_CYCLE)
+                raise RuntimeFault("cyclic module dependency detected")
             if number not in self._results:
                 self._wait_for(number)
         return self._results[number]

@@ -42,9 +42,6 @@ def make_script_globals(
 SHARED_TABLES = ("_G", "shared")
 """The globals that scripts may change."""
 
-_WAIT_WARNING = "wait() is legacy; prefer task.wait()"
-_TICK_WARNING = "tick() is legacy; prefer task.wait() and RunService events"
-
 
 def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
     """Register the functions of time with a host; return the globals by name.
@@ -88,12 +85,12 @@ def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
 
     @host.raw("wait")
     def wait(seconds: Any = None, *_: Any) -> Any:
-        scheduler.warn_once(_WAIT_WARNING)
+        scheduler.warn_once("wait() is legacy; prefer task.wait()")
         raise scheduler.wait(_seconds(seconds, "wait"))
 
     @host.raw("tick")
     def tick(*_: Any) -> Any:
-        scheduler.warn_once(_TICK_WARNING)
+        scheduler.warn_once("tick() is legacy; prefer task.wait() and RunService events")
         return scheduler.time
 
     @host.raw("time")

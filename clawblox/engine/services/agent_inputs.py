@@ -31,7 +31,6 @@ MAX_QUEUED: Final = 256
 """Inputs of a player that wait for ``GetInputs``; further inputs displace the oldest."""
 _MAX_QUEUED_BYTES: Final = 1 << 20  # of their data as JSON
 
-_CLICK_INPUT: Final = "GuiClick"
 _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
 _RANGE: Final = "from -1e9 to 1e9"
 
@@ -128,7 +127,7 @@ class AgentInputs(SavedState):
     ]
 
     def __init__(self, model: DataModel) -> None:
-        self.effects: dict[str, Effect] = {_CLICK_INPUT: click}
+        self.effects: dict[str, Effect] = {"GuiClick": click}
         self._model = model
         self._arrived: dict[int, list[_Input]] = {}
         self._queues: dict[int, _Queue] = {}

@@ -64,7 +64,6 @@ _ORDERED: Final = "OrderedDataStore"
 _SORT: Final = "GetSortedAsync"
 _ROWS: Final = 100  # of a page, by default
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
-_ABSENT: Final = StoreError(_UNAVAILABLE)
 _INCREMENT: Final = "IncrementAsync"
 _STORES_PER_STEP: Final = 2  # looking for a store by its name
 _SET: Final = "SetAsync"
@@ -271,7 +270,7 @@ class DataStores(SavedState):
         self._made = []
         requests = [call.request for call in self._sent]
         if self._worker is None:  # calls from a snapshot of a world that had a database
-            self._answers = [_ABSENT] * len(requests)
+            self._answers = [StoreError(_UNAVAILABLE)] * len(requests)
         elif self._worker.is_late:
             self._answers = [_LATE] * len(requests)
         else:

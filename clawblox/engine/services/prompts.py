@@ -21,7 +21,6 @@ from clawblox.server import Json
 
 _CLICK: Final = "ClickDetector"
 _PROMPT: Final = "ProximityPrompt"
-_SERVICE: Final = "ProximityPromptService"
 
 
 def _find_part(model: DataModel, data: Json) -> Instance | None:
@@ -136,7 +135,7 @@ class Prompts(SavedState):
     def _fire(self, prompt: Instance, event: str, player: Instance) -> None:
         """Fire an event of a prompt, and that of the service."""
         prompt.fire(event, player)
-        service = self._model.services.get(_SERVICE)
+        service = self._model.services.get("ProximityPromptService")
         if service is not None:
             name = event if event.startswith("Prompt") else f"Prompt{event}"
             service.fire(name, prompt, player)

@@ -35,8 +35,6 @@ MAX_CALLS: Final = 256
 _MAX_ID: Final = 100  # characters
 _QUESTIONS_PER_STEP: Final = 8  # looking through the questions that wait
 
-_FAILED: Final = "the function of the world failed"
-
 
 @attrs.define(eq=False)
 class _Question:
@@ -136,7 +134,7 @@ class RemoteFunctions(SavedState):
         """Tell an agent what ``OnServerInvoke`` has returned, or that it has failed."""
         remote, player, ident = self._calls.pop(thread)
         error = thread.error
-        answer: dict[str, Json] = {"answer": ident, "error": _FAILED}
+        answer: dict[str, Json] = {"answer": ident, "error": "the function of the world failed"}
         if ok:
             try:
                 answer = {"answer": ident, "result": self._events.payload(values)}

@@ -326,12 +326,10 @@ def enum_check(enum: str) -> Check:
     return check
 
 
-_item = instance_check(EnumItem, "EnumItem")
 _enum = instance_check(Enum, "Enum")
-_enums = instance_check(Enums, "Enums")
 
 
-@checked(ITEM_METHODS, "IsA", _item, arg.string)
+@checked(ITEM_METHODS, "IsA", instance_check(EnumItem, "EnumItem"), arg.string)
 def _is_a(item: EnumItem, name: str) -> bool:
     return item.enum.name == name
 
@@ -352,7 +350,7 @@ def _from_value(enum: Enum, number: float) -> EnumItem | None:
     return enum.look_up(number)
 
 
-@checked(ENUMS_METHODS, "GetEnums", _enums)
+@checked(ENUMS_METHODS, "GetEnums", instance_check(Enums, "Enums"))
 def _get_enums(enums: Enums) -> LuaTable:
     every = enums.every()
     charge_work(len(every))

@@ -107,16 +107,13 @@ class Region3(Value):
         return f"{to_text(CFrame(self.center()))}; {to_text(self.size())}"
 
 
-_region3 = instance_check(Region3, "Region3")
-
-
 @checked(Region3.constructors, "new", vector, vector)
 def _new(a: Vector, b: Vector) -> Region3:
     low = Vector(min(a.x, b.x), min(a.y, b.y), min(a.z, b.z))
     return Region3(low, Vector(max(a.x, b.x), max(a.y, b.y), max(a.z, b.z)))
 
 
-@checked(Region3.methods, "ExpandToGrid", _region3, number)
+@checked(Region3.methods, "ExpandToGrid", instance_check(Region3, "Region3"), number)
 def _expand_to_grid(box: Region3, step: float) -> Region3:
     if not (step > 0.0 and math.isfinite(step)):
         raise RuntimeFault("Region3:ExpandToGrid() needs a resolution above 0")

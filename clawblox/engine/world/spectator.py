@@ -147,7 +147,6 @@ def _color(part: Instance) -> list[float]:
 
 _FIGURE: Final = "player.glb"
 """What characters look like, `asset://player.glb`: the world's own file, or the page's."""
-_MANIFEST_VERSION: Final = 1
 _FILES: Final = {"/assets": "assets", "/renderer-files": RENDERER_FILES, "/static": "static"}
 """The directories of a world whose files are served, by route."""
 
@@ -217,7 +216,7 @@ def renderer_manifest(settings: EngineSettings) -> dict[str, Json]:
     renderer = settings.renderer
     entry = None if renderer.entry is None else f"/renderer-files/{renderer.entry}"
     return {
-        "schema_version": _MANIFEST_VERSION,
+        "schema_version": 1,
         "api_version": renderer.api_version,
         "name": renderer.name,
         "mode": renderer.mode,

@@ -27,7 +27,6 @@ from clawblox.luau.runtime.host import lent_name
 
 _OPTIONS = "slnaf"
 _STEPS_PER_TRACEBACK = 8
-_MEMORY_CATEGORY = "Default"
 _CALL = re.compile(r"(?P<source>.*):(?P<line>\d{1,9})(?: function (?P<name>.*))?")  # of a traceback
 _HIDDEN_CALLS = re.compile(r"\.\.\. \(\+(\d{1,9}) frames\)")
 
@@ -121,7 +120,7 @@ def setmemorycategory(*args: Any) -> str:
         RuntimeFault: The name is not a string.
     """
     arg.string(args, 0, "setmemorycategory")
-    return _MEMORY_CATEGORY
+    return "Default"
 
 
 def resetmemorycategory(*_: Any) -> tuple[()]:
