@@ -44,7 +44,7 @@ from clawblox.recording.writer import (
 )
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.payload import encode_json
-from clawblox.server.simulation import Clock, Simulation
+from clawblox.server.simulation import Clock
 from clawblox.server.snapshot_document import make_snapshot, without_secrets
 
 FRAMES_PER_S: Final = 10
@@ -164,8 +164,7 @@ class Recorder:
         if self._writer.is_over:
             return
         with self._containing("tick"):
-            read = partial(read_fingerprint, self._world.simulation)
-            self._fingerprints.append(self._ask("fingerprint", read))
+            self._fingerprints.append(self._ask("fingerprint", self._read_fingerprint))
             if self._frames_on_request:
                 return
             slot = _frame_slot(self._world.time)
@@ -241,6 +240,10 @@ class Recorder:
             self._state_budget = None
         budget.spend(begun_at, now)
         return digest
+
+    def _read_fingerprint(self) -> int | None:
+        value = self._world.simulation.fingerprint()
+        return None if value is None else int(value) & _UINT64
 
     def _ask_digest(self) -> str | None:
         return self._ask("snapshot", lambda: digest_value(self._world.simulation.snapshot()))
@@ -352,12 +355,6 @@ class _Budget:
 def _frame_slot(time_s: float) -> int:
     """Return the number of the last moment at which a frame was due."""
     return int(time_s * FRAMES_PER_S + 1e-6)  # sums of floats are inexact
-
-
-def read_fingerprint(simulation: Simulation) -> int | None:
-    """Return the fingerprint of a simulation; errors of the simulation pass through."""
-    value = simulation.fingerprint()
-    return None if value is None else int(value) & _UINT64
 
 
 # -- entries in the manifest of the run ---------------------------------------------------------

@@ -220,12 +220,11 @@ def _log_name(manifest_path: Path | None) -> str | None:
 def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
     if settings.record_dir is None:
         return None
-    is_resumed = settings.resume_path is not None
     with _exiting(1, f"cannot record into {settings.record_dir}", OSError, ImportError):
         settings.record_dir.mkdir(parents=True, exist_ok=True)
         recorder = Recorder(world, create_next(settings.record_dir))
         recorder.start(
-            resumed=is_resumed,
+            resumed=settings.resume_path is not None,
             reseed=settings.reseed,
             clock=settings.clock,
             world_files=settings.world_files,
