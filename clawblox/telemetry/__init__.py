@@ -3,12 +3,11 @@
 - ``events``: events, for every listener.
 - ``logs``: the log that a world writes itself, and its readers.
 - ``log_segments``: a log that continues in another file when it has become too long.
-- ``line_borders``: the borders of lines in a log of any length.
 - ``log_times``: when its lines arrived: the index of the log, its reader, and the lock for cuts.
 - ``log_index``: writes that index, and cuts logs that are too long.
 - ``metrics``: counters and histograms as plain values.
 - ``own_log``: the log of the library itself.
 - ``prometheus``: the metrics for Prometheus (extra ``metrics``).
-- ``tail``: reads a file that grows, line by line.
+- ``tail``: the lines of a log, read while it grows, and their borders.
 - ``throttle``: limits of how often an event is reported, and of how much is admitted.
 """

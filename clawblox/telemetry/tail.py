@@ -1,17 +1,17 @@
-"""Reads a growing file line by line, however long the lines are. Blocks.
+"""Reads the lines of a log one by one while it grows, and finds their borders. Blocks.
 
 The writer never waits for a reader. Memory per line is bounded: a longer line is counted and
-skipped.
+skipped. Offsets count over all segments of the log (``log_segments``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from clawblox.system.regular_files import open_regular
+from clawblox.system.regular_files import closing_fd, last_line_start, open_regular
 from clawblox.telemetry.log_segments import LogSegment, list_segments
 
 CHUNK_BYTES: Final = 64 * 1024
@@ -19,6 +19,8 @@ CHUNK_BYTES: Final = 64 * 1024
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 """Longest line that is kept."""
+
+_STEP_BYTES: Final = 16 * 1024
 
 
 class Line(NamedTuple):
@@ -155,11 +157,7 @@ class Tail:
 
     def _skip_hole(self, end: int) -> None:
         """Skip a hole in a sparse file; it may be terabytes long."""
-        try:
-            data = os.lseek(self._fd, self.position - self._begins_at, os.SEEK_DATA)
-        except OSError:  # no more data follows
-            data = end - self._begins_at
-        hole = min(end, data + self._begins_at) - self.position
+        hole = pass_hole(self._fd, self.position, self._begins_at, end) - self.position
         if hole > MAX_LINE_BYTES:  # a shorter hole is read as zeros
             self.position += hole
             self._size += hole
@@ -202,3 +200,69 @@ class Tail:
         self._size = 0
         self._pieces.clear()
         return line
+
+
+# -- the borders of lines -------------------------------------------------------------------------
+
+
+def find_line_end(segments: Sequence[LogSegment], offset: int) -> int:
+    """Return the offset behind the line that contains a byte.
+
+    Args:
+        segments: The segments of the log.
+        offset: The byte; behind the end of the log it is returned as it is.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    return _search(segments, offset, _find_end)
+
+
+def find_line_start(segments: Sequence[LogSegment], offset: int) -> int:
+    """Return the offset of the line that contains a byte; of a line over 8 MiB, only near the byte.
+
+    See :func:`find_line_end`.
+    """
+    return _search(segments, offset, _find_start)
+
+
+def _search(
+    segments: Sequence[LogSegment], offset: int, find: Callable[[int, LogSegment, int], int]
+) -> int:
+    """Search the segment that contains a byte, or else the next one."""
+    segment = next((part for part in segments if part.end > offset), None)
+    if segment is None:
+        return offset
+    with closing_fd(open_regular(segment.path)) as fd:
+        return find(fd, segment, max(offset, segment.start))
+
+
+def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
+    """Return the offset behind the next newline, or behind the last byte."""
+    while block := os.pread(fd, _STEP_BYTES, offset - segment.start):
+        if (found := block.find(b"\n")) >= 0:
+            return min(segment.end, offset + found + 1)
+        offset = pass_hole(fd, offset + len(block), segment.start, segment.end)
+    return segment.end
+
+
+def _find_start(fd: int, segment: LogSegment, offset: int) -> int:
+    """Return the offset behind the last newline before, at most the longest line away."""
+    place = offset - segment.start
+    least = max(0, place - MAX_LINE_BYTES)
+    return segment.start + last_line_start(fd, place, least=least)
+
+
+def pass_hole(fd: int, offset: int, start: int, end: int) -> int:
+    """Return the offset of the next byte outside of the holes of a sparse file.
+
+    Args:
+        fd: Descriptor of a segment.
+        offset: Where to begin.
+        start: Offset of the first byte of the segment.
+        end: Offset behind its last byte.
+    """
+    try:
+        return min(end, start + os.lseek(fd, offset - start, os.SEEK_DATA))
+    except OSError:  # no more data follows
+        return end

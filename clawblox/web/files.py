@@ -25,8 +25,8 @@ import attrs
 
 from clawblox.extras import install_command
 from clawblox.system.regular_files import closing_fd, open_file
-from clawblox.telemetry.line_borders import pass_hole
 from clawblox.telemetry.log_segments import LogSegment
+from clawblox.telemetry.tail import pass_hole
 
 WINDOW_BYTES: Final = 64 << 10
 """Usual size of a window."""
@@ -277,7 +277,7 @@ def _scan(
 
     line = max(segment.start, reached - _LONG_LINE)
     place = line + read(line, reached - line).rfind(b"\n") + 1
-    while data := read(place := pass_hole(fd, segment, place), _BLOCK):
+    while data := read(place := pass_hole(fd, place, segment.start, segment.end), _BLOCK):
         done = len(data)
         if done == _BLOCK:
             done = data.rfind(b"\n") + 1 or done - _LONG_LINE

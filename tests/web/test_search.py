@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.telemetry.line_borders import find_line_start
 from clawblox.telemetry.log_segments import LogSegment, begin_segment, list_segments
-from clawblox.telemetry.tail import read_lines
+from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.web import files as module
 from clawblox.web.files import Match, Matches, make_finder, search
 from tests.agents.drivers.support import within_limit

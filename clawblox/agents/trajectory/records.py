@@ -17,9 +17,8 @@ from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import whole_number
 from clawblox.system.clock import parse_utc
 from clawblox.system.record_file import LaterVersionError
-from clawblox.telemetry.line_borders import find_line_end
 from clawblox.telemetry.log_segments import LogArrivals, LogSegment
-from clawblox.telemetry.tail import Line, read_segment
+from clawblox.telemetry.tail import Line, find_line_end, read_segment
 from clawblox.typed_values import converter
 
 _TYPES: Final = frozenset(get_args(EventType))

@@ -14,9 +14,8 @@ from clawblox.agents.trajectory.records import Context
 from clawblox.agents.trajectory.steps import Steps
 from clawblox.agents.trajectory.turns import TurnIndex
 from clawblox.agents.values import EventType
-from clawblox.telemetry.line_borders import find_line_end, find_line_start
 from clawblox.telemetry.log_segments import LogSegment
-from clawblox.telemetry.tail import Line, read_lines
+from clawblox.telemetry.tail import Line, find_line_end, find_line_start, read_lines
 
 WINDOW_BYTES: Final = 256 * 1024
 """Default length of a window."""

@@ -26,10 +26,9 @@ from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_since
-from clawblox.telemetry.line_borders import find_line_start
 from clawblox.telemetry.log_segments import LogSegment, list_segments
 from clawblox.telemetry.log_times import Entry, LogTimes
-from clawblox.telemetry.tail import read_lines
+from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.views.agent_words import pretty
 from clawblox.views.formatting import count_words, format_labels
 from clawblox.views.html import Address, Child, Markup, element, join, link, void

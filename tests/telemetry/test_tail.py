@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from clawblox.system import regular_files
-from clawblox.telemetry import line_borders
-from clawblox.telemetry.line_borders import find_line_end, find_line_start
+from clawblox.telemetry import tail
 from clawblox.telemetry.log_segments import begin_segment, list_segments
-from clawblox.telemetry.tail import read_lines
+from clawblox.telemetry.tail import find_line_end, find_line_start, read_lines
 from tests.agents.drivers.support import within_limit
 
 TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
@@ -19,7 +18,7 @@ TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
 
 @pytest.fixture(params=[7, 64, 1 << 20])
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    monkeypatch.setattr(line_borders, "_STEP_BYTES", request.param)
+    monkeypatch.setattr(tail, "_STEP_BYTES", request.param)
     monkeypatch.setattr(regular_files, "_PIECE_BYTES", request.param)
     path = tmp_path / "agent.log"
     for is_ascii in (True, False):
