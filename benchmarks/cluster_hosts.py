@@ -112,7 +112,7 @@ def connect(kind: str) -> Iterator[Engine]:
 async def host(engine: Engine) -> AsyncIterator[Caller]:
     """Run a host, which has answered once."""
     handle = engine.start_host(_SMALL)
-    renewer = Renewer(handle, LEASE_S, lambda _text: None)
+    renewer = Renewer(handle, LEASE_S)
     renewer.start()
     try:
         caller = Caller(handle, renewer)

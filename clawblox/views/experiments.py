@@ -140,7 +140,7 @@ def _describe_reasons(chains: Sequence[ChainStatus], between: str = "  ") -> lis
     """Return why chains have failed or are paused, a line for each of the first."""
     shown, hidden = chains[:_MAX_REASONS], chains[_MAX_REASONS:]
     lines = [printable(f"{chain.name}{between}{describe_last(chain)}") for chain in shown]
-    return [*lines, *([f"… and {len(hidden)} more: {_describe_hidden(hidden)}"] if hidden else [])]
+    return [*lines, *_describe_hidden(hidden)]
 
 
 # -- the header ---------------------------------------------------------------------------------
@@ -163,9 +163,8 @@ def _table(
         yield from rows
         if _SCORE in rows[0].plain and any(_first_score(c).endswith(KEPT) for c in shown):
             yield join_parts(Text(KEPT_NOTE, style="dim"))
-    if hidden:
-        more = f"… and {len(hidden)} more: {_describe_hidden(hidden)}"
-        yield join_parts(Text(printable(more), style="dim"))
+    for line in _describe_hidden(hidden):
+        yield join_parts(Text(printable(line), style="dim"))
 
 
 def describe_money(status: ExperimentStatus) -> str:
@@ -252,11 +251,12 @@ def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
     return states.index(state), chain.generation, parts
 
 
-def _describe_hidden(chains: Sequence[ChainStatus]) -> str:
-    words = Counter(_describe_wait(chain) for chain in chains)
-    if len(words) == 1:
-        return next(iter(words))
-    return ", ".join(f"{count} {phrase}" for phrase, count in words.most_common())
+def _describe_hidden(chains: Sequence[ChainStatus]) -> Iterator[str]:
+    """Yield how many chains are left out, and why they wait; nothing without chains."""
+    counts = Counter(map(_describe_wait, chains)).most_common()
+    parts = [phrase if len(counts) == 1 else f"{count} {phrase}" for phrase, count in counts]
+    if chains:
+        yield f"… and {len(chains)} more: {', '.join(parts)}"
 
 
 def _describe_wait(chain: ChainStatus) -> str:

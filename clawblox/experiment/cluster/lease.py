@@ -111,26 +111,23 @@ class Renewer:
     Args:
         handle: The host.
         length_s: The length of the lease in seconds.
-        on_lost: Called once, in some thread, with the reason for people when the lease is over. A
-            host that ended before its first renewal has run nothing, and is lost at once.
         now: The clock.
 
     Attributes:
         granted: Done when the host has a lease. Before, nothing may be asked of it.
-        lost: Done, with the reason, when the host is lost.
+        lost: Done, with the reason for people, when the host is lost. One that ended before its
+            first renewal has run nothing, and is lost at once.
     """
 
     def __init__(
         self,
         handle: HostHandle,
         length_s: float,
-        on_lost: Callable[[str], object],
         *,
         now: Callable[[], float] = read_boottime,
     ) -> None:
         self.granted: Future[None] = Future()
         self.lost: Future[str] = Future()
-        self.lost.add_done_callback(lambda lost: lost.cancelled() or on_lost(lost.result()))
         self._handle = handle
         self._lease = Lease(length_s)
         self._now = now

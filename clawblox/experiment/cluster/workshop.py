@@ -146,7 +146,7 @@ class RemoteWorkshop(LiveWorkshop):
         engine = await self._connected()
         for tries_left in reversed(range(_MAX_TRIES)):
             handle = await run_blocking(engine.start_host, self._cluster, frozenset(self._lost))
-            renewer = Renewer(handle, self._cluster.lease, lambda _text: None)
+            renewer = Renewer(handle, self._cluster.lease)
             renewer.start()
             try:
                 try:

@@ -447,19 +447,12 @@ class ExperimentState:
 
     def _own_chain(self, line: Line) -> ChainState:
         name = str(line.chain)
-        chain = self.chains.get(name)
-        if chain is None:
-            chain = self.chains[name] = ChainState(name=name)
-        return chain
+        return self.chains.setdefault(name, ChainState(name=name))
 
     def _own_generation(self, line: Line) -> GenerationState:
-        chain = self._own_chain(line)
-        number = int(line.generation or 0)
-        generation = chain.generations.get(number)
-        if generation is None:
-            generation = GenerationState(chain=chain.name, number=number)
-            chain.generations[number] = generation
-        return generation
+        chain, number = self._own_chain(line), int(line.generation or 0)
+        begun = GenerationState(chain=chain.name, number=number)
+        return chain.generations.setdefault(number, begun)
 
     def _own_attempt(self, line: Line) -> AttemptState:
         attempt = self.find_attempt(line.chain, line.generation, line.attempt)

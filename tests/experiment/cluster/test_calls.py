@@ -101,9 +101,8 @@ class Both:
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self.tasks = tasks
         self.now = 0.0
-        self.losses: list[str] = []
         self.handle = Handle()
-        self.renewer = Renewer(self.handle, LENGTH_S, self.losses.append, now=lambda: self.now)
+        self.renewer = Renewer(self.handle, LENGTH_S, now=lambda: self.now)
         self.caller = Caller(self.handle, self.renewer, pause_s=0)
         self.host = Deeds(tasks)
         self.results: list[Any] = []
@@ -420,7 +419,7 @@ async def test_all_calls_that_wait_end_when_the_host_is_lost(both):
     (await both.handle.take()).answer.set_exception(HostEndedError())
     await lose(both)
     await anyio.wait_all_tasks_blocked()
-    assert [str(error) for error in both.results] == [both.losses[0]] * 3
+    assert [str(error) for error in both.results] == [both.renewer.lost.result()] * 3
     assert {type(error) for error in both.results} == {HostLostError}
     assert both.handle.messages == []
 
@@ -437,7 +436,7 @@ async def test_calls_end_when_the_lease_is_given_up(both):
     await both.handle.take()
     both.renewer.stop()
     assert isinstance(await both.end(), CancelledError)
-    assert both.losses == []
+    assert both.renewer.lost.cancelled()
     assert not both.renewer.is_lost
 
 
@@ -458,7 +457,7 @@ async def test_calls_leave_nothing_behind(both):
         (await both.handle.take()).answer.set_exception(CallLostError())
         await both.host.serve(await both.handle.take())
         await both.end()
-    assert len(both.renewer.lost._done_callbacks) == 2
+    assert len(both.renewer.lost._done_callbacks) == 1
     assert both.renewer.granted._done_callbacks == []
     assert both.caller._waits == set()
 
@@ -487,5 +486,5 @@ def test_answer_and_loss_after_the_end_of_the_loop_harm_nothing(backend, caplog)
     both.handle.messages[0].answer.set_result("late")
     both.now = 1000.0
     both.renewer.look()
-    assert both.losses
+    assert both.renewer.lost.result()
     assert caplog.records == []

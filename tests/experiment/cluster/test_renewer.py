@@ -44,7 +44,12 @@ class Leased:
         self.now = 1000.0
         self.losses: list[str] = []
         self.handle = Handle()
-        self.renewer = Renewer(self.handle, 30.0, self.losses.append, now=lambda: self.now)
+        self.renewer = Renewer(self.handle, 30.0, now=lambda: self.now)
+        self.renewer.lost.add_done_callback(self._note_loss)
+
+    def _note_loss(self, lost: Future[str]) -> None:
+        if not lost.cancelled():
+            self.losses.append(lost.result())
 
     def look(self, now: float) -> float | None:
         self.now = now
@@ -66,7 +71,7 @@ def test_renews_every_five_seconds_with_the_time_of_the_latest_answer(leased: Le
 
 
 def test_short_lease_is_renewed_six_times_in_its_length() -> None:
-    assert Renewer(Handle(), 6.0, print, now=lambda: 0.0).look() == 1
+    assert Renewer(Handle(), 6.0, now=lambda: 0.0).look() == 1
 
 
 def test_renewal_that_hangs_does_not_stop_the_next_one(leased: Leased) -> None:
@@ -219,10 +224,8 @@ def start() -> Iterator[StartRenewer]:
     """Start renewers, and check that their thread ends with the last of them."""
     renewers: list[Renewer] = []
 
-    def start(
-        host: Handle, length_s: float = 600.0, on_lost: Callable[[str], object] = print
-    ) -> Renewer:
-        renewers.append(Renewer(host, length_s, on_lost))
+    def start(host: Handle, length_s: float = 600.0) -> Renewer:
+        renewers.append(Renewer(host, length_s))
         renewers[-1].start()
         return renewers[-1]
 
@@ -260,21 +263,18 @@ def test_leases_are_renewed_while_the_program_is_busy(start: StartRenewer) -> No
 
 
 def test_loss_of_one_host_leaves_the_others_alone(start: StartRenewer) -> None:
-    losses: list[tuple[str, float]] = []
-    is_lost = threading.Event()
+    lost_at: Future[float] = Future()
 
-    def note_loss(text: str) -> None:
-        losses.append((text, read_boottime()))
-        is_lost.set()
-        raise RuntimeError(text)
+    def note_loss(lost: Future[str]) -> None:
+        lost_at.set_result(read_boottime())
+        raise RuntimeError(lost.result())
 
-    silent = start(Answering(is_silent_after_first=True), 0.6, note_loss)
+    silent = start(Answering(is_silent_after_first=True), 0.6)
+    silent.lost.add_done_callback(note_loss)
     healthy = start(Answering())
-    assert is_lost.wait(TIMEOUT_S)
-    ((text, lost_at),) = losses
-    assert text == "the host did not renew its lease of 0.6 s"
+    assert silent.lost.result(TIMEOUT_S) == "the host did not renew its lease of 0.6 s"
     assert silent.bound is not None
-    assert lost_at >= silent.bound + MARGIN_S
+    assert lost_at.result(TIMEOUT_S) >= silent.bound + MARGIN_S
     assert not healthy.is_lost
     start(Answering()).granted.result(TIMEOUT_S)
 
