@@ -264,8 +264,7 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
     name = names.get(error.key or "")
     if name is None:
         return error
-    key = f"--{name.replace('_', '-')}"
-    return error.but(key=key)
+    return error.but(key=f"--{name.replace('_', '-')}")
 
 
 async def make_room(options: GenerationOptions) -> Path | None:

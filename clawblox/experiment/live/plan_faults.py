@@ -93,8 +93,7 @@ def catch_fault(check: Callable[[], object], parent: str = "") -> Iterator[Confi
         check()
     except ConfigError as error:
         if parent and error.path is None and error.key is not None:
-            key = f"{parent}.{error.key}"
-            error = error.but(key=key)
+            error = error.but(key=f"{parent}.{error.key}")
         yield error
 
 

@@ -14,7 +14,7 @@ from clawblox.errors import ClawbloxError
 from clawblox.experiment import layout
 from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.links import require_no_link
-from clawblox.experiment.reading.record import ExperimentRecord, find_generation
+from clawblox.experiment.reading.record import ExperimentRecord
 from clawblox.experiment.tables.rows import AgentRow, Row, describe_attempt, make_chain_rows
 
 
@@ -85,7 +85,7 @@ def find_row(record: ExperimentRecord, place: str) -> tuple[Row, list[AgentRow]]
     Raises:
         ConfigError: There is no such generation.
     """
-    generation = find_generation(record.state, record.chains, place)
+    generation = record.find_generation(place)
     rows, agents = make_chain_rows(record.plans, record.chains[generation.chain])
     row = next(row for row in rows if row.generation == generation.number)
     return row, [agent for agent in agents if agent.generation == generation.number]

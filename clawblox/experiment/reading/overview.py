@@ -78,8 +78,7 @@ def sort_experiments(directory: Path) -> list[Path]:
     Args:
         directory: The directory; it is one of them if it is an experiment.
     """
-    found = find_experiments_below(directory)
-    return sorted(found, key=_changed_ns, reverse=True)
+    return sorted(find_experiments_below(directory), key=_changed_ns, reverse=True)
 
 
 def is_experiment(directory: Path) -> bool:

@@ -89,10 +89,56 @@ class ExperimentRecord:
     def find_checkpoint(self, place: str, at: str | float | None = None) -> Checkpoint:
         """Return a checkpoint; see :meth:`AsyncExperiment.find_checkpoint`.
 
+        Args:
+            place: Chain and generation, such as ``r2/g003``; without a generation, the latest. It
+                may end with ``@`` and the moment.
+            at: The moment; None means ``last``.
+
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is none; the error names those that exist.
         """
-        return find_checkpoint(self.state, place, at)
+        match = _PLACE.fullmatch(place)
+        if match is None:
+            raise mismatch("checkpoint", "a chain and a generation, such as r2/g003@20m", place)
+        generation = _find_generation(self.state, match["chain"], match["generation"])
+        moment = at if at is not None else match["at"] or "last"
+        points = list(generation.checkpoints())
+        chosen = _choose(points, moment)
+        if chosen is None:
+            moments = ", ".join(f"{point.second}s ({point.kind})" for point in points) or "none"
+            raise ConfigError(
+                f"there is no checkpoint at {moment} in generation {generation.number} of"
+                f" {generation.chain}",
+                key="checkpoint",
+                value=place,
+                hint=f"its checkpoints: {moments}",
+            )
+        return chosen
+
+    def find_generation(self, place: str) -> GenerationState:
+        """Return a generation that has begun.
+
+        Args:
+            place: Chain and generation, such as ``r2/g003``; without a generation, the latest.
+
+        Raises:
+            ConfigError: There is none; the error names similar ones, or those that exist.
+        """
+        match = _PLACE.fullmatch(place)
+        if match is None or match["at"] is not None:
+            raise mismatch(_GENERATION, "a chain and a generation, such as r2/g003", place)
+        chain, number = match["chain"], match["generation"]
+        if chain not in self.chains:
+            raise _no_chain(chain, self.chains, _GENERATION, "the chains")
+        begun = self.state.chain(chain).generations
+        if not begun:
+            hint = "clawblox experiment status shows why it waits"
+            raise ConfigError("has not begun", key=_GENERATION, value=chain, hint=hint)
+        if number is None:
+            return begun[max(begun)]
+        if int(number) not in begun:
+            raise _no_generation(chain, number, begun, _GENERATION)
+        return begun[int(number)]
 
     def status(
         self, *, pid: int | None = None, live: Mapping[str, LiveChain] | None = None
@@ -103,8 +149,7 @@ class ExperimentRecord:
             pid: The process that runs the experiment; None if none does.
             live: Facts by chain that only this process knows; None for none.
         """
-        now = utc_now()
-        return make_status(self.dir, self.plans, now=now, pid=pid, live=live)
+        return make_status(self.dir, self.plans, now=utc_now(), pid=pid, live=live)
 
     def results(self, *, forked_from: CheckpointRef | Checkpoint | None = None) -> Results:
         """Return the results.
@@ -210,86 +255,6 @@ def _require_fitting(directory: Path, lines: Sequence[Line], chains: Mapping[str
 
 
 # -- checkpoints and generations by description ---------------------------------------------------
-
-
-def check_chains(names: Collection[str], known: Collection[str]) -> tuple[str, ...]:
-    """Return names of chains.
-
-    Args:
-        names: The names.
-        known: The names of all chains.
-
-    Raises:
-        ConfigError: There is no such chain; the error names the nearest.
-    """
-    for name in names:
-        if name not in known:
-            nearest = nearest_name(name, known)
-            hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
-            raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
-    return tuple(names)
-
-
-def find_checkpoint(
-    state: ExperimentState, place: str, at: str | float | None = None
-) -> Checkpoint:
-    """Return a checkpoint.
-
-    Args:
-        state: The state of the experiment.
-        place: Chain and generation, such as ``r2/g003``; the latest generation if it is left out.
-            It may end with ``@`` and the moment.
-        at: The moment: ``last``, ``boundary``, ``end``, or active seconds of the generation, also
-            as text such as ``"20m"``, for the nearest checkpoint before; None means ``last``.
-
-    Raises:
-        ConfigError: There is none; the error names those that exist.
-    """
-    match = _PLACE.fullmatch(place)
-    if match is None:
-        raise mismatch("checkpoint", "a chain and a generation, such as r2/g003@20m", place)
-    generation = _find_generation(state, match["chain"], match["generation"])
-    moment = at if at is not None else match["at"] or "last"
-    points = list(generation.checkpoints())
-    chosen = _choose(points, moment)
-    if chosen is None:
-        moments = ", ".join(f"{point.second}s ({point.kind})" for point in points) or "none"
-        raise ConfigError(
-            f"there is no checkpoint at {moment} in generation {generation.number} of"
-            f" {generation.chain}",
-            key="checkpoint",
-            value=place,
-            hint=f"its checkpoints: {moments}",
-        )
-    return chosen
-
-
-def find_generation(state: ExperimentState, chains: Collection[str], place: str) -> GenerationState:
-    """Return a generation that has begun.
-
-    Args:
-        state: The state of the experiment.
-        chains: Names of its chains.
-        place: Chain and generation, such as ``r2/g003``; the latest generation if it is left out.
-
-    Raises:
-        ConfigError: There is none; the error names similar ones, or those that exist.
-    """
-    match = _PLACE.fullmatch(place)
-    if match is None or match["at"] is not None:
-        raise mismatch(_GENERATION, "a chain and a generation, such as r2/g003", place)
-    chain, number = match["chain"], match["generation"]
-    if chain not in chains:
-        raise _no_chain(chain, chains, _GENERATION, "the chains")
-    begun = state.chain(chain).generations
-    if not begun:
-        hint = "clawblox experiment status shows why it waits"
-        raise ConfigError("has not begun", key=_GENERATION, value=chain, hint=hint)
-    if number is None:
-        return begun[max(begun)]
-    if int(number) not in begun:
-        raise _no_generation(chain, number, begun, _GENERATION)
-    return begun[int(number)]
 
 
 def _no_chain(chain: str, known: Collection[str], argument: str, others: str) -> ConfigError:

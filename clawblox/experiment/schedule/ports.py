@@ -36,17 +36,16 @@ class Room:
     machine: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
-    def bound_s(self) -> float:
-        """Seconds after which nothing of it can live, once its driver has given no more signs."""
-        return self.lease_s + 1.0
-
-    @property
     def host(self) -> Mapping[str, Any]:
         """Member ``host`` of the line ``opened``; empty for this machine, which has none."""
         if not self.node:
             return {}
-        bounds = {"lease_s": self.lease_s, "bound_s": self.bound_s}
-        return {"node": self.node, **bounds, "machine": dict(self.machine)}
+        return {
+            "node": self.node,
+            "lease_s": self.lease_s,
+            "bound_s": self.lease_s + 1.0,  # without a sign of its driver, nothing lives longer
+            "machine": dict(self.machine),
+        }
 
 
 THIS_MACHINE: Final = Room()

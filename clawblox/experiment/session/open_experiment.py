@@ -23,13 +23,13 @@ import anyio
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
-from clawblox.errors import UsageError
+from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.notices.notifier import Notifier
-from clawblox.experiment.reading.record import ExperimentRecord, check_chains
+from clawblox.experiment.reading.record import ExperimentRecord
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
 from clawblox.experiment.schedule.ports import Workshop
 from clawblox.experiment.session.events import ExperimentEvents
@@ -41,6 +41,7 @@ from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
 from clawblox.rundir.control_client import find_sockets, request
 from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
+from clawblox.spelling import nearest_name
 from clawblox.system.clock import Clock
 from clawblox.telemetry.own_log import OwnLog
 
@@ -223,7 +224,13 @@ class OpenExperiment:
             self._session.cancel()
 
     def _check_chains(self, chains: Collection[str] | None) -> tuple[str, ...] | None:
-        return None if chains is None else check_chains(chains, self.plans.chains)
+        known = self.plans.chains
+        for name in chains or ():
+            if name not in known:
+                nearest = nearest_name(name, known)
+                hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
+                raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
+        return None if chains is None else tuple(chains)
 
     def _require_no_session(self, hint: str | None = None) -> None:
         if self._session is not None and self._session.is_running:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.reading.record import find_checkpoint
-from tests.experiment.journals import Journal
+from clawblox.experiment.reading.record import ExperimentRecord
+from tests.experiment.journals import Journal, make_plan
 
 
 def make_journal() -> Journal:
@@ -16,6 +18,11 @@ def make_journal() -> Journal:
     for kind, elapsed_s in [("periodic", 3.02), ("periodic", 6.9), ("boundary", 8.0), ("end", 8.0)]:
         attempt.checkpoint(kind, elapsed_s=elapsed_s)
     return journal
+
+
+def make_record(journal: Journal) -> ExperimentRecord:
+    plans = journal.plans(make_plan())
+    return ExperimentRecord(dir=Path(), plans=plans, lines=journal.lines)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +40,9 @@ def make_journal() -> Journal:
 def test_a_moment_is_the_nearest_checkpoint_before_it_in_whole_seconds(
     moment: str, file: str
 ) -> None:
-    state = make_journal().state
+    record = make_record(make_journal())
     for place in ("r1", "r1/g001", "r1/1"):
-        assert find_checkpoint(state, place + moment).ref.file == file
+        assert record.find_checkpoint(place + moment).ref.file == file
 
 
 def test_the_latest_checkpoint_of_a_kind_counts() -> None:
@@ -44,15 +51,15 @@ def test_the_latest_checkpoint_of_a_kind_counts() -> None:
     for kind in ("boundary", "end"):
         again.checkpoint(kind, elapsed_s=9.0)
     for moment, file in (("boundary", "c4.ckpt"), ("end", "c5.ckpt")):
-        assert find_checkpoint(journal.state, "r1", moment).ref.file == file
+        assert make_record(journal).find_checkpoint("r1", moment).ref.file == file
 
 
 def test_the_checkpoints_that_exist_are_named_by_what_selects_them() -> None:
-    state = make_journal().state
+    record = make_record(make_journal())
     with pytest.raises(ConfigError) as caught:
-        find_checkpoint(state, "r1/g001@2s")
+        record.find_checkpoint("r1/g001@2s")
     assert caught.value.hint == (
         "its checkpoints: 3s (periodic), 6s (periodic), 8s (boundary), 8s (end)"
     )
     with pytest.raises(ConfigError, match="its generations: 1"):
-        find_checkpoint(state, "r1/g002")
+        record.find_checkpoint("r1/g002")
