@@ -36,6 +36,12 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return None
 
 
+def suggest_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the hint with the nearest known name, as :func:`nearest_name`; None without one."""
+    likely = nearest_name(name, known)
+    return f"did you mean {likely}?" if likely else None
+
+
 def _is_transposed(name: str, other: str) -> bool:
     """Return whether two neighbouring letters of ``other`` changed places in ``name``."""
     if len(name) != len(other):

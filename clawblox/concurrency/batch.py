@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import anyio
 import attrs
@@ -33,6 +33,12 @@ class Outcome(Generic[_T]):
     instance: str
     value: _T | None = None
     error: Exception | None = None
+
+    def result(self) -> _T:
+        """Return the result of the operation, or raise its exception."""
+        if self.error is not None:
+            raise self.error
+        return cast(_T, self.value)
 
 
 @attrs.frozen

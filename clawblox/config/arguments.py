@@ -23,7 +23,7 @@ from clawblox.foreign_values import finite_number
 from clawblox.printable import is_printable, join_choices
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",
@@ -217,8 +217,7 @@ def check_known(value: object, key: str, *, names: Iterable[str]) -> str:
     known = list(names)
     if isinstance(value, str) and value in known:
         return value
-    likely = nearest_name(str(value), known)
-    hint = f"did you mean {likely}?" if likely else None
+    hint = suggest_nearest(str(value), known)
     raise mismatch(key, f"one of {', '.join(known)}", value, hint=hint)
 
 

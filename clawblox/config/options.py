@@ -36,7 +36,7 @@ from clawblox.config.arguments import (
 from clawblox.errors import ConfigError
 from clawblox.protocol import normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 from clawblox.system.ports import MAX_LEASES
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
@@ -294,8 +294,7 @@ class InstanceSpec:
         for key in given:
             if key not in known:
                 message = f"must be left out, as an InstanceSpec has only {', '.join(known)}"
-                likely = nearest_name(str(key), known)
-                hint = f"did you mean {likely}?" if likely else None
+                hint = suggest_nearest(str(key), known)
                 raise ConfigError(message, key=f"instances.{key}", value=given[key], hint=hint)
         return cls(**given)
 

@@ -12,7 +12,7 @@ import attrs
 from clawblox.conformance.exchange import Exchange
 from clawblox.differences import Difference
 from clawblox.errors import UsageError, WorldError, WorldStartError
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 Level: TypeAlias = Literal["must", "should"]
 
@@ -171,10 +171,10 @@ def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:
             check.id for check in checks if check.area == name or fnmatch.fnmatch(check.id, name)
         }
         if not fitting:
-            likely = nearest_name(name, [*AREAS, *(check.id for check in checks)])
-            hint = f"did you mean {likely}?" if likely else "list them: clawblox check --list"
+            hint = suggest_nearest(name, [*AREAS, *(check.id for check in checks)])
             raise UsageError(
-                f"check: must be an area or the id of a check, not {name!r}", hint=hint
+                f"check: must be an area or the id of a check, not {name!r}",
+                hint=hint or "list them: clawblox check --list",
             )
         selected |= fitting
     return [check for check in checks if not names or check.id in selected]

@@ -118,6 +118,20 @@ async def save_instances(
                 on_saved(outcome)
 
 
+async def save_one(run_dir: Path, name: str) -> SavedSnapshot:
+    """Save an instance, whichever process started it.
+
+    Raises:
+        ClawbloxError: It could not be saved.
+
+    Cancellation: it has both file and entry, or neither.
+    """
+    outcomes: list[Outcome[SavedSnapshot]] = []
+    await save_instances(run_dir, [name], SaveOptions(), on_saved=outcomes.append)
+    (outcome,) = outcomes
+    return outcome.result()
+
+
 async def _save_record(
     record: InstanceRecord, options: SaveOptions, writers: ManifestWriters
 ) -> SavedSnapshot:

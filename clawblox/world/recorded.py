@@ -7,15 +7,13 @@ from typing import Any, NoReturn, Self
 
 import anyio
 
-from clawblox.concurrency.batch import Outcome
 from clawblox.concurrency.threads import run_blocking
-from clawblox.config.options import SaveOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import UsageError, WorldCallError, WorldExitedError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, SavedSnapshot
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.operations import save_instances
+from clawblox.rundir.operations import save_one
 from clawblox.rundir.presence import Presence, exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
@@ -212,15 +210,7 @@ class Player:
 
         Cancellation: it has both file and manifest entry, or neither.
         """
-        outcomes: list[Outcome[SavedSnapshot]] = []
-        await save_instances(
-            self._place.run_dir, [self._place.name], SaveOptions(), on_saved=outcomes.append
-        )
-        (outcome,) = outcomes
-        if outcome.error is not None:
-            raise outcome.error
-        assert outcome.value is not None
-        return outcome.value
+        return await save_one(self._place.run_dir, self._place.name)
 
     async def rejoin(self) -> bool:
         """Join again after a restart; return whether the world knew the session.

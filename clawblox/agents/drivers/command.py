@@ -37,7 +37,7 @@ from clawblox.agents.programs import Program
 from clawblox.agents.values import Report
 from clawblox.config.arguments import mismatch
 from clawblox.errors import AgentResumeError, ConfigError
-from clawblox.spelling import nearest_name
+from clawblox.spelling import nearest_name, suggest_nearest
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NAMES: Final = frozenset({"prompt", "session", "system_prompt_file", "workspace", "model"})
@@ -88,8 +88,7 @@ class CommandTable:
             raise mismatch("command", expected, given, hint=_suggest_table(given))
         for key in given:
             if key not in _KEYS:
-                likely = nearest_name(str(key), _KEYS)
-                hint = f"did you mean {likely}?" if likely else None
+                hint = suggest_nearest(str(key), _KEYS)
                 known = f"one of {', '.join(sorted(_KEYS))}"
                 raise mismatch(f"command.{key}", known, key, hint=hint)
         way = given.get("prompt", "argument")

@@ -58,7 +58,7 @@ from clawblox.experiment.session.opening import check_amendment
 from clawblox.experiment.session.workshops import survey_experiment
 from clawblox.experiment.tables.lead_time import find_lead_time
 from clawblox.rundir.experiments import JOURNAL_NAME
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 from clawblox.views.experiment_plan import describe_plan
 from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
@@ -358,8 +358,7 @@ def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     known = read_experiment(place).chains
     for chain in chains:
         if chain not in known:
-            nearest = nearest_name(chain, known)
-            hint = f"did you mean {nearest}?" if nearest else f"there are: {', '.join(known)}"
+            hint = suggest_nearest(chain, known) or f"there are: {', '.join(known)}"
             raise mismatch("CHAIN", "a chain", chain, hint=hint)
     if now and chains:
         raise UsageError("--now: must be given without chains, as it ends the whole experiment")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import read_agents
 from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.columns import format_lines
 from clawblox.concurrency.batch import Outcome
-from clawblox.config.options import DEFAULT_GRACE_S, RestartOptions, SaveOptions
+from clawblox.config.options import DEFAULT_GRACE_S, RestartOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.operations import (
     fork_instances,
     restart_instances,
-    save_instances,
+    save_one,
     stop_instances,
 )
 from clawblox.rundir.requests import Restarted
@@ -27,8 +27,6 @@ from clawblox.views.event_lines import describe_restarted, describe_saved, descr
 from clawblox.views.formatting import shorten_path
 from clawblox.views.rows import agent_columns
 from clawblox.views.steering import Verb
-
-_T = TypeVar("_T")
 
 _AGENT_LINES = 6
 """Lines of the log of each agent."""
@@ -71,23 +69,17 @@ async def act_on_instance(verb: Verb, status: InstanceStatus) -> str:
     Cancellation: as for the command of that name.
     """
     if verb == "save":
-        return describe_saved(await _save(status))
+        return describe_saved(await save_one(status.run_dir, status.name))
     if verb == "fork":
-        return await _fork(status, await _save(status))
+        return await _fork(status, await save_one(status.run_dir, status.name))
     refuse_running_attempt(status.run_dir)
     if verb == "restart":
         outcomes: list[Outcome[Restarted]] = []
         names, options = [status.name], RestartOptions()
         await restart_instances(status.run_dir, names, options, on_restarted=outcomes.append)
-        return describe_restarted(status.name, _value(outcomes))
+        return describe_restarted(status.name, outcomes[0].result())
     (result,) = await stop_instances(status.run_dir, [status.name], grace_seconds=DEFAULT_GRACE_S)
     return describe_stopped(result)
-
-
-async def _save(status: InstanceStatus) -> SavedSnapshot:
-    outcomes: list[Outcome[SavedSnapshot]] = []
-    await save_instances(status.run_dir, [status.name], SaveOptions(), on_saved=outcomes.append)
-    return _value(outcomes)
 
 
 async def _fork(status: InstanceStatus, saved: SavedSnapshot) -> str:
@@ -101,11 +93,3 @@ async def _fork(status: InstanceStatus, saved: SavedSnapshot) -> str:
     if last["event"] == "failed":
         raise ClawbloxError(str(last["error"]))
     return f"{last['instance']}: forked from {status.name}, ready at {last['url']}"
-
-
-def _value(outcomes: list[Outcome[_T]]) -> _T:
-    (outcome,) = outcomes
-    if outcome.error is not None:
-        raise outcome.error
-    assert outcome.value is not None
-    return outcome.value
