@@ -36,7 +36,6 @@ from clawblox.typed_values import converter
 
 _log = OwnLog(__name__)
 
-_NAME: Final = "agent"
 
 _to_record: Final = converter(AgentRecord)
 
@@ -85,7 +84,7 @@ async def open_control(
         "stop": Operation(handle_stop, takes=["grace_seconds"]),
         "status": Operation(handle_status),
     }
-    server = ControlServer(directory.path, _NAME, operations)
+    server = ControlServer(directory.path, "agent", operations)
     try:
         await server.open()
     except OSError as error:

@@ -42,7 +42,6 @@ NOT_KEPT: Final[frozenset[EventType]] = frozenset(
 _LAST_STATUSES: Final = ("stopped", "failed")
 """Statuses of a ``process.exited`` after which the agent has ended."""
 
-_MAX_TEXT_CHARS: Final = 4000
 _TAIL_BYTES: Final = 256 * 1024
 
 
@@ -116,7 +115,7 @@ class EventFile:
             **({} if event.raw_offset is None else {"raw_offset": event.raw_offset}),
             **(data if group == "process" else {"data": data}),
         }
-        text = json.dumps(clean_value(record, max_chars=_MAX_TEXT_CHARS), allow_nan=False)
+        text = json.dumps(clean_value(record, max_chars=4000), allow_nan=False)
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return text.encode() + b"\n"

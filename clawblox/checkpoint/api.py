@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
@@ -33,8 +33,6 @@ from clawblox.config.options import (
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-_BLOCKS: Final = " Blocks."
 
 
 def save_checkpoint(
@@ -195,7 +193,7 @@ def _async_twin(
     first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
     twin.__doc__ = "\n\n".join(
         (
-            first.removesuffix(_BLOCKS),
+            first.removesuffix(" Blocks."),
             "A function as ``progress`` is called in a worker thread.",
             rest.strip(),
             f"Cancellation: {cancellation}",

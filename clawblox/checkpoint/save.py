@@ -55,9 +55,7 @@ from clawblox.snapshot.rows import rows_beside
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import read_size
 
-_ALLOWANCES_NAME: Final = "secret-allow.json"
 _UNREADABLE: Final = "unreadable"
-_OVERSIZED: Final = "too large"
 
 
 def save(options: ArchiveOptions) -> SavedCheckpoint:
@@ -89,7 +87,7 @@ class _Save:
         self._report = report
         self._runs = registry.find_runs(options.path)
         self._known = _known_secrets(options)
-        files = (directory / _ALLOWANCES_NAME for directory in self._runs)
+        files = (directory / "secret-allow.json" for directory in self._runs)
         allowances = (read_allowances(file) for file in files if file.exists())
         self._allow = (*options.allow, *itertools.chain.from_iterable(allowances))
 
@@ -167,7 +165,7 @@ class _Save:
             if source.name not in names
         ]
         oversized.sort(key=lambda source: source.name)
-        plan.excluded += [_list_excluded(source, _OVERSIZED) for source in oversized]
+        plan.excluded += [_list_excluded(source, "too large") for source in oversized]
 
     def _leave_out_impossible(self, plan: Plan) -> None:
         """List unreadable files and forbidden names as excluded, or refuse the save."""

@@ -257,6 +257,22 @@ def write_all_at(fd: int, data: bytes | memoryview, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
+def memory_file(name: str, content: bytes) -> int:
+    """Return a descriptor of a file in memory with a content, positioned at its start.
+
+    Raises:
+        OSError: No descriptor or no memory is left.
+    """
+    descriptor = os.memfd_create(name)
+    try:
+        write_all(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def make_private_dir(path: Path) -> Path:
     """Create ``path`` and its missing parents, each 0700 regardless of the umask; return it.
 

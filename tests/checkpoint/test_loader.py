@@ -880,7 +880,7 @@ def test_a_conversation_in_the_printed_layout_is_restored(load_bytes, run_dir, a
         f"{project}/{SESSION_ID}/subagents/agent-1a.jsonl",
         f"{project}/memory/m.md",
     }
-    assert find_format("claude").collect(agent).state.session_id == SESSION_ID
+    assert find_format("claude").collect(agent)[0].session_id == SESSION_ID
     assert f"--resume {SESSION_ID}" in describe_next_steps(loaded, run_dir, None)
 
 

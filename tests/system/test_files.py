@@ -20,6 +20,7 @@ from clawblox.system.files import (
     digest_file,
     has_digest,
     make_private_dir,
+    memory_file,
     partial_tree,
     publish_bytes,
     publish_tree,
@@ -428,3 +429,8 @@ def test_a_new_name_that_exists_is_refused_and_stays(
             rename_new(source, destination)
     rename_new(source, tmp_path / "free")
     assert names_in(tmp_path) == {"taken", "link", "free"}
+
+
+def test_a_file_in_memory_is_read_from_its_start() -> None:
+    with os.fdopen(memory_file("content", b"a line\nand another\n"), "rb") as file:
+        assert file.read() == b"a line\nand another\n"

@@ -50,7 +50,6 @@ _BURST_S: Final = 2.0
 
 _CONTENT_TYPE = re.compile(r"[ -~]{1,200}")
 _WITHOUT_BODY = frozenset({204, 205})
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @attrs.frozen(kw_only=True)
@@ -275,7 +274,7 @@ class _Client:
         """
         length = request.length or 0
         if request.awaits_continue and len(self._received) < length:
-            await self.send(_CONTINUE)
+            await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         while len(self._received) < length:
             await self._receive()
         self.may_send_more = len(self._received) > length

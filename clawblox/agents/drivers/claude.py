@@ -82,11 +82,7 @@ _QUIET_ENV: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
 }
-_EVERYTHING: Final = "bypassPermissions"
 _STATE_FILE: Final = ".claude.json"
-_MAX_STATE_BYTES: Final = 64 << 20
-_MAX_TRANSCRIPT_BYTES: Final = 4 << 30
-_SETTINGS_FILE: Final = "settings.json"
 _SANDBOX_FILE: Final = "claude_sandbox_settings.json"
 _SANDBOX: Final = {
     "enabled": True,
@@ -177,7 +173,7 @@ class ClaudeDriver(KnownProgramDriver):
             "projects": {**projects, workspace: trusted},
         }
         _write_object(directory.state / _STATE_FILE, answers)
-        _write_object(directory.state / _SETTINGS_FILE, _SETTINGS)
+        _write_object(directory.state / "settings.json", _SETTINGS)
         if setup.native_sandbox is not None:
             make_private_dir(directory.runtime)
             sandbox = {"sandbox": {**_SANDBOX, **setup.native_sandbox}}
@@ -215,7 +211,7 @@ class ClaudeDriver(KnownProgramDriver):
             interruption.check()
             return pattern.sub(lambda found: places[found[1].decode()].encode(), line)
 
-        rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=_MAX_TRANSCRIPT_BYTES)
+        rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=4 << 30)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each conversation, by id; the newest for each id."""
@@ -244,7 +240,7 @@ class ClaudeDriver(KnownProgramDriver):
             # The program does not keep the system prompt with the conversation.
             *(("--append-system-prompt-file", prompt_file) if setup.system_prompt else ()),
             *(("--model", setup.model) if setup.model else ()),
-            *("--permission-mode", setup.permission_mode or _EVERYTHING),
+            *("--permission-mode", setup.permission_mode or "bypassPermissions"),
             *_POLICY,
             *(("--bare",) if setup.is_bare else ()),
             *(() if setup.native_sandbox is None else ("--settings", sandbox_file)),
@@ -286,7 +282,7 @@ class ClaudeDriver(KnownProgramDriver):
 def _read_state(directory: Path) -> Record:
     """Return the state that the program has written; empty if it is unreadable."""
     try:
-        state = parse_document(read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES))
+        state = parse_document(read_file(directory, _STATE_FILE, max_bytes=64 << 20))
         _encode_object(state)
     except (OSError, ValueError, RecursionError):  # it may be nested too deeply to be written
         return {}

@@ -64,9 +64,7 @@ _MODES: Final = {
 
 _BASE_URL: Final = "https://api.openai.com/v1"
 _KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
-_LOGIN_FILE: Final = "auth.json"
 _INDEX: Final = "state_*.sqlite"
-_MAX_ROLLOUT_BYTES: Final = 4 << 30
 _ROLLOUT_TAIL_BYTES: Final = 256 * 1024
 _IDS: Final = ("id", "session_id")
 """Members of the first record of a rollout that name its thread."""
@@ -116,7 +114,7 @@ class CodexDriver(KnownProgramDriver):
 
     def find_problems(self, setup: AgentSetup, env: Mapping[str, str]) -> Iterator[Requirement]:
         """Yield the problems with its login, its model or its workspace."""
-        login = setup.directory.state / _LOGIN_FILE
+        login = setup.directory.state / "auth.json"
         if not any(map(env.get, _KEYS)) and not login.is_file():
             home = quote_words([str(login.parent)])
             hint = f"set {_KEYS[0]}, or log in with CODEX_HOME={home} codex login"
@@ -160,7 +158,7 @@ class CodexDriver(KnownProgramDriver):
         )
         rename = partial(_rename_thread, branch, own, interruption)
         for path in rollouts:
-            rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=_MAX_ROLLOUT_BYTES)
+            rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=4 << 30)
         for path in reversed(rollouts):  # without the others, the program refuses the newest
             path.rename(path.with_name(path.name.replace(branch.parent_id, branch.session_id)))
 

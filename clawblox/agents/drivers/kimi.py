@@ -66,14 +66,12 @@ from clawblox.system.regular_files import (
 )
 from clawblox.telemetry.own_log import OwnLog
 
-_SYSTEM_PROMPT_FILE: Final = "SYSTEM.md"
 _VARIABLE: Final = re.compile(r"\$(?=\{[A-Za-z_][A-Za-z0-9_]*\})")
 
 QUIET_ENV: Final = {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
 
 _KEY: Final = "KIMI_MODEL_API_KEY"
 _NAME: Final = "KIMI_MODEL_NAME"
-_SETTINGS_FILE: Final = "config.toml"
 
 _RETRY_KEYS: Final = ("failed_attempt", "max_attempts", "delay_ms", "status_code", "error_message")
 _FAILURE: Final = re.compile(r"error: (failed to run prompt: )?(.*)")
@@ -113,7 +111,7 @@ class KimiDriver(KnownProgramDriver):
         elif key and not name:
             problem = f"{_KEY} is set, but no model is named"
             yield Requirement(problem=problem, hint=f"give model=, or set {_NAME}")
-        elif not key and not (setup.directory.state / _SETTINGS_FILE).is_file():
+        elif not key and not (setup.directory.state / "config.toml").is_file():
             by_hand = f"KIMI_CODE_HOME={quote_words([str(setup.directory.state)])} kimi login"
             hint = f"set {_KEY} and {_NAME}, or log in with {by_hand}"
             yield may_lack_login(f"{_KEY} is not set", hint)
@@ -124,7 +122,7 @@ class KimiDriver(KnownProgramDriver):
         # The file is a template. The empty variable in the middle keeps the others from expanding.
         literal = _VARIABLE.sub("$${role_additional}", setup.system_prompt)
         content = f"${{base_prompt}}\n\n{literal}\n".encode(errors="replace")
-        publish_bytes(state / _SYSTEM_PROMPT_FILE, content, durable=False)
+        publish_bytes(state / "SYSTEM.md", content, durable=False)
 
     def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
         """Bind the conversation to this workspace: the program refuses other directories."""
@@ -274,7 +272,6 @@ _MAX_LINE_BYTES: Final = 8 << 20
 _MAX_READ_BYTES: Final = 512 << 20
 """Maximum bytes that one call reads from all wire files together; the next call continues."""
 
-_BUFFER_BYTES: Final = 1 << 20
 _MAX_WIRES: Final = 4096
 _USAGE_MARK: Final = b'"usage.record"'
 
@@ -328,7 +325,7 @@ def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | 
 
 def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: RecordedUsage) -> int:
     """Continue reading a wire file; return the number of bytes read."""
-    with os.fdopen(open_file(root, wire), "rb", buffering=_BUFFER_BYTES) as lines:
+    with os.fdopen(open_file(root, wire), "rb", buffering=1 << 20) as lines:
         status = os.fstat(lines.fileno())
         if status.st_size > MAX_WIRE_BYTES:
             path = str(root / wire)

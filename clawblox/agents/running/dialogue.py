@@ -23,7 +23,6 @@ from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_MAX_NAME_CHARS: Final = 200
 
 _LONGEST_RETRY_S: Final = 24 * 3600.0
 """Longest announced retry delay that excuses a program's silence."""
@@ -250,7 +249,7 @@ class Dialogue:
             return
         if self._is_named or self._expected.before is None:
             raise self._contradict(session_id)
-        self._other_id = clean_text(session_id, max_chars=_MAX_NAME_CHARS)
+        self._other_id = clean_text(session_id, max_chars=200)
 
     def take_proof(self, session_id: str) -> None:
         """Process the id of the conversation whose transcript has grown.

@@ -52,11 +52,9 @@ from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.process import CannotExecute, memory_log, spawn
 from clawblox.system.scratch import scratch_directory, temporary_directory
 
-_VERSION_TIMEOUT_S = 20.0
 _VERSION_GRACE_S = 1.0
 _MAX_VERSION_BYTES = 4096
 _NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
-_SCRIPT_MODE = 0o700
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 """Limit of Linux, without the final NUL; see execve(2)."""
 
@@ -392,7 +390,7 @@ async def read_version(
             setup = attrs.evolve(setup, home=home, state=home)
             own = {} if turn is None else order.driver.invocation(setup, turn).env
             env = build_environment(order, setup, tree.cookie, own)
-            answer = await ask_version(argv, env=env, tree=tree, timeout=_VERSION_TIMEOUT_S)
+            answer = await ask_version(argv, env=env, tree=tree, timeout=20.0)
     except CannotExecute as error:
         hint = "reinstall the program, or give the path of another one with binary="
         raise AgentSetupError(str(error), hint=hint) from error
@@ -478,4 +476,4 @@ def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) ->
     else:
         lines.append(f"exec {command} </dev/null")
     text = "\n".join(lines) + "\n"
-    publish_bytes(order.directory.command_file, text.encode(), mode=_SCRIPT_MODE, durable=False)
+    publish_bytes(order.directory.command_file, text.encode(), mode=0o700, durable=False)

@@ -48,7 +48,6 @@ from clawblox.system.outer_user import OUTER_DIR, choose_uid, find_obstacle
 from clawblox.system.process import Outcome, run_briefly
 
 _PROBE_TIMEOUT_S: Final = 30.0
-_ETC: Final = "etc"
 
 _LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 _WITHOUT: Final = "Or start the agent with sandbox=False: it can then read what you can read."
@@ -233,7 +232,7 @@ class Bubblewrap(Enclosure):
         deps, variables = self._deps(env)
         return Inside(
             directory=directory,
-            etc=make_private_dir(directory.runtime / _ETC),
+            etc=make_private_dir(directory.runtime / "etc"),
             program=files.paths,
             links=tuple(sorted(links.items())),
             commands=files.commands,

@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.agents.sandbox.endpoints import Endpoint
-from clawblox.system.files import write_all
+from clawblox.system.files import memory_file
 from clawblox.system.network_namespace import (
     Confinement,
     helper_command,
@@ -73,11 +73,11 @@ class Entry:
             files = []
             words = list(arguments)
             if system_calls is not None:
-                files.append(_memory_file("filter", system_calls))
+                files.append(memory_file("filter", system_calls))
                 undo.callback(os.close, files[-1])
                 words += ["--seccomp", str(files[-1])]
             content = b"".join(os.fsencode(word) + b"\0" for word in words)
-            files.append(_memory_file("arguments", content))
+            files.append(memory_file("arguments", content))
             undo.callback(os.close, files[-1])
             channel, helper_end = open_channel()
             undo.pop_all()
@@ -119,27 +119,12 @@ class Entry:
         self.channel.close()
 
 
-def _memory_file(name: str, content: bytes) -> int:
-    """Return a descriptor of a file in memory, positioned at its start."""
-    descriptor = os.memfd_create(name)
-    try:
-        write_all(descriptor, content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 _PROCESSES: Final = 16_384
 _SHARE_OF_PROCESSES: Final = 2
 _SPARED_MEMORY: Final = 10
 """One part in this many is left to other processes."""
 
-_PROCESS_TABLES: Final = (
-    Path("/proc/sys/kernel/pid_max"),
-    Path("/proc/sys/kernel/threads-max"),
-)
+_PROCESS_TABLES: Final = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
 _MEMINFO: Final = Path("/proc/meminfo")
 _COUNTS_BY_NAMESPACE: Final = (5, 14)
 """The first Linux that counts the processes of a user per user namespace."""

@@ -32,7 +32,6 @@ done
 """
 _NEW_PROC: Final = ("--proc", "/proc")
 _SAME_PROC: Final = ("--unshare-user", "--bind", "/proc", "/proc")
-_PROBE_TIMEOUT_S: Final = 30.0
 
 _HINT: Final = (
     "Install the missing programs: apt install bubblewrap socat ripgrep. "
@@ -40,7 +39,6 @@ _HINT: Final = (
 )
 
 _SHELL_FILE: Final = "native_sandbox.sh"
-_SHELL_VARIABLE: Final = "BASH_ENV"
 _SHELL_TEXT: Final = """\
 # This machine can be reached from Claude Code's sandbox through its proxy only.
 unset NO_PROXY no_proxy
@@ -125,7 +123,7 @@ class NativeSandbox(Enclosure):
         command = probe_command(is_nested=_is_weaker(self.settings()))
         env = {"PATH": os.environ.get("PATH", os.defpath)}
         try:
-            outcome = run_briefly(command, env=env, timeout=_PROBE_TIMEOUT_S)
+            outcome = run_briefly(command, env=env, timeout=30.0)
         except TimeoutError as error:
             outcome = Outcome(1, str(error))
         require_native(outcome)
@@ -137,5 +135,5 @@ class NativeSandbox(Enclosure):
         del cwd
         assert self._runtime is not None
         # Its commands reach loopback addresses, such as the world's, without a proxy.
-        shell = {_SHELL_VARIABLE: str(self._runtime / _SHELL_FILE)}
+        shell = {"BASH_ENV": str(self._runtime / _SHELL_FILE)}
         return Enclosed(argv=argv, env={**shell, **env})

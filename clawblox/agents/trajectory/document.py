@@ -32,9 +32,7 @@ SCHEMA_VERSION: Final = "ATIF-v1.7"
 FILE_NAME: Final = "trajectory.json"
 """Name of the file in an agent's directory."""
 
-_WORLD_SESSION: Final = "world_session.txt"
 _LEVELS_TO_RUN: Final = 4
-_MAX_TEXT_BYTES: Final = 16 << 20
 """How far above an agent's directory the manifest of its run may be."""
 _NOTES: Final = (
     "A step without a time of its own has that of its arrival, or of the latest event before it.",
@@ -159,7 +157,7 @@ def _read_own_status(directory: AgentDir) -> AgentStatus | None:
 
 def _read_text(path: Path) -> str:
     with suppress(FileNotFoundError):
-        return read_regular(path, max_bytes=_MAX_TEXT_BYTES).decode(errors="replace").strip()
+        return read_regular(path, max_bytes=16 << 20).decode(errors="replace").strip()
     return ""
 
 
@@ -172,7 +170,7 @@ def _describe_run(
     manifest = _find_manifest(directory.path)
     entry, run = _find_entry(manifest, directory.path), manifest.run
     world = {
-        "session": _read_text(directory.path / _WORLD_SESSION) or None,
+        "session": _read_text(directory.path / "world_session.txt") or None,
         "agent_id": entry.get("world_agent_id"),
     }
     facts = {

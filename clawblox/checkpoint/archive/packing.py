@@ -33,8 +33,6 @@ _RAW: Final = -15
 _SAMPLE_BYTES: Final = 16 << 10
 """The beginning of a file that shows whether the file is compressed already."""
 
-_EXECUTABLE_MODE: Final = 0o700
-
 
 class FileSink:
     """The place of the next member in the file.
@@ -117,7 +115,7 @@ def _facts(source: Source, intake: Intake) -> dict[str, Any]:
     """Return the facts about a file that was read to its end."""
     is_executable = source.keeps_mode and intake.status.st_mode & stat.S_IXUSR
     return {
-        "mode": _EXECUTABLE_MODE if is_executable else PLAIN_MODE,
+        "mode": 0o700 if is_executable else PLAIN_MODE,
         "mtime_ns": intake.status.st_mtime_ns,
         "is_unstable": intake.has_changed(),
     }

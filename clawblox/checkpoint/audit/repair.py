@@ -10,7 +10,6 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 import attrs
 
@@ -29,8 +28,6 @@ from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.system.files import sweep_partials
 from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import MAX_DEPTH, TreeWalk
-
-_PATTERN: Final = "*.ckpt"
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +85,7 @@ def _find_archives(root: Path) -> list[Path]:
         directories = [root, *_find_directories(root / "checkpoints")]
         for directory in directories:
             sweep_partials(directory)
-        return sorted(path for directory in directories for path in directory.glob(_PATTERN))
+        return sorted(path for directory in directories for path in directory.glob("*.ckpt"))
 
 
 def _find_directories(top: Path) -> Iterator[Path]:

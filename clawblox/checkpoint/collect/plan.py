@@ -19,7 +19,6 @@ from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
 from clawblox.checkpoint.collect.sessions import (
     FORMATS,
-    AgentSession,
     SessionFormat,
     find_format,
 )
@@ -35,7 +34,6 @@ LOOK_S: Final = 0.1
 WORKSPACE: Final = "workspace"
 NOT_ALLOWED: Final = "its name is not allowed in an archive"
 _NOT_IN_FORMAT: Final = "not a part of a session that is archived"
-_BESIDE: Final = "not in the workspace"
 _WORKSPACE_ONLY: Final = "only workspaces are archived"
 _MAX_LISTED: Final = 10_000
 """Maximum number of entries beside the workspace of an agent to list, those of its program first,
@@ -99,9 +97,9 @@ def plan(
         if isinstance(chosen, str):
             _list_beside(contents, name, directory, (), chosen)
             continue
-        session = chosen.collect(directory)
-        _add_session(contents, name, directory, session)
-        _list_beside(contents, name, directory, session.sources, _NOT_IN_FORMAT)
+        contents.agents[name], sources = chosen.collect(directory)
+        _add_session(contents, name, directory, sources)
+        _list_beside(contents, name, directory, sources, _NOT_IN_FORMAT)
     return contents
 
 
@@ -167,7 +165,7 @@ def _find_only_format(agent_dir: Path) -> SessionFormat | str:
     return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
 
 
-def _add_session(contents: Plan, agent: str, agent_dir: Path, session: AgentSession) -> None:
+def _add_session(contents: Plan, agent: str, agent_dir: Path, sources: Iterable[Source]) -> None:
     prefix = f"agents/{agent}/session/"
     contents.sources += [
         attrs.evolve(
@@ -175,9 +173,8 @@ def _add_session(contents: Plan, agent: str, agent_dir: Path, session: AgentSess
             name=prefix + source.name,
             listed_as=f"agents/{agent}/{source.path.relative_to(agent_dir)}",
         )
-        for source in session.sources
+        for source in sources
     ]
-    contents.agents[agent] = session.state
 
 
 def _list_beside(
@@ -196,7 +193,7 @@ def _list_beside(
     listed = list_beside(agent_dir, WORKSPACE, paths)
     listed.sort(key=lambda path: not _is_state(path))
     for path in listed[:_MAX_LISTED]:
-        why = reason if _is_state(path) else _BESIDE
+        why = reason if _is_state(path) else "not in the workspace"
         if why == _NOT_IN_FORMAT and not names.is_name(f"agents/{agent}/session/{path}"):
             why = NOT_ALLOWED
         contents.excluded.append(Excluded(path=f"agents/{agent}/{path}", reason=why))

@@ -41,7 +41,6 @@ from clawblox.checkpoint.model import (
 from clawblox.system.regular_files import read_file
 from clawblox.typed_values import converter
 
-_OUTSIDE: Final = "its repository is outside of the workspace"
 _NO_WORKTREE: Final = "its worktree is not in the archive"
 _NOT_HTTPS: Final = (
     "the address of a remote with missing objects is not plain https, so git cannot fetch them"
@@ -197,7 +196,7 @@ class _Reading:
             if not pointer.startswith(b"gitdir: "):
                 continue
             if (target := self._resolve(parent, pointer)) is None:
-                self.reasons[path] = _OUTSIDE
+                self.reasons[path] = "its repository is outside of the workspace"
             else:
                 pointers[target].append(path)
         return pointers

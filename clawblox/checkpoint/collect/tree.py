@@ -27,7 +27,6 @@ _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NO_FILE: Final = (*_REPLACED, errno.EINVAL, errno.ENXIO)
 """Errors of opening a file that is absent or is not a regular file."""
 
-_CACHE_TAG: Final = "CACHEDIR.TAG"
 _CACHE_SIGNATURE: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
 """Marks a directory as a cache that can be rebuilt (bford.info/cachedir)."""
 
@@ -216,7 +215,7 @@ class _Listing:
 
 def _is_tagged_cache(directory: int) -> bool:
     try:
-        fd = open_regular(_CACHE_TAG, dir_fd=directory)
+        fd = open_regular("CACHEDIR.TAG", dir_fd=directory)
     except OSError:
         return False
     with os.fdopen(fd, "rb") as tag:

@@ -40,11 +40,8 @@ from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, find_tier, split_name
 from clawblox.results import Excluded
 
-_NO_WORKSPACE = "is not in a workspace"
-_OUTSIDE = "would lead out of the workspace"
-_NO_SESSION = "the archive records no session of a known format"
-_NO_PART = "not a part of a session that is restored"
 _NO_REPOSITORY = "settings of a repository that the archive does not have"
+_NO_PART = "not a part of a session that is restored"
 
 
 _RECORD = "record/"
@@ -139,7 +136,7 @@ class Placing:
             path, target = link["path"], link["target"]
             reason = self._workspace_exclusion(path)
             if reason is None and not link_stays_inside(path.split("/", 3)[-1], target):
-                reason = _OUTSIDE
+                reason = "would lead out of the workspace"
             if not self._is_excluded(path, reason):
                 yield split_path(path), target
 
@@ -246,7 +243,7 @@ class Placing:
     def _find_session(self, agent: str, path: str) -> Placement | str:
         session = self._sessions.get(agent)
         if session is None:
-            return _NO_SESSION
+            return "the archive records no session of a known format"
         if session.id is not None:
             placed = self._place_part(agent, session, path, session.id)
             if placed != _NO_PART or session.unrecorded is None:
@@ -280,7 +277,7 @@ class Placing:
     def _workspace_exclusion(self, name: str, *, directory: bool = False) -> str | None:
         split = split_name(name)
         if split is None or split[1] != "workspace":
-            return _NO_WORKSPACE
+            return "is not in a workspace"
         git = self._git.get(split[0])
         return workspace_exclusion(
             split[2],

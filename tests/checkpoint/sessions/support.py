@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import BuiltAgent, archived_content, restore_session
@@ -16,7 +17,8 @@ def session_id_for(backend: str) -> str:
 
 
 def collect(agent: BuiltAgent):
-    return find_format(agent.backend).collect(agent.dir)
+    state, sources = find_format(agent.backend).collect(agent.dir)
+    return SimpleNamespace(state=state, sources=sources)
 
 
 def archived(agent: BuiltAgent) -> dict[str, bytes]:

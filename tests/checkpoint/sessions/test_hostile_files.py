@@ -39,8 +39,8 @@ import os
 limit = int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 try:
-    session = find_format(sys.argv[1]).collect(Path(sys.argv[2]))
-    for source in session.sources:
+    state, sources = find_format(sys.argv[1]).collect(Path(sys.argv[2]))
+    for source in sources:
         with os.fdopen(source.open(), "rb") as file:
             chunks = iter(lambda: file.read(1 << 20), b"")
             for chunk in source.transform(chunks) if source.transform else chunks:
@@ -48,7 +48,7 @@ try:
 except ClawbloxError as error:
     print(type(error).__name__)
 else:
-    print("saved", "mid-turn" if session.state.mid_turn else "at rest")
+    print("saved", "mid-turn" if state.mid_turn else "at rest")
 """
 
 

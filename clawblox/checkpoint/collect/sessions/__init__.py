@@ -17,7 +17,6 @@ from clawblox.checkpoint.collect.sessions.buckets import KimiFormat
 from clawblox.checkpoint.collect.sessions.claude import ClaudeFormat
 from clawblox.checkpoint.collect.sessions.codex import CodexFormat
 from clawblox.checkpoint.collect.sessions.shape import (
-    AgentSession,
     Placement,
     SessionFormat,
     UnrecordedSession,
@@ -26,7 +25,6 @@ from clawblox.config.arguments import mismatch
 
 __all__ = [
     "FORMATS",
-    "AgentSession",
     "Placement",
     "SessionFormat",
     "UnrecordedSession",

@@ -178,7 +178,6 @@ def _to_path(name: str, table: PathTable) -> str:
 
 _WORKSPACE: Final = "${workspace}"
 _HOME: Final = "${home}"
-_WRONG_BLOB: Final = "its content is not the one that its name promises"
 _ENDS_TURN: Final = {
     "turn.prompt": False,
     "turn.steer": False,
@@ -284,4 +283,4 @@ def _check_blob(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(chunk)
         yield chunk
     if name not in digest.names():
-        raise RejectedContent(_WRONG_BLOB)
+        raise RejectedContent("its content is not the one that its name promises")

@@ -95,7 +95,6 @@ def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
 _COMPRESSED = ".zst"
 _UUID_VERSION = 14
 _MAX_FIRST_RECORD = 1 << 20
-_MAX_FIRST_MEMBERS = 10_000
 _ENDS_TURN = {
     "task_started": False,
     "turn_started": False,
@@ -107,7 +106,6 @@ _ENDS_TURN = {
 
 
 _ACTIVE = "sessions"
-_PUT_ASIDE = "archived_sessions"
 
 
 class CodexFormat(SessionFormat):
@@ -125,7 +123,7 @@ class CodexFormat(SessionFormat):
             CheckpointError: A directory or a rollout cannot be read, or a rollout to which the
                 history of the newest refers is missing: Codex would not resume the conversation.
         """
-        listed = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE, _PUT_ASIDE)))
+        listed = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE, "archived_sessions")))
         rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
         threads = {name: str(thread_id(name)) for name in rollouts}
         own = [name for name, thread in threads.items() if thread == session_id]
@@ -222,7 +220,7 @@ def _first_record(agent_dir: Path, path: str) -> Record:
         return {}
     except OSError as error:
         raise tree.unreadable_error(agent_dir / path, error) from None
-    return parse_object(head.partition(b"\n")[0], max_members=_MAX_FIRST_MEMBERS) or {}
+    return parse_object(head.partition(b"\n")[0], max_members=10_000) or {}
 
 
 def _parent(first: Record) -> str | None:

@@ -26,7 +26,7 @@ from clawblox.checkpoint.collect.sessions.transcripts import Record
 from clawblox.checkpoint.model import AgentState, Source, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
 from clawblox.system import regular_files
-from clawblox.system.files import write_all
+from clawblox.system.files import memory_file
 from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
 
 _HOMES: Final = ("home", "sandbox-home")
@@ -47,7 +47,6 @@ usage that it was inherited.
 """
 
 _SEGMENT: Final = re.compile(f"record/({re.escape(_LOG)}{SEGMENT_SUFFIX})")
-_MAX_USAGE_BYTES: Final = 16 << 20
 _MAX_ID_FILE: Final = 1024
 
 
@@ -64,19 +63,6 @@ class Placement:
     path: str
     transform: Transform | None = None
     keeps_mode: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class AgentSession:
-    """A recorded conversation, ready to be archived.
-
-    Attributes:
-        state: The agent's metadata.
-        sources: Its files; their names are relative to the session tier.
-    """
-
-    state: AgentState
-    sources: tuple[Source, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -135,11 +121,14 @@ class SessionFormat(ABC):
         """Possible state directories below an agent directory, the likeliest first."""
         return (STATE_DIR, *(f"{home}/{self.program.home_dir}" for home in _HOMES))
 
-    def collect(self, agent_dir: Path) -> AgentSession:
+    def collect(self, agent_dir: Path) -> tuple[AgentState, list[Source]]:
         """Collect all files of an agent's conversation.
 
         Args:
             agent_dir: The agent directory.
+
+        Returns:
+            The agent's metadata, and the files; their names are relative to the session tier.
 
         Raises:
             CheckpointError: The conversation is not known, as in :meth:`conversation_id`, it does
@@ -150,23 +139,20 @@ class SessionFormat(ABC):
         session_id = self.conversation_id(agent_dir)
         located = self.find(agent_dir, session_id)
         companions = self._companions() | _segments(agent_dir)
-        return AgentSession(
-            state=AgentState(
-                backend=self.backend,
-                session_format=self.name,
-                session_id=session_id,
-                state_dir=located.state_dir,
-                mid_turn=self._is_mid_turn(agent_dir, located.transcript),
-            ),
-            sources=(
-                *(self.source(agent_dir, name, path) for name, path in located.files.items()),
-                *(
-                    _with_content(self.source(agent_dir, name, path), usage)
-                    for name, path in companions.items()
-                    if tree.is_file(agent_dir, path)
-                ),
-            ),
+        state = AgentState(
+            backend=self.backend,
+            session_format=self.name,
+            session_id=session_id,
+            state_dir=located.state_dir,
+            mid_turn=self._is_mid_turn(agent_dir, located.transcript),
         )
+        sources = [self.source(agent_dir, name, path) for name, path in located.files.items()]
+        sources += [
+            _with_content(self.source(agent_dir, name, path), usage)
+            for name, path in companions.items()
+            if tree.is_file(agent_dir, path)
+        ]
+        return state, sources
 
     def is_mid_turn(self, agent_dir: Path) -> bool:
         """Return whether an agent's conversation is in the middle of a turn.
@@ -422,7 +408,7 @@ def _segments(agent_dir: Path) -> dict[str, str]:
 def _read_usage(agent_dir: Path) -> bytes | None:
     """Return the recorded usage; None if it cannot be read."""
     try:
-        return regular_files.read_file(agent_dir, _USAGE, max_bytes=_MAX_USAGE_BYTES)
+        return regular_files.read_file(agent_dir, _USAGE, max_bytes=16 << 20)
     except OSError:
         return None
 
@@ -431,12 +417,4 @@ def _with_content(source: Source, usage: bytes | None) -> Source:
     """Return a source; if it is the usage, with the content that was read before."""
     if usage is None or source.name != f"record/{_USAGE}":
         return source
-    return attrs.evolve(source, open=functools.partial(_open_content, usage))
-
-
-def _open_content(content: bytes) -> int:
-    fd = os.memfd_create(_USAGE)
-    os.fchmod(fd, 0o600)  # created as executable
-    write_all(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return attrs.evolve(source, open=functools.partial(memory_file, _USAGE, usage))
