@@ -42,6 +42,7 @@ _GROUND: Final = (
     "world_keys",
     "zstd",
 )
+_GROUND_LINES: Final = textwrap.wrap(" · ".join(_GROUND), 80)
 _COLOURS: Final[dict[str, Colour]] = {"cli": "third", "world": "first", "checkpoint": "first"}
 _HOUSE: Final = (20.0, 520.0)
 _ANNEX: Final = (560.0, 160.0)
@@ -72,10 +73,11 @@ def draw() -> Canvas:
     """Return the picture."""
     floors, purposes = read_floors(), read_purposes()
     bottom = _TOP + len(floors) * _FLOOR
+    height = bottom + 62 + 16 * len(_GROUND_LINES)
     names = ", ".join(room for rooms in floors for room in rooms)
     canvas = Canvas(
         740,
-        bottom + 98,
+        height,
         f"The rooms of clawblox from the top floor down: {names}; beside them "
         f"{', '.join(ANNEXES)}; below them {', '.join(_GROUND)}.",
     )
@@ -90,7 +92,7 @@ def draw() -> Canvas:
     _draw_ground(canvas, bottom + 4)
     x = left - 10
     canvas.path((x, _TOP), (x, bottom), colour="muted", arrow=True)
-    canvas.text(left - 12, bottom + 90, "A room imports only from the floors below it.",
+    canvas.text(left - 12, height - 8, "A room imports only from the floors below it.",
                 colour="muted", size=12)  # fmt: skip
     return canvas
 
@@ -122,11 +124,12 @@ def _draw_annex(canvas: Canvas, y: float, room: str, purpose: str) -> None:
 def _draw_ground(canvas: Canvas, y: float) -> None:
     left, _ = _HOUSE
     width = sum(_ANNEX) - left
-    canvas.rectangle(left, y, width, 58, fill="box", edge="line", radius=4)
-    for number, line in enumerate(textwrap.wrap(" · ".join(_GROUND), 80)):
+    height = 26 + 16 * len(_GROUND_LINES)
+    canvas.rectangle(left, y, width, height, fill="box", edge="line", radius=4)
+    for number, line in enumerate(_GROUND_LINES):
         canvas.text(left + _PADDING + 4, y + 18 + 16 * number, line, bold=True, mono=True)
     what = "the ground: every exception, every frozen result, the wire contract"
-    canvas.text(left + _PADDING + 4, y + 50, what, colour="muted", size=12)
+    canvas.text(left + _PADDING + 4, y + height - 8, what, colour="muted", size=12)
 
 
 if __name__ == "__main__":
