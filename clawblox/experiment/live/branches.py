@@ -15,10 +15,9 @@ import attrs
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
-from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import DEFAULT_MAX_FILE_BYTES
 from clawblox.experiment.live.attempt_agents import AttemptAgent
-from clawblox.experiment.live.attempt_files import RecordedAgent, copy_session, update_manifest
+from clawblox.experiment.live.attempt_files import copy_session, update_manifest
 from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.paths import state_dir
 from clawblox.system.files import digest_file
@@ -33,32 +32,18 @@ def source_dir(run_dir: Path) -> Path:
     return state_dir(run_dir) / _SOURCE
 
 
-async def fork_agent(
-    source: AttemptAgent, recorded: RecordedAgent, run_dir: Path, origin: Path
-) -> AttemptAgent:
-    """Fork a loaded agent into the run directory of a branch.
+def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
+    """Let a forked agent rejoin as the player of the loaded one, and record that one. Blocks.
 
     Args:
         source: The loaded agent.
-        recorded: The new agent.
+        branch: The agent that was forked from it.
         run_dir: The run directory of the branch.
-        origin: Directory of the agent when it was archived.
-
-    Returns:
-        The new agent; its first message begins its conversation.
 
     Raises:
-        AttemptError: Its conversation cannot be continued exactly.
-
-    Cancellation: no directory of the new agent remains, or it is complete.
+        ManifestError: The manifest of the branch cannot be written.
+        OSError: A file cannot be copied.
     """
-    target = run_dir / "agents" / recorded.name
-    branch = await source.agent.fork(target, name=recorded.name, origin=origin)
-    await run_blocking(_carry_over, source, branch, run_dir)
-    return attrs.evolve(source, agent=branch, before=recorded.before)
-
-
-def _carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
     copy_session(source.agent.dir, branch.dir)
     update = agent_update(dir=branch.dir)
     (entry,) = update.agents

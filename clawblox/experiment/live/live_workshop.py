@@ -33,7 +33,7 @@ from clawblox.experiment.live.attempt_files import (
     read_script_errors,
     require_record,
 )
-from clawblox.experiment.live.branches import fork_agent, source_dir
+from clawblox.experiment.live.branches import carry_over, source_dir
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.left_attempts import end_left
 from clawblox.experiment.live.live_attempt import LiveAttempt
@@ -409,7 +409,10 @@ class LiveWorkshop:
         place = source_dir(run_dir) / "agents" / name
         origin = self._run_dir(ref.chain, ref.attempt) / "agents" / name
         source = self._make_agent(spec, loaded, place, tmux)
-        return await fork_agent(source, recorded, run_dir, origin)
+        target = run_dir / "agents" / recorded.name
+        branch = await source.agent.fork(target, name=recorded.name, origin=origin)
+        await run_blocking(carry_over, source, branch, run_dir)
+        return attrs.evolve(source, agent=branch, before=recorded.before)
 
     def _make_agent(
         self,

@@ -21,7 +21,6 @@ from clawblox.config.arguments import (
 from clawblox.config.options import DEFAULT_HOST
 from clawblox.errors import ConfigError
 from clawblox.experiment.plan.values import (
-    build,
     check_not_negative,
     join_keys,
     to_duration,
@@ -112,15 +111,6 @@ class Cluster:
         default="driver", validator=checked(check_choice, choices=("driver", "node"))
     )
     trusted_network: bool = attrs.field(default=False, validator=checked(check_flag))
-
-
-def to_cluster(value: Cluster | Mapping[str, Any] | None) -> Cluster | None:
-    """Return the table of a plan, built from its plain form; None for None and False.
-
-    Raises:
-        ConfigError: A value is invalid; the error names the field and the value.
-    """
-    return None if to_optional(value) is None else build(Cluster, value, "cluster")
 
 
 def require_fit(tmux: object, port: object, host: object) -> None:

@@ -24,7 +24,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.config.toml_text import parse_toml, read_toml_text
 from clawblox.errors import ConfigError
-from clawblox.experiment.plan.cluster import Cluster, require_fit, to_cluster
+from clawblox.experiment.plan.cluster import Cluster, require_fit
 from clawblox.experiment.plan.naming import (
     NAMINGS,
     OPTIONAL_NAME,
@@ -131,6 +131,10 @@ def _to_save(value: Save | Mapping[str, Any] | None) -> Save | None:
         hint = "leave it out for the usual message; False sends none"
         raise mismatch("save", 'a table such as {"prompt": "…"}, or False', value, hint=hint)
     return build(Save, value, "save")
+
+
+def _to_cluster(value: Cluster | Mapping[str, Any] | None) -> Cluster | None:
+    return None if to_optional(value) is None else build(Cluster, value, "cluster")
 
 
 def _to_checkpoint(value: Checkpoints | Mapping[str, Any]) -> Checkpoints:
@@ -282,7 +286,7 @@ class Plan:
         default=None, kw_only=True, converter=to_name, validator=OPTIONAL_NAME
     )
     cluster: Cluster | None = attrs.field(
-        default=None, kw_only=True, converter=to_cluster, metadata={PART: Cluster} | FREE
+        default=None, kw_only=True, converter=_to_cluster, metadata={PART: Cluster} | FREE
     )
     tmux: str | None = attrs.field(
         default=None,

@@ -172,7 +172,10 @@ class GenerationRunner:
             try:
                 await self._take_steps()
             except PauseError as error:
-                await self._save_before(error.pause)
+                # A failed save is no reason for another one.
+                if self.meter.is_running and error.pause.reason != "checkpoint":
+                    self.meter.stop()
+                    await self._checkpoint("pause")
                 raise
             finally:
                 self.usage = tuple(attempt.usage())
@@ -423,12 +426,6 @@ class GenerationRunner:
             **self._seconds(),
             "usage": usage_data(self.used),
         }
-
-    async def _save_before(self, pause: Pause) -> None:
-        """Save world and agents before a pause, unless it is the saving that fails."""
-        if self.meter.is_running and pause.reason != "checkpoint":
-            self.meter.stop()
-            await self._checkpoint("pause")
 
     async def _note_failed_save(self, kind: CheckpointKind, error: Exception) -> None:
         is_secret = isinstance(error, CheckpointSecretError)

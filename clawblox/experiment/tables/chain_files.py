@@ -187,17 +187,13 @@ def _rows(
     complete = {line.generation: line for line in lines if line.type in ("committed", "imported")}
     for line in complete.values():
         if line.type == "imported":
-            yield from _imported_rows(chain_dir, line)
+            for row in line.data["rows"]:
+                known = {column: row[column] for column in COLUMNS}
+                yield {**known, "workspace_out": str(chain_dir / row["workspace_out"])}
         else:
             beginning = opened[line.attempt]
             planned = revisions[int(beginning.data.get("revision", 0))]
             yield from _committed_rows(chain_dir, line, beginning, planned, origins)
-
-
-def _imported_rows(chain_dir: Path, line: Line) -> Iterator[dict[str, Any]]:
-    for row in line.data["rows"]:
-        workspace = str(chain_dir / row["workspace_out"])
-        yield {**{column: row[column] for column in COLUMNS}, "workspace_out": workspace}
 
 
 def _committed_rows(
