@@ -111,8 +111,7 @@ def main(arguments: list[str]) -> None:
     )
     poller = select.poll()
     with contextlib.suppress(ProcessLookupError):
-        orchestrator = os.pidfd_open(pid)
-        poller.register(orchestrator, select.POLLIN)
+        poller.register(os.pidfd_open(pid), select.POLLIN)
         while is_same_process(pid, start_time) and not poller.poll(_INTERVAL_MS):
             write_all(sys.stdout.fileno(), screen.news())
     write_all(sys.stdout.fileno(), screen.news())

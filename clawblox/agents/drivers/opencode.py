@@ -142,8 +142,7 @@ class OpencodeDriver(KnownProgramDriver):
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the database for each session in it, without sessions of sub-agents."""
-        path = directory.state / _DATABASE
-        return dict.fromkeys(self.progress(directory), path)
+        return dict.fromkeys(self.progress(directory), directory.state / _DATABASE)
 
     def progress(self, directory: AgentDir) -> Mapping[str, int]:
         """Return the number of messages of each session, without sessions of sub-agents."""

@@ -355,8 +355,7 @@ def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
     _check_system(made, name)
     _check_version(needed, name)
     wide, marks = _parse_extra(data[name_end:end], name)
-    narrow = (full, packed, local_offset)
-    size, compressed_size, offset = _widen(narrow, wide, name)
+    size, compressed_size, offset = _widen((full, packed, local_offset), wide, name)
     if method == STORED and size != compressed_size:
         _refuse("a stored entry has two different sizes", name)
     if is_directory and (crc or compressed_size != _EMPTY_SIZES[method]):

@@ -262,8 +262,7 @@ def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
         _exceed(f"the archive has {end.members} entries, more than {limits.entries}")
     if end.size > limits.directory_bytes:
         _exceed(f"the archive's directory is larger than {limits.directory_bytes} bytes")
-    records = list(parse_directory(os.pread(fd, end.size, end.offset), end.members))
-    return records, end
+    return list(parse_directory(os.pread(fd, end.size, end.offset), end.members)), end
 
 
 def _split_entries(records: Iterable[Record]) -> tuple[list[Entry], list[Entry]]:

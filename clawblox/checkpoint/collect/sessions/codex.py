@@ -186,8 +186,7 @@ class CodexFormat(SessionFormat):
 
     def ends_turn(self, record: Record) -> bool | None:
         """Return whether an event ended or began a turn; None for other records."""
-        event = _payload(record, "event_msg")
-        return _ENDS_TURN.get(str(event.get("type")))
+        return _ENDS_TURN.get(str(_payload(record, "event_msg").get("type")))
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
         if not transcript.endswith(_COMPRESSED):
