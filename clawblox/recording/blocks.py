@@ -225,15 +225,17 @@ def read_moment(fields: dict[str, Any]) -> Moment:
     Raises:
         ValueError: A field is missing or of the wrong type; the message names it.
     """
-    tick, time = whole_number(fields.get("tick")), _read_time(fields.get("time"))
-    utc = _read_utc(fields.get("utc", _NO_UTC))
-    for key, value in (("tick", tick), ("time", time), ("utc", utc)):
-        if value is None:
-            raise ValueError(f"{key}: is missing or of the wrong type")
-    assert tick is not None
-    assert time is not None
-    assert utc is not None
-    return Moment(tick, time, utc)
+    return Moment(
+        _present("tick", whole_number(fields.get("tick"))),
+        _present("time", _read_time(fields.get("time"))),
+        _present("utc", _read_utc(fields.get("utc", _NO_UTC))),
+    )
+
+
+def _present(key: str, value: _T | None) -> _T:
+    if value is None:
+        raise ValueError(f"{key}: is missing or of the wrong type")
+    return value
 
 
 _NO_UTC: Final = ""
