@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from clawblox.system.process_tree import open_same, parse_identity
@@ -51,7 +51,7 @@ def spawn_detached(
         OSError: It cannot be spawned, or ended immediately.
     """
     os.stat(sys.executable)  # noqa: PTH116 - a shell could only report that it has ended
-    command = _command(name, function, arguments, paths)
+    command = python_command(name, function, arguments, paths)
     shell = ["/bin/sh", "-c", _LEAVE_BEHIND, name, *command]
     read_end, write_end = os.pipe()
     try:
@@ -70,7 +70,17 @@ def spawn_detached(
     return pidfd
 
 
-def _command(name: str, function: str, arguments: Iterable[str], paths: Iterable[str]) -> list[str]:
+def python_command(
+    name: str, function: str, arguments: Iterable[str], paths: Iterable[str]
+) -> list[str]:
+    """Return the command of an isolated interpreter that calls a function.
+
+    Args:
+        name: Identifies the process in a process list.
+        function: The function, as ``module:function``.
+        arguments: Arguments of the call.
+        paths: Directories to import from, in addition to the standard library.
+    """
     module, _, call = function.partition(":")
     boot = (
         f"import sys; sys.path += {list(paths)!r}; "
@@ -151,7 +161,7 @@ class HelperProcess:
         self.name = name
         self.has_answered = False
         self.channel, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = _command(name, function, [str(os.getpid()), *arguments], paths)
+        command = python_command(name, function, [str(os.getpid()), *arguments], paths)
         try:
             with far_end:
                 self.pid = _spawn(command, far_end.fileno(), output, errors)
@@ -226,8 +236,13 @@ def detach_from_parent() -> None:
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
     # Descriptors meant for all children: another process may wait for them to be closed.
+    close_all_but({0, 1, 2})
+
+
+def close_all_but(wanted: Collection[int]) -> None:
+    """Close all descriptors of this process except some."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        if int(name) > 2:
+        if int(name) not in wanted:
             with contextlib.suppress(OSError):  # the descriptor of this very listing
                 os.close(int(name))
 

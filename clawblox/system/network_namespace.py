@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from clawblox.system.helper import close_all_but, python_command
 from clawblox.system.outer_user import CLONE_NEWUSER, OUTER_PROC, become, call
 
 HELPER_NAME = "clawblox-netns"
@@ -113,15 +114,9 @@ def helper_command(
     """
     if len(listen) > _MOST_LISTENERS:
         raise ValueError(f"{len(listen)} addresses to listen on; at most {_MOST_LISTENERS}")
-    boot = (
-        f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); "
-        f"from {__name__} import main; main(*sys.argv[2:])"
-    )
     request = json.dumps([list(listen), list(keep), confinement])
-    return [
-        *(sys.executable, "-I", "-S", "-c", boot, HELPER_NAME),
-        *(str(channel), request, *command),
-    ]
+    words, paths = (str(channel), request, *command), [str(Path(__file__).parents[2])]
+    return python_command(HELPER_NAME, f"{__name__}:main", words, paths)
 
 
 def receive_listeners(channel: socket.socket, count: int) -> list[socket.socket]:
@@ -153,7 +148,7 @@ def main(channel: str, request: str, *command: str) -> None:
     confinement = Confinement(*values)
     with socket.socket(fileno=int(channel)) as answer:
         try:
-            _close_all_but({0, 1, 2, answer.fileno(), *keep})
+            close_all_but({0, 1, 2, answer.fileno(), *keep})
             _give_up(confinement)
             _leave_keys()
             _enter_namespaces()
@@ -168,13 +163,6 @@ def main(channel: str, request: str, *command: str) -> None:
         for listener in listeners:
             listener.close()
     _become(command)
-
-
-def _close_all_but(wanted: set[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        if int(name) not in wanted:
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
-                os.close(int(name))
 
 
 def _give_up(confinement: Confinement) -> None:
