@@ -104,8 +104,7 @@ class Instances:
 
     def __attrs_post_init__(self) -> None:
         self.is_startable = self.start_failure is None
-        variable = draw_variable(self.random("variable"), os.environ)
-        self.secret = {variable: secrets.token_hex(16)}
+        self.secret = {draw_variable(self.random("variable"), os.environ): secrets.token_hex(16)}
         self.names = draw_names(self.random("names"))
         self.env = {**self.secret, **_bytecode_cache(self.scratch)}
         self.mask.add_all(self.secret)

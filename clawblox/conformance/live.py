@@ -254,8 +254,7 @@ class Player:
 
     async def say(self, text: str) -> Exchange:
         """Send a chat message."""
-        content = {"content": text}
-        return await self.live.post(protocol.CHAT_ROUTE, content, headers=self._headers)
+        return await self.live.post(protocol.CHAT_ROUTE, {"content": text}, headers=self._headers)
 
     async def hear(self) -> Exchange:
         """Ask for the latest chat messages."""
@@ -419,8 +418,7 @@ async def run_script(players: Sequence[Player], script: Sequence[Step]) -> Trace
 
 async def _take(step: Step, players: Sequence[Player]) -> Exchange:
     player = players[step.player]
-    if step.kind == "act":
-        assert step.action is not None
+    if step.action is not None:
         return await player.act(step.action)
     if step.kind == "say":
         return await player.say(step.text)

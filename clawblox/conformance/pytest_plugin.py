@@ -198,8 +198,7 @@ class CheckItem(pytest.Item):
         if result.is_own_error:
             raise CheckFailedError(printable_lines(result.evidence))
         if result.status in ("could_not_run", "not_applicable"):
-            reason = f"{result.status.replace('_', ' ')}: {result.evidence}"
-            pytest.skip(printable_lines(reason))
+            pytest.skip(printable_lines(f"{result.status.replace('_', ' ')}: {result.evidence}"))
         if result.status == "failed":
             text = _describe(report, result)
             if result.level == "must":

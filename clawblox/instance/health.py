@@ -134,7 +134,7 @@ class Probe:
         """
         self.report = HealthReport()
         if self.log_pattern is not None and not self._log_matched:
-            self._log_matched = self._search_log()
+            self._log_matched = self._search_log(self.log_pattern)
             if not self._log_matched:
                 self.seen = f"no log line matches {self.log_pattern.pattern!r}"
                 return False
@@ -146,14 +146,13 @@ class Probe:
         finally:
             connection.close()
 
-    def _search_log(self) -> bool:
-        assert self.log_pattern is not None
+    def _search_log(self, pattern: re.Pattern[str]) -> bool:
         with open_to_read(self.log_file) as file:
             file.seek(max(self._log_offset, self.log_start))
             while chunk := file.read(_LOG_CHUNK_BYTES):
                 self._log_offset = file.tell()
                 text = self._log_end + chunk
-                if self.log_pattern.search(text.decode(errors="replace")):
+                if pattern.search(text.decode(errors="replace")):
                     return True
                 # An unfinished line is searched again once more of it is there.
                 self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]

@@ -14,6 +14,7 @@ import attrs
 
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
+from clawblox.config.world_toml import LivenessRule
 from clawblox.errors import WorldExitedBeforeReadyError, WorldIdentityError, WorldStartError
 from clawblox.instance.bookkeeping import Tell
 from clawblox.instance.environment import world_command
@@ -214,11 +215,15 @@ class LocalInstance(Instance):
             await anyio.sleep_forever()
 
     async def wait_unresponsive(
-        self, pacer: ProbePacer, on_report: Callable[[HealthReport], Awaitable[None]]
+        self,
+        rule: LivenessRule,
+        pacer: ProbePacer,
+        on_report: Callable[[HealthReport], Awaitable[None]],
     ) -> tuple[str, str | None]:
-        """Probe its liveness until it halts or stops responding; needs ``launch.liveness``.
+        """Probe its liveness until it halts or stops responding.
 
         Args:
+            rule: When it counts as hung.
             pacer: Decides when a probe is due.
             on_report: Called with the report of each good answer.
 
@@ -227,9 +232,8 @@ class LocalInstance(Instance):
 
         Cancellation: leaves no connection open.
         """
-        assert self.launch.liveness is not None
-        probe = self._liveness_probe()
-        seen = await wait_until_unresponsive(probe, self.launch.liveness, pacer, on_report)
+        probe = self._liveness_probe(rule)
+        seen = await wait_until_unresponsive(probe, rule, pacer, on_report)
         return seen, probe.report.halt
 
     async def wait_listener_gone(self) -> str:
@@ -248,18 +252,17 @@ class LocalInstance(Instance):
             f" although {await run_blocking(describe_process, world.pid)} lives"
         )
 
-    async def ask_report(self, seconds: float) -> HealthReport | None:
+    async def ask_report(self, rule: LivenessRule, seconds: float) -> HealthReport | None:
         """Ask once for its report; None if it is not well, or does not answer in ``seconds``.
 
         A world that has halted reports that.
 
         Cancellation: leaves no connection open.
         """
-        return await ask_report(self._liveness_probe(), seconds)
+        return await ask_report(self._liveness_probe(rule), seconds)
 
-    def _liveness_probe(self) -> Probe:
-        rule, running = self.launch.liveness, self.running
-        assert rule is not None
+    def _liveness_probe(self, rule: LivenessRule) -> Probe:
+        running = self.running
         path = self.launch.options.base_path + rule.path
         token = running.environment.operator_token
         return attrs.evolve(running.probe, path=path, log_pattern=None, operator_token=token)

@@ -157,8 +157,7 @@ class Supervisor:
             launch, reason = await self.source.choose(options)
             if self.lifecycle.state not in (State.READY, State.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
-            grace = Grace(options.grace_seconds)
-            self._request = request = RestartRequest(launch, grace, reason)
+            self._request = request = RestartRequest(launch, Grace(options.grace_seconds), reason)
             self._begin_restarting()  # now, so that no call begins before the task gets to it
             self._interruptible.cancel()
             await request.is_over.wait()

@@ -164,7 +164,7 @@ class Watch:
             return
         left = grace.scope.deadline - anyio.current_time()
         seconds = min(rule.timeout, _LAST_REPORT_S, left)
-        report = await instance.ask_report(seconds) if seconds > 0 else None
+        report = await instance.ask_report(rule, seconds) if seconds > 0 else None
         if report is None:
             return
         if report.halt is not None:
@@ -236,7 +236,7 @@ class Watch:
     async def _watch_liveness(self, rule: LivenessRule) -> None:
         self._pacer.begin()
         try:
-            seen, halt = await self._instance.wait_unresponsive(self._pacer, self.note_report)
+            seen, halt = await self._instance.wait_unresponsive(rule, self._pacer, self.note_report)
             if self._is_ending:
                 return
             self._is_ending = True

@@ -199,8 +199,7 @@ class Comparison:
     def _miss(self, recorded: Record) -> None:
         """Note a record that the replay lacks."""
         if recorded.track is Track.INPUTS:
-            what = f"{self._name(recorded)} does not happen"
-            self._find(what, recorded, _shown(recorded), None)
+            self._find(f"{self._name(recorded)} does not happen", recorded, _shown(recorded), None)
         elif recorded.track is Track.OBSERVATIONS:
             self._find(self._name(recorded), recorded, recorded.fields.get("observation"), None)
         else:

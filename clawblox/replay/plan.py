@@ -200,8 +200,7 @@ class _Planner:
             raise Unrepeatable("it follows the event 'end'")
         is_start = record.track is Track.INPUTS and not record.number
         if is_start and isinstance(self._first_tick, int) and tick != self._first_tick:
-            text = f"its tick is {tick}, and that of its snapshot {self._first_tick}"
-            raise Unrepeatable(text)
+            raise Unrepeatable(f"its tick is {tick}, and that of its snapshot {self._first_tick}")
         if tick < self.plan.tick:
             raise Unrepeatable(f"its tick is {tick}, after one of tick {self.plan.tick}")
         if tick - self.plan.tick > MAX_GAP_TICKS:

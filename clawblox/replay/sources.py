@@ -249,8 +249,7 @@ def _read_source(
         damage = find_damage(found, run_dir)
     source = ReplaySource(found=found, number=number, damage=damage)
     if not found.is_readable:
-        reason = f"its format is {found.format!r}, of another program"
-        return attrs.evolve(source, obstacle=reason)
+        return attrs.evolve(source, obstacle=f"its format is {found.format!r}, of another program")
     try:
         with opened_recording(found.path, run_dir) as reader:
             start = reader.start()

@@ -274,8 +274,7 @@ def _stamp(key: str, value: datetime | str | None) -> str | None:
     try:
         return format_utc(value if isinstance(value, datetime) else datetime.fromisoformat(value))
     except (TypeError, ValueError, OverflowError) as error:
-        message = "must be a datetime or an ISO 8601 time"
-        raise ConfigError(message, key=key, value=value) from error
+        raise ConfigError("must be a datetime or an ISO 8601 time", key=key, value=value) from error
 
 
 def _absolute(key: str, value: Path | str | Mapping[str, Any] | None) -> str | None:

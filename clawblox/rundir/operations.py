@@ -318,7 +318,10 @@ class _Stopping:
                 stops.start_soon(self._ask, path, its)
             await self._stop_directly(owners.free)
         await self._stop_left()
-        await self._note_ends()
+        # An orchestrator noted these ends elsewhere: the run directory was moved.
+        for record in await run_blocking(read_records, self.run_dir):
+            if record.name in self.results and record.state not in OVER:
+                await _close_in_time(self.run_dir, record.name, self.writers, False)
 
     async def _stop_left(self) -> None:
         """End the instances that their orchestrator did not end."""
@@ -331,12 +334,6 @@ class _Stopping:
                 lost = await run_blocking(unreachable_error, self.run_dir, record)
                 self.failures[record.name] = refusal or lost
         await self._stop_directly(record for record in left if record.name not in self.failures)
-
-    async def _note_ends(self) -> None:
-        """Note the ends that an orchestrator noted elsewhere: the run directory was moved."""
-        for record in await run_blocking(read_records, self.run_dir):
-            if record.name in self.results and record.state not in OVER:
-                await _close_in_time(self.run_dir, record.name, self.writers, False)
 
     async def _find_owners(self) -> Owners:
         return await find_owners(self.run_dir, self._select_left)

@@ -362,8 +362,7 @@ class Transfer:
         created_at = format_utc(utc_now())
         stamp = created_at.replace("-", "").replace(":", "")
         suffix = "snapshot" if header is None else "json"
-        name = f"{self._source.instance}-{stamp}-{secrets.token_hex(3)}.{suffix}"
-        path = self._directory / name
+        path = self._directory / f"{self._source.instance}-{stamp}-{secrets.token_hex(3)}.{suffix}"
         if self._rows is not None:
             self._rows.publish(path)
         try:

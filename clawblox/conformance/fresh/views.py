@@ -63,10 +63,9 @@ class View:
 
     def _search(self) -> None:
         deadline = time.monotonic() + _LONGEST_S
-        waiting = [self._path]
-        for count, directory in enumerate(iter(lambda: waiting.pop() if waiting else None, None)):
-            assert directory is not None
-            for entry, status in _entries(directory):
+        waiting, count = [self._path], 0
+        while waiting:
+            for entry, status in _entries(waiting.pop()):
                 if status.st_ctime_ns >= self._since_ns:
                     self._note(entry.path)
                 elif stat.S_ISSOCK(status.st_mode) or stat.S_ISFIFO(status.st_mode):
@@ -75,6 +74,7 @@ class View:
                     waiting.append(entry.path)
             if count % _LOOK_EVERY == 0 and time.monotonic() > deadline:
                 raise TooMuch
+            count += 1
 
     def _note(self, path: str) -> None:
         self._changed.add(path)
