@@ -18,6 +18,8 @@ import attrs
 import pytest
 
 from clawblox import Agent, AgentResumeError
+from clawblox.agents.drivers import find_driver
+from clawblox.agents.layout import AgentDir
 from clawblox.agents.usage import Budget
 from tests import model_api as models
 from tests.agents import standins
@@ -95,6 +97,11 @@ class Bench:
 
         return wait_until(look, TURN_TIMEOUT_S, "the model is told") or []
 
+    def has_transcript(self, agent: Agent) -> bool:
+        """Return whether the agent's conversation is on disk, as far as the driver can see."""
+        found = find_driver(self.driver).transcripts(AgentDir(agent.dir))
+        return found is None or agent.session_id in found
+
 
 @pytest.fixture(params=NAMES)
 def bench(
@@ -157,6 +164,7 @@ def test_a_program_that_is_killed_is_started_again_in_its_conversation(bench: Be
     bench.api.gate.clear()
     asked = len(bench.api.requests)
     wait_until(lambda: len(bench.api.requests) > asked, TURN_TIMEOUT_S)
+    wait_until(lambda: bench.has_transcript(agent))  # written a moment after the turn
     pid = json.loads((agent.dir / "runtime" / "status.json").read_text())["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(pid))
