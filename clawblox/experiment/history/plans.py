@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from clawblox.experiment.history.state import ChainState, ExperimentState
+from clawblox.experiment.history.checkpoints import Branch
+from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.naming import BRANCH_LABEL
 from clawblox.experiment.plan.plan import Chain, Plan
 
@@ -74,20 +75,17 @@ class Plans:
 
 def _expand(plan: Plan, state: ExperimentState) -> Mapping[str, Chain]:
     chains = {chain.name: chain for chain in plan.chains()}
-    for branched in state.chains.values():
-        if branched.branch is not None and branched.branch.source.chain in chains:
-            source = chains[branched.branch.source.chain]
-            chains[branched.name] = _branch_off(source, branched, index=len(chains))
+    for name, branch in state.branches.items():
+        if (source := chains.get(branch.source.chain)) is not None:
+            chains[name] = _branch_off(source, name, branch, index=len(chains))
     return chains
 
 
-def _branch_off(source: Chain, branched: ChainState, *, index: int) -> Chain:
-    branch = branched.branch
-    assert branch is not None
+def _branch_off(source: Chain, name: str, branch: Branch, *, index: int) -> Chain:
     duration_s = source.plan.duration if branch.duration_s is None else branch.duration_s
     return attrs.evolve(
         source,
-        name=branched.name,
+        name=name,
         index=index,
         seed=source.seed if branch.reseed is None else branch.reseed,
         labels={**source.labels, **({BRANCH_LABEL: branch.label} if branch.label else {})},

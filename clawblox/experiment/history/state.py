@@ -293,9 +293,15 @@ class ExperimentState:
                 self.apply(line)
 
     @property
+    def branches(self) -> Mapping[str, Branch]:
+        """The branches by the names of their chains."""
+        found = ((name, chain.branch) for name, chain in self.chains.items())
+        return {name: branch for name, branch in found if branch is not None}
+
+    @property
     def fork_sources(self) -> set[CheckpointRef]:
         """The checkpoints at which branches begin."""
-        return {chain.branch.source for chain in self.chains.values() if chain.branch is not None}
+        return {branch.source for branch in self.branches.values()}
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield all checkpoints that exist."""

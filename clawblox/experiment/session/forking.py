@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
@@ -91,7 +91,7 @@ def plan_fork(
     labels = _choose_labels(fork, state)
     _require_branching(chain)
     _require_separate_worlds(fork, chain, running, total)
-    group = 1 + max((branch.group for branch in _branches(state)), default=0)
+    group = 1 + max((branch.group for branch in state.branches.values()), default=0)
     return [
         (f"{chain.name}-f{group}-{number}", _make_branch(fork, group, number, labels))
         for number in range(1, total + 1)
@@ -149,10 +149,6 @@ async def record_branches(
             raise ConfigError(message, key="source", value=source.ref.file)
 
 
-def _branches(state: ExperimentState) -> Iterator[Branch]:
-    return (chain.branch for chain in state.chains.values() if chain.branch is not None)
-
-
 def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> Branch:
     index = (number - 1) % len(fork.prompts)
     return Branch(
@@ -172,7 +168,7 @@ def _choose_labels(fork: Fork, state: ExperimentState) -> Sequence[str]:
     """Return the labels of the prompts; derived ones differ from those of all other prompts."""
     if not fork.labels:
         known: dict[str, str | None] = {CONTROL: None}
-        for branch in _branches(state):
+        for branch in state.branches.values():
             known.setdefault(branch.label, branch.prompt)
         return [_derive_label(prompt, known) for prompt in fork.prompts]
     if len(fork.labels) != len(fork.prompts):

@@ -66,16 +66,11 @@ class DerivedFiles:
                 self._changed.add(line.chain)
             if moved := moved_attempts([line]):
                 self._moved |= moved
-                self._changed.update(self._find_branches(line.chain))
+                branches = self._plans.state.branches.items()  # their tables name archives of it
+                self._changed |= {name for name, own in branches if own.source.chain == line.chain}
         self._has_results = self._has_results or line.type in _CHANGES_RESULTS
         if self._changed or self._has_results:
             self._news.set()
-
-    def _find_branches(self, chain: str) -> Iterator[str]:
-        """Yield the chains whose tables name archives of a chain."""
-        for other in self._plans.state.chains.values():
-            if other.branch is not None and other.branch.source.chain == chain:
-                yield other.name
 
     async def run(self) -> None:
         """Write the files whenever lines have changed them.

@@ -19,7 +19,6 @@ import attrs
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.tables.flat_rows import (
     LABEL,
     SCORE,
@@ -301,10 +300,9 @@ def make_results(plans: Plans, *, forked_from: CheckpointRef | None = None) -> R
         plans: The plans of the experiment.
         forked_from: Only the branches that began at this checkpoint; None for all chains.
     """
+    sources = {name: branch.source for name, branch in plans.state.branches.items()}
     chains = [
-        chain
-        for name, chain in plans.chains.items()
-        if forked_from is None or _find_source(plans.state, name) == forked_from
+        chain for name, chain in plans.chains.items() if forked_from in (None, sources.get(name))
     ]
     return _gather(plans, (make_chain_rows(plans, chain) for chain in chains))
 
@@ -323,11 +321,6 @@ def join_results(parts: Mapping[str, Results]) -> Results:
         agents += (attrs.evolve(row, experiment=name) for row in part._agents)
         branches |= {(name, chain): branch for (_, chain), branch in part._branches.items()}
     return Results(rows, agents, branches)
-
-
-def _find_source(state: ExperimentState, chain: str) -> CheckpointRef | None:
-    branch = state.chain(chain).branch
-    return None if branch is None else branch.source
 
 
 async def collect_results(plans: Plans) -> Results:
@@ -352,8 +345,7 @@ def _gather(plans: Plans, chains: Iterable[tuple[list[Row], list[AgentRow]]]) ->
         rows += of_generations
         agents += of_agents
     name = plans.present.name
-    found = {(name, chain.name): chain.branch for chain in plans.state.chains.values()}
-    branches = {key: branch for key, branch in found.items() if branch is not None}
+    branches = {(name, chain): branch for chain, branch in plans.state.branches.items()}
     return Results(rows, agents, branches)
 
 
