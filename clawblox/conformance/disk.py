@@ -20,7 +20,6 @@ MAX_FILE_BYTES: Final = 64 << 20
 _MAX_LOOK_BYTES: Final = 512 << 20
 """Maximum size of all files together that one look reads."""
 _MAX_DEPTH: Final = 100
-_LOG: Final = "the log"
 
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
@@ -71,7 +70,7 @@ class DiskSearch:
 
     def _search(self, root: Path, path: str, secrets: Mapping[str, str]) -> None:
         is_own = root == self._directory
-        name = path if is_own else _LOG if path.endswith(".log") else f"the run's {path}"
+        name = path if is_own else "the log" if path.endswith(".log") else f"the run's {path}"
         try:
             content = read_file(root, path, max_bytes=MAX_FILE_BYTES)
         except FileNotFoundError:  # another instance has removed it meanwhile

@@ -31,7 +31,6 @@ MOST_TIMEOUTS: Final = 3
 """Requests without an answer in time after which an instance gets no more."""
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 JSON_BODY: Final = {"Content-Type": "application/json"}
-_MISSING: Final = (404, 405, 501)
 
 
 @attrs.frozen
@@ -339,7 +338,7 @@ def require_refused(exchange: Exchange, what: str) -> None:
 
 def is_missing(exchange: Exchange) -> bool:
     """Return whether the world does not have the route."""
-    return exchange.status in _MISSING
+    return exchange.status in (404, 405, 501)
 
 
 def make_script(

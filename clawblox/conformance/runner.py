@@ -65,7 +65,6 @@ _IN_PLACE_HINT: Final = "check the world in place: --in-place"
 _COPY_HINT: Final = (
     "it ran in a private copy; if it needs files that are not in it, check it in place: --in-place"
 )
-_WHOLE_NAME: Final = "repository"
 _SCRATCH: Final = "tmp"
 """The names of Python's own temporary directories begin so: no world recognises a check by it."""
 _TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
@@ -221,7 +220,7 @@ class _Opening:
         """Return the world in a copy with the files of its repository, if it starts so."""
         if not await has_files_beside(directory):
             return None
-        scratch = self.scratch / _WHOLE_NAME
+        scratch = self.scratch / "repository"
         await run_blocking(make_private_dir, scratch)
         try:
             world = await copy_world(directory, scratch, is_whole=True)

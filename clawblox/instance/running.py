@@ -32,8 +32,6 @@ from clawblox.system.regular_files import closing_fd
 from clawblox.system.tmux import close_window, open_window
 from clawblox.telemetry.logs import last_lines, open_log
 
-_WINDOW_PREFIX = "world"
-
 _MAX_STATUS = 255
 """Highest exit status that a shell reports."""
 
@@ -111,7 +109,7 @@ class WorldProcesses:
         status_file.unlink(missing_ok=True)
         pid = open_window(
             self.tmux_session,
-            sidecar or _WINDOW_PREFIX,
+            sidecar or "world",
             command,
             cwd=self.cwd,
             env=env,

@@ -109,13 +109,11 @@ def _read_end(
     record: ExperimentRecord, generation: GenerationState, end: Checkpoint | None
 ) -> ExpectedEnd:
     attempt = "" if end is None else end.ref.attempt
-    expected = partial(
-        ExpectedEnd, generation.chain, generation.number, attempt, dict(generation.scores.values)
-    )
+    scores = dict(generation.scores.values)
+    expected = partial(ExpectedEnd, generation.chain, generation.number, attempt, scores)
     if end is None:
         return expected(None, "it has no checkpoint at its end")
-    chain_dir = layout.chain_dir(record.dir, end.ref.chain, record.plan.layout)
-    archive = find_archive(chain_dir, end.ref)
+    archive = find_archive(layout.chain_dir(record.dir, end.ref.chain, record.plan.layout), end.ref)
     if archive is None:
         return expected(None, "its last checkpoint is gone")
     try:

@@ -39,7 +39,6 @@ _MAX_ANSWER_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
 _BACKLOG_POLL_S = 0.02
 _LOOK_INTERVAL_S = 1.0
-_SOCKETS = "[!.]*.sock"
 _CREDENTIALS = struct.Struct("=iII")
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -329,7 +328,7 @@ def remove_dead_sockets(directory: Path) -> None:
 def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:
     """Return the sockets that are served and those that are dead; the unreachable are neither."""
     served, dead = [], []
-    for path in sorted(directory.glob(_SOCKETS)):
+    for path in sorted(directory.glob("[!.]*.sock")):
         with open_socket() as probe, contextlib.suppress(OSError):
             try:
                 _try_connect(probe, path)

@@ -37,7 +37,6 @@ _LISTENING: Final = "00010000"
 """Flag of a listening socket in that table: ``__SO_ACCEPTCON``."""
 _FLAGS_FIELD, _INODE_FIELD, _PATH_FIELD = 3, 6, 7
 _SOCKET: Final = "socket:["
-_OWN_PREFIX: Final = "clawblox-"
 
 _Version = tuple[int, int, int]
 
@@ -138,7 +137,7 @@ class Watch:
 
     def _is_own(self, path: str) -> bool:
         return any(path == own or path.startswith(f"{own}/") for own in self._without) or any(
-            path.startswith(f"{root}/{_OWN_PREFIX}") for root in self._roots
+            path.startswith(f"{root}/clawblox-") for root in self._roots
         )
 
     def _list_files(self) -> dict[str, _Version]:

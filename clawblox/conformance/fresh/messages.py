@@ -16,7 +16,6 @@ from clawblox.conformance.masking import find_secrets
 from clawblox.world.private_copies import TrialOptions
 
 MAX_RESULT_BYTES: Final = 1 << 30
-_METHODS: Final = ("GET", "POST")
 _URL: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/[!-~]*")
 Fault: TypeAlias = Literal["", "start", "life"]
 
@@ -133,7 +132,7 @@ def _require_whole(result: Result, order: Order) -> None:
         ValueError: A part is missing or of another form.
     """
     sent = result.evidence
-    if sent is not None and not (sent.method in _METHODS and _URL.fullmatch(sent.url)):
+    if sent is not None and not (sent.method in ("GET", "POST") and _URL.fullmatch(sent.url)):
         raise ValueError("its evidence is no request to a world")
     if result.fault or order.is_realtime:
         return
