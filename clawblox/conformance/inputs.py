@@ -77,7 +77,7 @@ class Inputs:
         """
         known = await self.known()
         if not known.actions:
-            raise CouldNotRun(f"no inputs are known: {known.advice}")
+            raise CouldNotRun(f"no inputs are known: {known.describe_unsent() or _LIST_SOME}")
         return known.actions
 
 
@@ -101,11 +101,6 @@ class KnownInputs:
             Action(example.type, json.loads(example.data) if example.data else None)
             for example in sendable
         )
-
-    @property
-    def advice(self) -> str:
-        """The lines to write in ``world.toml`` where no input is known."""
-        return self.describe_unsent() or _LIST_SOME
 
     def describe_unsent(self) -> str:
         """Return which documented types cannot be sent, and lines for ``world.toml`` instead.

@@ -141,7 +141,7 @@ def test_data_with_placeholders_cannot_be_sent(data: str, is_sendable: bool) -> 
 def test_the_lines_for_world_toml_have_the_names_and_the_form_of_the_data() -> None:
     inputs = KnownInputs((), find_examples(ROBOT.replace("| Reset | `{}` |\n", "")))
     assert inputs.actions == ()
-    text = inputs.advice
+    text = inputs.describe_unsent()
     assert text.startswith("what the documentation shows cannot be sent as it stands: SetControl ")
     lines = tomllib.loads(text.partition("\n")[2])
     assert lines == {
