@@ -171,10 +171,10 @@ def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:
             check.id for check in checks if check.area == name or fnmatch.fnmatch(check.id, name)
         }
         if not fitting:
-            hint = suggest_nearest(name, [*AREAS, *(check.id for check in checks)])
+            known = [*AREAS, *(check.id for check in checks)]
+            hint = suggest_nearest(name, known) or "list them: clawblox check --list"
             raise UsageError(
-                f"check: must be an area or the id of a check, not {name!r}",
-                hint=hint or "list them: clawblox check --list",
+                f"check: must be an area or the id of a check, not {name!r}", hint=hint
             )
         selected |= fitting
     return [check for check in checks if not names or check.id in selected]

@@ -68,8 +68,7 @@ async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
                         await output.write_line(f"{end.name}: {_describe(end)}")
     if limit.cancelled_caught:
         if not is_quiet:
-            left = ", ".join(watch.left)
-            note(f"Gave up after {format_seconds(timeout)}; not ended: {left}")
+            note(f"Gave up after {format_seconds(timeout)}; not ended: {', '.join(watch.left)}")
         return _TIMED_OUT_STATUS
     return next((status for _, status in sorted(statuses.items()) if status), 0)
 

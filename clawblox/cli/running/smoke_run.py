@@ -72,8 +72,7 @@ async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
             AsyncExperiment(smoke, dir=directory), output, is_summarised=False
         )
         status = await runner.run_until_asked()
-    record = await run_blocking(read_experiment, directory)
-    results = _judge(plan, record)
+    results = _judge(plan, await run_blocking(read_experiment, directory))
     is_ok = all(result.is_ok for result in results)
     if is_ok:
         await run_blocking(discard_tree, directory)
