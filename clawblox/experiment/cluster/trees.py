@@ -123,7 +123,7 @@ def _require_room(members: int, total: int, limits: Limits) -> None:
         raise TransferError(f"the directory has more than {most}")
 
 
-def list_tree(root: Path, limits: Limits = LIMITS, check: Check = _go_on) -> dict[str, Stamp]:
+def list_tree(root: Path, limits: Limits = LIMITS) -> dict[str, Stamp]:
     """Return the files, links and directories below a directory, for :func:`difference`.
 
     Pipes, sockets and devices are left out, and paths of more than 100 names or 4095 bytes.
@@ -131,7 +131,6 @@ def list_tree(root: Path, limits: Limits = LIMITS, check: Check = _go_on) -> dic
     Args:
         root: The directory.
         limits: Limits for its size.
-        check: Called often.
 
     Raises:
         TransferError: It is larger.
@@ -139,7 +138,7 @@ def list_tree(root: Path, limits: Limits = LIMITS, check: Check = _go_on) -> dic
     """
     stamps: dict[str, Stamp] = {}
     fresh, total = time.time_ns() - _FRESH_NS, 0
-    for path, _, status in _walk(root, check):
+    for path, _, status in _walk(root, _go_on):
         total += _content_size(status)
         _require_room(len(stamps) + 1, total, limits)
         is_settled = status.st_ctime_ns < fresh and not stat.S_ISDIR(status.st_mode)
