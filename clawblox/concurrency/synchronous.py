@@ -51,8 +51,9 @@ class Bridged(Generic[_T_co]):
         """Set the qualified names of the copied methods to this class."""
         super().__init_subclass__()
         for name, member in vars(cls).items():
-            if isinstance(member, FunctionType) and hasattr(member, "__wrapped__"):
-                member.__module__, member.__qualname__ = (
+            function = getattr(member, "__func__", member)
+            if isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
+                function.__module__, function.__qualname__ = (
                     cls.__module__,
                     f"{cls.__qualname__}.{name}",
                 )
@@ -186,10 +187,12 @@ def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> Opening[_
     """
 
     def call(cls: type[_Twin], /, *args: _P.args, **kwargs: _P.kwargs) -> _Twin:
-        shown = f"{cls.__qualname__}.{call.__name__}"
+        shown = f"{cls.__qualname__}.{function.__name__}"
         return make_twin(cls, call_as(shown, method, *args, **kwargs))
 
-    return cast(Any, classmethod(update_wrapper(cast(Any, call), cast(Any, method).__func__)))  # type: ignore[no-any-return]
+    function: Any = cast(Any, method).__func__
+    opened: Any = classmethod(update_wrapper(cast(Any, call), function))
+    return cast(Opening[_P], opened)
 
 
 def synchronous(

@@ -30,8 +30,6 @@ _TOKEN_BYTES: Final = 32
 _PYTHON: Final = "{python}"
 """Placeholder in a command for the interpreter that runs clawblox."""
 
-_INTERPRETER_DIR: Final = str(Path(sys.executable).parent)
-
 _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """An activated Python environment sets one of these."""
 
@@ -141,10 +139,15 @@ def child_environment(
 
 def _search_path(env: Mapping[str, str]) -> dict[str, str]:
     """Return the new PATH, or an empty dict if it stays."""
-    path, here = env.get("PATH", os.defpath), _INTERPRETER_DIR
+    path, here = env.get("PATH", os.defpath), _interpreter_dir()
     if any(map(env.get, _ACTIVATION_ENV)) or path.split(os.pathsep)[0] == here:
         return {}
     return {"PATH": f"{here}{os.pathsep}{path}"}
+
+
+@functools.cache
+def _interpreter_dir() -> str:
+    return str(Path(sys.executable).parent)
 
 
 def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
@@ -168,7 +171,7 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
             lines.append(f"{key}={shlex.quote(value)}; export {key}")
     if "PATH" not in launch.options.env:
         activated = "".join(f"${{{name}:-}}" for name in _ACTIVATION_ENV)
-        here = shlex.quote(_INTERPRETER_DIR)
+        here = shlex.quote(_interpreter_dir())
         lines.append(f'[ -n "{activated}" ] || PATH={here}:"${{PATH:-{os.defpath}}}"; export PATH')
     for key, value in {"PYTHONUNBUFFERED": "1", **world.public()}.items():
         lines.append(f'[ -n "${{{key}:-}}" ] || {key}={shlex.quote(value)}; export {key}')

@@ -207,7 +207,8 @@ class LocalInstance(Instance):
         """
 
         async def watch(name: str, sidecar: Process) -> None:
-            tell("sidecar_exited", sidecar=name, exit=await sidecar.wait())
+            exit_ = await sidecar.wait()
+            tell("sidecar_exited", sidecar=name, exit=exit_)
 
         async with Tasks() as tasks:
             for name, sidecar in self.sidecars.items():

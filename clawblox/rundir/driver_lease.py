@@ -109,7 +109,8 @@ class DriverLease:
     @property
     def remaining_s(self) -> float:
         """Seconds until the lease runs out, if it is not renewed; negative afterwards."""
-        return self._renewed_at + self.driver.lease_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return self._renewed_at + self.driver.lease_s - now
 
     def take(self) -> None:
         """Take the lease, and keep it until :meth:`release`.

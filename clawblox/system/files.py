@@ -260,6 +260,8 @@ def write_all_at(fd: int, data: bytes | memoryview, offset: int) -> None:
 def memory_file(name: str, content: bytes) -> int:
     """Return a descriptor of a file in memory with a content, positioned at its start.
 
+    Its mode is that of an executable file, as the kernel makes such files.
+
     Raises:
         OSError: No descriptor or no memory is left.
     """

@@ -97,8 +97,9 @@ def plan(
         if isinstance(chosen, str):
             _list_beside(contents, name, directory, (), chosen)
             continue
-        contents.agents[name], sources = chosen.collect(directory)
-        _add_session(contents, name, directory, sources)
+        state, sources = chosen.collect(directory)
+        contents.agents[name] = state
+        _add_sources(contents, name, directory, sources)
         _list_beside(contents, name, directory, sources, _NOT_IN_FORMAT)
     return contents
 
@@ -165,7 +166,7 @@ def _find_only_format(agent_dir: Path) -> SessionFormat | str:
     return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
 
 
-def _add_session(contents: Plan, agent: str, agent_dir: Path, sources: Iterable[Source]) -> None:
+def _add_sources(contents: Plan, agent: str, agent_dir: Path, sources: Iterable[Source]) -> None:
     prefix = f"agents/{agent}/session/"
     contents.sources += [
         attrs.evolve(

@@ -204,9 +204,7 @@ class Staging:
                 for parts in moves:
                     self._move(parts)
             except BaseException:
-                for parts in reversed(self._moved):
-                    with contextlib.suppress(OSError), self._parents(parts) as (staged, final):
-                        rename_new(parts[-1], parts[-1], source_dir=final, destination_dir=staged)
+                self._take_back()
                 raise
 
     def withdraw(self, names: Sequence[Parts]) -> None:
@@ -309,6 +307,11 @@ class Staging:
                 raise self._in_the_way(parts) from error
             self._moved.append(parts)
             os.fsync(final)
+
+    def _take_back(self) -> None:
+        for parts in reversed(self._moved):
+            with contextlib.suppress(OSError), self._parents(parts) as (staged, final):
+                rename_new(parts[-1], parts[-1], source_dir=final, destination_dir=staged)
 
     def _in_the_way(self, parts: Parts) -> CheckpointError:
         return CheckpointError(

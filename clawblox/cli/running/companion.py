@@ -84,15 +84,17 @@ class Companion:
         self.crew = Crew(world=world, agents=[self._agent], on_checkpoint=_report_checkpoint)
         self.resume_words: Sequence[str] = ()
         self._turn_words: tuple[str, ...] = ()
-        self._stack = AsyncExitStack()
+        self._stack: AsyncExitStack
         self._has_begun = anyio.Event()
         self._headings: list[str] = []
         self._events: AgentEventStream
         self._result: AgentResult | None = None
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self.crew)
-        self._events = await self._stack.enter_async_context(self._agent.events())
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.crew)
+            self._events = await stack.enter_async_context(self._agent.events())
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:

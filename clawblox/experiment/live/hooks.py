@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import anyio
 import anyio.lowlevel
 import attrs
 
@@ -228,7 +227,7 @@ class LiveGeneration(_GenerationView):
         world: The world of the attempt.
         seed: Seed of the world's random state.
         agents: Its agents.
-        begun_at: When the agents were started, by the clock of the event loop.
+        elapsed: Returns the seconds of the generation so far.
     """
 
     def __init__(
@@ -237,18 +236,18 @@ class LiveGeneration(_GenerationView):
         world: ViewedWorld,
         seed: int | None,
         agents: Sequence[ViewedAgent],
-        begun_at: float,
+        elapsed: Callable[[], float],
     ) -> None:
         super().__init__(order, seed)
         self._world = world
         self._viewed_agents = tuple(agents)
         self._agents = tuple(map(LiveAgent, agents))
-        self._begun_at = begun_at
+        self._elapsed = elapsed
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the agents were started, those of earlier attempts included."""
-        return self._order.elapsed_s + anyio.current_time() - self._begun_at
+        return self._elapsed()
 
     @property
     def agents(self) -> Sequence[LiveAgent]:

@@ -256,7 +256,7 @@ class LiveAttempt:
             world=InstanceWorld(self.world, self.instance),
             seed=self.started.seed,
             agents=self.agents,
-            begun_at=self._begun_at,
+            elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
         )
 
     # -- checkpoints ------------------------------------------------------------------------------

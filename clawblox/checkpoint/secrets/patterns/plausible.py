@@ -1,8 +1,10 @@
 """Distinguishes secrets from other values: words, names, and values made up or published.
 
-Pure functions over bytes. A substring alone decides nothing: a real secret that contains
-``example`` or ``xxxx`` remains a secret, because most of it remains when these are struck out.
-Published samples are known by their digests, so that no complete token stands here.
+Pure functions over bytes. Words, names and constants clear a value only for rules whose shape alone
+proves little; values made up or published are secrets under no rule. A substring alone does not
+make a value a made-up one: a real secret that contains ``example`` or ``xxxx`` remains a secret,
+because most of it remains when these are struck out. Published samples are known by their digests,
+so that no complete token stands here.
 """
 
 from __future__ import annotations
