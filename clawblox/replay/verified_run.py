@@ -218,7 +218,7 @@ def _find_earlier(
         states = [digest for digest in replay.progress.digests if digest.tick == start.tick]
         place = other.number, other.found.instance, other.attempt
         save = "".join(source.find_origin_saves(other)[:1])
-        link = Link("continues", start.tick, *place, save)
+        link = Link("continues", start.tick, *place, save=save)
         if start in states:
             return link
         # From the last record that was compared on, inputs of a killed world may be missing.

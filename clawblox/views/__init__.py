@@ -4,7 +4,7 @@ Nothing here prints, asks a world or imports a web framework. The command line u
 
 - ``board``: the live table of a run, laid out for a terminal.
 - ``rows``: instances and agents as the rows of tables, and how a run ended.
-- ``experiments``: the live table of an experiment, and how it ended; several as a table.
+- ``experiments``: the live table of an experiment, its status and its end; several as a table.
 - ``experiment_generation``: one generation of an experiment.
 - ``experiment_plan``, ``experiment_fork``: what a plan and a fork would do.
 - ``steering``: the selection, the filter and the pane of a live table, by keys.

@@ -1,4 +1,4 @@
-"""Experiments as text: the live table and the summary of one, or a table of several. Pure."""
+"""Experiments as text: the live table and the summary of one, or a table of several."""
 
 from __future__ import annotations
 

@@ -183,9 +183,9 @@ def run(
     if smoke:
         if dry_run or may_exist or how["detach"]:
             raise UsageError("--smoke: must be given without --continue, --dry-run and --detach")
-        directory = smoke_directory(directory)
+        directory, smoked = smoke_directory(directory), make_smoke_plan(plan)
         with naming_lines(plan_file, settings):
-            anyio.run(survey_experiment, make_smoke_plan(plan), directory)
+            anyio.run(survey_experiment, smoked, directory)
         return anyio.run(partial(run_smoke, plan, directory, as_json=how["as_json"]))
     call = make_call(ctx, directory, **how)
     is_known = may_exist and (directory / JOURNAL_NAME).exists()

@@ -77,7 +77,8 @@ async def act_on_instance(verb: Verb, status: InstanceStatus) -> str:
         outcomes: list[Outcome[Restarted]] = []
         names, options = [status.name], RestartOptions()
         await restart_instances(status.run_dir, names, options, on_restarted=outcomes.append)
-        return describe_restarted(status.name, outcomes[0].result())
+        (outcome,) = outcomes
+        return describe_restarted(status.name, outcome.result())
     (result,) = await stop_instances(status.run_dir, [status.name], grace_seconds=DEFAULT_GRACE_S)
     return describe_stopped(result)
 

@@ -36,7 +36,7 @@ from clawblox.views.formatting import format_seconds
 from clawblox.world.async_world import AsyncWorld
 
 SLOW_S: Final = 2.0
-"""Seconds from which on a start, a save or a load counts as slow."""
+"""Seconds from which on the live table shows a start, a save or a load as slow."""
 
 _WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5

@@ -8,6 +8,7 @@ save/load design keeps checkpoints invisible to agents."
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -83,24 +84,30 @@ async def look_at_headers(lab: Lab) -> str:
     """Look at the headers of all answers, and compare those of equal requests."""
     seen = await lab.sights()
     answers = list(seen.everything)
-    count = await _require_none(answers, _find_header_trace, find_header_leaves)
+    count = await _require_none(
+        answers, partial(_find_header_trace, now=utc_now()), find_header_leaves
+    )
     if not count:
         raise CouldNotRun("no answer had a header")
     for first, second in seen.twice:
         before, after = dict(find_header_leaves(first)), dict(find_header_leaves(second))
         for path in before.keys() | after.keys():
-            sides = before.get(path), after.get(path)
-            if sides[0] != sides[1]:
+            if before.get(path) != after.get(path):
                 evidence = f"two equal requests got different values of {path.partition('.')[2]}"
-                raise Failed(evidence, exchange=second, difference=Difference(path, *sides))
+                difference = Difference(path, before.get(path), after.get(path))
+                raise Failed(evidence, exchange=second, difference=difference)
     return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
 
 
-def _find_header_trace(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - a header
+def _find_header_trace(
+    path: str,
+    value: Any,  # noqa: ANN401 - a header
+    now: datetime,
+) -> HostTrace | None:
     name = path.partition(".")[2]
     if name.lower() in _TIME_HEADERS:
         return HostTrace(path, f"a header {name}", value)
-    return find_host_time(path, value, utc_now())
+    return find_host_time(path, value, now)
 
 
 @CHECKS.must(

@@ -232,6 +232,7 @@ class _Places:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Place]:
         instances = self._instances
+        world = instances.require_world()
         directory = instances.scratch / "fresh"
         run = instances.config.get("run", {})
         try:
@@ -240,7 +241,7 @@ class _Places:
             make = partial(
                 make_place,
                 directory,
-                world=instances.require_world().dir,
+                world=world.dir,
                 copy=None if copy is None else copy.dir,
                 commands=[each.get("command", ()) for each in (run, *run.get("sidecar", ()))],
                 run_dir=instances.scratch / "run",

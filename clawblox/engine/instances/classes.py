@@ -43,8 +43,14 @@ def _value_class(name: str, kind: str, default: object) -> ClassSpec:
     return class_row(name, "ValueBase", first_name="Value", Value=Property(kind, default))
 
 
-def _service(name: str, events: Mapping[str, EventSpec] | None = None, **options: Any) -> ClassSpec:
-    return class_row(name, "Instance", events, creatable=False, **options)
+def _service(
+    name: str,
+    events: Mapping[str, EventSpec] | None = None,
+    *,
+    is_late: bool = False,
+    **properties: Any,
+) -> ClassSpec:
+    return class_row(name, "Instance", events, creatable=False, is_late=is_late, **properties)
 
 
 _JOINT: Final = Property("BasePart", effect="joint")

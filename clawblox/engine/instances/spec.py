@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -40,6 +40,9 @@ class Property:
     is_data: bool = attrs.field(default=False, kw_only=True)
 
 
+Member: TypeAlias = Property | bool | float | str
+"""A member of a class, or the default of a data member."""
+
 _KINDS: Final = {bool: "boolean", float: "number", str: "string"}
 
 
@@ -49,7 +52,7 @@ def data(kind: str, default: Any = None) -> Property:
     return Property(kind, default, is_data=True, may_be_infinite=True)
 
 
-def members(**defaults: Any) -> dict[str, Property]:
+def members(**defaults: Member) -> dict[str, Property]:
     """Return members by name; a boolean, number or text is the default of a data member."""
     return {
         name: default if isinstance(default, Property) else data(_KINDS[type(default)], default)
@@ -129,7 +132,7 @@ def class_row(
     is_late: bool = False,
     is_data: bool = False,
     first_name: str = "",
-    **properties: Any,
+    **properties: Member,
 ) -> ClassSpec:
     """Return a class as its row in the table of classes, with what it has besides its base.
 

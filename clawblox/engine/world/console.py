@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Final, TextIO
 
 from clawblox.engine.errors import WorldHalted, to_text
@@ -39,7 +38,7 @@ class Console:
     ) -> None:
         self.tick: Callable[[], int] = int
         self._room()
-        self.announce = partial(print, flush=True) if out is None else out
+        self.announce = _write_plainly if out is None else out
         self.out = (lambda line: self._stamp(line, sys.stdout)) if out is None else out
         self.error = (lambda line: self._stamp(line, sys.stderr)) if error is None else error
 
@@ -109,6 +108,11 @@ class Console:
         self.end_tick()
         for line in halt_lines(halted, sources):
             self.error(line)
+
+
+def _write_plainly(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:

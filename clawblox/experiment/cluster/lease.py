@@ -115,8 +115,9 @@ class Renewer:
 
     Attributes:
         granted: Done when the host has a lease. Before, nothing may be asked of it.
-        lost: Done, with the reason for people, when the host is lost. One that ended before its
-            first renewal has run nothing, and is lost at once.
+        lost: Done once, in the thread of the renewers, with the reason for people, when the host is
+            lost. One that ended before its first renewal has run nothing, and is lost at once.
+            :meth:`stop` cancels it.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ def source_dir(run_dir: Path) -> Path:
 
 
 def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
-    """Let a forked agent rejoin as the player of the loaded one, and record that one. Blocks.
+    """Let a forked agent rejoin as the player of the loaded one, its recorded origin. Blocks.
 
     Args:
         source: The loaded agent.
@@ -42,7 +42,7 @@ def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
 
     Raises:
         ManifestError: The manifest of the branch cannot be written.
-        OSError: A file cannot be copied.
+        OSError: A file cannot be read or copied.
     """
     copy_session(source.agent.dir, branch.dir)
     update = agent_update(dir=branch.dir)

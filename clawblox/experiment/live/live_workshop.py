@@ -402,6 +402,13 @@ class LiveWorkshop:
         recorded: RecordedAgent,
         tmux: str | None,
     ) -> AttemptAgent:
+        """Fork a loaded agent into the run directory of a branch.
+
+        Raises:
+            AttemptError: Its conversation cannot be continued exactly.
+
+        Cancellation: no directory of the new agent remains, or it is complete.
+        """
         ref, name = order.origin, recorded.forked_from
         assert ref is not None
         assert name is not None

@@ -92,7 +92,8 @@ class ExperimentRecord:
         Args:
             place: Chain and generation, such as ``r2/g003``; without a generation, the latest. It
                 may end with ``@`` and the moment.
-            at: The moment; None means ``last``.
+            at: The moment: seconds, text such as ``20m``, ``boundary``, ``end`` or ``last``; None
+                means that in ``place``, else ``last``.
 
         Raises:
             ConfigError: There is none; the error names those that exist.

@@ -172,7 +172,7 @@ class GenerationRunner:
             try:
                 await self._take_steps()
             except PauseError as error:
-                # A failed save is no reason for another one.
+                # Saved before the pause, unless the pause comes from a save that failed.
                 if self.meter.is_running and error.pause.reason != "checkpoint":
                     self.meter.stop()
                     await self._checkpoint("pause")

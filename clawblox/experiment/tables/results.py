@@ -302,7 +302,9 @@ def make_results(plans: Plans, *, forked_from: CheckpointRef | None = None) -> R
     """
     sources = {name: branch.source for name, branch in plans.state.branches.items()}
     chains = [
-        chain for name, chain in plans.chains.items() if forked_from in (None, sources.get(name))
+        chain
+        for name, chain in plans.chains.items()
+        if forked_from is None or forked_from == sources.get(name)
     ]
     return _gather(plans, (make_chain_rows(plans, chain) for chain in chains))
 
