@@ -195,6 +195,12 @@ def test_a_wrong_argument_is_named_with_the_sync_class_and_the_nearest_one(
         }
 
 
+def test_class_methods_of_a_twin_have_its_own_name() -> None:
+    assert Team.resume.__qualname__ == "Team.resume"
+    with pytest.raises(TypeError, match=r"^Team\.resume\(\) got .* 'envi'. Did you mean 'env'\?"):
+        Team.resume("run", envi={})  # type: ignore[call-arg]
+
+
 def test_a_type_error_of_the_function_itself_stays_as_it_is() -> None:
     def fail(count: int) -> None:
         raise TypeError(f"{count} is too much")
