@@ -30,7 +30,7 @@ def use_the_other_twins(world: World) -> None:
 
 
 def refuse_unknown_arguments() -> None:
-    """Name an option wrongly: an ignored error that is none would be reported."""
+    """Name options wrongly; mypy reports an ignored error that does not occur."""
     World("world", rundir="run")  # type: ignore[call-arg]
     Experiment.open("experiment", retry=True)  # type: ignore[call-arg]
     Team.resume("run", environment={})  # type: ignore[call-arg]

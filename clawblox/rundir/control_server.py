@@ -410,7 +410,7 @@ async def _close(listener: _Listener) -> None:
 
 
 Operations: TypeAlias = Mapping[str, Operation]
-"""What other processes can ask for, by ``op``."""
+"""The operations that other processes can ask for, by ``op``."""
 
 _serial = itertools.count()
 

@@ -1,4 +1,4 @@
-"""How slow starts, saves and loads are going: progress lines, and the notes of the live table."""
+"""Shows slow starts, saves and loads: progress lines, and the notes of the live table."""
 
 from __future__ import annotations
 
