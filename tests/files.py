@@ -1,4 +1,4 @@
-"""The content of every file in a directory, and all that a change would alter."""
+"""The content of each file in a directory, all that a change alters, and a log with a hole."""
 
 from __future__ import annotations
 
@@ -37,3 +37,18 @@ def _describe(path: Path) -> Facts:
     elif stat.S_ISLNK(status.st_mode):
         content = os.fsencode(path.readlink())
     return status.st_mode, status.st_mtime_ns, hashlib.sha256(content).hexdigest()
+
+
+def write_hole(log: Path) -> int:
+    """Write a log whose first line is followed by a terabyte that is not on disk.
+
+    Returns:
+        Where the hole ends. The end of the first of two more lines follows there, ``behind``.
+    """
+    hole = 1 << 40
+    with log.open("wb") as file:
+        file.write(b"before\n")
+        file.truncate(hole)
+        file.seek(hole)
+        file.write(b" behind\nlast\n")
+    return hole

@@ -12,6 +12,7 @@ from clawblox.telemetry import tail
 from clawblox.telemetry.log_segments import begin_segment, list_segments
 from clawblox.telemetry.tail import find_line_end, find_line_start, read_lines
 from tests.agents.drivers.support import within_limit
+from tests.files import write_hole
 
 TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
 
@@ -39,12 +40,8 @@ def test_the_borders_of_the_line_around_each_byte_are_found(log: Path) -> None:
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
-    log, hole = tmp_path / "agent.log", 1 << 40
-    with log.open("wb") as file:
-        file.write(b"before\n")
-        file.truncate(hole)
-        file.seek(hole)
-        file.write(b" behind\nlast\n")
+    log = tmp_path / "agent.log"
+    hole = write_hole(log)
     found: list[object] = []
 
     def look() -> None:

@@ -20,6 +20,7 @@ from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.web import files as module
 from clawblox.web.files import Match, Matches, make_finder, search
 from tests.agents.drivers.support import within_limit
+from tests.files import write_hole
 from tests.web.test_files import LINES
 
 
@@ -181,12 +182,8 @@ def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
-    log, hole = tmp_path / "agent.log", 1 << 40
-    with log.open("wb") as file:
-        file.write(b"before\n")
-        file.truncate(hole)
-        file.seek(hole)
-        file.write(b" behind\nlast\n")
+    log = tmp_path / "agent.log"
+    hole = write_hole(log)
     found = list[Match]()
     within_limit(lambda: found.extend(search_segments(list_segments(log), "last")))
     assert [match.start for match in found] == [hole + 8]
