@@ -146,9 +146,9 @@ def test_stopping_all_cancels_starts_too(
 
 def test_options_reach_the_worlds(up: Start, run_dir: Path) -> None:
     words = ("--record", "--base-path", "a/", "--env", "COLOUR=red", "--env", "X=a=b")
-    command = up(*words, flags=("--dump", "dump-$$.json"))
+    command = up(*words)
     known = look(run_dir)["w001"]
-    assert known["state"] == "ready", command.err
+    assert known["state"] == "ready", command.out
     assert known["url"].endswith("/a")
     environment = Path(f"/proc/{known['pid']}/environ").read_text().split("\0")
     home = run_dir / "worlds" / "w001"

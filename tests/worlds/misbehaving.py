@@ -753,10 +753,11 @@ def fork(body: Callable[[], None]) -> int:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file that is complete whenever it is there."""
-    with open(f"{path}.part", "w") as file:
+    """Write a file that is complete whenever it is there; worlds may share its directory."""
+    part = f"{path}.{os.getpid()}.part"
+    with open(part, "w") as file:
         file.write(text)
-    os.replace(f"{path}.part", path)
+    os.replace(part, path)
 
 
 def live_on(pid_file: str) -> None:
