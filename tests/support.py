@@ -398,12 +398,15 @@ def _working_directory(pid: int) -> str:
 
 
 def free_port() -> int:
-    """Return a free port that this function has not returned before.
+    """Return a free port that no test of this run has been given before.
 
-    It lies outside the ephemeral range, where an outgoing connection could take it.
+    It lies outside the ephemeral range, where an outgoing connection could take it, and among the
+    ports of this process of the run: another one would only see it taken once a program listens.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     while True:
-        port = 10_000 + secrets.randbelow(10_000)
+        port = 10_000 + worker + workers * secrets.randbelow(10_000 // workers)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in _returned_ports:
