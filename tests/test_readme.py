@@ -50,6 +50,11 @@ def test_every_block_of_the_readme_is_an_example_but_the_check_and_those_with_ag
     ]
 
 
+def test_the_readme_is_short_and_so_is_the_changelog() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 60
+
+
 def test_the_plan_of_the_readme_is_valid_and_short() -> None:
     (text,) = re.findall(
         r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
