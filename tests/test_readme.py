@@ -46,6 +46,7 @@ def test_every_block_of_the_readme_is_an_example_but_the_check_and_those_with_ag
     assert [block for block in blocks if block not in run] == [
         "clawblox run examples/marbles --agent claude --max-turns 20\n",
         "clawblox experiment run experiment.toml\n",
+        "pip install '.[server,check]' && clawblox check examples/marbles restore\n",
         "python3 -m venv .venv && . .venv/bin/activate && pip install -e '.[test]' && pytest\n",
     ]
 
