@@ -49,14 +49,14 @@ from clawblox.experiment.cluster.scratch import SCRATCH_ENV
 from clawblox.extras import find_missing
 from clawblox.system.guard import GUARD_NAME
 from tests.experiment.cluster.local_engine import LocalEngine
-from tests.support import (
+from tests.support.processes import (
     all_processes,
     command_line,
     descendants,
     is_alive,
     live_processes,
     processes_in,
-)  # fmt: skip
+)
 
 _TITLE: Final = "experiments on a cluster"
 _KB: Final = 1024

@@ -34,7 +34,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 ROOT = Path(__file__).parent.parent
 CUPBOARD_LINES = 150

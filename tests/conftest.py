@@ -19,11 +19,13 @@ import pytest
 import structlog
 from blockbuster import BlockBuster
 
-from tests.model_api import ModelApi, model_api
 from tests.optional import require_package, require_program
-from tests.programs import Programs
-from tests.support import POLL_INTERVAL_S, Resources, kill_processes, live_processes, name_session
-from tests.tmux import Tmux, tmux_server
+from tests.support.model_api import ModelApi, model_api
+from tests.support.processes import kill_processes, live_processes, name_session
+from tests.support.programs import Programs
+from tests.support.resources import Resources
+from tests.support.tmux import Tmux, tmux_server
+from tests.support.waiting import POLL_INTERVAL_S
 
 SETTLE_TIMEOUT_S = 20.0
 

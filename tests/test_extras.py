@@ -15,7 +15,7 @@ import pytest
 
 from clawblox import extras
 from clawblox.extras import EXTRAS, install_command, name_extra
-from tests.support import free_port
+from tests.support.sockets import free_port
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 60

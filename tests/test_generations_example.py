@@ -17,7 +17,10 @@ from click.core import ParameterSource
 from clawblox.cli.commands.generations import command as generations
 from clawblox.experiment.harness.options import GenerationOptions
 from tests.agents.standins import install, misbehave
-from tests.support import free_port, make_world, marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.sockets import free_port
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "run_agent_generations.py"
 TIMEOUT_S = 60.0

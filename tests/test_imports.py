@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 OURS = "clawblox"
 ANYIO = {"anyio", "idna", "sniffio", "typing_extensions"}

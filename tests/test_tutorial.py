@@ -12,7 +12,7 @@ import pytest
 from clawblox.rundir.lineage import read_lineage
 from docs import examples
 from docs.pictures import experiment
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "examples" / "experiment.py"

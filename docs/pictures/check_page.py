@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.engine.page.chromium import Chromium
 from tests.optional import require_program
-from tests.provable import make_provable_world
+from tests.support.provable import make_provable_world
 
 PICTURE: Final = Path(__file__).with_name("check_page.webp")
 _CHECKS: Final = ("static", "contract", "restore")

@@ -22,7 +22,9 @@ from click.testing import CliRunner
 from clawblox.cli import main
 from tests.engine.page.chromium import Chromium, Page
 from tests.optional import require_program
-from tests.support import ask, free_port, is_listening, wait_until
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask
 
 PICTURE: Final = Path(__file__).with_name("engine_page.webp")
 _CARD: Final = """{

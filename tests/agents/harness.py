@@ -17,7 +17,8 @@ from typing import Any
 import attrs
 
 from clawblox import Agent, World, default_system_prompt, load_checkpoint, save_checkpoint
-from tests.support import HANG_S, free_port
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S
 
 AUTO_CONTINUE = "Please don't stop. Just continue doing whatever you want to do."
 SAVE_PROMPT = "This is the end. Write down what you want to keep."

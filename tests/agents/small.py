@@ -27,7 +27,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import UUID, Program
 from clawblox.agents.running.order import Limits
 from clawblox.agents.values import AgentEvent, Report, Usage
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 PROGRAM = Path(__file__).with_name("small_program.py")
 

@@ -14,8 +14,8 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from tests.agents.standins import hold, install, read_dumps
 from tests.agents.test_sessions import KEYS
-from tests.running import running
-from tests.support import HANG_S
+from tests.support.running import running
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ import pytest
 
 from clawblox import AgentError, AsyncAgent
 from tests.agents.small import SmallDriver, make_agent, opened, small
-from tests.support import is_alive, marked_processes, wait_until_async
+from tests.support.processes import is_alive, marked_processes
+from tests.support.waiting import wait_until_async
 
 __all__ = ["small"]
 

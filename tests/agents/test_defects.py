@@ -14,8 +14,8 @@ from clawblox.agents.running.owner import Owner
 from clawblox.agents.status import read_status
 from clawblox.foreign_values import clean_value
 from tests.agents.small import opened, records, small
-from tests.defects import Point, inject_all, inject_at
-from tests.support import marked_processes
+from tests.support.defects import Point, inject_all, inject_at
+from tests.support.processes import marked_processes
 
 __all__ = ["small"]
 

@@ -15,8 +15,9 @@ import pytest
 
 from clawblox import Agent, AsyncAgent
 from tests.agents.small import make_agent, records, small, transcript
-from tests.orchestrators import kill_with_guard
-from tests.support import command_line, descendants, is_alive, wait_until
+from tests.support.orchestrators import kill_with_guard
+from tests.support.processes import command_line, descendants, is_alive
+from tests.support.waiting import wait_until
 
 __all__ = ["small"]
 

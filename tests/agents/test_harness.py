@@ -16,8 +16,10 @@ from clawblox import Agent
 from clawblox.agents.running import dialogue
 from tests.agents.harness import AUTO_CONTINUE, SAVE_PROMPT, Run, ending, load
 from tests.agents.standins import install, misbehave, read_dumps, told
-from tests.support import is_alive, make_world, wait_until
-from tests.tmux import Tmux
+from tests.support.processes import is_alive
+from tests.support.tmux import Tmux
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.needs("tmux")
 

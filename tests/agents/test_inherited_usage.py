@@ -20,7 +20,7 @@ from clawblox.team.record import TeamRecord, Texts
 from clawblox.team.resume import TeamResume
 from tests.agents.test_branches import begin, make_agent
 from tests.agents.test_sessions import KEYS
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

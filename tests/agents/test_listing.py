@@ -16,8 +16,8 @@ from clawblox.agents.listing import make_scope
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.cli.commands.ps import command as ps
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
-from tests.lineages import run_of, write_manifest
 from tests.rundir.support import make_record
+from tests.support.lineages import run_of, write_manifest
 
 
 def make_run(run: Path, pid: int = 0, **fields: object) -> Path:

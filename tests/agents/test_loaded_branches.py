@@ -18,7 +18,7 @@ from clawblox import (
 from clawblox.agents.prompts import AUTO_CONTINUE
 from tests.agents.test_branches import SECRET_WORD, ask, begin, make_agent
 from tests.agents.test_sessions import KEYS
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from clawblox.agents.usage import Budget
 from clawblox.agents.values import AgentEvent
 from tests.agents.small import records, until
 from tests.agents.standins import USAGE, hold, hold_own, install, misbehave, told
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_short_delays")]
 

@@ -1,7 +1,7 @@
 """The agent programs themselves, driven by Agent, on a stand-in for their models' API.
 
-They are installed from npm (``tests/programs.py``). What the stand-ins of the programs print and
-keep is compared here with what the programs do.
+They are installed from npm (``tests/support/programs.py``). The output and the files of the
+stand-ins are compared here with those of the programs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from clawblox import Agent, AgentResumeError
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.usage import Budget
-from tests import model_api as models
 from tests.agents import standins
 from tests.agents.standins.running import CLAUDE, CODEX, StandIn, new_id
-from tests.model_api import ModelApi, model_api, system_text, user_messages
-from tests.programs import Installed, Programs
-from tests.support import is_alive, wait_until
-from tests.tmux import Tmux, windows
+from tests.support import model_api as models
+from tests.support.model_api import ModelApi, model_api, system_text, user_messages
+from tests.support.processes import is_alive
+from tests.support.programs import Installed, Programs
+from tests.support.tmux import Tmux, windows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cli
 

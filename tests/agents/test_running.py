@@ -21,7 +21,8 @@ from clawblox.errors import (
     UsageError,
 )
 from tests.agents.small import SmallDriver, make_agent, opened, records, small, transcript, until
-from tests.support import live_processes, wait_until_async
+from tests.support.processes import live_processes
+from tests.support.waiting import wait_until_async
 
 __all__ = ["small"]
 

@@ -15,7 +15,7 @@ from clawblox.agents.drivers import DRIVERS, find_driver
 from tests.agents.small import SmallDriver, opened, records, small
 from tests.agents.small_program import OTHER_SESSION
 from tests.agents.standins import install, misbehave
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 __all__ = ["small"]
 

@@ -18,7 +18,8 @@ from clawblox.agents.usage import Budget
 from clawblox.system.clock import format_utc, utc_now
 from tests.agents.small import records, until
 from tests.agents.standins import hold, install, left_behind, misbehave
-from tests.support import HANG_S, is_alive
+from tests.support.processes import is_alive
+from tests.support.waiting import HANG_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_short_delays")]
 

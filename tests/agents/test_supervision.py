@@ -42,7 +42,8 @@ from tests.agents.small import (
     transcript,
     until,
 )
-from tests.support import HANG_S, live_processes, marked_processes
+from tests.support.processes import live_processes, marked_processes
+from tests.support.waiting import HANG_S
 
 __all__ = ["small"]
 

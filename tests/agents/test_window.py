@@ -13,8 +13,8 @@ import pytest
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.window import AgentWindow
 from clawblox.system.tmux import TmuxError
-from tests.support import wait_until
-from tests.tmux import Tmux, windows
+from tests.support.tmux import Tmux, windows
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.needs("tmux")
 

@@ -16,8 +16,9 @@ from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.small import make_agent, small
-from tests.running import running
-from tests.support import HANG_S, ask, make_world, wait_until_async
+from tests.support.running import running
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 
 __all__ = ["small"]
 

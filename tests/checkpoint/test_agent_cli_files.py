@@ -29,8 +29,8 @@ from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import NEW_ID, build_setup
 from tests.checkpoint.test_agent_clis import PROGRAMS, RUN_TIMEOUT_S, Agent
-from tests.model_api import ModelApi, user_messages
-from tests.programs import Programs
+from tests.support.model_api import ModelApi, user_messages
+from tests.support.programs import Programs
 
 pytestmark = pytest.mark.cli
 

@@ -22,9 +22,9 @@ import pytest
 from clawblox.checkpoint.collect import plan as tiers
 from clawblox.checkpoint.collect.sessions import find_format
 from tests.checkpoint.agents import archived_content, restore_session
-from tests.model_api import ANSWER, ModelApi
-from tests.programs import Installed, Programs
-from tests.support import HANG_S, wait_until
+from tests.support.model_api import ANSWER, ModelApi
+from tests.support.programs import Installed, Programs
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.cli
 

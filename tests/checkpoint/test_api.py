@@ -34,7 +34,7 @@ from clawblox.rundir.manifest_updates import run_update
 from clawblox.system.files import digest_file
 from tests.checkpoint.agents import BACKENDS, build_agent, find_conversation
 from tests.checkpoint.runs import Run, contents, fake_token, make_run, update_manifest
-from tests.support import open_fds
+from tests.support.resources import open_fds
 
 
 def test_the_documented_functions_are_found_where_they_are_documented():

@@ -20,7 +20,8 @@ from clawblox.checkpoint import (
 from clawblox.errors import CheckpointError, CheckpointSecretError, ConfigError
 from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, contents, fake_token
-from tests.support import HANG_S, open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,9 @@ import pytest
 from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint import load_checkpoint, save_checkpoint
 from tests.checkpoint.test_agent_clis import RUN_TIMEOUT_S, claude_env, run, running
-from tests.model_api import ANSWER, ModelApi, Request, Tool
-from tests.programs import Installed, Programs
-from tests.support import HANG_S
+from tests.support.model_api import ANSWER, ModelApi, Request, Tool
+from tests.support.programs import Installed, Programs
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.cli
 

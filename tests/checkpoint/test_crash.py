@@ -17,7 +17,7 @@ from clawblox.errors import CheckpointError, CheckpointSecretError
 from clawblox.system.files import digest_file
 from tests.checkpoint.faults import Dies, Disk, Fails, FallsShort, FaultFS, crash_states
 from tests.checkpoint.runs import Run, check_archives, contents, fake_token, make_run
-from tests.support import open_fds
+from tests.support.resources import open_fds
 
 FAULTS = [
     pytest.param(Fails(errno.EIO), False, id="EIO", marks=pytest.mark.thorough),

@@ -31,7 +31,8 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.checkpoint.secrets.content import content_verdicts, verdicts
 from clawblox.system import helper
 from tests.checkpoint.runs import Run, fake_token, make_run
-from tests.support import HANG_S, command_line, descendants, is_alive, wait_until
+from tests.support.processes import command_line, descendants, is_alive
+from tests.support.waiting import HANG_S, wait_until
 
 SECRET = "correct-horse-battery-7"
 

@@ -25,7 +25,7 @@ from clawblox.checkpoint.archive.layout import (
 )
 from clawblox.errors import CheckpointFormatError
 from tests.checkpoint.archives import deflate
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 CONTENTS = {
     "metadata.json": b"{}",

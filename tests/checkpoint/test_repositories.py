@@ -16,7 +16,7 @@ from clawblox.checkpoint.collect.git_config import write_config
 from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import _MAX_DEPTH as MAX_DEPTH
 from tests.checkpoint.repositories import ask, commit, git, make_upstream, serve
-from tests.sampling import sampled, usually
+from tests.support.sampling import sampled, usually
 
 pytestmark = pytest.mark.needs("git")
 

@@ -13,8 +13,8 @@ import pytest
 
 from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, check_archives, make_run
-from tests.sampling import sampled
-from tests.support import HANG_S
+from tests.support.sampling import sampled
+from tests.support.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SAVES = 8

@@ -16,8 +16,11 @@ import pytest
 
 from clawblox.rundir.status import read_run
 from tests.agents.standins import install
-from tests.support import HANG_S, free_port, make_world, marked_processes, wait_until, world_command
-from tests.template import COMMAND_LINE, ForkedProgram, Template, running_template
+from tests.support.processes import marked_processes
+from tests.support.sockets import free_port
+from tests.support.template import COMMAND_LINE, ForkedProgram, Template, running_template
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world, world_command
 
 API_KEY = "sk-not-a-key-0001"
 

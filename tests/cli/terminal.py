@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import environment
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 COLUMNS, LINES = 100, 30
 CTRL_C, CTRL_S = "\x03", "\x13"

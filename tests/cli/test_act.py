@@ -15,7 +15,8 @@ from clawblox.protocol import read_join_answer
 from clawblox.rundir.records import read_record
 from clawblox.world.kept_sessions import KeptSession
 from tests.cli.conftest import Start, assert_nothing_runs, find_port, look
-from tests.support import ask, make_world, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask, make_world
 
 UNKNOWN = "0123456789abcdef"
 

@@ -14,8 +14,8 @@ from clawblox.conformance import CHECKS
 from clawblox.conformance.kept_check import read_check
 from clawblox.views.check_page import render_page
 from tests.cli.conftest import Start
-from tests.provable import make_provable_world
-from tests.support import wait_until
+from tests.support.provable import make_provable_world
+from tests.support.waiting import wait_until
 
 MARBLES = str(Path(__file__).parents[2] / "examples" / "marbles")
 IDS = [check.id for check in CHECKS]

@@ -15,7 +15,7 @@ from clawblox import save_checkpoint
 from clawblox.checkpoint.archive.metadata import serialise_metadata
 from tests.cli.conftest import Start
 from tests.cli.terminal import terminal
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 FAKE_TOKEN = "gh" + "p_" + "Zq7" * 12
 

@@ -11,7 +11,7 @@ import pytest
 
 from clawblox import World
 from tests.cli.conftest import Start
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.errors import BatchError, WorldExitedError
 from clawblox.experiment.plan import AgentSpec, Plan
 from tests.experiment.fakes import FakedExperiment, FakeWorkshop
-from tests.simulated_clock import SimulatedClock
-from tests.support import make_world
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

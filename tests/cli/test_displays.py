@@ -17,7 +17,7 @@ from clawblox.cli.running.live_table import make_display, watch
 from clawblox.cli.terminal.output import Output
 from clawblox.experiment.tables.status import make_status
 from tests.experiment.journals import Journal, make_plan, used
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

@@ -27,7 +27,7 @@ from clawblox.system import port_leases
 from clawblox.system.process_tree import read_variables
 from tests.cli.conftest import Command, Start
 from tests.rundir.support import make_record
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "cli.md").read_text()

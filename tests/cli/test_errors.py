@@ -16,7 +16,8 @@ from clawblox.cli import main
 from clawblox.errors import ClawbloxError, ControlError, UsageError
 from clawblox.rundir.status import read_run
 from tests.cli.conftest import Start
-from tests.support import make_world, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 LOST = "the orchestrator went away"
 

@@ -18,8 +18,9 @@ from clawblox.experiment.session.opening import begin_or_continue
 from clawblox.rundir import driver_lease
 from tests.agents.standins import install, misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
-from tests.files import look_at
-from tests.support import HANG_S, make_world
+from tests.support.files import look_at
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 KEYS = {"ANTHROPIC_API_KEY": API_KEY}
 PLAN = """\

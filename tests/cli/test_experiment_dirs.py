@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Start, assert_nothing_runs
 from tests.cli.test_experiment import KEYS, wait_for_work, write_plan
 from tests.golden.test_golden_experiments import V1
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 EXPERIMENT = "experiments/memory"
 CHAIN = f"{EXPERIMENT}/chains/r1"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cli.conftest import Start
 from tests.cli.test_experiment import KEYS, refuse, write_plan
-from tests.files import look_at
+from tests.support.files import look_at
 
 DIRECTORY = "experiments/memory"
 FORK = ("experiment", "fork", DIRECTORY, "r1/g001", "-n", "2", "--parallel", "1", "--dry-run")

@@ -15,7 +15,7 @@ from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.agents.standins import misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, look
 from tests.cli.test_experiment import KEYS, refuse, wait_for_work, write_plan
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 RUN = ("experiment", "run", "exp.toml", "--continue", "--pause-on-term")
 EXPERIMENT = "experiments/memory"

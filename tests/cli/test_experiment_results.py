@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import Start
 from tests.cli.terminal import terminal
 from tests.golden.test_golden_experiments import V1
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

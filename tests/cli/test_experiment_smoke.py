@@ -11,7 +11,7 @@ from clawblox.experiment.reading.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start, assert_nothing_runs
 from tests.cli.test_experiment import KEYS, refuse, write_plan
-from tests.files import look_at
+from tests.support.files import look_at
 
 SMOKE = ("experiment", "run", "exp.toml", "--smoke")
 

@@ -17,7 +17,7 @@ from clawblox.replay import verify_run
 from clawblox.web.bundle import write_bundle
 from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 PACKAGE = Path(flags.__file__).parents[1]
 LIBRARY = [

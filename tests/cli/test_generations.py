@@ -25,9 +25,11 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.session.opening import begin_or_continue
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
-from tests.files import read_all
-from tests.orchestrators import STAY, kill_with_guard, orchestrator
-from tests.support import free_port, make_world, marked_processes, world_command
+from tests.support.files import read_all
+from tests.support.orchestrators import STAY, kill_with_guard, orchestrator
+from tests.support.processes import marked_processes
+from tests.support.sockets import free_port
+from tests.support.worlds import make_world, world_command
 
 LOGIN = "sk-ant-oat01-not-a-token-0001"
 

@@ -28,7 +28,7 @@ from tests.checkpoint.archives import renamed_checkpoint
 from tests.cli.commands import every_command
 from tests.cli.conftest import Command, Start, environment
 from tests.recording.files import Recorded
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 TITLE, CLIPBOARD, HIDDEN = "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b[8mhidden\x1b[m"
 HOSTILE = f"{TITLE}{CLIPBOARD}{HIDDEN}\x9b2J\x1b[2J\x1b[3A\u202eder\u2066\U000e0041\r"

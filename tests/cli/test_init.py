@@ -13,7 +13,8 @@ import clawblox.cli
 from clawblox.cli.commands import init
 from clawblox.luau import VM
 from tests.cli.conftest import Command, Start, only_run
-from tests.support import ask, free_port
+from tests.support.sockets import free_port
+from tests.support.worlds import ask
 
 MOVES = ["north", "east", "east", "north", "west", "south"]
 

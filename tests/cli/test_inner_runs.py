@@ -12,9 +12,11 @@ import pytest
 
 from clawblox import World
 from tests.cli.conftest import Start, assert_nothing_runs, look
-from tests.plain import copy_plain_world, read_players
-from tests.running import manifest_of
-from tests.support import ask, free_port, is_listening, wait_until
+from tests.support.plain import copy_plain_world, read_players
+from tests.support.running import manifest_of
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask
 
 STACK = """
 echo the stack is up

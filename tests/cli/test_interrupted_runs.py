@@ -15,7 +15,7 @@ from clawblox.cli.running.resuming import choose
 from clawblox.errors import UsageError
 from tests.cli.conftest import Start, assert_nothing_runs, look
 from tests.cli.terminal import terminal
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Start, look
-from tests.support import HANG_S, make_world, wait_until
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 START = """
 import sys

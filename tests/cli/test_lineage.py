@@ -28,7 +28,8 @@ from clawblox.views.lineage_svg import draw_lineage
 from clawblox.views.lineage_text import format_forks, render_lineage, to_ascii
 from docs.pictures import lineage as picture
 from tests.cli.conftest import Start, look
-from tests.lineages import (
+from tests.rundir.test_records import written
+from tests.support.lineages import (
     NAMES,
     listings,
     make_restart,
@@ -38,8 +39,7 @@ from tests.lineages import (
     write_manifest,
     write_run,
 )
-from tests.rundir.test_records import written
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = "<script>alert(1)</script>&\"'"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Start, assert_nothing_runs, look
 from tests.rundir.support import records_on_disk
-from tests.support import is_alive
+from tests.support.processes import is_alive
 
 
 def find_journal(run_dir: Path) -> Path:

@@ -26,9 +26,11 @@ from clawblox.rundir.find_runs import (
 from clawblox.rundir.records import write_records
 from tests.cli.conftest import Command, Start, assert_nothing_runs, only_run
 from tests.cli.terminal import CTRL_C, terminal
-from tests.lineages import write_manifest
 from tests.rundir.test_records import record_of
-from tests.support import make_world, marked_processes, wait_until
+from tests.support.lineages import write_manifest
+from tests.support.processes import marked_processes
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 
 def index() -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.cli.terminal.output import OutputGone
 from clawblox.cli.terminal.screen import relay
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

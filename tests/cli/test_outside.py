@@ -14,17 +14,13 @@ import pytest
 
 from clawblox.rundir.find_runs import add_run
 from tests.cli.conftest import Served, Start, assert_nothing_runs, look
-from tests.lineages import write_manifest
 from tests.rundir.support import make_record
 from tests.rundir.test_records import written
-from tests.support import (
-    HANG_S,
-    is_listening,
-    make_world,
-    marked_processes,
-    processes_in,
-    wait_until,
-)
+from tests.support.lineages import write_manifest
+from tests.support.processes import marked_processes, processes_in
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 Serve = Callable[..., Served]
 

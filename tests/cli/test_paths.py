@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commands import every_command
 from tests.cli.conftest import Start
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 IS_PATH = re.compile(r"FILE|DIR|WORLD|SOURCE")
 

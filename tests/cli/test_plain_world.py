@@ -11,8 +11,9 @@ import pytest
 
 from clawblox import World
 from tests.cli.conftest import Start, only_run
-from tests.plain import copy_plain_world, read_players
-from tests.support import ask, free_port
+from tests.support.plain import copy_plain_world, read_players
+from tests.support.sockets import free_port
+from tests.support.worlds import ask
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import pytest
 from clawblox.extras import install_command
 from tests.cli.conftest import Command, Start, assert_nothing_runs, find_port, look
 from tests.cli.terminal import CTRL_C, Terminal, terminal
-from tests.support import ask, make_world, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask, make_world
 
 CTRL_D = "\x04"
 TAB, UP = "\t", "\x1b[A"

@@ -20,8 +20,10 @@ import pytest
 
 from tests.agents.standins import install
 from tests.cli.conftest import Command, environment
-from tests.support import HANG_S, make_world, marked_processes, wait_until
-from tests.template import Template
+from tests.support.processes import marked_processes
+from tests.support.template import Template
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 TRACED = Path(__file__).with_name("traced.py")
 PRECIOUS = "a file of the user\n"

@@ -18,7 +18,9 @@ from clawblox.rundir.manifest import manifest_path
 from tests.cli.conftest import Start
 from tests.recording.files import Recorded, content
 from tests.server.conftest import TALLY
-from tests.support import make_world, marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 from tests.worlds.viewers import world_with_viewer
 
 OLD = Path(__file__).parents[1] / "recording" / "events-v1.jsonl"

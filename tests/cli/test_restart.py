@@ -13,7 +13,10 @@ import pytest
 
 from clawblox.rundir.records import close_stale_records
 from tests.cli.conftest import Served, Start, look
-from tests.support import ask, is_alive, is_listening, make_world, wait_until
+from tests.support.processes import is_alive
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask, make_world
 
 Serve = Callable[..., Served]
 NAMES = ["w000", "w001", "w002"]

@@ -12,7 +12,7 @@ import pytest
 from clawblox import World
 from tests.checkpoint.agents import build_agent
 from tests.cli.conftest import Start, look
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 SNAPSHOT = json.dumps(
     {"scene_hash": "scene-plain", "counter": 5, "ticks": 10, "sessions": [], "chat": []}

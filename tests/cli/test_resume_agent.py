@@ -22,7 +22,7 @@ from tests.cli.conftest import (
     transcript,
 )
 from tests.rundir.support import make_record
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 IDENTITY = ("claude_session_id.txt", "world_session.txt", "world_access.json")
 PASTE_S = 60.0

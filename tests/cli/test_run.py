@@ -21,14 +21,10 @@ import pytest
 from clawblox.cli.commands.run import command as run_command
 from clawblox.rundir.records import read_records
 from tests.cli.conftest import Served, Start, assert_nothing_runs, only_run
-from tests.support import (
-    ask,
-    free_port,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until,
-)
+from tests.support.processes import marked_processes
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask, make_world
 
 SNAPSHOT = {"scene_hash": "scene-plain", "counter": 7, "ticks": 2, "sessions": [], "chat": []}
 

@@ -15,7 +15,7 @@ from clawblox import AUTO_CONTINUE
 from clawblox.cli import main
 from tests.agents.standins import misbehave, told
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, only_run, transcript
-from tests.support import ask, make_world
+from tests.support.worlds import ask, make_world
 
 WORDS = ("--port", "0", "--agent", "claude")
 

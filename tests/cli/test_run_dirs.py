@@ -15,7 +15,7 @@ import pytest
 from clawblox.cli.running import run_dirs
 from clawblox.cli.running.run_dirs import inner_runs_dir, opened_run_dir, outer_run_dir
 from tests.cli.conftest import Start, assert_nothing_runs, look, only_run
-from tests.support import make_world, world_command
+from tests.support.worlds import make_world, world_command
 
 NEW = r"counter-\d{8}T\d{6}Z"
 WORDS = {"run": ("--port", "0"), "up": ("-n", "2")}

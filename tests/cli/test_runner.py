@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.cli.running import runner
 from clawblox.cli.running.runner import CommandSignals
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 
 class Command:

@@ -18,7 +18,7 @@ from clawblox.cli.running import slow_work
 from clawblox.cli.running.slow_work import SLOW_S, describe_archives, note_slow_archives
 from clawblox.cli.terminal.screen import work_with_bar
 from clawblox.concurrency.tasks import Tasks
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

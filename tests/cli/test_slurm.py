@@ -18,7 +18,8 @@ from tests.agents.standins import misbehave
 from tests.cli import slurm
 from tests.cli.conftest import Start, assert_nothing_runs, environment
 from tests.cli.test_experiment import KEYS, write_plan
-from tests.support import HANG_S, make_world, wait_until
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEP = """\

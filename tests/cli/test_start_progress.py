@@ -15,7 +15,9 @@ from clawblox.cli.running.slow_work import StartProgress
 from clawblox.concurrency.tasks import Tasks
 from tests.cli.conftest import Start
 from tests.cli.terminal import COLUMNS, terminal
-from tests.support import free_port, make_world, wait_until
+from tests.support.sockets import free_port
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 CLEAR = "\r\x1b[K"
 

@@ -16,15 +16,10 @@ import pytest
 
 from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look, only_run
 from tests.cli.terminal import CTRL_C, terminal
-from tests.support import (
-    HANG_S,
-    ask,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until,
-)
+from tests.support.processes import is_alive, marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import ask, make_world
 
 NAMES = ["w000", "w001", "w002"]
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import HANG_S, make_world, marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 _STUCK = """
 import sys, threading

@@ -13,7 +13,9 @@ import pytest
 from tests.cli.conftest import Start
 from tests.cli.terminal import CTRL_C, Terminal, terminal
 from tests.cli.test_experiment import KEYS, write_plan
-from tests.support import HANG_S, make_world, marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 UP, DOWN, ENTER, ESCAPE, CTRL_Z = "\x1b[A", "\x1b[B", "\r", "\x1b", "\x1a"
 

@@ -28,15 +28,10 @@ from tests.cli.conftest import (
     look,
 )
 from tests.cli.terminal import CTRL_C, CTRL_S, terminal
-from tests.support import (
-    HANG_S,
-    ask,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until,
-)
+from tests.support.processes import is_alive, marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import ask, make_world
 
 NAMES = ["w000", "w001", "w002"]
 

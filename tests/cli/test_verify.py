@@ -23,7 +23,8 @@ from tests.cli.conftest import Start
 from tests.replay.lives import dice_world, recorded_lives
 from tests.replay.trials import KEYS, ran_trial
 from tests.rundir.support import make_record
-from tests.support import marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.waiting import wait_until
 
 
 def replayed(outcome: Any, **fields: Any) -> VerifiedReplay:

@@ -13,7 +13,8 @@ from clawblox.results import ProcessExit
 from clawblox.rundir.presence import EndedInstance
 from clawblox.rundir.status import InstanceState
 from tests.cli.conftest import Start, assert_nothing_runs, look
-from tests.support import ask, make_world, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask, make_world
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ import pytest
 from clawblox.concurrency.batch import BatchOperation, Outcome
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import BatchError, UsageError
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from clawblox.concurrency.deadlines import running_deadline
-from tests.support import HANG_S, read_process, wait_until
+from tests.support.processes import read_process
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.anyio
 

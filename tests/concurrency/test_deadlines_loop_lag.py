@@ -16,7 +16,9 @@ from clawblox import AsyncWorld
 from clawblox.concurrency import deadlines as watchdog
 from clawblox.concurrency.deadlines import watch_loop
 from clawblox.world import fleet
-from tests.support import HANG_S, make_world, read_process, wait_until, wait_until_async
+from tests.support.processes import read_process
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import make_world
 
 BLOCKED_S = 0.3
 

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from clawblox.concurrency import portal
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 MISSED = """
 import signal, sys, threading

@@ -16,7 +16,7 @@ from clawblox.concurrency.threads import Batcher
 from clawblox.errors import UsageError
 from clawblox.telemetry.metrics import Recorder
 from clawblox.telemetry.prometheus import MetricsEndpoint
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import Batcher, run_abandonable, run_checked, run_interruptible
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 
 class Job:

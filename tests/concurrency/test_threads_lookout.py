@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from clawblox.concurrency.threads import Lookout
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 INTERVAL_S = 0.002
 

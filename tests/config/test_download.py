@@ -17,7 +17,7 @@ from clawblox.config.arguments import is_world_url
 from clawblox.config.download import fetch_world
 from clawblox.config.world_toml import read_world_config
 from clawblox.errors import ConfigError, FetchError
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40

@@ -13,7 +13,7 @@ from clawblox.errors import ConfigError
 from clawblox.instance.launch import plan_launch
 from clawblox.rundir.requests import ALLOWED, NEEDED
 from docs.option_docstrings import TARGETS, Target, render
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.call.__qualname__)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.provable import make_provable_world
+from tests.support.provable import make_provable_world
 
 CHEATING = Path(__file__).parents[1] / "worlds" / "cheating.py"
 

@@ -16,8 +16,10 @@ from typing import Any
 
 import attrs
 
-from tests.provable import ACTIONS, is_serving, make_provable_world, running_orchard
-from tests.support import HANG_S, Answer, RunningWorld, is_alive, marked_processes, wait_until
+from tests.support.processes import is_alive, marked_processes
+from tests.support.provable import ACTIONS, is_serving, make_provable_world, running_orchard
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import Answer, RunningWorld
 
 Headers = dict[str, str]
 

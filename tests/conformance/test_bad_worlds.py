@@ -18,8 +18,8 @@ import pytest
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance import CHECKS, CheckResult, Report, check_world
 from clawblox.conformance.disguise import draw_names, draw_variable
-from tests.provable import make_provable_world
-from tests.sampling import usually
+from tests.support.provable import make_provable_world
+from tests.support.sampling import usually
 from tests.worlds.defects import CLOCKS, DEFECTS
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from clawblox import World
 from clawblox.errors import ConfigError
 from tests.conformance import looks
 from tests.conformance.looks import Bed
-from tests.provable import ACTIONS, PROVABLE, make_provable_world, provable_command
-from tests.support import HANG_S
+from tests.support.provable import ACTIONS, PROVABLE, make_provable_world, provable_command
+from tests.support.waiting import HANG_S
 from tests.worlds.defects import CLOCKS, DEFECTS, FILE_DEFECTS
 
 Look = Callable[[Bed], bool]

@@ -18,7 +18,7 @@ from clawblox.conformance.fresh import lives
 from clawblox.conformance.fresh.places import Place, make_place
 from clawblox.conformance.fresh.views import TooMuch, View
 from tests.conformance.cheats import PLACES, WATCHES, cheating_world
-from tests.sampling import usually
+from tests.support.sampling import usually
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.conformance import CheckResult, check_world
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 from tests.worlds.defects import CLOCKS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("clock", sampled(CLOCKS, every=2))]

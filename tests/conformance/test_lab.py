@@ -16,8 +16,9 @@ from clawblox.conformance.instances import Instances
 from clawblox.conformance.lab import Lab
 from clawblox.conformance.registry import Failed
 from clawblox.world.private_copies import TrialOptions
-from tests.provable import make_provable_world
-from tests.support import make_world, wait_until_async
+from tests.support.provable import make_provable_world
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from clawblox.conformance.live import Action
 from clawblox.conformance.polling import LEAST_COMMON
 from clawblox.conformance.registry import Failed, TooLittleSeen
 from clawblox.system.request import Answer
-from tests.provable import make_provable_world
+from tests.support.provable import make_provable_world
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from clawblox.conformance import check_world
 from clawblox.conformance.exchange import compare_bodies
 from clawblox.conformance.masking import SESSION, SecretMask
 from tests.conformance.reports import make_result
-from tests.provable import make_provable_world
+from tests.support.provable import make_provable_world
 
 TOKEN = "3vKx_Yq0pT5sWb-ZnR8dLmJ2cGhU7fAeO4iQ6tB1yXw"
 OPERATOR = "WORLD_OPERATOR_TOKEN"

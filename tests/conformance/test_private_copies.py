@@ -20,7 +20,7 @@ from clawblox.world import private_copies
 from clawblox.world.private_copies import copy_world, find_paths_above
 from tests.replay.lives import DICE, recorded_lives, verified
 from tests.replay.test_verified_replay import BETS
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.needs("git")
 

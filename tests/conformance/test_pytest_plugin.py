@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.provable import make_provable_world
+from tests.support.provable import make_provable_world
 
 RUN_TIMEOUT_S = 180
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 CODE = """

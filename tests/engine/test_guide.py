@@ -18,7 +18,9 @@ from clawblox.engine import settings
 from docs import examples
 from tests.engine.playing import play
 from tests.engine.torture import Plan, Run, agent_id
-from tests.support import ask, free_port, wait_until
+from tests.support.sockets import free_port
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "engine.md"

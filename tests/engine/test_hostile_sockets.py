@@ -10,8 +10,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from clawblox import World
-from tests.support import ask
-from tests.websockets import Refused, WebSocketClient
+from tests.support.websockets import Refused, WebSocketClient
+from tests.support.worlds import ask
 
 PATH = "/spectate/ws"
 MAX_CLIENTS = 32

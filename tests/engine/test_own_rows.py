@@ -13,7 +13,9 @@ from clawblox.errors import WorldStartError
 from clawblox.results import StartedWorld
 from clawblox.snapshot.rows import rows_beside
 from tests.engine.datastore.postgres_server import postgres_server
-from tests.support import ask, free_port, wait_until
+from tests.support.sockets import free_port
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask
 
 MAIN = """
 local store = game:GetService("DataStoreService"):GetDataStore("scores")

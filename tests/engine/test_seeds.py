@@ -11,7 +11,8 @@ import pytest
 from clawblox import World
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.status import read_run
-from tests.support import ask, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import ask
 
 MAIN = """
 local maze = Instance.new("Folder")

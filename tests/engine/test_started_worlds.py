@@ -17,8 +17,10 @@ from clawblox.errors import ConfigError, WorldStartError
 from clawblox.extras import install_command
 from clawblox.instance import launch
 from clawblox.rundir.status import read_run
-from tests.support import HANG_S, ask, free_port, wait_until
-from tests.websockets import WebSocketClient
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.websockets import WebSocketClient
+from tests.support.worlds import ask
 
 MAIN = """
 local count = Instance.new("Folder")

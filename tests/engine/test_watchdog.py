@@ -20,7 +20,8 @@ from clawblox.engine.watchdog.watcher import Slot, open_slot_file
 from clawblox.luau import VM, Places
 from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.rundir.status import read_run
-from tests.support import HANG_S, is_alive, wait_until
+from tests.support.processes import is_alive
+from tests.support.waiting import HANG_S, wait_until
 
 HOME = Path(__file__).parent
 HUGE = 1 << 50

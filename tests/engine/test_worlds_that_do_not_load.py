@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawblox import World, WorldStartError
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 SCRIPTS = {
     "a main script with an error": (

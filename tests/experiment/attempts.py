@@ -26,7 +26,8 @@ from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.schedule.ports import SavedAttempt, Signal
 from tests.agents.standins import install, misbehave, told
 from tests.experiment.cluster.local_engine import LocalEngine
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 DRIVERS = {"Eko": "claude", "Moa": "codex"}
 FIRST = "exp-r1-g001"

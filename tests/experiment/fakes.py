@@ -40,7 +40,7 @@ from clawblox.experiment.schedule.ports import (
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.protocol import ScriptErrors
 from tests.experiment.memory_journal import Killed, MemoryJournal
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 TOKENS_PER_S = 1.0
 ACCOUNT = "claude"

@@ -25,7 +25,7 @@ from clawblox.experiment.session.session import RunOutcome, Session, SessionCont
 from clawblox.experiment.tables.rows import make_row
 from tests.experiment.fakes import FakeWorkshop, Trouble
 from tests.experiment.memory_journal import Killed, MemoryJournal
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 MAX_JUMPS = 20_000
 """Jumps of the clock after which a session should have ended: a week of looks at the disk."""

@@ -15,7 +15,7 @@ from clawblox.experiment.history.lines import (
     encode,
 )
 from clawblox.system.clock import format_utc_ms
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 
 class Killed(BaseException):

@@ -37,8 +37,8 @@ from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.system.append_log import OwnedLog
 from tests.experiment.fakes import FakedExperiment, FakeWorkshop, Trouble
-from tests.simulated_clock import SimulatedClock
-from tests.support import make_world
+from tests.support.simulated_clock import SimulatedClock
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

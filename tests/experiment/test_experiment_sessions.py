@@ -23,7 +23,7 @@ from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
 from tests.experiment.test_async_experiment import Scene, run
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

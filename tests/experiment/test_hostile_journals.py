@@ -22,7 +22,7 @@ from clawblox.experiment.plan import Plan
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.experiment.history.test_machine import record
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 OUTSIDE = "outside"
 HOSTILE: tuple[Any, ...] = (

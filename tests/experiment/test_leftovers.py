@@ -16,7 +16,7 @@ from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.session.opening import begin_or_continue
 from clawblox.team.pointer import write_pointer
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 SHA = "ab" * 32
 

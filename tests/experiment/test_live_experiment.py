@@ -27,7 +27,7 @@ from clawblox.system.clock import SystemClock
 from clawblox.system.files import make_private_dir
 from tests.agents.standins import FAULTS_FILE, misbehave
 from tests.experiment.attempts import SAVE, Scene, scene
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 __all__ = ["scene"]
 

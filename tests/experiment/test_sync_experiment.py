@@ -15,7 +15,7 @@ import pytest
 from clawblox import AsyncExperiment, Experiment, ExperimentEvent, GenerationEnd, Row
 from clawblox.errors import ConfigError, RunLockedError
 from tests.experiment.real.trials import KEYS, Trial
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 

@@ -23,7 +23,7 @@ from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.status import read_run, read_runs
 from clawblox.telemetry.log_times import LogTimes
 from tests.agents.small import SmallDriver
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 V1 = Path(__file__).parent / "run_directory" / "v1"
 RECORDS = ".clawblox/instances/records.jsonl"

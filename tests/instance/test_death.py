@@ -21,8 +21,11 @@ from clawblox import (
     WorldError,
     WorldExitedError,
 )
-from tests.running import next_event, requests, running, switch
-from tests.support import ask, is_alive, is_listening, running_world, wait_until_async
+from tests.support.processes import is_alive
+from tests.support.running import next_event, requests, running, switch
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import ask, running_world
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,11 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.instance.bookkeeping import Bookkeeping
 from clawblox.rundir import journal
-from tests.crowd import until
-from tests.defects import Point, inject_all, inject_at
-from tests.support import HANG_S, ask, make_world, marked_processes
+from tests.support.crowd import until
+from tests.support.defects import Point, inject_all, inject_at
+from tests.support.processes import marked_processes
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 
 SAMPLE = [
     Point("instance.instance:Instance.bring_up", "start"),

@@ -14,7 +14,7 @@ from clawblox.config.world_toml import WorldConfig, read_world_config
 from clawblox.instance.environment import child_environment, render_command_file, world_environment
 from clawblox.instance.launch import Launch
 from tests.instance.test_launch import planned, planned_many
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 MANIFEST = Path("/run/.clawblox/manifest.json")
 

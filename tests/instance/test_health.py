@@ -30,7 +30,10 @@ from clawblox.instance.health import (
 )
 from clawblox.protocol import HealthReport
 from clawblox.system.process_tree import Mark
-from tests.support import HANG_S, free_port, open_fds, running_world
+from tests.support.resources import open_fds
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S
+from tests.support.worlds import running_world
 
 pytestmark = pytest.mark.anyio
 

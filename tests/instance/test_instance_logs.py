@@ -12,8 +12,9 @@ import pytest
 
 import clawblox.telemetry.log_index
 from clawblox import AsyncWorld, LogLine
-from tests.running import next_event, running
-from tests.support import ask, wait_until_async
+from tests.support.running import next_event, running
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import ask
 
 pytestmark = pytest.mark.anyio
 

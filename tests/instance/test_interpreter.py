@@ -17,8 +17,9 @@ from clawblox import (
     WorldError,
     WorldExitedBeforeReadyError,
 )
-from tests.starting import dumped, read_json, world_that_runs
-from tests.support import wait_until_async, world_command
+from tests.support.starting import dumped, read_json, world_that_runs
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import world_command
 
 pytestmark = pytest.mark.anyio
 

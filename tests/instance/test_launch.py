@@ -19,7 +19,7 @@ from clawblox.instance.launch import Launch, plan_attach, plan_launch, plan_many
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent
 from tests.rundir.test_records import record_of
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 MANIFEST = Path("/run/.clawblox/manifest.json")
 

@@ -15,7 +15,7 @@ from clawblox.instance.health import Steps, Wait
 from clawblox.instance.instance import Instance
 from clawblox.instance.launcher import Ending, Launcher
 from clawblox.instance.ramp import Ramp
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,8 @@ from clawblox.instance import launcher
 from clawblox.instance.listening import EXEC_HINT, find_in_use, find_kept_socket
 from clawblox.system.process_tree import waits_for_child
 from tests.instance.test_start_failures import LONG_S, failed_start
-from tests.support import HANG_S, make_world, wait_until
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

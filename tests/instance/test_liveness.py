@@ -15,7 +15,10 @@ import pytest
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import Probe, ProbePacer, Steps, Wait, wait_until_unresponsive
 from clawblox.protocol import HealthReport
-from tests.support import HANG_S, RunningWorld, free_port, open_fds, running_world
+from tests.support.resources import open_fds
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S
+from tests.support.worlds import RunningWorld, running_world
 
 pytestmark = pytest.mark.anyio
 

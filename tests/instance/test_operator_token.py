@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 
 from clawblox import AsyncWorld, WorldError
-from tests.running import next_event
-from tests.starting import world_that_runs
-from tests.support import (
-    ask,
-    command_line,
-    descendants,
-    make_world,
-    marked_processes,
-    world_command,
-)
+from tests.support.processes import command_line, descendants, marked_processes
+from tests.support.running import next_event
+from tests.support.starting import world_that_runs
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,11 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, WorldCommandError
-from tests.running import next_event
-from tests.starting import api_doc, read_json
-from tests.support import HANG_S, is_alive, make_world, marked_processes, wait_until_async
+from tests.support.processes import is_alive, marked_processes
+from tests.support.running import next_event
+from tests.support.starting import api_doc, read_json
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld
-from tests.running import manifest_of
-from tests.starting import dumped, read_json
-from tests.support import HANG_S, ask, free_port, is_listening, make_world, wait_until
+from tests.support.running import manifest_of
+from tests.support.sockets import free_port, is_listening
+from tests.support.starting import dumped, read_json
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

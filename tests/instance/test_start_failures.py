@@ -42,19 +42,11 @@ from clawblox import (
 )
 from clawblox.instance import launcher
 from clawblox.instance.ramp import current_ramp
-from tests.running import next_event
-from tests.support import (
-    HANG_S,
-    ask,
-    free_port,
-    is_listening,
-    make_world,
-    marked_processes,
-    stranger_on,
-    wait_until,
-    wait_until_async,
-    world_command,
-)
+from tests.support.processes import marked_processes
+from tests.support.running import next_event
+from tests.support.sockets import free_port, is_listening, stranger_on
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 
@@ -633,7 +625,8 @@ EXHAUST = """
 import json, os, resource, sys
 import anyio
 from clawblox import AsyncWorld, ClawbloxError
-from tests.support import open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import wait_until_async
 
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 kinds = []

@@ -9,18 +9,12 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, StartedWorld, WorldError, WorldExitedBeforeReadyError
-from tests.running import next_event
-from tests.starting import api_doc, read_json, world_that_runs
-from tests.support import (
-    HANG_S,
-    ask,
-    descendants,
-    free_port,
-    is_listening,
-    make_world,
-    stranger_on,
-    world_command,
-)
+from tests.support.processes import descendants
+from tests.support.running import next_event
+from tests.support.sockets import free_port, is_listening, stranger_on
+from tests.support.starting import api_doc, read_json, world_that_runs
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 

@@ -12,15 +12,10 @@ import pytest
 
 from clawblox import AsyncWorld, StopResult
 from tests.rundir.support import records_on_disk
-from tests.support import (
-    HANG_S,
-    descendants,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until_async,
-)
+from tests.support.processes import descendants, is_alive, marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

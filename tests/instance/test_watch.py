@@ -19,8 +19,8 @@ from clawblox.rundir.status import read_run
 from clawblox.server.payload import encode_json
 from clawblox.views.event_lines import describe_event
 from clawblox.views.rows import instance_columns, make_row, summarise
-from tests.crowd import until
-from tests.support import HANG_S, wait_until_async
+from tests.support.crowd import until
+from tests.support.waiting import HANG_S, wait_until_async
 
 WORLD = """
 import json, os

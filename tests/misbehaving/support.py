@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support import HANG_S, RunningWorld, world_command
+from tests.support.waiting import HANG_S
+from tests.support.worlds import RunningWorld, world_command
 
 
 def run_world(directory: Path, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -11,16 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.misbehaving.support import add, run_world
-from tests.support import (
-    HANG_S,
-    MISBEHAVING,
-    ask,
-    free_port,
-    is_listening,
-    running_world,
-    wait_until,
-    world_command,
-)
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import MISBEHAVING, ask, running_world, world_command
 
 
 @pytest.mark.parametrize("route", ["/api.md", "/skill.md"])

@@ -12,18 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import (
-    HANG_S,
+from tests.support.processes import (
     descendants,
     is_alive,
-    is_listening,
     live_processes,
-    make_world,
     marked_processes,
     processes_in,
-    running_world,
-    wait_until,
 )
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world, running_world
 
 
 def ignores_sigterm(pid: int) -> bool:

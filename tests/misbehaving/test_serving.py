@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.misbehaving.support import add
-from tests.support import HANG_S, RunningWorld, is_alive, is_listening, running_world, wait_until
+from tests.support.processes import is_alive
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import RunningWorld, running_world
 
 # ------------------------------------------------------------------- it fails when ready
 

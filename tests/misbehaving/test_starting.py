@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.misbehaving.support import run_world
-from tests.support import free_port, is_alive, is_listening, running_world, wait_until
+from tests.support.processes import is_alive
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import running_world
 
 
 def test_it_exits_immediately(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from clawblox.recording.blocks import Track
 from clawblox.replay import VerifiedRun, verify_run
 from clawblox.rundir.records import InstanceRecord, read_records
 from tests.recording.files import Records, reading, rewrite
-from tests.support import HANG_S, POLL_INTERVAL_S
+from tests.support.waiting import HANG_S, POLL_INTERVAL_S
 
 HOME = Path(__file__).parents[2]
 DICE = HOME / "tests" / "server" / "dice.py"

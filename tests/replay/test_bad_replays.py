@@ -14,7 +14,7 @@ from clawblox.replay import VerifiedReplay, new_recording
 from clawblox.replay.plan import write_script
 from tests.recording.files import reading
 from tests.replay.lives import copied, recorded_lives, verified
-from tests.support import marked_processes
+from tests.support.processes import marked_processes
 
 SAYING = """
 import json, os, socket

@@ -30,8 +30,8 @@ from tests.recording.files import Records, content, rewrite
 from tests.replay.lives import dice_world, first_input, play, verified
 from tests.replay.test_bad_replays import saying
 from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
-from tests.sampling import sampled
-from tests.support import processes_in
+from tests.support.processes import processes_in
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.needs("curl")
 

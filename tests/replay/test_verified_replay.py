@@ -28,8 +28,9 @@ from tests.replay.lives import (
     verified,
     with_changed,
 )
-from tests.sampling import sampled
-from tests.support import make_world, marked_processes
+from tests.support.processes import marked_processes
+from tests.support.sampling import sampled
+from tests.support.worlds import make_world
 
 BETS: list[Action] = [("Bet", 3), ("Bet", 8), ("Bet", "all")]
 

@@ -17,7 +17,7 @@ from clawblox.recording.blocks import Track
 from tests.agents.standins import install, misbehave
 from tests.recording.files import reading
 from tests.replay.lives import dice_world
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001"}
 TICKS_S = 0.101

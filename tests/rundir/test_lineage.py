@@ -23,8 +23,9 @@ from clawblox import AsyncWorld, InstanceLineage, Lineage, ManifestError, Proces
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.lives import Life
 from clawblox.rundir.records import read_record
-from tests.crowd import act, join, join_all, until
-from tests.lineages import (
+from tests.rundir.test_records import journal_path, record_of, written
+from tests.support.crowd import act, join, join_all, until
+from tests.support.lineages import (
     NAMES,
     listings,
     make_restart,
@@ -34,8 +35,8 @@ from tests.lineages import (
     write_manifest,
     write_run,
 )
-from tests.rundir.test_records import journal_path, record_of, written
-from tests.support import HANG_S, make_world
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 
 def by_name(lineage: Lineage) -> dict[str, InstanceLineage]:

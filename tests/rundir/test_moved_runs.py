@@ -19,9 +19,9 @@ from clawblox.rundir.recordings import list_recordings
 from clawblox.rundir.records import read_located
 from clawblox.rundir.status import Run, read_runs
 from clawblox.telemetry.logs import last_lines
-from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.rundir.support import make_record
-from tests.support import make_world
+from tests.support.lineages import make_restart, run_of, save_of, write_manifest
+from tests.support.worlds import make_world
 
 ENDED = {"state": "exited", "ended_at": "2026-06-22T19:30:02Z"}
 

@@ -18,7 +18,8 @@ from clawblox.rundir import presence
 from clawblox.rundir.presence import EndedInstance, EndWatch
 from clawblox.rundir.records import InstanceRecord, write_records
 from tests.rundir.support import make_record
-from tests.support import HANG_S, open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

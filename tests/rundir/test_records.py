@@ -31,7 +31,8 @@ from clawblox.rundir.records import (
 )
 from clawblox.system.process_tree import boot_id, command_line, read_start_time
 from tests.rundir.support import records_on_disk
-from tests.support import HANG_S, is_alive, wait_until
+from tests.support.processes import is_alive
+from tests.support.waiting import HANG_S, wait_until
 
 HOLD = """
 import sys

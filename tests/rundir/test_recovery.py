@@ -11,7 +11,9 @@ import pytest
 
 from clawblox import World, read_manifest
 from tests.rundir.support import records_on_disk
-from tests.support import is_alive, make_world, wait_until
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 ROOT = Path(__file__).parents[2]
 

@@ -32,7 +32,7 @@ from clawblox.checkpoint import (
 from clawblox.rundir import status
 from clawblox.rundir.lineage import read_lineage
 from clawblox.system.files import make_private_dir
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.saves import is_good_save, prepare_rows, unlink_saves
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.files import digest_file
-from tests.databases import leave_database
+from tests.support.databases import leave_database
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ from clawblox.rundir.status import (
 from clawblox.system.process_tree import boot_id, read_start_time
 from clawblox.telemetry.logs import LogReader
 from tests.rundir.test_records import record_of, written
-from tests.support import HANG_S, read_process, running_world, wait_until
+from tests.support.processes import read_process
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import running_world
 
 NOBODY = 2**22 + 1
 """A process id that Linux never gives."""

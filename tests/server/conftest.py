@@ -16,8 +16,9 @@ import pytest
 from clawblox.server import HostedWorld, Settings, create_app
 from clawblox.server.launch_settings import SESSION_NONCE_ENV
 from tests.server.tally import Tally
-from tests.support import HANG_S, Answer, ask, wait_until
-from tests.template import ForkedProgram, Template, running_template
+from tests.support.template import ForkedProgram, Template, running_template
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import Answer, ask
 
 TALLY = Path(__file__).with_name("tally.py")
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.server.connections import ACCEPT_BATCH, Acceptor
 from clawblox.server.launch_settings import Settings
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 COUNT = 20

@@ -12,7 +12,7 @@ from clawblox.server import Clock, InputError
 from clawblox.server.clocks import make_clock
 from clawblox.server.hosted_world import Halted
 from clawblox.server.snapshot_document import make_snapshot
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.conftest import TALLY, Launch, LaunchedWorld
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 NEVER = ("--request-timeout", "1000")
 HASTY = ("--request-timeout", "0.2")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import clawblox.cli
 from clawblox.server import HostedWorld, InputError, Simulation
-from tests.extremes import flood
 from tests.server.conftest import EXAMPLES, SAME_SESSIONS, LaunchedWorld
-from tests.support import HANG_S
+from tests.support.extremes import flood
+from tests.support.waiting import HANG_S
 
 JSON = {"Content-Type": "application/json"}
 NAMES = ("marbles", "mujoco_carts")

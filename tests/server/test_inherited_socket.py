@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server.conftest import TALLY
-from tests.support import HANG_S, ask, free_port, is_listening
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask
 
 REQUEST = b"GET /api.md HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n"
 

@@ -20,8 +20,8 @@ from clawblox.server import feed as feed_module
 from clawblox.server.static_files import guess_media_type
 from tests.server.conftest import PROTECTION
 from tests.server.gallery import Gallery
-from tests.support import HANG_S, wait_until, wait_until_async
-from tests.websockets import Refused, WebSocketClient
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.websockets import Refused, WebSocketClient
 
 GALLERY = Path(__file__).with_name("gallery.py")
 

@@ -11,7 +11,7 @@ from clawblox.protocol import TickRate
 from clawblox.server import Clock, Settings
 from clawblox.server.clocks import RateMeter, make_clock
 from tests.server.conftest import TOKEN
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 OPERATOR = {"X-Operator-Token": TOKEN}
 RATE = TickRate(nominal_hz=60.0, achieved_hz=31.5, tick_cost_s=0.02)

@@ -24,7 +24,7 @@ from tests.server.conftest import TALLY
 from tests.server.recordings import open_recording
 from tests.server.seen import Seen
 from tests.server.tally import Tally
-from tests.support import HANG_S, wait_until, wait_until_async
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
 
 JSON = {"Content-Type": "application/json"}
 STAMP = ("tick", "time", "utc")

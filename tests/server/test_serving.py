@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from tests.server.conftest import PROTECTION, TALLY, TOKEN
-from tests.support import HANG_S, free_port, is_listening, wait_until
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import HANG_S, wait_until
 
 JSON = {"Content-Type": "application/json"}
 

@@ -26,17 +26,11 @@ from clawblox import (
 )
 from clawblox.snapshot import capture as snapshots
 from clawblox.snapshot import checker
-from tests.sampling import sampled
 from tests.snapshot.test_checker import DoomedChecker
-from tests.support import (
-    HANG_S,
-    RunningWorld,
-    ask,
-    descendants,
-    is_alive,
-    make_world,
-    running_world,
-)
+from tests.support.processes import descendants, is_alive
+from tests.support.sampling import sampled
+from tests.support.waiting import HANG_S
+from tests.support.worlds import RunningWorld, ask, make_world, running_world
 
 pytestmark = pytest.mark.anyio
 
@@ -436,7 +430,8 @@ SAVE = """
 import json, os, resource, sys
 import anyio
 from clawblox import AsyncWorld, SnapshotError
-from tests.support import open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import wait_until_async
 
 def bytes_of(name):
     with open("/proc/self/status") as status:

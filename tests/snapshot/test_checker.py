@@ -23,7 +23,8 @@ from clawblox.snapshot.checker import (
     checkers,
 )
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
-from tests.support import command_line, descendants, is_alive, read_process, wait_until
+from tests.support.processes import command_line, descendants, is_alive, read_process
+from tests.support.waiting import wait_until
 
 LARGE = b'{"padding": "' + b"x" * SMALL_BYTES + b'", "format": "large-v1", "time": 2}'
 

@@ -21,9 +21,10 @@ import pytest
 from clawblox import SavedSnapshot, SnapshotError
 from clawblox.snapshot.capture import SnapshotSource, Transfer, capture
 from clawblox.snapshot.checker import SMALL_BYTES
-from tests.sampling import sampled
 from tests.snapshot.test_checker import running_checkers
-from tests.support import HANG_S, read_process, wait_until, wait_until_async
+from tests.support.processes import read_process
+from tests.support.sampling import sampled
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,9 @@ from clawblox.rundir.interrupted import left_instances
 from clawblox.rundir.paths import name_lock
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.supervision.orphans import end_orphans, living_cookies
-from tests.orchestrators import STAY, Orchestrator, kill_with_guard, orchestrator
-from tests.support import is_alive, make_world
+from tests.support.orchestrators import STAY, Orchestrator, kill_with_guard, orchestrator
+from tests.support.processes import is_alive
+from tests.support.worlds import make_world
 
 
 @pytest.fixture

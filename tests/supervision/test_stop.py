@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from clawblox.supervision.tree import SharedStop
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

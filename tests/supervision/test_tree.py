@@ -18,7 +18,8 @@ from clawblox.supervision import tree as finder
 from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd, end_tree
 from clawblox.system.process import Process
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees
-from tests.support import HANG_S, descendants, is_alive, marked_processes, wait_until_async
+from tests.support.processes import descendants, is_alive, marked_processes
+from tests.support.waiting import HANG_S, wait_until_async
 from tests.system.process.support import (
     SLEEP,
     STUBBORN,

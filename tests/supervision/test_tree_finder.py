@@ -19,14 +19,8 @@ import pytest
 from clawblox.supervision import tree as finder_module
 from clawblox.supervision.tree import Finder, current_finder
 from clawblox.system.process_tree import Mark, Proc, Search, find_trees, signal_processes
-from tests.support import (
-    HANG_S,
-    is_alive,
-    kill_processes,
-    processes_in,
-    read_process,
-    wait_until_async,
-)
+from tests.support.processes import is_alive, kill_processes, processes_in, read_process
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

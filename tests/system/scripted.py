@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 End = Callable[["Peer"], None]
 

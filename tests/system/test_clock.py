@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from clawblox.system.clock import Clock, SystemClock, format_utc, parse_utc
-from tests.simulated_clock import BEGIN, SimulatedClock
+from tests.support.simulated_clock import BEGIN, SimulatedClock
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,8 @@ import pytest
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.system.connection import Connection, Connections, Delivery, NotSentError
 from clawblox.system.request import Answer
-from tests.support import HANG_S, free_port, wait_until_async
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S, wait_until_async
 from tests.system.scripted import (
     Peer,
     Script,

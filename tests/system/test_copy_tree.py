@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from clawblox.system import copy_tree as module
 from clawblox.system.copy_tree import LeftOut, copy_tree
 from clawblox.system.trees import MAX_DEPTH
-from tests.deep import constrained
+from tests.support.deep import constrained
 
 CONTENT = bytes(range(256)) * 5
 

@@ -29,7 +29,9 @@ from clawblox.system.files import (
     write_all,
 )
 from clawblox.system.locks import lock_file, unlock_file
-from tests.support import HANG_S, open_fds, read_process
+from tests.support.processes import read_process
+from tests.support.resources import open_fds
+from tests.support.waiting import HANG_S
 
 OLD, NEW = b"the old content", b"the new content, which is longer than one short write"
 SYSTEM_CALLS = ("open", "write", "fchmod", "fsync", "replace", "link", "unlink", "close")

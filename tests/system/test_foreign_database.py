@@ -16,7 +16,7 @@ import pytest
 
 from clawblox.system import foreign_database, sqlite_program
 from clawblox.system.foreign_database import DatabaseCopy, copy_database, remove_database
-from tests.databases import hot_journal, leave_database
+from tests.support.databases import hot_journal, leave_database
 
 NAME = "data/agent.db"
 ROWS = [[f"s{number}", "/old"] for number in range(3)]

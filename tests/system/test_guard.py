@@ -23,22 +23,25 @@ from clawblox.system import guard
 from clawblox.system.guard import Guard, find_guarded
 from clawblox.system.helper import await_end
 from clawblox.system.process_tree import Mark
-from tests.orchestrators import STAY, Orchestrator, orchestrator, wait_for_nothing, world_pid
-from tests.support import (
-    HANG_S,
+from tests.support.orchestrators import (
+    STAY,
+    Orchestrator,
+    orchestrator,
+    wait_for_nothing,
+    world_pid,
+)
+from tests.support.processes import (
     all_processes,
-    ask,
     command_line,
     descendants,
     find_guards,
     is_alive,
     kill_processes,
-    make_world,
     marked_processes,
     read_process,
-    wait_until,
-    world_command,
 )
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import ask, make_world, world_command
 
 # ------------------------------------------------------------------------------- the guard
 
@@ -359,7 +362,7 @@ def test_forgetting_needs_no_guard(client: Guard) -> None:
 SELF_ADOPTED = """
 from clawblox.system.guard import guard
 from clawblox.system.process_tree import Mark
-from tests.support import find_guards
+from tests.support.processes import find_guards
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 guard.watch(Mark(b"CLAWBLOX_INSTANCE=one"))

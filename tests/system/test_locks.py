@@ -16,7 +16,7 @@ import pytest
 from clawblox.system import locks
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 OLD = b"the old content"
 PACKAGE_ROOT = str(Path(locks.__file__).parents[2])

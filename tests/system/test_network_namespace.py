@@ -22,7 +22,7 @@ from clawblox.system.network_namespace import (
     open_channel,
     receive_listeners,
 )
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-I", "-S", "-c")

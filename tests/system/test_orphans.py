@@ -17,17 +17,11 @@ import pytest
 from clawblox import AsyncWorld
 from clawblox.system import guard
 from clawblox.system.process_tree import Mark, find_tree
-from tests.orchestrators import STAY, orchestrator, wait_for_nothing, worlds_in
-from tests.support import (
-    HANG_S,
-    ask,
-    find_guards,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until,
-)
+from tests.support.orchestrators import STAY, orchestrator, wait_for_nothing, worlds_in
+from tests.support.processes import find_guards, is_alive, marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import ask, make_world
 
 # ------------------------------------------------------------------------ by any means
 

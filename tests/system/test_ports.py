@@ -36,7 +36,9 @@ from clawblox.system.ports import (
     wait_for_port,
 )
 from clawblox.system.sock_diag import Listener, has_sock_diag
-from tests.support import HANG_S, free_port, open_fds, wait_until
+from tests.support.resources import open_fds
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S, wait_until
 
 HOST = "127.0.0.1"
 NOWHERE = "192.0.2.1"

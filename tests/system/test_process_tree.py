@@ -29,8 +29,9 @@ from clawblox.system.process_tree import (
     read_variables,
     signal_processes,
 )
-from tests import support
-from tests.support import HANG_S, is_alive, kill_processes, wait_until
+from tests.support import processes
+from tests.support.processes import is_alive, kill_processes
+from tests.support.waiting import HANG_S, wait_until
 
 CHAIN = """
 import os, sys, time
@@ -83,7 +84,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return child
 
     yield start_one
-    kill_processes(lambda: support.processes_in(tmp_path))
+    kill_processes(lambda: processes.processes_in(tmp_path))
     for child in children:
         child.wait()
 
@@ -98,7 +99,7 @@ def python(program: str, *arguments: str) -> tuple[str, ...]:
 
 
 def children_of(parent: subprocess.Popen[bytes]) -> set[str]:
-    return {command_line(pid) for pid in support.descendants(parent.pid)}
+    return {command_line(pid) for pid in processes.descendants(parent.pid)}
 
 
 def pids(found: list[Proc]) -> set[int]:
@@ -115,7 +116,7 @@ def identity(pid: int) -> tuple[int, int]:
 def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
     child = start()
     found = proctree.read_process(child.pid)
-    shown = support.read_process(child.pid)
+    shown = processes.read_process(child.pid)
     assert shown is not None
     assert found == Proc(child.pid, os.getpid(), child.pid, shown.start_time)
     assert found in all_processes().values()
@@ -185,11 +186,11 @@ def test_a_cookie_is_compared_whole(start: Start, cookie: str) -> None:
 def test_a_descendant_of_a_member_belongs_without_the_cookie(start: Start, cookie: str) -> None:
     parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
     wait_until(
-        lambda: {command_line(pid) for pid in support.descendants(parent.pid)} == {"sleep 60"}
+        lambda: {command_line(pid) for pid in processes.descendants(parent.pid)} == {"sleep 60"}
     )
     assert pids(find_tree([Mark(cookie.encode())])) == {
         parent.pid,
-        *support.descendants(parent.pid),
+        *processes.descendants(parent.pid),
     }
 
 
@@ -273,8 +274,8 @@ def count_passes(
 
 def family(leader: subprocess.Popen[bytes], size: int) -> set[int]:
     """Return a process and its descendants, once there are ``size`` of them."""
-    wait_until(lambda: len(support.descendants(leader.pid)) == size - 1)
-    return {leader.pid, *support.descendants(leader.pid)}
+    wait_until(lambda: len(processes.descendants(leader.pid)) == size - 1)
+    return {leader.pid, *processes.descendants(leader.pid)}
 
 
 def test_each_gets_the_processes_of_its_own(start: Start, cookie: str) -> None:
@@ -439,7 +440,7 @@ def pending_signals(pid: int) -> set[int]:
 def test_a_recycled_pid_is_not_signalled(start: Start) -> None:
     child = start()
     os.kill(child.pid, signal.SIGSTOP)  # so that what it is sent stays visible
-    wait_until(lambda: support.all_processes()[child.pid].state == "T")
+    wait_until(lambda: processes.all_processes()[child.pid].state == "T")
     found = proctree.read_process(child.pid)
     assert found is not None
     signal_processes([found._replace(start_time=found.start_time - 1)], signal.SIGTERM)
@@ -464,12 +465,12 @@ def test_a_tree_that_keeps_forking_is_killed(start: Start, cookie: str, program:
     seen: set[int] = set()
 
     def has_forked() -> bool:
-        seen.update(support.marked_processes(value))
+        seen.update(processes.marked_processes(value))
         return len(seen) > 9
 
     wait_until(has_forked)
     assert kill_tree([Mark(cookie.encode())], HANG_S) == []
-    assert not support.marked_processes(value)
+    assert not processes.marked_processes(value)
     assert not is_alive(child.pid)
 
 

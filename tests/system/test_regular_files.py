@@ -13,7 +13,7 @@ import pytest
 from clawblox.system.files import digest_file
 from clawblox.system.locks import lock_file, lock_owner, unlock_file
 from clawblox.system.regular_files import open_own, open_regular, read_regular
-from tests.support import open_fds
+from tests.support.resources import open_fds
 
 
 def make_link(path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.scratch import scratch_directory, temporary_directory
 from clawblox.system.trees import MAX_DEPTH
-from tests.deep import make_deep
+from tests.support.deep import make_deep
 
 
 def test_a_temporary_directory_is_removed_with_whatever_is_in_it(tmp_path: Path) -> None:

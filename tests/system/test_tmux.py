@@ -27,21 +27,17 @@ from clawblox import (
 )
 from clawblox.rundir.records import read_records
 from clawblox.system.tmux import TmuxError, close_window, open_window
-from tests.support import (
-    HANG_S,
-    MISBEHAVING,
-    ask,
+from tests.support.processes import (
     command_line,
     descendants,
     is_alive,
-    is_listening,
     live_processes,
-    make_world,
     marked_processes,
-    wait_until,
-    wait_until_async,
 )
-from tests.tmux import SESSION, Tmux, pane, windows
+from tests.support.sockets import is_listening
+from tests.support.tmux import SESSION, Tmux, pane, windows
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import MISBEHAVING, ask, make_world
 
 pytestmark = [
     pytest.mark.anyio,

@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.system import tree_digests
 from clawblox.system.trees import remove_tree
-from tests.deep import constrained, make_deep
+from tests.support.deep import constrained, make_deep
 
 LIMITS = {"max_bytes": 1 << 30, "max_total_bytes": 1 << 31}
 digest_files = partial(tree_digests.digest_files, **LIMITS)

@@ -16,7 +16,7 @@ from clawblox.system.trees import (
     remove_tree,
     tree_size,
 )
-from tests.deep import LEVELS, NAME, constrained, make_deep
+from tests.support.deep import LEVELS, NAME, constrained, make_deep
 
 AS_OWNER = """
 import ctypes, os, sys

@@ -23,9 +23,10 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentResumeError
 from tests.agents.access.test_refusals import TARGETS
 from tests.agents.standins import common, install, misbehave
-from tests.running import requests
-from tests.support import HANG_S, make_world
-from tests.tmux import Tmux
+from tests.support.running import requests
+from tests.support.tmux import Tmux
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

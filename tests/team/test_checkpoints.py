@@ -33,10 +33,11 @@ from clawblox.errors import ClawbloxError
 from clawblox.team.checkpoints import check_agents
 from tests.checkpoint.agents import build_agent
 from tests.checkpoint.runs import fake_token
-from tests.crowd import act
-from tests.running import manifest_of, next_event
-from tests.starting import add
-from tests.support import HANG_S, ask, make_world, wait_until, wait_until_async
+from tests.support.crowd import act
+from tests.support.running import manifest_of, next_event
+from tests.support.starting import add
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

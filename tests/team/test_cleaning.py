@@ -18,9 +18,9 @@ from clawblox.rundir.manifest import manifest_path, read_manifest
 from clawblox.snapshot.rows import rows_beside
 from clawblox.team.cleaning import RunFile, held, list_files, remove_files
 from clawblox.team.pointer import POINTER_NAME, read_pointer
-from tests.crowd import on_disk, registered
-from tests.running import manifest_of
-from tests.support import make_world
+from tests.support.crowd import on_disk, registered
+from tests.support.running import manifest_of
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -23,10 +23,11 @@ from clawblox.team.crew import Crew
 from clawblox.team.record import TeamRecord, Texts, read_team
 from clawblox.team.resume import TeamResume, find_own_instance
 from tests.agents.standins import install, misbehave
-from tests.crowd import act
-from tests.running import next_event
-from tests.starting import add
-from tests.support import HANG_S, ask, make_world, wait_until_async
+from tests.support.crowd import act
+from tests.support.running import next_event
+from tests.support.starting import add
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

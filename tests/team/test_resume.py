@@ -25,15 +25,10 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentResumeError
 from tests.agents.standins import common, install, misbehave, told
-from tests.running import requests
-from tests.support import (
-    HANG_S,
-    kill_processes,
-    make_world,
-    marked_processes,
-    wait_until,
-    wait_until_async,
-)
+from tests.support.processes import kill_processes, marked_processes
+from tests.support.running import requests
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,8 @@ from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentError, AgentResumeError
 from tests.agents.standins import install, told
-from tests.support import HANG_S, make_world
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -32,9 +32,10 @@ from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
 from clawblox.team.record import AgentRunOptions, RunAgent, read_team
 from tests.agents.standins import common, install, misbehave, told
-from tests.crowd import act
-from tests.starting import add
-from tests.support import HANG_S, ask, make_world, wait_until_async
+from tests.support.crowd import act
+from tests.support.starting import add
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,8 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.standins import hold, install, misbehave, told
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 
 from clawblox import AsyncWorld, ProcessExit, WorldError
 from clawblox.telemetry.events import EventStream
-from tests.running import next_event, running
-from tests.support import make_world
+from tests.support.running import next_event, running
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
 from clawblox.telemetry.log_times import LEFT, LogTimes, cutting, index_path
 from clawblox.telemetry.logs import LogReader
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

@@ -18,7 +18,7 @@ import pytest
 
 from clawblox.telemetry import logs
 from clawblox.telemetry.logs import LogReader, last_lines, open_log, trim_log
-from tests.support import HANG_S, POLL_INTERVAL_S, wait_until
+from tests.support.waiting import HANG_S, POLL_INTERVAL_S, wait_until
 
 pytestmark = pytest.mark.anyio
 

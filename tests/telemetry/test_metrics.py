@@ -39,7 +39,10 @@ from clawblox.telemetry.metrics import (
     Timing,
 )
 from clawblox.telemetry.prometheus import MetricsEndpoint
-from tests.support import HANG_S, ask, free_port, is_listening, open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask
 
 durations = st.floats(min_value=0, max_value=1000)
 somewhere = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

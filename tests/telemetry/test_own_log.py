@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from clawblox.telemetry.own_log import OwnLog
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 
 def test_a_line_reaches_structlog_with_its_fields() -> None:

@@ -12,7 +12,7 @@ from clawblox.telemetry import tail
 from clawblox.telemetry.log_segments import begin_segment, list_segments
 from clawblox.telemetry.tail import find_line_end, find_line_start, read_lines
 from tests.agents.drivers.support import within_limit
-from tests.files import write_hole
+from tests.support.files import write_hole
 
 TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
 

@@ -23,7 +23,7 @@ from clawblox.recording.blocks import (
 from clawblox.rundir.records import read_records
 from tests.recording.files import reading
 from tests.replay.lives import answers, dice_world, play
-from tests.support import HANG_S, POLL_INTERVAL_S
+from tests.support.waiting import HANG_S, POLL_INTERVAL_S
 
 PAUSE = timedelta(hours=6)
 _ACTIONS = [("Bet", 3), ("Bet", 4)]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from tests.support import HANG_S, Answer, ask
+from tests.support.waiting import HANG_S
+from tests.support.worlds import Answer, ask
 
 
 @attrs.define

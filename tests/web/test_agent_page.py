@@ -21,9 +21,9 @@ from clawblox.web.pages import log as log_page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.drivers.support import RECORDED
 from tests.agents.trajectory.support import EventLines
-from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.recording.files import reading
-from tests.sampling import usually
+from tests.support.lineages import make_restart, run_of, save_of, write_manifest
+from tests.support.sampling import usually
 from tests.web.agent_runs import SESSION, URL, WrittenAgent
 from tests.web.replays import record, tally_world
 from tests.web.sites import html_of, links_of, make, only_run, words_of

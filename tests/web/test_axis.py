@@ -21,8 +21,8 @@ from clawblox.rundir.lineage import Lineage, read_lineage
 from clawblox.views.axis import FOLD_S, Axis, Point, make_axis
 from clawblox.views.descent import DescentLife, find_descent, find_life
 from clawblox.web.recordings import OpenRecording, Recordings, read_lanes
-from tests.lineages import listings, make_restart, manifests, run_of, save_of, write_run
 from tests.recording.files import Recorded
+from tests.support.lineages import listings, make_restart, manifests, run_of, save_of, write_run
 from tests.web.descents import PAUSE, record_descent
 
 BEGIN = datetime(2026, 6, 22, 18, 0, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ from clawblox.views.axis import Sent, make_axis
 from clawblox.views.axis_svg import LEFT, MAX_POINTS, RIGHT, draw_axis
 from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.svg import Picture
-from tests.lineages import make_restart, run_of, save_of, write_run
+from tests.support.lineages import make_restart, run_of, save_of, write_run
 from tests.web.test_axis import block, recorded
 
 SVG = "{http://www.w3.org/2000/svg}"

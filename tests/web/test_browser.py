@@ -21,7 +21,7 @@ from tests.agents.test_listing import make_run
 from tests.engine.page.chromium import Chromium, Page
 from tests.golden.test_golden_experiments import V1_SCORED
 from tests.golden.test_golden_run_directory import V1
-from tests.programs import Programs, npm_install
+from tests.support.programs import Programs, npm_install
 from tests.web.hostile import NAME, SECRET, write_hostile
 from tests.web.served import Served, served
 

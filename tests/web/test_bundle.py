@@ -29,7 +29,7 @@ from clawblox.web.page import Ask, Page, Part
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1
 from tests.rundir.test_records import alive
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 from tests.web.replays import engine_world, record
 from tests.web.sites import write_log
 

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.web.bundle import write_bundle
 from tests.engine.page.chromium import Chromium, Page
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 from tests.web.sites import write_log
 from tests.web.test_run_pages_browser import browser, is_true
 

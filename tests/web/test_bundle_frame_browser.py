@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.web.bundle import write_bundle
 from tests.engine.page.chromium import Chromium, Page
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 from tests.web.replays import engine_world, record
 from tests.web.test_bundle_browser import open_page, served_files
 from tests.web.test_replay_browser import HOSTILE, WALK, Foreign, foreign, opened, targets

@@ -19,8 +19,8 @@ from clawblox.web.first_differences import FirstDifference, find_call_difference
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.trajectory.support import make_agent, write_events
 from tests.golden.test_golden_experiments import V1_SCORED
-from tests.lineages import make_restart, run_of, save_of, write_manifest, write_run
 from tests.recording.files import Recorded
+from tests.support.lineages import make_restart, run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
 from tests.web.families import find_run, make_family, moved, saves_of
 from tests.web.sites import write_log

@@ -21,8 +21,8 @@ from clawblox.web.first_differences import (
     find_first_differences,
 )
 from clawblox.web.recordings import OpenRecording, Recordings, read_lanes
-from tests.lineages import run_of, write_run
 from tests.recording.files import Recorded, reading
+from tests.support.lineages import run_of, write_run
 from tests.web.descents import record_descent
 
 

@@ -13,7 +13,7 @@ from clawblox.cli import main
 from clawblox.errors import ClawbloxError
 from clawblox.web import app
 from clawblox.web.gate import Keys
-from tests.lineages import run_of, write_run
+from tests.support.lineages import run_of, write_run
 from tests.web.served import Served, served
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.web.site import Site
-from tests.lineages import run_of, save_of, write_run
+from tests.support.lineages import run_of, save_of, write_run
 from tests.web.drawing import draw
 from tests.web.families import find_run, make_family, moved, saves_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.page.chromium import DEADLINE_S, Chromium, Page
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 from tests.web.replays import engine_world, only_run, record, tally_world
 from tests.web.served import Served, served
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import marked_processes, wait_until
+from tests.support.processes import marked_processes
+from tests.support.waiting import wait_until
 from tests.web.replays import engine_world, only_run, record, tally_world
 from tests.web.served import Served, served
 

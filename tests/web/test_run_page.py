@@ -18,9 +18,9 @@ from clawblox.web.page import Page
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.support import write_status
 from tests.golden.test_golden_run_directory import V1
-from tests.lineages import make_restart, run_of, save_of, write_manifest
 from tests.rundir.test_records import alive
-from tests.support import make_world
+from tests.support.lineages import make_restart, run_of, save_of, write_manifest
+from tests.support.worlds import make_world
 from tests.web.agent_runs import WrittenAgent
 from tests.web.sites import html_of, links_of, make, words_of, write_log
 

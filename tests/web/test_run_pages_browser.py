@@ -14,7 +14,7 @@ from clawblox.web.app import Server
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import browser
 from tests.rundir.test_records import alive
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 from tests.web.sites import only_run, write_log
 
 __all__ = ["alive", "browser"]

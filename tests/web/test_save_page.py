@@ -13,7 +13,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.manifest import manifest_path
 from clawblox.web.site import NoSuchPage, Site
 from tests.checkpoint import archives
-from tests.lineages import run_of, save_of, write_manifest, write_run
+from tests.support.lineages import run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
 from tests.web.families import find_run, make_family, moved, save_agent, saves_of
 

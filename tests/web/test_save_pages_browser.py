@@ -11,7 +11,7 @@ import pytest
 from clawblox.web.site import Site
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import browser
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 from tests.web.families import make_family, save_agent, saves_of
 from tests.web.served import Served, served
 from tests.web.test_compare_page import instances

@@ -20,7 +20,7 @@ from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.web import files as module
 from clawblox.web.files import Match, Matches, make_finder, search
 from tests.agents.drivers.support import within_limit
-from tests.files import write_hole
+from tests.support.files import write_hole
 from tests.web.test_files import LINES
 
 

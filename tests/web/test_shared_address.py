@@ -21,8 +21,8 @@ from clawblox.web.page import Ask
 from clawblox.web.shared_address import SharedAddress, find_pages, share
 from clawblox.web.site import NoSuchPage, Site
 from tests.agents.support import write_status
-from tests.lineages import run_of, save_of, write_manifest
-from tests.support import HANG_S
+from tests.support.lineages import run_of, save_of, write_manifest
+from tests.support.waiting import HANG_S
 from tests.web.sites import LINKS, html_of, links_of, make, only_run, write_log
 
 

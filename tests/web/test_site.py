@@ -24,8 +24,8 @@ from clawblox.web import site as site_module
 from clawblox.web.site import Site
 from tests.agents.test_listing import TREES, make_run
 from tests.golden.test_golden_experiments import V1
-from tests.lineages import run_of, write_manifest
 from tests.rundir.support import make_record
+from tests.support.lineages import run_of, write_manifest
 from tests.web.drawing import draw
 
 SEARCH_S = 5.0

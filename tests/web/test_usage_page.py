@@ -9,7 +9,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentRecord, StatusWriter
 from clawblox.agents.values import Usage
 from clawblox.web.site import Site
-from tests.lineages import run_of, write_run
+from tests.support.lineages import run_of, write_run
 from tests.web.drawing import draw
 
 

@@ -25,8 +25,9 @@ from clawblox import (
     WorldExitedError,
     WorldSessionError,
 )
-from tests.running import Bot, manifest_of, next_event, requests, running, switch
-from tests.support import HANG_S, ask, make_world, wait_until_async, world_command
+from tests.support.running import Bot, manifest_of, next_event, requests, running, switch
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 

@@ -39,10 +39,10 @@ from clawblox import (
 )
 from clawblox.checkpoint import verify_checkpoint
 from tests.checkpoint.runs import contents, fake_token
-from tests.crowd import act
-from tests.running import Bot, manifest_of
-from tests.starting import add
-from tests.support import ask, make_world
+from tests.support.crowd import act
+from tests.support.running import Bot, manifest_of
+from tests.support.starting import add
+from tests.support.worlds import ask, make_world
 from tests.world.test_cancellation import (
     LAST_SUSPENSION,
     Interrupted,

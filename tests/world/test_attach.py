@@ -14,16 +14,11 @@ from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import RestartOptions
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
-from tests.running import next_event
-from tests.support import (
-    HANG_S,
-    all_processes,
-    ask,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-)
+from tests.support.processes import all_processes, is_alive, marked_processes
+from tests.support.running import next_event
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,9 @@ import pytest
 
 from clawblox import AsyncWorld, read_manifest
 from clawblox.instance.supervisor import Supervisor
-from tests.support import is_alive, is_listening, make_world, marked_processes
+from tests.support.processes import is_alive, marked_processes
+from tests.support.sockets import is_listening
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

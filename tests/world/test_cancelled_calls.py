@@ -13,8 +13,11 @@ import pytest
 
 from clawblox import AsyncWorld
 from clawblox.concurrency import tasks
-from tests.running import manifest_of, running
-from tests.support import HANG_S, make_world, marked_processes, open_fds, wait_until_async
+from tests.support.processes import marked_processes
+from tests.support.resources import open_fds
+from tests.support.running import manifest_of, running
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.test_cancellation import LAST_SUSPENSION, Interrupted, leftovers, run_and_cancel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", ["anyio", "asyncio"])]

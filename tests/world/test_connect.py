@@ -14,8 +14,8 @@ import pytest
 from clawblox import AsyncWorld, ConfigError, WorldCallError, WorldSessionError
 from clawblox.world.access import make_member
 from tests.rundir.support import records_on_disk
-from tests.running import Bot, manifest_of, requests, running, switch
-from tests.support import ask, make_world
+from tests.support.running import Bot, manifest_of, requests, running, switch
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

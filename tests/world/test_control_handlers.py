@@ -15,8 +15,9 @@ from clawblox.errors import ControlError
 from clawblox.results import WorldEvent
 from clawblox.rundir.control_client import request
 from clawblox.rundir.requests import read_line
-from tests.orchestrators import orchestrator
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.orchestrators import orchestrator
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.many.conftest import CROWD_OF
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ from clawblox.agents.access.grant import Grant
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentResumeError
-from tests.running import manifest_of, next_event, requests, running, switch
-from tests.support import Answer, ask, make_world
+from tests.support.running import manifest_of, next_event, requests, running, switch
+from tests.support.worlds import Answer, ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from clawblox import AsyncWorld, UsageError, World
-from tests.running import requests, running
-from tests.support import HANG_S, make_world
+from tests.support.running import requests, running
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 ON_BOTH_LOOPS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 

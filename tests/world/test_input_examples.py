@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clawblox.conformance.inputs import KnownInputs, fill_placeholders, write_value
 from clawblox.world.input_examples import find_examples
-from tests.sampling import usually
+from tests.support.sampling import usually
 
 ROBOT = """
 # A robot arm

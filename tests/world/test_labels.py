@@ -10,8 +10,8 @@ import pytest
 from clawblox import AsyncWorld, ConfigError, InstanceSpec
 from clawblox.rundir.records import read_record
 from clawblox.rundir.status import read_run
-from tests.running import manifest_of, next_event
-from tests.support import make_world
+from tests.support.running import manifest_of, next_event
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

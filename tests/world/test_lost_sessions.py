@@ -15,9 +15,10 @@ import pytest
 
 from clawblox import ActionRefusedError, AsyncWorld, StartedWorld, WorldSessionError
 from clawblox.telemetry.events import EventStream
-from tests.crowd import past, until
-from tests.running import manifest_of, next_event, requests
-from tests.support import HANG_S, make_world
+from tests.support.crowd import past, until
+from tests.support.running import manifest_of, next_event, requests
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 from tests.world.test_grants import Program, at_work, get
 
 pytestmark = pytest.mark.anyio

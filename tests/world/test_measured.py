@@ -17,7 +17,8 @@ from clawblox.rundir.manifest_updates import recording_update
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.world import measured
 from tests.recording.files import content
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

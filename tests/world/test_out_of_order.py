@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from clawblox import AsyncWorld, UsageError
-from tests.running import manifest_of, running
-from tests.support import is_alive, make_world
+from tests.support.processes import is_alive
+from tests.support.running import manifest_of, running
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -26,10 +26,11 @@ from clawblox import (
 )
 from clawblox.agents.prompts import AUTO_CONTINUE
 from tests.agents.standins import install, misbehave, told
-from tests.crowd import past, until
-from tests.plain import copy_plain_world, read_players
-from tests.running import Bot, manifest_of
-from tests.support import HANG_S, free_port, wait_until
+from tests.support.crowd import past, until
+from tests.support.plain import copy_plain_world, read_players
+from tests.support.running import Bot, manifest_of
+from tests.support.sockets import free_port
+from tests.support.waiting import HANG_S, wait_until
 
 ENVIRONMENT = (
     *("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RECORD", "WORLD_RECORD_DIR"),

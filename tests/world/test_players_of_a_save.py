@@ -19,9 +19,10 @@ from clawblox.world import players
 from clawblox.world.access import join_answer
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.kept_sessions import KeptSession
-from tests.plain import copy_plain_world, read_players
-from tests.running import Bot, requests
-from tests.support import HANG_S, make_world
+from tests.support.plain import copy_plain_world, read_players
+from tests.support.running import Bot, requests
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

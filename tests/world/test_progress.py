@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, save_checkpoint
-from tests.support import HANG_S, make_world
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 SCRIPT = """
 import sys

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 SECONDS_A_ROUND = 10
 SEED = 20_000
@@ -22,7 +22,15 @@ def cancel_at_random(tmp_path: Path, backend: str, rounds: int) -> None:
     """Run a program that is cancelled in each round; fail, and say where, when it does not end."""
     world, runs, log = make_world(tmp_path), tmp_path / "runs", tmp_path / "log"
     numbers = (str(rounds), str(SEED))
-    command = [sys.executable, "-m", "tests.cancelling", backend, str(world), str(runs), *numbers]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.cancelling",
+        backend,
+        str(world),
+        str(runs),
+        *numbers,
+    ]
     with log.open("wb") as output:
         try:
             ended = subprocess.run(

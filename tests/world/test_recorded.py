@@ -15,8 +15,8 @@ from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.world.access import join_answer
 from clawblox.world.agent_client import join_place
 from clawblox.world.recorded import RecordedPlace
-from tests.running import manifest_of, running
-from tests.support import ask
+from tests.support.running import manifest_of, running
+from tests.support.worlds import ask
 
 pytestmark = pytest.mark.anyio
 

@@ -32,12 +32,14 @@ from clawblox.world.access import Actor
 from clawblox.world.exchanges import Transcript
 from clawblox.world.recorder import AgentRecorder, Life
 from clawblox.zstd import find_zstandard
-from tests.orchestrators import orchestrator
-from tests.provable import make_provable_world
 from tests.recording.files import content as content_of
 from tests.recording.files import read_all, reading
-from tests.running import manifest_of, next_event, requests, switch
-from tests.support import HANG_S, ask, make_world, marked_processes, wait_until, wait_until_async
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.provable import make_provable_world
+from tests.support.running import manifest_of, next_event, requests, switch
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import ask, make_world
 from tests.world.test_grants import Program, at_work
 
 pytestmark = pytest.mark.anyio

@@ -27,10 +27,22 @@ from clawblox.instance import lifecycle
 from clawblox.instance.lifecycle import State
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
-from tests.crowd import act, join, kinds, look, on_disk, past, registered, until, variables_of
 from tests.instance.supervision.support import LIFE, kill, now
-from tests.running import manifest_of, running, switch
-from tests.support import HANG_S, ask, is_alive, make_world, marked_processes, wait_until_async
+from tests.support.crowd import (
+    act,
+    join,
+    kinds,
+    look,
+    on_disk,
+    past,
+    registered,
+    until,
+    variables_of,
+)
+from tests.support.processes import is_alive, marked_processes
+from tests.support.running import manifest_of, running, switch
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, ConfigError, World
-from tests.running import manifest_of
-from tests.support import make_world
+from tests.support.running import manifest_of
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -22,9 +22,10 @@ from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.events import EventStream
 from clawblox.world import save as saving
 from clawblox.world.starts import Leftovers
-from tests.crowd import on_disk, registered, until
-from tests.running import manifest_of
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.crowd import on_disk, registered, until
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

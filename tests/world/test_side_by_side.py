@@ -12,8 +12,10 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError
-from tests.starting import add, api_doc
-from tests.support import ask, free_port, is_alive, is_listening, make_world
+from tests.support.processes import is_alive
+from tests.support.sockets import free_port, is_listening
+from tests.support.starting import add, api_doc
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,9 @@ import pytest
 
 from clawblox import AsyncWorld, World
 from clawblox.errors import UsageError, WorldExitedError
-from tests.running import manifest_of, next_event
-from tests.support import HANG_S, ask, make_world
+from tests.support.running import manifest_of, next_event
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

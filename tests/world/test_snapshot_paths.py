@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from clawblox import AsyncWorld, CheckpointFormatError, ConfigError
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

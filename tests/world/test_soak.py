@@ -32,17 +32,21 @@ from clawblox import (
     WorldExitedError,
 )
 from clawblox.rundir.status import read_run
-from tests.crowd import act, join_all, leftovers, look, on_disk, registered, seeded, variables_of
 from tests.rundir.support import records_on_disk
-from tests.support import (
-    HANG_S,
-    INSTANCE_ENV,
-    WORKER_THREADS,
-    descendants,
-    make_world,
-    marked_processes,
-    open_fds,
+from tests.support.crowd import (
+    act,
+    join_all,
+    leftovers,
+    look,
+    on_disk,
+    registered,
+    seeded,
+    variables_of,
 )
+from tests.support.processes import INSTANCE_ENV, descendants, marked_processes
+from tests.support.resources import WORKER_THREADS, open_fds
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from clawblox import AsyncWorld, ConfigError, StartedWorld, World
-from tests.running import manifest_of
-from tests.starting import add, api_doc, dumped
-from tests.support import ask, command_line, free_port, is_listening, make_world, world_command
+from tests.support.processes import command_line
+from tests.support.running import manifest_of
+from tests.support.sockets import free_port, is_listening
+from tests.support.starting import add, api_doc, dumped
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,10 @@ from clawblox import (
     UsageError,
     World,
 )
-from tests.crowd import act, join, look
-from tests.support import HANG_S, is_alive, make_world
+from tests.support.crowd import act, join, look
+from tests.support.processes import is_alive
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

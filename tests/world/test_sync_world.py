@@ -32,7 +32,9 @@ from clawblox import (
     read_manifest,
 )
 from clawblox.concurrency.synchronous import call_as
-from tests.support import HANG_S, is_alive, make_world, marked_processes, wait_until
+from tests.support.processes import is_alive, marked_processes
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
 from clawblox.protocol import SECRET_ENV
-from tests.crowd import past
-from tests.files import read_all
-from tests.support import make_world
+from tests.support.crowd import past
+from tests.support.files import read_all
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld, ProcessExit, UsageError, World
-from tests.running import next_event, running
-from tests.support import HANG_S, ask, make_world
+from tests.support.running import next_event, running
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

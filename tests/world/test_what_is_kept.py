@@ -14,9 +14,10 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.supervisor import Supervisor
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_writer import ManifestWriter
-from tests.crowd import join
-from tests.running import manifest_of
-from tests.support import HANG_S, make_world, wait_until_async
+from tests.support.crowd import join
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,8 @@ from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.access.proxy import Limits
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import WorldConfig
-from tests.support import HANG_S, RunningWorld
+from tests.support.waiting import HANG_S
+from tests.support.worlds import RunningWorld
 
 SESSION = "s-of-the-agent"
 POLICY = Policy.from_api(WorldConfig(Path("/"), {"name": "x"}).api)

@@ -21,7 +21,9 @@ from clawblox.errors import AgentResumeError, AgentSetupError, UsageError
 from clawblox.system.port_leases import leases
 from clawblox.system.ports import open_listener, take_free_port
 from tests.agents.access.support import HANG_S, Got, Served, make_grant, receive, serving
-from tests.support import is_listening, open_fds, wait_until
+from tests.support.resources import open_fds
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until
 from tests.system.scripted import Script, scripted
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -26,7 +26,10 @@ from tests.agents.access.support import (
     served,
     world_grant,
 )
-from tests.support import RunningWorld, free_port, open_fds, running_world, wait_until
+from tests.support.resources import open_fds
+from tests.support.sockets import free_port
+from tests.support.waiting import wait_until
+from tests.support.worlds import RunningWorld, running_world
 from tests.system.scripted import Script, close, close_at_request, hold, reset, scripted
 
 

@@ -20,7 +20,7 @@ from tests.agents.access.support import (
     served,
     world_grant,
 )
-from tests.support import RunningWorld, running_world
+from tests.support.worlds import RunningWorld, running_world
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Continue, Conversation, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.values import Report
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 RECORDED = Path(__file__).parent / "recorded"
 NEW_ID = "11111111-2222-4333-8444-555555555555"

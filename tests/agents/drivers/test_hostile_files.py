@@ -23,7 +23,7 @@ from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.programs.program import project_slug
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import within_limit
-from tests.databases import hot_journal, leave_database
+from tests.support.databases import hot_journal, leave_database
 
 ID = str(uuid.UUID(int=7))
 SECRET = "only-the-orchestrator-may-read-this"

@@ -1,6 +1,6 @@
 """Branches of the programs' own conversations, on a stand-in for their models' API.
 
-They are installed from npm (``tests/programs.py``).
+They are installed from npm (``tests/support/programs.py``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from clawblox import Agent
 from tests.agents.drivers.test_real_programs import Bench, conversations, work
-from tests.model_api import model_api, user_messages
-from tests.programs import Programs
+from tests.support.model_api import model_api, user_messages
+from tests.support.programs import Programs
 
 pytestmark = pytest.mark.cli
 

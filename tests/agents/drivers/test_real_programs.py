@@ -1,6 +1,6 @@
 """What the drivers prevent, shown with the programs themselves, on a stand-in for their model.
 
-They are installed from npm (``tests/programs.py``).
+They are installed from npm (``tests/support/programs.py``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import attrs
 import pytest
 
 from clawblox import Agent, AgentSetupError
-from tests.databases import hot_journal
-from tests.model_api import ModelApi, model_api
-from tests.programs import Programs
-from tests.support import wait_until
+from tests.support.databases import hot_journal
+from tests.support.model_api import ModelApi, model_api
+from tests.support.programs import Programs
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cli
 

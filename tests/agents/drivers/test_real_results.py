@@ -1,6 +1,6 @@
 """Reports of versions of Claude Code beside the answers to messages, and costs, measured anew.
 
-They are installed from npm (``tests/programs.py``), and talk to a stand-in for their model.
+They are installed from npm (``tests/support/programs.py``), and talk to a stand-in for their model.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import attrs
 import pytest
 
 from clawblox import Agent, AgentResumeError
-from tests.model_api import ModelApi, Request, model_api
-from tests.programs import Programs
-from tests.support import wait_until
+from tests.support.model_api import ModelApi, Request, model_api
+from tests.support.programs import Programs
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cli
 

@@ -22,7 +22,8 @@ from clawblox.results import ProcessExit
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process import Process, memory_log, spawn
 from clawblox.system.process_tree import Mark
-from tests.support import HANG_S, INSTANCE_ENV
+from tests.support.processes import INSTANCE_ENV
+from tests.support.waiting import HANG_S
 
 TIMEOUT_S = HANG_S
 LABEL = "counter"

@@ -21,7 +21,9 @@ from clawblox.agents.sandbox.native import NativeSandbox
 from clawblox.errors import AgentSetupError, AgentStartError
 from tests.agents.sandbox.support import Sandbox, make_directory
 from tests.agents.standins import install
-from tests.support import live_processes, make_world, wait_until
+from tests.support.processes import live_processes
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 60.0

@@ -33,7 +33,8 @@ from tests.agents.sandbox.support import (
     answering,
 )
 from tests.optional import require_program
-from tests.support import live_processes, wait_until_async
+from tests.support.processes import live_processes
+from tests.support.waiting import wait_until_async
 from tests.system.test_network_namespace import FORBID as FORBID_UNSHARE
 
 ROOT = Path(__file__).parents[3]
@@ -405,7 +406,7 @@ from pathlib import Path
 import anyio, anyio.to_thread
 from tests.agents.sandbox.support import Sandbox, answering
 from tests.agents.sandbox.test_bubblewrap import LABEL, LOOK, POLITE, PYTHON, REACH
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 from clawblox.supervision.tree import Grace, end_tree
 from clawblox.system.process_tree import Mark, find_tree
 

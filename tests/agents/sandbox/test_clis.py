@@ -14,9 +14,9 @@ from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.concurrency.threads import run_blocking
 from tests.agents.sandbox.support import Sandbox, make_directory
-from tests.model_api import ModelApi
-from tests.programs import Programs
-from tests.support import make_world
+from tests.support.model_api import ModelApi
+from tests.support.programs import Programs
+from tests.support.worlds import make_world
 
 pytestmark = [pytest.mark.cli, pytest.mark.anyio, pytest.mark.needs("bwrap", "rg", "socat")]
 

@@ -16,7 +16,7 @@ from clawblox.agents.sandbox.entry import find_delegated, find_limits, make_grou
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.process_tree import read_start_time
 from tests.agents.sandbox.support import PYTHON, TIMEOUT_S, Sandbox
-from tests.support import wait_until, wait_until_async
+from tests.support.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from tests.agents.standins import install, misbehave
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 CLAUDE = ["--output-format", "stream-json", "--verbose", "--permission-mode", "bypassPermissions"]
 CODEX = ["exec", "--json", "--skip-git-repo-check"]

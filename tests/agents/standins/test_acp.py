@@ -12,7 +12,7 @@ import pytest
 
 from tests.agents.standins import ANSWER
 from tests.agents.standins.running import StandIn
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.thorough
 

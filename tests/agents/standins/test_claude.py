@@ -13,7 +13,7 @@ import pytest
 
 from tests.agents.standins import ANSWER, hold, left_behind, read_dumps, told
 from tests.agents.standins.running import CLAUDE, StandIn, new_id, say
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.thorough
 

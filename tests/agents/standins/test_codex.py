@@ -11,7 +11,8 @@ import pytest
 
 from tests.agents.standins import told
 from tests.agents.standins.running import CODEX, Ended, StandIn, new_id
-from tests.support import HANG_S, live_processes, wait_until
+from tests.support.processes import live_processes
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.thorough
 

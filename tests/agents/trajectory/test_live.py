@@ -20,7 +20,7 @@ from clawblox.agents.trajectory.window import read_window
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.errors import AgentError
 from tests.agents.standins import ANSWER, install, misbehave
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

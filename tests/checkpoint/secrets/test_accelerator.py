@@ -21,7 +21,7 @@ from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name
 from tests.checkpoint.secrets.test_clean import CLEAN
 from tests.checkpoint.secrets.wrapping import ENCODINGS
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 re2 = pytest.importorskip("re2")
 

@@ -18,7 +18,7 @@ from clawblox.checkpoint.secrets import Scanner
 from clawblox.results import Finding
 from tests.checkpoint.secrets.fakes import ALNUM, pieces, rules_in
 from tests.checkpoint.secrets.wrapping import ENCODINGS
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 RANDOM = random.Random(7)
 

@@ -6,7 +6,7 @@ import pytest
 
 from clawblox.checkpoint.secrets.content import LEAD, OVERLAP, STRIDE
 from tests.checkpoint.secrets.fakes import FAMILIES, fake, rule_name, scan
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 EDGES = (
     STRIDE - LEAD, STRIDE, STRIDE + LEAD, STRIDE + OVERLAP, 2 * STRIDE - LEAD, 2 * STRIDE,

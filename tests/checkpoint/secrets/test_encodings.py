@@ -9,7 +9,7 @@ import pytest
 from clawblox.checkpoint.secrets.content import STRIDE
 from tests.checkpoint.secrets.fakes import EMBEDDINGS, FAMILIES, fake, rule_name, scan
 from tests.checkpoint.secrets.wrapping import ENCODINGS, as_is, columns
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 SEED = random.randrange(1 << 32)
 KINDS = ("picture.png", "uv.lock", "README", "model.safetensors", ".hidden", "notes.docx")

@@ -13,7 +13,7 @@ from tests.checkpoint.secrets.fakes import (
     rules_in,
     scan,
 )
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 
 def test_every_rule_has_a_fake() -> None:

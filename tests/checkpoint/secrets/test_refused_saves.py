@@ -18,7 +18,7 @@ from clawblox.checkpoint import (
     scan_checkpoint,
 )
 from tests.checkpoint.runs import Run, fake_token
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 
 def expect_refusal(run: Run, **options: object) -> CheckpointSecretError:

@@ -10,7 +10,7 @@ from clawblox.checkpoint.collect.sessions import FORMATS, find_format
 from clawblox.errors import CheckpointError, CheckpointFormatError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent, kimi_records
 from tests.checkpoint.sessions.support import CLAUDE_ID, KIMI_ID, collect
-from tests.sampling import sampled
+from tests.support.sampling import sampled
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -12,7 +12,7 @@ from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from clawblox.server import HostedWorld
 from tests.engine.torture import ROOT
-from tests.extremes import flood
+from tests.support.extremes import flood
 
 WORLDS = {
     "platform_race": ROOT / "examples" / "platform_race",

@@ -22,7 +22,8 @@ import pytest
 
 from tests.engine.torture import ROOT
 from tests.server.conftest import SAME_SESSIONS, TOKEN, LaunchedWorld
-from tests.support import Answer, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import Answer
 
 NAMES = ("platform_race", "workshop")
 COMMON = 20

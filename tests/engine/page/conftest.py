@@ -13,7 +13,9 @@ import pytest
 
 from tests.engine.page.chromium import DEADLINE_S, Chromium
 from tests.optional import require_program
-from tests.support import Answer, ask, free_port, is_listening, wait_until
+from tests.support.sockets import free_port, is_listening
+from tests.support.waiting import wait_until
+from tests.support.worlds import Answer, ask
 
 ROOT = Path(__file__).parents[3]
 

@@ -9,8 +9,8 @@ import pytest
 from clawblox.engine.errors import SettingsError
 from clawblox.engine.scripts.script_files import WorldScripts
 from clawblox.engine.scripts.script_tree import read_scripts
-from tests.deep import constrained, make_deep
 from tests.engine.scripts.support import write_world
+from tests.support.deep import constrained, make_deep
 
 
 def read(directory: Path, main: str = "main.lua") -> WorldScripts:

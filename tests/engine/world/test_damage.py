@@ -18,7 +18,7 @@ from clawblox.engine.settings import EngineSettings, read_settings
 from clawblox.luau import run_deep
 from tests.engine.playing import play
 from tests.engine.torture import Plan, Run
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 MAIN = """
 local function make(class, parent, properties)

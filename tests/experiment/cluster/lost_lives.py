@@ -15,7 +15,7 @@ from clawblox.system.process_tree import all_processes
 from tests.experiment.cluster.lost_nodes import lines, signal_all
 from tests.experiment.cluster.observers import Act, Observer
 from tests.experiment.real.trials import Trial
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 MOST_ACTS = 200
 """Acts of a process between SIGCONT and its death by the guard: a tenth of that is usual."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import attrs
 
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 _TIMESTAMP = 35
 """SO_TIMESTAMPNS of socket(7), which Python does not name."""

@@ -19,7 +19,8 @@ from typing import IO, Any
 
 import attrs
 
-from tests.support import HANG_S, kill_processes, processes_in, wait_until
+from tests.support.processes import kill_processes, processes_in
+from tests.support.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parent.parent.parent.parent
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32}

@@ -27,7 +27,8 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
 from clawblox.experiment.cluster.ray_engine import RayEngine, RayHost, translate
 from clawblox.experiment.plan.cluster import Cluster
-from tests.support import HANG_S, is_alive, wait_until
+from tests.support.processes import is_alive
+from tests.support.waiting import HANG_S, wait_until
 
 SMALL = Cluster(cpus=0.1)
 MEGABYTES = bytes(5_000_000)

@@ -23,7 +23,7 @@ from clawblox.experiment.cluster.chunks import (
     send_file,
 )
 from clawblox.system.files import MAX_DIGEST_BYTES
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

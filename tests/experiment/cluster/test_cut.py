@@ -20,7 +20,7 @@ from clawblox.system.process_tree import command_line
 from tests.experiment.cluster.lost_nodes import check_chain, lines
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.thorough,

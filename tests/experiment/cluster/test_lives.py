@@ -22,7 +22,7 @@ from tests.experiment.cluster.observers import Observer, observer
 from tests.experiment.cluster.test_local_cluster import find_hosts
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.needs("curl")
 

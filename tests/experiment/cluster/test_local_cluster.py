@@ -12,7 +12,7 @@ from clawblox.experiment.plan import cluster
 from clawblox.system.process_tree import all_processes, command_line
 from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, signal_all
 from tests.experiment.real.trials import Trial
-from tests.support import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.needs("curl")
 

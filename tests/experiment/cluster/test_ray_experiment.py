@@ -21,7 +21,8 @@ from tests.experiment.cluster.lost_nodes import check_chain, find_node, lines, s
 from tests.experiment.cluster.observers import Observer, observer
 from tests.experiment.cluster.ray_clusters import TOKEN, RayCluster, ray_cluster
 from tests.experiment.real.trials import KEYS, PROGRAM, Trial
-from tests.support import HANG_S, find_guards, processes_in, wait_until
+from tests.support.processes import find_guards, processes_in
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.ray, pytest.mark.needs("curl")]
 

@@ -26,7 +26,7 @@ from tests.experiment.attempts import (
     wait_for_turns,
 )
 from tests.experiment.cluster.local_engine import LocalEngine, LocalHost
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 __all__ = ["alone", "scene"]
 

@@ -20,7 +20,7 @@ from clawblox.experiment.history.lines import About
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease, read_driver
 from clawblox.system.append_log import LogChangedError
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 HERE = ""
 FORK = multiprocessing.get_context("fork")

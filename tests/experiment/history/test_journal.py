@@ -17,7 +17,7 @@ from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_line
 from clawblox.experiment.history.lines import About
 from clawblox.system import append_log
 from clawblox.system.append_log import OwnedLog
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 ATTEMPT = About("r1", 1, "a")
 

@@ -11,7 +11,7 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.recorder import Recorder
 from clawblox.experiment.history.state import ExperimentState
 from tests.experiment.memory_journal import MemoryJournal
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
 

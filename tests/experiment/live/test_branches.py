@@ -18,7 +18,7 @@ from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import read_manifest
 from tests.experiment.attempts import FIRST, Scene, alone, refer, scene, wait_for_turns
-from tests.files import look_at
+from tests.support.files import look_at
 
 __all__ = ["alone", "scene"]
 

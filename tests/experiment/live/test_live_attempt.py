@@ -51,7 +51,7 @@ from tests.experiment.attempts import (
     wait_for_turns,
     wait_until_done,
 )
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 __all__ = ["alone", "scene"]
 

@@ -10,7 +10,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.live.live_workshop import SharedWorlds
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

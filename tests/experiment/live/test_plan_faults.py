@@ -14,7 +14,7 @@ from clawblox.experiment.live import plan_faults
 from clawblox.experiment.live.plan_faults import find_world_notes
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Plan, WorldSpec
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

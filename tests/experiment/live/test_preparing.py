@@ -18,7 +18,7 @@ from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.system.files import digest_file
 from tests.checkpoint.archives import checkpoint
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 EKO = "Eko-rexp-r1-g001-w0-a0"
 WORKSPACE = {f"agents/{EKO}/workspace/notes.md": b"notes"}

@@ -25,8 +25,8 @@ from clawblox.experiment.live.run_directories import (
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.system import files
 from clawblox.system.trees import discard_tree, make_writable
-from tests.deep import constrained, make_deep
-from tests.support import make_world
+from tests.support.deep import constrained, make_deep
+from tests.support.worlds import make_world
 
 FILES = (
     "logs/agent.log",

@@ -12,7 +12,7 @@ from clawblox.experiment.live.live_workshop import LiveWorkshop
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Plan
 from tests.agents.standins import install
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

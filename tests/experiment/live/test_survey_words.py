@@ -12,7 +12,7 @@ from clawblox.cli.plan_options import naming_lines
 from clawblox.errors import ConfigError
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import Plan
-from tests.support import make_world
+from tests.support.worlds import make_world
 
 PLAN = """\
 world = "counter"

@@ -20,7 +20,7 @@ from clawblox.experiment.live.run_directories import making_run
 from clawblox.experiment.live.workspaces import digest_workspaces, fill_workspace
 from clawblox.system.trees import MAX_DEPTH
 from tests.checkpoint.repositories import ask, git, make_upstream
-from tests.deep import make_deep
+from tests.support.deep import make_deep
 
 ATTEMPT = "exp-g002"
 AGENT = "Eko-rexp-g002-w0-a0"

@@ -18,7 +18,7 @@ import pytest
 from clawblox.experiment.notices import delivery
 from clawblox.experiment.notices.delivery import VARIABLES, DeliveryError, post, run_command
 from clawblox.protocol import INSTANCE_ENV
-from tests.support import is_alive
+from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.anyio
 

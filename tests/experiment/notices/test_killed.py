@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.experiment.history.journal import read_lines
 from tests.experiment.fakes import FakedExperiment, FakeWorkshop
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
 

@@ -25,8 +25,9 @@ from clawblox.experiment.history.state import AttemptState
 from clawblox.rundir.manifest import read_manifest
 from tests.agents.standins import told
 from tests.experiment.real.trials import AGENTS, CUT_OFF, KEYS, SAVE, Trial, act, count_answers
-from tests.files import look_at
-from tests.support import HANG_S, ask, wait_until_async
+from tests.support.files import look_at
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask
 
 pytestmark = [pytest.mark.anyio, pytest.mark.needs("curl")]
 

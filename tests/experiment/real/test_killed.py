@@ -16,8 +16,9 @@ from clawblox.experiment.history.state import AttemptState
 from tests.agents.standins import USAGE, told
 from tests.experiment.harness.scripts import COLUMNS
 from tests.experiment.real.trials import ACT, AGENTS, KEYS, SAVE, Trial, count_answers
-from tests.files import read_all
-from tests.support import processes_in, wait_until
+from tests.support.files import read_all
+from tests.support.processes import processes_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.needs("curl")
 

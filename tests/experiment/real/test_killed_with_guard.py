@@ -8,8 +8,9 @@ import pytest
 
 from clawblox.protocol import INSTANCE_ENV
 from tests.experiment.real.trials import Trial
-from tests.orchestrators import kill_with_guard
-from tests.support import command_line, marked_processes, wait_until
+from tests.support.orchestrators import kill_with_guard
+from tests.support.processes import command_line, marked_processes
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.needs("curl")
 

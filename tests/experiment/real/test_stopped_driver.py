@@ -10,7 +10,7 @@ import pytest
 from tests.experiment.history.test_drivers import drivers
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
-from tests.support import HANG_S, wait_until
+from tests.support.waiting import HANG_S, wait_until
 
 ELSEWHERE = """
 from clawblox.rundir import driver_lease

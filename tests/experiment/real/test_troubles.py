@@ -11,7 +11,7 @@ import pytest
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.experiment.history.journal import read_lines
 from tests.experiment.real.trials import ACT, SAVE, Trial
-from tests.support import stranger_on
+from tests.support.sockets import stranger_on
 
 pytestmark = pytest.mark.needs("curl")
 

@@ -24,7 +24,9 @@ from clawblox.experiment.history.lines import Line
 from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from tests.agents.standins import ANSWER, install, misbehave, told
-from tests.support import make_world, processes_in, wait_until
+from tests.support.processes import processes_in
+from tests.support.waiting import wait_until
+from tests.support.worlds import make_world
 
 AGENTS = {"Eko": "claude", "Moa": "codex"}
 KEYS = {"ANTHROPIC_API_KEY": "sk-not-a-key-0001", "OPENAI_API_KEY": "sk-not-a-key-0002"}

@@ -14,7 +14,7 @@ from clawblox.experiment.schedule.pauses import Pause
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
 from clawblox.experiment.schedule import callbacks
 from clawblox.experiment.schedule.callbacks import Callbacks, HookError
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.score_functions import load_score
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
-from tests.files import look_at
+from tests.support.files import look_at
 
 GOLD = "def gold(end):\n    return {number}\n"
 

@@ -17,7 +17,7 @@ from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.session.forking import Fork, plan_fork, record_branches
 from tests.experiment.journals import Journal, make_plan
 from tests.experiment.memory_journal import MemoryJournal
-from tests.simulated_clock import SimulatedClock
+from tests.support.simulated_clock import SimulatedClock
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from clawblox.experiment.session import opening
 from tests.experiment.fakes import Trouble
 from tests.experiment.harness import scripts
 from tests.experiment.test_async_experiment import Scene, run
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 

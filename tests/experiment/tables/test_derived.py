@@ -20,7 +20,7 @@ from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.results import collect_results, make_results
 from clawblox.team.pointer import read_pointer
 from tests.experiment.journals import Journal, make_plan, used
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from clawblox.rundir.status import InstanceStatus, read_run
-from tests.orchestrators import Orchestrator
+from tests.support.orchestrators import Orchestrator
 
 LIFE = ["restarting", "started", "ready"]
 """What tells that an instance is back."""

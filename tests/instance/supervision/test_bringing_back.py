@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, ProcessExit, WorldEvent, WorldExitedError
-from tests.crowd import (
+from tests.instance.supervision.support import LIFE, kill, now
+from tests.support.crowd import (
     act,
     join,
     kinds,
@@ -24,16 +25,11 @@ from tests.crowd import (
     until,
     variables_of,
 )
-from tests.instance.supervision.support import LIFE, kill, now
-from tests.running import manifest_of, requests
-from tests.support import (
-    ask,
-    is_alive,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until_async,
-)
+from tests.support.processes import is_alive, marked_processes
+from tests.support.running import manifest_of, requests
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -13,17 +13,21 @@ import pytest
 
 from clawblox import AsyncWorld, WorldStartError
 from clawblox.instance.health import Probe, Steps
-from tests.crowd import leftovers, on_disk, registered
 from tests.instance.supervision.support import told_by
-from tests.orchestrators import orchestrator
-from tests.support import HANG_S, is_listening, make_world, marked_processes, wait_until
+from tests.support.crowd import leftovers, on_disk, registered
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 
 EXHAUSTED = """
 import json
 from clawblox import ClawbloxError
-from tests.support import open_fds, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import wait_until_async
 
 async def nothing_is_left(before):
     await wait_until_async(lambda: len(open_fds()) <= before, what=f"{open_fds()} {before}")

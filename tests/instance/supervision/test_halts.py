@@ -19,10 +19,12 @@ from clawblox.results import Access
 from clawblox.telemetry.log_times import index_path
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.places import FleetPlace, make_granter
-from tests.crowd import join, kinds, leftovers, on_disk, past, until
 from tests.instance.supervision.support import LIFE, now
-from tests.running import manifest_of
-from tests.support import HANG_S, ask, marked_processes, wait_until_async
+from tests.support.crowd import join, kinds, leftovers, on_disk, past, until
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask
 
 pytestmark = pytest.mark.anyio
 

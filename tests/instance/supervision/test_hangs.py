@@ -17,19 +17,13 @@ from clawblox import AsyncWorld, ProcessExit
 from clawblox.config.world_toml import LivenessRule
 from clawblox.instance.health import ProbePacer, Steps, Wait, wait_until_unresponsive
 from clawblox.protocol import HealthReport
-from tests.crowd import kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now, told_by
-from tests.orchestrators import orchestrator
-from tests.running import manifest_of, requests, switch
-from tests.support import (
-    HANG_S,
-    ask,
-    is_alive,
-    make_world,
-    marked_processes,
-    wait_until,
-    wait_until_async,
-)
+from tests.support.crowd import kinds, leftovers, past, until
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import is_alive, marked_processes
+from tests.support.running import manifest_of, requests, switch
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -21,10 +21,12 @@ from clawblox.instance import listening
 from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch
 from clawblox.system.process_tree import Mark, read_start_time
 from clawblox.system.sock_diag import Listener
-from tests.crowd import kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now
-from tests.running import manifest_of
-from tests.support import HANG_S, ask, descendants, make_world, wait_until_async, world_command
+from tests.support.crowd import kinds, leftovers, past, until
+from tests.support.processes import descendants
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 

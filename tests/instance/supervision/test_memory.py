@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, WorldExitedBeforeReadyError, WorldExitedError
-from tests.crowd import join, kinds, leftovers, past, until
 from tests.instance.supervision.support import LIFE, now
-from tests.running import manifest_of
-from tests.support import ask, make_world, marked_processes
+from tests.support.crowd import join, kinds, leftovers, past, until
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,8 @@ from clawblox import AsyncWorld, StartedWorld, WorldExitedError
 from clawblox.instance.supervisor import Supervisor
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.save import Retention
-from tests.crowd import (
+from tests.instance.supervision.support import LIFE, kill
+from tests.support.crowd import (
     act,
     join,
     join_all,
@@ -27,9 +28,8 @@ from tests.crowd import (
     registered,
     until,
 )
-from tests.instance.supervision.support import LIFE, kill
-from tests.running import manifest_of, switch
-from tests.support import make_world
+from tests.support.running import manifest_of, switch
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

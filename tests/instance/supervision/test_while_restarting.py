@@ -11,10 +11,12 @@ import pytest
 from clawblox import AsyncWorld, ProcessExit, WorldExitedError
 from clawblox.instance.local import LocalInstance
 from clawblox.rundir.operations import stop_instances
-from tests.crowd import kinds, leftovers, make_motley_world, past, seeded, until
 from tests.instance.supervision.support import kill, now
-from tests.running import requests, switch
-from tests.support import is_listening, marked_processes, wait_until_async
+from tests.support.crowd import kinds, leftovers, make_motley_world, past, seeded, until
+from tests.support.processes import marked_processes
+from tests.support.running import requests, switch
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from clawblox.rundir import control_server
 from clawblox.rundir.control_client import request, short_path
 from clawblox.rundir.control_server import SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, events_of, serving
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,8 @@ from clawblox.rundir.control_client import control_dir, find_sockets, request
 from clawblox.rundir.control_server import ControlServer
 from clawblox.system.locks import lock_file, unlock_file
 from tests.rundir.control.conftest import find, serving
-from tests.support import HANG_S, is_alive, kill_processes, wait_until
+from tests.support.processes import is_alive, kill_processes
+from tests.support.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
 from tests.rundir.control.conftest import events_of, find, serving
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 

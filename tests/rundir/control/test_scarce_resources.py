@@ -19,7 +19,8 @@ from clawblox.rundir.control_client import control_dir, request
 from clawblox.rundir.control_server import ControlServer, Operation
 from clawblox.system import sockets
 from tests.rundir.control.conftest import Endless, RawClient, echo, events_of, find, serving
-from tests.support import open_fds, wait_until, wait_until_async
+from tests.support.resources import open_fds
+from tests.support.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from clawblox.rundir import control_server
 from clawblox.rundir.control_client import control_dir, request
 from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
 from tests.rundir.control.conftest import Endless, RawClient, find, serving
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

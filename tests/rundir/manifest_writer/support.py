@@ -11,7 +11,7 @@ from clawblox.rundir import manifest_file
 from clawblox.rundir.manifest import Manifest, Update, manifest_path, parse_manifest
 from clawblox.rundir.manifest_updates import checkpoint_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 BACKENDS = pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]

@@ -29,7 +29,7 @@ from tests.rundir.manifest_writer.support import (
     rename_in,
     writing,
 )
-from tests.support import HANG_S, wait_until_async
+from tests.support.waiting import HANG_S, wait_until_async
 
 pytestmark = pytest.mark.anyio
 

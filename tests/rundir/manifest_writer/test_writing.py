@@ -27,7 +27,7 @@ from tests.rundir.manifest_writer.support import (
     rename_in,
     writing,
 )
-from tests.support import wait_until_async
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 

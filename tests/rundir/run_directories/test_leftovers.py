@@ -19,10 +19,12 @@ from clawblox import AsyncWorld
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_run
 from clawblox.system.process_tree import read_start_time
-from tests.crowd import leftovers
-from tests.orchestrators import orchestrator
-from tests.running import manifest_of
-from tests.support import HANG_S, make_world, marked_processes, wait_until_async
+from tests.support.crowd import leftovers
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

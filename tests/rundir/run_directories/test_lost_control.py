@@ -15,16 +15,11 @@ from clawblox.errors import ControlError, OrchestratorSuspendedError
 from clawblox.rundir import claims
 from clawblox.rundir.operations import restart_instances, stop_instances
 from clawblox.rundir.requests import Restarted
-from tests.orchestrators import Orchestrator, orchestrator
 from tests.rundir.support import records_on_disk
-from tests.support import (
-    HANG_S,
-    is_alive,
-    make_world,
-    marked_processes,
-    wait_until,
-    wait_until_async,
-)
+from tests.support.orchestrators import Orchestrator, orchestrator
+from tests.support.processes import is_alive, marked_processes
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,8 @@ from clawblox.rundir.paths import records_journal
 from clawblox.rundir.records import InstanceRecord, restore_records
 from clawblox.rundir.status import read_run
 from tests.rundir.support import records_on_disk
-from tests.support import make_world, wait_until, wait_until_async
+from tests.support.waiting import wait_until, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

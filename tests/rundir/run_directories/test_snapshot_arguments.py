@@ -19,9 +19,9 @@ from clawblox import (
     async_save_checkpoint,
 )
 from clawblox.concurrency.batch import Batch
-from tests.crowd import act, join, look
-from tests.running import manifest_of
-from tests.support import make_world
+from tests.support.crowd import act, join, look
+from tests.support.running import manifest_of
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,10 @@ from clawblox import (
 )
 from clawblox.instance.ramp import Ramp
 from clawblox.rundir.control_client import find_sockets, request
-from tests.support import is_listening, make_world, marked_processes, wait_until_async
+from tests.support.processes import marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

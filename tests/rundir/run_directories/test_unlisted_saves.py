@@ -14,9 +14,9 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, read_manifest
 from clawblox.rundir.leftovers import settle_unlisted_saves
 from clawblox.snapshot.rows import rows_beside
-from tests.orchestrators import orchestrator
 from tests.rundir.run_directories.test_leftovers import kill_one
-from tests.support import make_world
+from tests.support.orchestrators import orchestrator
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, async_read_metadata, async_save_checkpoint
 from clawblox.checkpoint import repair_checkpoints
 from clawblox.rundir.status import InstanceStatus, read_run
-from tests.crowd import join, past, until
 from tests.instance.supervision.support import kill, now
-from tests.running import Bot, manifest_of
-from tests.support import make_world
+from tests.support.crowd import join, past, until
+from tests.support.running import Bot, manifest_of
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.system.process import Process, spawn
-from tests.support import kill_processes, processes_in
+from tests.support.processes import kill_processes, processes_in
 from tests.system.process.support import Spawn
 
 

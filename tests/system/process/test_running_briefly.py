@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clawblox.system.process import run_briefly
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 ENV = {"PATH": os.environ["PATH"]}
 

@@ -18,7 +18,8 @@ import pytest
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
 from clawblox.system.process import CannotExecute, memory_log, require_executable, spawn
-from tests.support import command_line, descendants, wait_until_async
+from tests.support.processes import command_line, descendants
+from tests.support.waiting import wait_until_async
 from tests.system.process.support import SLEEP, Spawn
 
 pytestmark = pytest.mark.anyio

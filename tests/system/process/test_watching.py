@@ -13,7 +13,8 @@ import pytest
 from clawblox.concurrency.threads import run_blocking
 from clawblox.results import ProcessExit
 from clawblox.system.process import adopt, signal_name
-from tests.support import HANG_S, read_process, wait_until_async
+from tests.support.processes import read_process
+from tests.support.waiting import HANG_S, wait_until_async
 from tests.system.process.support import SLEEP, Spawn, reaping_everything
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""What the tests of many worlds share, beside the agents and looks of ``tests.crowd``."""
+"""What the tests of many worlds share, beside the agents and looks of ``tests.support.crowd``."""
 
 from __future__ import annotations
 

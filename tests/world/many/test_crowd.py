@@ -23,7 +23,7 @@ from clawblox import (
 )
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.status import read_run
-from tests.crowd import (
+from tests.support.crowd import (
     act,
     exposed,
     join,
@@ -36,8 +36,10 @@ from tests.crowd import (
     seeded,
     until,
 )
-from tests.running import manifest_of
-from tests.support import HANG_S, make_world, marked_processes, wait_until_async
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,11 @@ from clawblox import AsyncWorld, ConfigError, SnapshotError, StartedWorld
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.manifest import manifest_path
 from clawblox.world.save import Autosave
-from tests.crowd import join, kinds, leftovers, on_disk, past, registered, until
-from tests.running import manifest_of, switch
-from tests.support import HANG_S, make_world, marked_processes, wait_until_async
+from tests.support.crowd import join, kinds, leftovers, on_disk, past, registered, until
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of, switch
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.resume.support import interrupt
 
 pytestmark = pytest.mark.anyio

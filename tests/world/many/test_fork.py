@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from clawblox import AsyncWorld, ConfigError
-from tests.crowd import act, join, look, past
-from tests.running import manifest_of
-from tests.support import ask, make_world
+from tests.support.crowd import act, join, look, past
+from tests.support.running import manifest_of
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,9 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld
 from clawblox.rundir.status import read_run
-from tests.crowd import until, variables_of
-from tests.support import ask, is_listening, make_world
+from tests.support.crowd import until, variables_of
+from tests.support.sockets import is_listening
+from tests.support.worlds import ask, make_world
 
 pytestmark = pytest.mark.anyio
 

@@ -16,16 +16,12 @@ from clawblox import AsyncWorld, UsageError
 from clawblox.rundir.claims import RunClaim, claim_run
 from clawblox.rundir.status import read_run
 from clawblox.world.fleet import Fleet
-from tests.crowd import leftovers, on_disk, ports_of, seeded, statuses
-from tests.orchestrators import orchestrator
-from tests.support import (
-    HANG_S,
-    is_listening,
-    make_world,
-    marked_processes,
-    wait_until,
-    wait_until_async,
-)
+from tests.support.crowd import leftovers, on_disk, ports_of, seeded, statuses
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S, wait_until, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.many.conftest import CROWD_OF, cancel_after
 from tests.world.test_cancellation import Interrupted, run_and_cancel
 

@@ -15,10 +15,12 @@ from clawblox.concurrency.batch import Outcome
 from clawblox.config.options import SaveOptions
 from clawblox.rundir.operations import fork_instances, save_instances, stop_instances
 from clawblox.rundir.status import read_run
-from tests.crowd import exposed, leftovers, on_disk, ports_of, registered, statuses
-from tests.orchestrators import orchestrator
-from tests.running import manifest_of
-from tests.support import HANG_S, ask, make_world, marked_processes, wait_until_async
+from tests.support.crowd import exposed, leftovers, on_disk, ports_of, registered, statuses
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 from tests.world.many.conftest import CROWD_OF
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,10 @@ import pytest
 
 from clawblox import AsyncWorld, SavedSnapshot, SnapshotError, UsageError, WorldExitedError
 from clawblox.concurrency.batch import Outcome
-from tests.crowd import leftovers, on_disk, past, registered, seeded, until
-from tests.running import switch
-from tests.support import HANG_S, make_world
+from tests.support.crowd import leftovers, on_disk, past, registered, seeded, until
+from tests.support.running import switch
+from tests.support.waiting import HANG_S
+from tests.support.worlds import make_world
 from tests.world.many.conftest import cancel_after
 
 pytestmark = pytest.mark.anyio

@@ -17,16 +17,13 @@ from clawblox import AsyncWorld, RunLockedError, StartedWorld, UsageError, World
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.status import read_run
-from tests.crowd import leftovers, registered, until
-from tests.orchestrators import orchestrator
-from tests.running import manifest_of, switch
-from tests.support import (
-    HANG_S,
-    PORTAL_THREAD,
-    ask,
-    find_guards,
-    make_world,
-)
+from tests.support.crowd import leftovers, registered, until
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import find_guards
+from tests.support.resources import PORTAL_THREAD
+from tests.support.running import manifest_of, switch
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 from tests.world.many.conftest import CROWD_OF
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from clawblox import (
 from clawblox.concurrency.batch import Batch
 from clawblox.config.options import InstanceSpec
 from clawblox.errors import BatchError
-from tests.crowd import (
+from tests.support.crowd import (
     act,
     exposed,
     join,
@@ -31,7 +31,8 @@ from tests.crowd import (
     statuses,
     variables_of,
 )
-from tests.support import make_world, marked_processes
+from tests.support.processes import marked_processes
+from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio
 

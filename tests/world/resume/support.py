@@ -13,9 +13,9 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.records import InstanceRecord, read_record
-from tests.crowd import past
-from tests.running import manifest_of
-from tests.support import HANG_S, wait_until_async
+from tests.support.crowd import past
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
 
 Body = Callable[[AsyncWorld, Batch[StartedWorld]], Awaitable[None]]
 

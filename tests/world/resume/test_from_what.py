@@ -14,8 +14,19 @@ import pytest
 from clawblox import AsyncWorld, SavedSnapshot, SnapshotRefusedError, StartedWorld, WorldStartError
 from clawblox.concurrency.batch import Batch
 from clawblox.world.fleet import Fleet
-from tests.crowd import act, join, join_all, leftovers, look, make_motley_world, until, variables_of
-from tests.support import ask, free_port, make_world, marked_processes, stranger_on
+from tests.support.crowd import (
+    act,
+    join,
+    join_all,
+    leftovers,
+    look,
+    make_motley_world,
+    until,
+    variables_of,
+)
+from tests.support.processes import marked_processes
+from tests.support.sockets import free_port, stranger_on
+from tests.support.worlds import ask, make_world
 from tests.world.resume.support import (
     Interrupt,
     edges,

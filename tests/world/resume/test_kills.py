@@ -16,17 +16,19 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from tests.crowd import leftovers, look, seeded
-from tests.orchestrators import Orchestrator, orchestrator
-from tests.running import manifest_of
-from tests.support import HANG_S, all_processes, command_line, make_world, wait_until
+from tests.support.crowd import leftovers, look, seeded
+from tests.support.orchestrators import Orchestrator, orchestrator
+from tests.support.processes import all_processes, command_line
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until
+from tests.support.worlds import make_world
 from tests.world.resume.support import edges, find_record, home, run_of
 
 pytestmark = pytest.mark.anyio
 
 PROGRAM = """
 import json, pathlib
-from tests.crowd import act
+from tests.support.crowd import act
 
 agents = pathlib.Path(run_dir, "agents.json")
 

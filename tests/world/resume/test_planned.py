@@ -17,9 +17,11 @@ from clawblox.rundir.interrupted import set_aside
 from clawblox.rundir.operations import stop_instances
 from clawblox.rundir.records import read_record, read_records, write_records
 from clawblox.rundir.status import read_run
-from tests.crowd import leftovers
-from tests.orchestrators import orchestrator
-from tests.support import HANG_S, make_world, marked_processes, wait_until_async
+from tests.support.crowd import leftovers
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.resume.support import find_record, interrupt, resume
 
 pytestmark = pytest.mark.anyio

@@ -15,17 +15,11 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, ConfigError, RunLockedError, StartedWorld, UsageError, World
 from clawblox.concurrency.batch import Batch
-from tests.crowd import leftovers, make_motley_world, until, variables_of
-from tests.orchestrators import orchestrator
-from tests.support import (
-    HANG_S,
-    ask,
-    is_alive,
-    kill_processes,
-    make_world,
-    marked_processes,
-    wait_until_async,
-)
+from tests.support.crowd import leftovers, make_motley_world, until, variables_of
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import is_alive, kill_processes, marked_processes
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 from tests.world.many.conftest import CROWD_OF
 from tests.world.resume.support import (
     Interrupt,

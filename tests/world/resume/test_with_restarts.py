@@ -15,10 +15,12 @@ from clawblox import AsyncWorld, ProcessExit, StartedWorld, WorldExitedError, Wo
 from clawblox.concurrency.batch import Batch
 from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.operations import stop_instances
-from tests.crowd import act, join, kinds, look, make_motley_world, until, variables_of
-from tests.orchestrators import orchestrator
-from tests.running import manifest_of
-from tests.support import HANG_S, make_world, marked_processes, wait_until_async
+from tests.support.crowd import act, join, kinds, look, make_motley_world, until, variables_of
+from tests.support.orchestrators import orchestrator
+from tests.support.processes import marked_processes
+from tests.support.running import manifest_of
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import make_world
 from tests.world.resume.support import edges, find_record, interrupt, resume, run_of, until_over
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,9 @@ from typing import Any
 
 import attrs
 
-from tests.injection import Point
-from tests.support import HANG_S, kill_processes, processes_in
+from tests.support.injection import Point
+from tests.support.processes import kill_processes, processes_in
+from tests.support.waiting import HANG_S
 
 EXEMPT = {
     "instance.supervisor:Supervisor.run": "the outermost frame of the task, which has the handlers",
@@ -74,10 +75,10 @@ class Program:
 def running(kind: str, directory: Path) -> Iterator[tuple[Program, Mapping[str, Any]]]:
     """Run the program; yield it, and what it entered without a defect: calls by phase, by name."""
     directory.mkdir()
-    command = [sys.executable, "-m", "tests.injection", kind, str(directory)]
+    command = [sys.executable, "-m", "tests.support.injection", kind, str(directory)]
     process = subprocess.Popen(
         command,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support import (
+from tests.support.processes import (
     command_line,
     descendants,
     find_guards,
     kill_processes,
     marked_processes,
     processes_in,
-    wait_until,
 )
+from tests.support.waiting import wait_until
 
 PRELUDE = """
 import ctypes, multiprocessing, os, resource, signal, subprocess, sys, threading, time
@@ -97,7 +97,7 @@ def orchestrator(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[1],  # so that a body can import these tests
+        cwd=Path(__file__).parents[2],  # so that a body can import these tests
         **options,
     ) as process:
         try:

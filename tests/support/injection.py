@@ -3,8 +3,9 @@
 The task of the instance's supervisor, or of the agent's owner, goes through all that can happen to
 it. Every function of the package that is entered in it, or in a thread or task on its behalf, is
 noted, or one of them raises. It runs in a process of its own because what it looks for can stop an
-event loop for ever. ``python -m tests.injection instance|agent DIRECTORY`` first prints what was
-entered, as JSON; then it reads points, one a line, injects each, and prints what came of it.
+event loop for ever. ``python -m tests.support.injection instance|agent DIRECTORY`` first prints the
+functions that were entered, as JSON; then it reads points, one a line, injects each, and prints the
+result.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from clawblox.concurrency import threads
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.supervisor import Supervisor
 from tests.agents.small import SmallDriver, make_agent
-from tests.support import HANG_S, ask, make_world, name_session, processes_in, wait_until_async
+from tests.support.processes import name_session, processes_in
+from tests.support.waiting import HANG_S, wait_until_async
+from tests.support.worlds import ask, make_world
 
 PACKAGE = str(Path(clawblox.__file__).parent) + os.sep
 

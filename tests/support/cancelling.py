@@ -1,7 +1,8 @@
 """A program that cancels an orchestrator at random moments, in random ways; see its test.
 
 It runs in a process of its own because what it looks for can stop an event loop for ever.
-``python -m tests.cancelling BACKEND WORLD RUN_DIR ROUNDS SEED`` prints the round that failed.
+``python -m tests.support.cancelling BACKEND WORLD RUN_DIR ROUNDS SEED`` prints the round that
+failed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 import anyio
 
 from clawblox import AsyncWorld, ClawbloxError
-from tests.support import HANG_S, descendants, find_guards, marked_processes, name_session, open_fds
+from tests.support.processes import descendants, find_guards, marked_processes, name_session
+from tests.support.resources import open_fds
+from tests.support.waiting import HANG_S
 
 WAYS = {
     "asyncio": ("scope", "timeout", "cancel", "cancel twice", "cancel three times"),

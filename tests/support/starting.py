@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from clawblox import AsyncWorld, StartedWorld
-from tests.support import Answer, ask, make_world, wait_until_async
+from tests.support.waiting import wait_until_async
+from tests.support.worlds import Answer, ask, make_world
 
 
 def world_that_runs(parent: Path, *command: str, name: str = "counter") -> Path:

@@ -79,7 +79,7 @@ class Template:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), *rooms],
-                cwd=Path(__file__).parents[1],
+                cwd=Path(__file__).parents[2],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )

@@ -7,7 +7,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
-PLAIN_WORLD = Path(__file__).parent / "worlds" / "plain_world"
+PLAIN_WORLD = Path(__file__).parents[1] / "worlds" / "plain_world"
 
 
 def copy_plain_world(parent: Path, name: str = "plain") -> Path:

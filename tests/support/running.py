@@ -13,7 +13,8 @@ import attrs
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.telemetry.events import EventStream
-from tests.support import HANG_S, ask, make_world
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ from wsproto.events import (
     Request,
 )
 
-from tests.support import HANG_S
+from tests.support.waiting import HANG_S
 
 
 class Refused(Exception):

@@ -19,17 +19,9 @@ import pytest
 
 import clawblox
 from tests import conftest
-from tests.support import (
-    GUARD_NAME,
-    PORTAL_THREAD,
-    Resources,
-    command_line,
-    descendants,
-    is_alive,
-    open_fds,
-    wait_until,
-    wait_until_async,
-)
+from tests.support.processes import GUARD_NAME, command_line, descendants, is_alive
+from tests.support.resources import PORTAL_THREAD, Resources, open_fds
+from tests.support.waiting import wait_until, wait_until_async
 
 SLEEP = "import time; time.sleep(60)"
 

@@ -13,8 +13,11 @@ import anyio
 
 from clawblox import AsyncWorld, StartedWorld, WorldEvent
 from clawblox.telemetry.events import EventStream
-from tests.running import Bot, manifest_of
-from tests.support import HANG_S, ask, is_listening, make_world, marked_processes, world_command
+from tests.support.processes import marked_processes
+from tests.support.running import Bot, manifest_of
+from tests.support.sockets import is_listening
+from tests.support.waiting import HANG_S
+from tests.support.worlds import ask, make_world, world_command
 
 
 def seeded() -> random.Random:

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support import RunningWorld, running_world, wait_until
+from tests.support.waiting import wait_until
+from tests.support.worlds import RunningWorld, running_world
 from tests.worlds.defects import CLOCKS, DEFECTS, FILE_DEFECTS
 
-PROVABLE = Path(__file__).parent / "worlds" / "provable.py"
+PROVABLE = Path(__file__).parents[1] / "worlds" / "provable.py"
 
 ACTIONS = (
     {"type": "push", "data": {"force": 2.5}},

@@ -1,0 +1,1 @@
+"""Helpers of the tests, by subject; tests and fixtures are in no module here."""

@@ -1,0 +1,202 @@
+"""Processes, read from proc(5) and never through the package.
+
+So a mistake in the package cannot hide behind the same mistake here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.waiting import wait_until
+
+INSTANCE_ENV = "CLAWBLOX_INSTANCE"
+GUARD_NAME = "clawblox-guard"
+
+
+class Process(NamedTuple):
+    """One process, as ``/proc/<pid>/stat`` shows it; state ``Z`` is a zombie."""
+
+    parent: int
+    state: str
+    start_time: int
+
+    @property
+    def is_live(self) -> bool:
+        return self.state not in "ZX"
+
+
+def read_process(pid: int) -> Process | None:
+    """Return a process, or None."""
+    stat = _read_proc(pid, "stat")
+    if not stat:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return Process(int(fields[1]), fields[0].decode(), int(fields[19]))
+
+
+def all_processes() -> dict[int, Process]:
+    """Return every process by its id."""
+    found = {int(name): read_process(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return {pid: process for pid, process in found.items() if process}
+
+
+def live_processes() -> set[int]:
+    """Return every process that is not a zombie."""
+    return {pid for pid, process in all_processes().items() if process.is_live}
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process lives; a zombie does not."""
+    process = read_process(pid)
+    return process is not None and process.is_live
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the children of a process and theirs, zombies included."""
+    return _descendants(pid, all_processes())
+
+
+def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
+    family = {pid}
+    while (
+        more := {child for child, process in processes.items() if process.parent in family} - family
+    ):
+        family |= more
+    return family - {pid}
+
+
+def find_guards(*orchestrators: int) -> list[int]:
+    """Return the live guards that name one of some processes as their orchestrator."""
+    named = {str(pid) for pid in orchestrators}
+    words = {pid: command_line(pid).split() for pid in _younger_processes(all_processes())}
+    return [
+        pid
+        for pid, line in words.items()
+        if line[-3:-2] == [GUARD_NAME] and line[-2] in named and line[1] == "-I"
+    ]
+
+
+def marked_processes(cookie: str | None = None) -> set[int]:
+    """Return the live processes that carry an instance's cookie.
+
+    Args:
+        cookie: Its value; None means any instance of this test session.
+    """
+    entry = f"{INSTANCE_ENV}={cookie or ''}".encode()
+    marked = {
+        pid
+        for pid in _younger_processes(all_processes())
+        if any(
+            variable == entry if cookie else variable.startswith(entry)
+            for variable in _read_proc(pid, "environ").split(b"\0")
+        )
+    }
+    return marked if cookie else {pid for pid in marked if _is_in(pid, _Session.directory)}
+
+
+def processes_in(directory: Path) -> set[int]:
+    """Return the live processes that name a path below ``directory``, or work in it or below.
+
+    Environment, arguments and working directory are looked at. This process is not meant.
+    """
+    return {pid for pid in _younger_processes(all_processes()) if _is_in(pid, directory)}
+
+
+def _is_in(pid: int, directory: Path) -> bool:
+    below = f"{directory}/".encode()
+    return (
+        below in _read_proc(pid, "environ")
+        or below in _read_proc(pid, "cmdline")
+        or f"{_working_directory(pid)}/".encode().startswith(below)
+    )
+
+
+def _younger_processes(processes: Mapping[int, Process]) -> set[int]:
+    """Return the live processes that began after this one: no other can be of its making."""
+    return {
+        pid
+        for pid, process in processes.items()
+        if process.start_time >= _SELF.start_time and process.is_live and pid != os.getpid()
+    }
+
+
+def command_line(pid: int) -> str:
+    """Return the arguments of a process, separated by blanks."""
+    return _read_proc(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def kill_processes(find: Callable[[], Iterable[int]]) -> None:
+    """Kill what ``find`` returns until it finds nothing."""
+
+    def kill_once() -> bool:
+        found = list(find())
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    wait_until(kill_once, what="killed processes are gone")
+
+
+def _read_proc(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+            return file.readall()
+    except OSError:
+        return b""
+
+
+_SELF = all_processes()[os.getpid()]
+
+
+def _working_directory(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+class _Session:
+    """The test session; conftest names its directory."""
+
+    directory = Path("/nonexistent")
+    _newest: bytes = b""
+    _processes: frozenset[int] = frozenset()
+
+    @classmethod
+    def processes(cls) -> frozenset[int]:
+        """Return what descends from this process, guards it, or works below the directory.
+
+        Most tests start no process. So all processes are looked at only when one has begun since
+        the last look, anywhere on the machine, or one that was seen then has ended.
+        """
+        newest = _newest_pid()
+        if newest != cls._newest or not all(map(is_alive, cls._processes)):
+            processes = all_processes()
+            inside = {pid for pid in _younger_processes(processes) if _is_in(pid, cls.directory)}
+            family = _descendants(os.getpid(), processes)
+            cls._processes = frozenset({*family, *inside, *find_guards(os.getpid(), *family)})
+            cls._newest = newest
+        return cls._processes
+
+
+def _newest_pid() -> bytes:
+    """Return the id that the kernel gave out last, to a process or a thread; see proc(5)."""
+    with open("/proc/loadavg", "rb", buffering=0) as file:
+        return file.read().split()[-1]
+
+
+def session_processes() -> frozenset[int]:
+    """Return the processes of this test session."""
+    return _Session.processes()
+
+
+def name_session(directory: Path) -> None:
+    """Set the directory below which every test of this session works."""
+    _Session.directory = directory
+    _Session._newest = b""
