@@ -22,10 +22,10 @@ from typing import Any, Final
 import anyio
 
 from benchmarks.measure import peak_resident_bytes, reset_peak, watch
-from clawblox.experiment.cluster.calls import Caller
+from clawblox.experiment.cluster.calls import HostCaller
 from clawblox.experiment.cluster.chunks import receive_file
 from clawblox.experiment.cluster.engine import Engine
-from clawblox.experiment.cluster.host import Host
+from clawblox.experiment.cluster.host import AttemptHost
 from clawblox.experiment.cluster.lease import Renewer
 from clawblox.experiment.cluster.messages import Reply
 from clawblox.experiment.cluster.remote_attempt import call_host
@@ -57,7 +57,7 @@ _IMPORTS: Final = {
 }
 
 
-class EchoHost(Host):
+class EchoHost(AttemptHost):
     """A host that also sends back what it gets, and makes files that can be read."""
 
     async def _reply(self, name: str, arguments: tuple[Any, ...]) -> Reply:
@@ -109,13 +109,13 @@ def connect(kind: str) -> Iterator[Engine]:
 
 
 @asynccontextmanager
-async def host(engine: Engine) -> AsyncIterator[Caller]:
+async def host(engine: Engine) -> AsyncIterator[HostCaller]:
     """Run a host, which has answered once."""
     handle = engine.start_host(_SMALL)
     renewer = Renewer(handle, LEASE_S)
     renewer.start()
     try:
-        caller = Caller(handle, renewer)
+        caller = HostCaller(handle, renewer)
         await call_host(caller, "describe")
         yield caller
     finally:
@@ -242,7 +242,7 @@ async def pull(kind: str, hosts: int, count: int, size: int, directory: str) -> 
 
 
 async def _pull_files(
-    caller: Caller, target: Path, size: int, sha256: str, names: Sequence[str]
+    caller: HostCaller, target: Path, size: int, sha256: str, names: Sequence[str]
 ) -> None:
     for name in names:
         read = partial(call_host, caller, "read", name)

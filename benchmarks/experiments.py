@@ -39,12 +39,12 @@ from benchmarks.worlds import write_world
 from clawblox.experiment import AgentSpec, AsyncExperiment, Plan
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
-from clawblox.experiment.history.lines import Line, encode
+from clawblox.experiment.history.lines import JournalLine, encode
 from clawblox.experiment.history.machine import next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 
 AGENTS: Final = 2
 ENV: Final = {"ANTHROPIC_API_KEY": "not-a-key-of-anyone"}
@@ -213,7 +213,9 @@ def write_journal(directory: Path, lines: int) -> None:
     """Write a journal with as many lines as a long experiment."""
     usage = [{"input_tokens": 10, "output_tokens": 500, "cost_usd": 0.1, "turns": 3}] * AGENTS
     texts = [
-        Line(seq=1, at=_at(1), type="experiment.begun", data={"plan": "plan.toml", "format": 1})
+        JournalLine(
+            seq=1, at=_at(1), type="experiment.begun", data={"plan": "plan.toml", "format": 1}
+        )
     ]
     while len(texts) < lines:
         number = len(texts)
@@ -230,7 +232,7 @@ def write_journal(directory: Path, lines: int) -> None:
                 "workspaces": [],
                 "agents": [],
             }
-            texts.append(Line(seq=len(texts) + 1, at=_at(1), type=kind, data=data, **place))  # type: ignore[arg-type]
+            texts.append(JournalLine(seq=len(texts) + 1, at=_at(1), type=kind, data=data, **place))  # type: ignore[arg-type]
     (directory / JOURNAL_NAME).write_bytes(b"".join(map(encode, texts[:lines])))
 
 
@@ -287,17 +289,17 @@ async def fork_often(plan: Plan, directory: Path) -> float:
     async with AsyncExperiment(plan, dir=directory, env=ENV) as experiment:
         await experiment.run()
         source = experiment.find_checkpoint("r1/g001", "end")
-    workshop = LiveWorkshop(directory, "chains", ENV)
+    backend = LiveBackend(directory, "chains", ENV)
     begun_at = time.monotonic()
     async with anyio.create_task_group() as tasks:
         for number in range(1, BRANCHES + 1):
-            tasks.start_soon(workshop.prepare, order_branch(plan, source, number))
+            tasks.start_soon(backend.prepare, order_branch(plan, source, number))
     return time.monotonic() - begun_at
 
 
-def order_branch(plan: Plan, source: Checkpoint, number: int) -> Order:
+def order_branch(plan: Plan, source: Checkpoint, number: int) -> AttemptOrder:
     """Return the order for a branch of a checkpoint."""
-    return Order(
+    return AttemptOrder(
         chain=plan.chains()[0],
         generation=1,
         run_id=f"bench-r1-f1-{number}",

@@ -18,7 +18,7 @@ _THREADS = 8
 
 
 @attrs.frozen
-class CheckResult:
+class MachineCheckResult:
     """The result of a check.
 
     Attributes:
@@ -33,7 +33,7 @@ class CheckResult:
 
 
 @attrs.frozen
-class Check:
+class MachineCheck:
     """A check of a thing.
 
     Attributes:
@@ -47,12 +47,12 @@ class Check:
 
     group: str
     id: str
-    look: Callable[[], CheckResult]
+    look: Callable[[], MachineCheckResult]
     without: str
     remedy: str
     is_required: bool = False
 
-    def run(self) -> CheckResult:
+    def run(self) -> MachineCheckResult:
         """Return the result, also if the check itself fails. Blocks."""
         try:
             return self.look()
@@ -62,27 +62,29 @@ class Check:
         except Exception as error:  # noqa: BLE001 - the other checks are still worth their results
             return self.doubt(f"cannot be checked: {type(error).__name__}: {error}")
 
-    def doubt(self, why: str) -> CheckResult:
+    def doubt(self, why: str) -> MachineCheckResult:
         """Return the result of a check that could not be completed."""
         return missing(why) if self.is_required else warning(why)
 
 
-def ok(text: str) -> CheckResult:
+def ok(text: str) -> MachineCheckResult:
     """Return the result of a check that has found the thing."""
-    return CheckResult("ok", text)
+    return MachineCheckResult("ok", text)
 
 
-def warning(text: str, *, remedy: str | None = None) -> CheckResult:
+def warning(text: str, *, remedy: str | None = None) -> MachineCheckResult:
     """Return the result of a check that has found too little, or is not sure."""
-    return CheckResult("warning", text, remedy)
+    return MachineCheckResult("warning", text, remedy)
 
 
-def missing(text: str, *, remedy: str | None = None) -> CheckResult:
+def missing(text: str, *, remedy: str | None = None) -> MachineCheckResult:
     """Return the result of a check that has not found the thing."""
-    return CheckResult("missing", text, remedy)
+    return MachineCheckResult("missing", text, remedy)
 
 
-def run_checks(checks: Sequence[Check], timeout: float) -> list[tuple[Check, CheckResult]]:
+def run_checks(
+    checks: Sequence[MachineCheck], timeout: float
+) -> list[tuple[MachineCheck, MachineCheckResult]]:
     """Run checks side by side and return them with their results, in their order. Blocks.
 
     A check that hangs, on a dead network file system for example, is left behind in a daemon
@@ -93,14 +95,14 @@ def run_checks(checks: Sequence[Check], timeout: float) -> list[tuple[Check, Che
         timeout: Seconds for all of them. A check without a result by then is a warning, or missing
             if it is required.
     """
-    waiting: SimpleQueue[tuple[int, Check]] = SimpleQueue()
-    results: SimpleQueue[tuple[int, CheckResult]] = SimpleQueue()
+    waiting: SimpleQueue[tuple[int, MachineCheck]] = SimpleQueue()
+    results: SimpleQueue[tuple[int, MachineCheckResult]] = SimpleQueue()
     for entry in enumerate(checks):
         waiting.put(entry)
     for _ in range(min(_THREADS, len(checks))):
         threading.Thread(target=_work, args=(waiting, results), daemon=True).start()
     deadline = time.monotonic() + timeout
-    done: dict[int, CheckResult] = {}
+    done: dict[int, MachineCheckResult] = {}
     try:
         while len(done) < len(checks):
             index, result = results.get(timeout=max(0.0, deadline - time.monotonic()))

@@ -30,7 +30,7 @@ ABSENT: Final = _Absent.ABSENT
 
 
 @attrs.frozen
-class Difference:
+class ValueDifference:
     """A place that differs between two observations.
 
     Attributes:
@@ -46,7 +46,7 @@ class Difference:
     is_order: bool = False
 
 
-def find_differences(before: Any, after: Any) -> list[Difference]:  # noqa: ANN401 - JSON
+def find_differences(before: Any, after: Any) -> list[ValueDifference]:  # noqa: ANN401 - JSON
     """Return where two values differ; nothing exactly if they are equal as JSON.
 
     Members of objects are compared by key. Objects in a list are compared by their ``id`` if each
@@ -87,13 +87,13 @@ def _is_bare(pattern: re.Pattern[str], name: str) -> bool:
     return bool(pattern.fullmatch(name)) and (name.isascii() or printable_name(name) == name)
 
 
-def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[Difference]:  # noqa: ANN401
+def _compare(before: Any, after: Any, path: str, depth: int) -> Iterator[ValueDifference]:  # noqa: ANN401
     if depth <= _MAX_DEPTH and isinstance(before, Mapping) and isinstance(after, Mapping):
         yield from _compare_members(before, after, path, depth, add_key)
     elif depth <= _MAX_DEPTH and isinstance(before, list) and isinstance(after, list):
         yield from _compare_lists(before, after, path, depth)
     elif not is_equal(before, after):
-        yield Difference(path, before, after)
+        yield ValueDifference(path, before, after)
 
 
 def _compare_members(
@@ -102,22 +102,22 @@ def _compare_members(
     path: str,
     depth: int,
     add: Callable[[str, str], str],
-) -> Iterator[Difference]:
+) -> Iterator[ValueDifference]:
     """Compare by name: the members of objects, or the objects of a list by their ids."""
     for name, value in before.items():
         place = add(path, name)
         if name in after:
             yield from _compare(value, after[name], place, depth + 1)
         else:
-            yield Difference(place, value, ABSENT)
+            yield ValueDifference(place, value, ABSENT)
     for name, value in after.items():
         if name not in before:
-            yield Difference(add(path, name), ABSENT, value)
+            yield ValueDifference(add(path, name), ABSENT, value)
 
 
 def _compare_lists(
     before: Sequence[Any], after: Sequence[Any], path: str, depth: int
-) -> Iterator[Difference]:
+) -> Iterator[ValueDifference]:
     named_before, named_after = objects_by_id(before), objects_by_id(after)
     if named_before is not None and named_after is not None:
         yield from _compare_members(named_before, named_after, path, depth, add_id)
@@ -125,22 +125,22 @@ def _compare_lists(
         expected = [name for name in named_before if name in named_after]
         expected += [name for name in named_after if name not in named_before]
         if expected != list(named_after):
-            yield Difference(path, expected, list(named_after), is_order=True)
+            yield ValueDifference(path, expected, list(named_after), is_order=True)
         return
     if not any(isinstance(item, Mapping | list) for item in (*before, *after)):
         if not is_equal(before, after):
-            yield Difference(path, before, after)
+            yield ValueDifference(path, before, after)
         return
     common = min(len(before), len(after))
     if len(before) != len(after) and not is_equal(before[:common], after[:common]):
-        yield Difference(path, before, after)
+        yield ValueDifference(path, before, after)
         return
     for index in range(common):
         yield from _compare(before[index], after[index], add_index(path, index), depth + 1)
     for index in range(common, len(after)):
-        yield Difference(add_index(path, index), ABSENT, after[index])
+        yield ValueDifference(add_index(path, index), ABSENT, after[index])
     for index in reversed(range(common, len(before))):
-        yield Difference(add_index(path, index), before[index], ABSENT)
+        yield ValueDifference(add_index(path, index), before[index], ABSENT)
 
 
 def objects_by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:

@@ -13,7 +13,7 @@ MOST_GRAVITY: Final = 1e6
 """The largest strength of gravity that scripts and settings can set, in either direction."""
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """A kind of values.
 
     Attributes:
@@ -25,17 +25,17 @@ class Kind(NamedTuple):
     expected: str
 
 
-def number_kind(expected: str, low: float, high: float = sys.float_info.max) -> Kind:
+def number_kind(expected: str, low: float, high: float = sys.float_info.max) -> ValueKind:
     """Return the kind of the finite numbers within two limits."""
-    return Kind(lambda value: finite_number(value, low=low, high=high) is not None, expected)
+    return ValueKind(lambda value: finite_number(value, low=low, high=high) is not None, expected)
 
 
-def choice_kind(*words: str) -> Kind:
+def choice_kind(*words: str) -> ValueKind:
     """Return the kind of some words."""
-    return Kind(lambda value: value in words, f"one of {', '.join(words)}")
+    return ValueKind(lambda value: value in words, f"one of {', '.join(words)}")
 
 
-COUNT: Final = Kind(lambda value: type(value) is int and value > 0, "a whole number above 0")
-FLAG: Final = Kind(lambda value: isinstance(value, bool), "true or false")
+COUNT: Final = ValueKind(lambda value: type(value) is int and value > 0, "a whole number above 0")
+FLAG: Final = ValueKind(lambda value: isinstance(value, bool), "true or false")
 GRAVITY: Final = number_kind("a number from -1000000 to 1000000", -MOST_GRAVITY, MOST_GRAVITY)
 SPEECH_MODE: Final = choice_kind("global", "proximity")

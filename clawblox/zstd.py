@@ -18,7 +18,7 @@ LEVEL: Final = 3
 _MAX_WINDOW_BYTES: Final = 1 << 27
 
 
-class Frame(Protocol):
+class FrameDecompressor(Protocol):
     """Decompressor of a frame; the interface of the standard library's decompressors."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
@@ -54,7 +54,7 @@ class Zstandard:
         compress: Returns a frame with a checksum and the size of its content.
     """
 
-    open_frame: Callable[[], Frame]
+    open_frame: Callable[[], FrameDecompressor]
     error: type[Exception]
     compress: Callable[[bytes], bytes]
     _decompress: Callable[[bytes], bytes]

@@ -13,16 +13,16 @@ from rich.cells import cell_len
 from clawblox.columns import Column, distinct_width, fit_columns, format_line, shorten
 from clawblox.printable import printable_name
 from clawblox.results import ProcessExit
-from clawblox.views.board import Frame, View, render
+from clawblox.views.board import BoardFrame, BoardView, render
 from clawblox.views.event_lines import EventLine
-from clawblox.views.rows import Row, instance_columns, make_row
+from clawblox.views.rows import InstanceRow, instance_columns, make_row
 from tests.cli.test_board import AT, status
 
 WIDTHS = range(40, 201)
 HALT = "ValueError: the simulation left the range of numbers that it can hold"
 
 
-def rows_of_many_kinds() -> list[Row]:
+def rows_of_many_kinds() -> list[InstanceRow]:
     """Return rows with long names, long reasons, wide characters, and every cell filled."""
     full = {"saved_at": AT, "sim_time": 123456.7, "restarts": 12, "rss_bytes": 48_000_000}
     found = [
@@ -44,12 +44,12 @@ ROWS = {
     "plain": [make_row(status(f"w{number:03}"), "ready", 0.1) for number in range(4)],
     "many kinds": rows_of_many_kinds(),
     "one run": [attrs.evolve(row, is_bad=False, run="", note="") for row in rows_of_many_kinds()],
-    "bare": [Row("w000", "starting")],
+    "bare": [InstanceRow("w000", "starting")],
     "none": [],
 }
 
 
-def headings(rows: list[Row], width: int | None) -> list[str]:
+def headings(rows: list[InstanceRow], width: int | None) -> list[str]:
     columns = instance_columns(rows, is_live=True)
     return [one.column.heading for one in fit_columns(columns, width)]
 
@@ -109,7 +109,7 @@ def test_room_that_is_left_shows_the_whole_reason() -> None:
 @pytest.mark.thorough
 def test_no_line_of_the_live_table_wraps() -> None:
     troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, is_trouble=True)] * 20
-    view = View(
+    view = BoardView(
         title="世界 · " + "runs/a-very-long-name/" * 8,
         elapsed_s=133.0,
         counts={"failed": 3, "ready": 2, "starting": 1},
@@ -118,7 +118,7 @@ def test_no_line_of_the_live_table_wraps() -> None:
         ramp="busy " * 40,
     )
     for width in WIDTHS:
-        frame = Frame(width, 50, troubles, "Ctrl-C " * 40)
+        frame = BoardFrame(width, 50, troubles, "Ctrl-C " * 40)
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in render(view, frame)]
         assert max(map(cell_len, lines)) <= width
         assert sum("connection failed" in line for line in lines) == 6

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from clawblox.world_keys import COUNT, FLAG, GRAVITY, SPEECH_MODE, Kind, number_kind
+from clawblox.world_keys import COUNT, FLAG, GRAVITY, SPEECH_MODE, ValueKind, number_kind
 
 POSITIVE = number_kind("a number above 0", math.ulp(0.0))
 
-ACCEPTED: list[tuple[Kind, list[Any]]] = [
+ACCEPTED: list[tuple[ValueKind, list[Any]]] = [
     (COUNT, [1, 10**400]),
     (FLAG, [True, False]),
     (GRAVITY, [-1e6, 0, 196.2, 1_000_000]),
     (SPEECH_MODE, ["global", "proximity"]),
     (POSITIVE, [math.ulp(0.0), 1, 1.7e308]),
 ]
-REFUSED: list[tuple[Kind, list[Any]]] = [
+REFUSED: list[tuple[ValueKind, list[Any]]] = [
     (COUNT, [0, -1, 1.0, True, "1", None]),
     (FLAG, [0, 1, "true", None]),
     (GRAVITY, [math.nextafter(1e6, math.inf), -1_000_001, math.nan, True, "9.8", [0]]),
@@ -28,10 +28,10 @@ REFUSED: list[tuple[Kind, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), ACCEPTED)
-def test_values_of_a_kind_pass(kind: Kind, values: list[Any]) -> None:
+def test_values_of_a_kind_pass(kind: ValueKind, values: list[Any]) -> None:
     assert all(kind.test(value) for value in values)
 
 
 @pytest.mark.parametrize(("kind", "values"), REFUSED)
-def test_other_values_fail(kind: Kind, values: list[Any]) -> None:
+def test_other_values_fail(kind: ValueKind, values: list[Any]) -> None:
     assert not any(kind.test(value) for value in values)

@@ -14,10 +14,10 @@ import attrs
 
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant
-from clawblox.agents.access.proxy import Limits as ProxyLimits
+from clawblox.agents.access.proxy import ProxyLimits
 from clawblox.agents.control import open_control
 from clawblox.agents.drivers import find_driver
-from clawblox.agents.drivers.driver import Branch
+from clawblox.agents.drivers.driver import Fork
 from clawblox.agents.events import AgentEventHub, AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import (
@@ -39,13 +39,13 @@ from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.branching import make_branch, require_branching, require_connection
 from clawblox.agents.running.hooks import Hooks
-from clawblox.agents.running.order import Limits, Order, Start
 from clawblox.agents.running.owner import Owner
 from clawblox.agents.running.preparation import (
     check_agent_env,
     check_setup,
     require_arguments,
 )
+from clawblox.agents.running.start_request import ProgramLimits, Start, StartRequest
 from clawblox.agents.sandbox import choose_sandbox
 from clawblox.agents.status import AgentRecord, StatusWriter, find_left_cookie
 from clawblox.agents.usage import Budget
@@ -167,13 +167,13 @@ class AsyncAgent:
             window=None if tmux is None else AgentWindow(tmux, directory, agent),
             status=StatusWriter(directory),
         )
-        self._limits = Limits()
+        self._limits = ProgramLimits()
         self._hub: AgentEventHub = Hub()
         self._lifecycle = Lifecycle[AgentState](MOVES, "new")
         self._hold = Hold()
         self._control: ControlServer | None = None
         self._first_started_at: float | None = None
-        self._branch: Branch | None = None
+        self._branch: Fork | None = None
         self._opening = AUTO_CONTINUE
         self._owner: Owner | None = None
         self._tasks: Tasks | None = None
@@ -549,9 +549,9 @@ class AsyncAgent:
         prompt: str,
         env: Mapping[str, str] | None,
         *,
-        start: Start | Branch = Start.BEGIN,
+        start: Start | Fork = Start.BEGIN,
         system_prompt: str | None = "",
-    ) -> Order:
+    ) -> StartRequest:
         given = {} if env is None else dict(check_env(env))
         if given:
             check_agent_env(given, self._driver.program)
@@ -561,7 +561,7 @@ class AsyncAgent:
             for name, value in variables.items()
             if SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET_CHARS
         }
-        order = Order(
+        order = StartRequest(
             options=self._options,
             directory=self._directory,
             driver=self._driver,
@@ -580,7 +580,7 @@ class AsyncAgent:
         require_arguments(order)
         return order
 
-    async def _own_begin(self, order: Order) -> StartedAgent:
+    async def _own_begin(self, order: StartRequest) -> StartedAgent:
         """Start the agent or queue a message, in its own task so that cancellation undoes it."""
         tasks = self._open_tasks()
         begun: list[Owner] = []
@@ -609,7 +609,7 @@ class AsyncAgent:
 
         return await tasks.own(begin, undo=undo)
 
-    async def _make_owner(self, order: Order, tasks: Tasks) -> Owner:
+    async def _make_owner(self, order: StartRequest, tasks: Tasks) -> Owner:
         """Create a new owner, once the previous owner has ended, and serve other processes.
 
         Raises:

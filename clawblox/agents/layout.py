@@ -18,7 +18,7 @@ AGENTS_DIR: Final = "agents"
 
 
 @attrs.frozen
-class _Place:
+class _AgentPlace:
     """An attribute of :class:`AgentDir`: a path in it."""
 
     _name: str
@@ -37,29 +37,29 @@ class AgentDir:
 
     path: Path
 
-    workspace = _Place("workspace")
+    workspace = _AgentPlace("workspace")
     """The agent's own files; the working directory of its program."""
-    runtime = _Place("runtime")
+    runtime = _AgentPlace("runtime")
     """Files that clawblox writes for the program."""
-    home = _Place("home")
+    home = _AgentPlace("home")
     """The program's ``HOME``."""
-    state = _Place(STATE_DIR)
+    state = _AgentPlace(STATE_DIR)
     """Where the program keeps its conversations."""
-    log_file = _Place("logs/agent.log")
+    log_file = _AgentPlace("logs/agent.log")
     """The program's standard output, unchanged."""
-    errors_file = _Place("logs/agent.stderr.log")
+    errors_file = _AgentPlace("logs/agent.stderr.log")
     """The program's standard error, unchanged."""
-    events_file = _Place("events.jsonl")
+    events_file = _AgentPlace("events.jsonl")
     """Events of the agent's processes and turns, one JSON object a line."""
-    usage_file = _Place("usage.json")
+    usage_file = _AgentPlace("usage.json")
     """Usage of the agent so far."""
-    command_file = _Place("runtime/start.sh")
+    command_file = _AgentPlace("runtime/start.sh")
     """Script that reruns the latest start by hand, without secrets."""
-    system_prompt_file = _Place("runtime/system_prompt.md")
+    system_prompt_file = _AgentPlace("runtime/system_prompt.md")
     """The system prompt."""
-    access_file = _Place("world_access.json")
+    access_file = _AgentPlace("world_access.json")
     """The address by which the agent knows its world; a resume needs the same address."""
-    status_file = _Place("runtime/status.json")
+    status_file = _AgentPlace("runtime/status.json")
     """Status of the agent for other processes."""
 
     def id_file(self, driver: str) -> Path:

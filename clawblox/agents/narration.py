@@ -33,82 +33,84 @@ _MAIN_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "url", "pattern
 
 
 @attrs.frozen
-class Line:
+class NarrationLine:
     """A line for people; its control characters are escaped."""
 
     text: str = attrs.field(converter=printable_name)
     tone: Tone = "plain"
 
 
-def narrate(type: EventType, data: Mapping[str, Any]) -> list[Line]:  # noqa: A002 - as in Report
+def narrate(type: EventType, data: Mapping[str, Any]) -> list[NarrationLine]:  # noqa: A002 - as in Report
     """Return the lines for an event.
 
     Args:
         type: Type of the event.
-        data: Its members, as :class:`~clawblox.agents.values.Report` lists them.
+        data: Its members, as :class:`~clawblox.agents.values.DriverReport` lists them.
     """
     narrator = _NARRATORS.get(type)
     return [] if narrator is None else list(narrator(data))
 
 
-def _message(data: Mapping[str, Any]) -> Iterator[Line]:
+def _message(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     if data.get("role") == "assistant":
-        yield from (Line(f"{_MESSAGE_PREFIX}{line}") for line in _lines(data.get("text")))
+        yield from (NarrationLine(f"{_MESSAGE_PREFIX}{line}") for line in _lines(data.get("text")))
         return
     lines = _first_lines(data.get("text"), _MAX_PROMPT_LINES)
-    yield from (Line(f"> {line}", "faint") for line in lines)
+    yield from (NarrationLine(f"> {line}", "faint") for line in lines)
 
 
-def _reasoning(data: Mapping[str, Any]) -> Iterator[Line]:
-    yield from (Line(f"{_MESSAGE_PREFIX}{line}", "faint") for line in _lines(data.get("text")))
+def _reasoning(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
+    yield from (
+        NarrationLine(f"{_MESSAGE_PREFIX}{line}", "faint") for line in _lines(data.get("text"))
+    )
 
 
-def _tool_called(data: Mapping[str, Any]) -> Iterator[Line]:
+def _tool_called(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     text = f"● {_word(data.get('name')) or 'tool'} {_arguments(data.get('arguments'))}".rstrip()
-    yield Line(_cut(text), "action")
+    yield NarrationLine(_cut(text), "action")
 
 
-def _tool_returned(data: Mapping[str, Any]) -> Iterator[Line]:
+def _tool_returned(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     tone: Tone = "error" if data.get("is_error") else "faint"
     for line in _first_lines(data.get("content"), _MAX_RESULT_LINES):
-        yield Line(f"  {line}", tone)
+        yield NarrationLine(f"  {line}", tone)
 
 
-def _turn_finished(data: Mapping[str, Any]) -> Iterator[Line]:
+def _turn_finished(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     if data.get("ok", True):
         origin = _word(data.get("origin"))
         turn = f"a turn of the program's own: {origin}" if origin else "turn"
-        yield Line(f"── end of {turn} ──", "faint")
+        yield NarrationLine(f"── end of {turn} ──", "faint")
     else:
-        yield Line("── the turn failed ──", "error")
+        yield NarrationLine("── the turn failed ──", "error")
 
 
-def _started(data: Mapping[str, Any]) -> Iterator[Line]:
+def _started(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     words = (
         "── program started",
         _word(data.get("version")),
         _numbered("process", data.get("pid")),
     )
-    yield Line(", ".join(filter(None, words)) + " ──", "faint")
+    yield NarrationLine(", ".join(filter(None, words)) + " ──", "faint")
 
 
-def _exited(data: Mapping[str, Any]) -> Iterator[Line]:
+def _exited(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     error, who = data.get("error"), _ENDED.get(str(data.get("status")), "program ended")
     words = (f"── {who}", _numbered("exit status", data.get("exit_code")), _word(error))
-    yield Line(_cut(", ".join(filter(None, words)) + " ──"), "error" if error else "faint")
+    yield NarrationLine(_cut(", ".join(filter(None, words)) + " ──"), "error" if error else "faint")
 
 
-def _turn_started(data: Mapping[str, Any]) -> Iterator[Line]:
+def _turn_started(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     if (prompt := data.get("prompt")) != AUTO_CONTINUE:
         yield from _message({"role": "user", "text": prompt})
 
 
-def _confirmed(data: Mapping[str, Any]) -> Iterator[Line]:
+def _confirmed(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     words = (f"── conversation {_word(data.get('session_id'))}", _word(data.get("model")))
-    yield Line(", ".join(filter(None, words)) + " ──", "faint")
+    yield NarrationLine(", ".join(filter(None, words)) + " ──", "faint")
 
 
-def _retry(data: Mapping[str, Any]) -> Iterator[Line]:
+def _retry(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     delay = finite_number(data.get("delay_s"))
     wait = f" in {delay:.1f} s" if delay is not None else ""
     words = (
@@ -117,20 +119,20 @@ def _retry(data: Mapping[str, Any]) -> Iterator[Line]:
         _numbered("attempt", data.get("attempt")),
         _word(data.get("error")),
     )
-    yield Line(_cut(", ".join(filter(None, words))), "error")
+    yield NarrationLine(_cut(", ".join(filter(None, words))), "error")
 
 
-def _fault(data: Mapping[str, Any]) -> Iterator[Line]:
+def _fault(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     words = (_word(data.get("kind")) or "error", _word(data.get("message")))
-    yield Line(_cut(_FAULT + ": ".join(filter(None, words))), "error")
+    yield NarrationLine(_cut(_FAULT + ": ".join(filter(None, words))), "error")
 
 
-def _limit(data: Mapping[str, Any]) -> Iterator[Line]:
+def _limit(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
     message = _word(data.get("message"))  # e.g. "budget of 20 turns used up", which names the kind
-    yield from [Line(_cut(_FAULT + message), "error")] if message else _fault(data)
+    yield from [NarrationLine(_cut(_FAULT + message), "error")] if message else _fault(data)
 
 
-_NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterable[Line]]]] = {
+_NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterable[NarrationLine]]]] = {
     "process.started": _started,
     "process.exited": _exited,
     "session.confirmed": _confirmed,
@@ -143,8 +145,8 @@ _NARRATORS: Final[Mapping[EventType, Callable[[Mapping[str, Any]], Iterable[Line
     "retry": _retry,
     "limit": _limit,
     "error": _fault,
-    "oversized": lambda _data: [Line("(a line too long to read)", "faint")],
-    "stalled": lambda _data: [Line("the program has been silent for too long", "error")],
+    "oversized": lambda _data: [NarrationLine("(a line too long to read)", "faint")],
+    "stalled": lambda _data: [NarrationLine("the program has been silent for too long", "error")],
 }
 
 

@@ -19,7 +19,7 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.driver import Driver
 from clawblox.agents.drivers.output import parse_record, record_in
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.narration import Line, Tone, narrate
+from clawblox.agents.narration import NarrationLine, Tone, narrate
 from clawblox.system.files import write_all
 from clawblox.system.process_tree import is_same_process
 from clawblox.telemetry.tail import Tail
@@ -39,7 +39,7 @@ _SHOWN_EVENTS: Final = frozenset(
 """Event types that only the orchestrator reports; the others come from the log."""
 
 
-class Screen:
+class ActivityScreen:
     """An agent's activity as text for a terminal.
 
     Args:
@@ -68,7 +68,7 @@ class Screen:
         self._log.close()
         self._events.close()
 
-    def _show_events(self, lines: Iterable[bytes]) -> Iterator[Line]:
+    def _show_events(self, lines: Iterable[bytes]) -> Iterator[NarrationLine]:
         for text in lines:
             record = parse_record(text) or {}
             kind = record.get("type")
@@ -77,7 +77,7 @@ class Screen:
             if kind in _SHOWN_EVENTS:
                 yield from narrate(kind, {**record, **record_in(record, "data")})
 
-    def _show_log(self, lines: Iterable[bytes]) -> Iterator[Line]:
+    def _show_log(self, lines: Iterable[bytes]) -> Iterator[NarrationLine]:
         for text in lines:
             try:
                 reports = self._conversation.read(text)
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> None:
     """Show an agent's activity until its orchestrator ends."""
     path, driver, *numbers = arguments
     pid, start_time, log_start, events_start = map(int, numbers)
-    screen = Screen(
+    screen = ActivityScreen(
         AgentDir(Path(path)), find_driver(driver), log_start=log_start, events_start=events_start
     )
     poller = select.poll()
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> None:
     write_all(sys.stdout.fileno(), screen.news())
 
 
-def _coloured(line: Line) -> bytes:
+def _coloured(line: NarrationLine) -> bytes:
     colour = _COLOURS.get(line.tone, b"")
     return colour + line.text.encode(errors="replace") + (b"\x1b[m" if colour else b"") + b"\r\n"
 

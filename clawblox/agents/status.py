@@ -43,7 +43,7 @@ _UNDER_WAY: Final = ("starting", "working", "idle")
 
 
 @attrs.frozen(kw_only=True)
-class AgentFacts:
+class AgentDescription:
     """The facts about an agent that its record and its status share.
 
     Attributes:
@@ -81,7 +81,7 @@ class AgentFacts:
 
 
 @attrs.frozen(kw_only=True)
-class AgentRecord(AgentFacts):
+class AgentRecord(AgentDescription):
     """An agent's state according to its orchestrator: the content of ``status.json``.
 
     Attributes:
@@ -143,7 +143,7 @@ class StatusWriter:
 
 
 @attrs.frozen(kw_only=True)
-class AgentStatus(AgentFacts):
+class AgentStatus(AgentDescription):
     """The current status of an agent, for people and programs.
 
     Attributes:
@@ -168,7 +168,7 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
         record: Its record from the orchestrator.
         was_left: Whether that orchestrator has ended.
     """
-    facts = {field.name: getattr(record, field.name) for field in attrs.fields(AgentFacts)}
+    facts = {field.name: getattr(record, field.name) for field in attrs.fields(AgentDescription)}
     status = AgentStatus(dir=directory, state=record.state, **facts)
     if not was_left:
         return status

@@ -161,7 +161,7 @@ def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
 
 
 @attrs.frozen
-class Report:
+class DriverReport:
     """Report that a driver read from a line of its program's output, before it becomes an event.
 
     Whatever the program wrote, the members are values that can be encoded as JSON.
@@ -195,7 +195,7 @@ class Report:
 class AgentEvent(Event):
     """An event of an agent; see :class:`~clawblox.results.Event`.
 
-    ``data`` has the members that :class:`Report` lists. ``process.started`` has ``pid``,
+    ``data`` has the members that :class:`DriverReport` lists. ``process.started`` has ``pid``,
     ``command``, ``version``; ``process.exited`` has ``status``, ``exit_code``, ``error``;
     ``turn.started`` has ``prompt``, unless the program began the turn by itself.
 

@@ -186,7 +186,7 @@ def _async_twin(
 
     @functools.wraps(function)
     async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        call = _Call(function, args, kwargs)
+        call = _ArchiveCall(function, args, kwargs)
         del args, kwargs  # a traceback may print locals, and these may be secrets
         return await run_with_progress(call.run, call.progress, verb)
 
@@ -205,7 +205,7 @@ def _async_twin(
 
 
 @attrs.frozen
-class _Call:
+class _ArchiveCall:
     _function: Callable[..., Any]
     _args: tuple[Any, ...] = attrs.field(repr=False)
     _kwargs: dict[str, Any] = attrs.field(repr=False)

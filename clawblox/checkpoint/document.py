@@ -14,13 +14,13 @@ from typing import Any, Final, Self
 import attrs
 
 from clawblox.checkpoint.archive.metadata import path_field, serialise_metadata
-from clawblox.checkpoint.collect.plan import Plan
+from clawblox.checkpoint.collect.plan import ArchivePlan
 from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Allowance, Source
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
 from clawblox.protocol import DEFAULT_SNAPSHOT_FORMAT
 from clawblox.results import Excluded
-from clawblox.snapshot.checker import Check, CheckerLost
+from clawblox.snapshot.checker import CheckerLost, DocumentCheck
 from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import rows_beside
 from clawblox.system.regular_files import open_regular
@@ -52,7 +52,7 @@ class Document:
         lineage: The run that the archive belongs to, and the origin of that run.
     """
 
-    plan: Plan
+    plan: ArchivePlan
     created_at: str
     caller: Mapping[str, Any]
     world: Mapping[str, Any] | None
@@ -144,7 +144,7 @@ class WorldDocument:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._check = Check()
+        self._check = DocumentCheck()
         with self._translated(), contextlib.ExitStack() as stack:
             self._fd = _open(path)
             stack.callback(os.close, self._fd)

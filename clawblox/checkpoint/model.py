@@ -27,7 +27,7 @@ class RejectedContent(Exception):  # noqa: N818 - names the condition; the calle
 
 
 @attrs.frozen(kw_only=True)
-class Link:
+class WorkspaceLink:
     """A symbolic link of a workspace; it is recorded in the metadata, never as a member.
 
     Attributes:

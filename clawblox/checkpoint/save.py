@@ -19,12 +19,12 @@ import attrs
 from clawblox.checkpoint.archive import registry
 from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import VanishedSource
-from clawblox.checkpoint.archive.reader import Archive, Member
+from clawblox.checkpoint.archive.reader import Archive, ArchiveMember
 from clawblox.checkpoint.archive.registry import partial_file, publish, refuse_existing
 from clawblox.checkpoint.archive.writer import ArchiveWriter, LostSource
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.collect.plan import Plan
+from clawblox.checkpoint.collect.plan import ArchivePlan
 from clawblox.checkpoint.collect.workspace import find_oversized
 from clawblox.checkpoint.document import Document, WorldDocument, world_sources
 from clawblox.checkpoint.model import Limits, RejectedContent, Source
@@ -129,7 +129,7 @@ class _Save:
                 lineage=registry.read_lineage(self._runs, path),
             )
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> ArchivePlan:
         options = self._options
         plan = tiers.plan(
             options.agents,
@@ -147,7 +147,7 @@ class _Save:
         plan.sources[:0] = snapshot
         return plan
 
-    def _leave_out_oversized(self, plan: Plan) -> None:
+    def _leave_out_oversized(self, plan: ArchivePlan) -> None:
         """List files that are too large as excluded, or refuse the save."""
         options = self._options
         sizes = {source.name: read_size(source.path) for source in plan.sources}
@@ -167,7 +167,7 @@ class _Save:
         oversized.sort(key=lambda source: source.name)
         plan.excluded += [_list_excluded(source, "too large") for source in oversized]
 
-    def _leave_out_impossible(self, plan: Plan) -> None:
+    def _leave_out_impossible(self, plan: ArchivePlan) -> None:
         """List unreadable files and forbidden names as excluded, or refuse the save."""
         options = self._options
         if plan.unarchivable and options.on_unarchivable == "raise":
@@ -226,7 +226,7 @@ class _Save:
         return _list_excluded(source, _UNREADABLE)
 
     def _examine_whole(
-        self, fd: int, members: Sequence[Member], examination: Examination
+        self, fd: int, members: Sequence[ArchiveMember], examination: Examination
     ) -> dict[str, Any]:
         """Open the complete archive as a reader does, and return its metadata.
 
@@ -242,7 +242,7 @@ class _Save:
         self._refuse(examination.run(fd, self._options.path, [metadata]))
         return archive.metadata
 
-    def _refuse_too_many(self, plan: Plan, metadata_bytes: int) -> None:
+    def _refuse_too_many(self, plan: ArchivePlan, metadata_bytes: int) -> None:
         """Refuse an archive that no reader would accept, before it is written."""
         limits = Limits()
         count = 1 + len(plan.sources) + len(plan.links) + len(plan.directories)

@@ -173,13 +173,13 @@ def constructing(
     return lambda _declaration: update_wrapper(init, cast(Any, kind).__init__)
 
 
-class Opening(Protocol[_P]):
+class OpeningMethod(Protocol[_P]):
     """A class method of a twin, as type checkers see it."""
 
     def __get__(self, twin: object, kind: type[_Twin], /) -> Callable[_P, _Twin]: ...
 
 
-def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> Opening[_P]:
+def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> OpeningMethod[_P]:
     """Return a class method of a twin that calls one of the async class, and returns a twin.
 
     Args:
@@ -192,7 +192,7 @@ def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> Opening[_
 
     function: Any = cast(Any, method).__func__
     opened: Any = classmethod(update_wrapper(cast(Any, call), function))
-    return cast(Opening[_P], opened)
+    return cast(OpeningMethod[_P], opened)
 
 
 def synchronous(

@@ -7,7 +7,7 @@ those of the world that was saved.
 - ``runner``: runs the checks of a world.
 - ``registry``: the checks by id, and how a check ends.
 - ``checks``: the checks, by area.
-- ``lab``: a world under test, and what several checks learn from it only once.
+- ``context``: a world under test, and what several checks learn from it only once.
 - ``instances``: its instances, and the variables that they get.
 - ``probe``: the instance that most checks use.
 - ``inputs``: the inputs that the checks may send.
@@ -19,13 +19,13 @@ those of the world that was saved.
 - ``exchange``: requests and answers as evidence.
 - ``disk``: searches what lives write for secrets.
 - ``masking``: masks secrets of instances in results.
-- ``ordinary``: an ordinary life of a world.
+- ``baseline``: an ordinary life of a world.
 - ``comparison``: the comparison of lives that continue from one save, whatever the clock.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.
 - ``polling``: documents of such a life, at enough simulated times.
 - ``pace``: how long to wait for such a world.
-- ``landings``: lives of such a world in which the same input lands at the same time.
+- ``input_timing``: lives of such a world in which the same input lands at the same time.
 - ``fresh``: more restored lives, in places that no other has used.
 - ``report``: the results and the verdict, as values and as JSON.
 - ``kept_check``: the report of the last check, in the directory of the world.

@@ -16,12 +16,12 @@ from typing import ClassVar, Final, Generic, TypeVar
 import attrs
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.inputs import WorldInputs
 from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
-    Arrival,
+    FirstObservation,
+    LateJoiner,
     LiveWorld,
-    Newcomer,
     Player,
     Step,
     Trace,
@@ -38,7 +38,7 @@ NOTHING_CHANGED: Final = (
 
 
 @attrs.frozen
-class Saved:
+class SavedBeginning:
     """The beginning that lives of a world share.
 
     Attributes:
@@ -72,29 +72,29 @@ class Seen:
 
 
 @attrs.frozen(kw_only=True)
-class Life:
+class ContinuedLife:
     """A life that continues from a save, or from a restore of it.
 
     Attributes:
         saved: The beginning that it shares with the others.
-        arrival: What its agents found first.
+        first: What its agents found first.
         seen: What was seen then.
         said: The answer to the first message; None without one.
-        newcomer: An agent that joined at its end; None if it was refused.
+        late_joiner: An agent that joined at its end; None if it was refused.
     """
 
-    saved: Saved
-    arrival: Arrival
+    saved: SavedBeginning
+    first: FirstObservation
     seen: Seen
     said: Exchange | None
-    newcomer: Newcomer | None
+    late_joiner: LateJoiner | None
 
 
-_Life = TypeVar("_Life", bound=Life)
+_Life = TypeVar("_Life", bound=ContinuedLife)
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
+class RepeatableLife:
     """A life that can be lived again elsewhere.
 
     Attributes:
@@ -110,7 +110,7 @@ class Subject:
     seen: Seen
 
 
-class Comparison(ABC, Generic[_Life]):
+class RestoreComparison(ABC, Generic[_Life]):
     """Lives of a world, and whether they are equal.
 
     Args:
@@ -134,7 +134,7 @@ class Comparison(ABC, Generic[_Life]):
     runs_by_itself: ClassVar[bool]
     warm_rounds: ClassVar[int]
 
-    def __init__(self, instances: Instances, inputs: Inputs) -> None:
+    def __init__(self, instances: Instances, inputs: WorldInputs) -> None:
         self.instances = instances
         self.inputs = inputs
         self.original = Once(self._live_original)
@@ -187,11 +187,11 @@ class Comparison(ABC, Generic[_Life]):
         """Compare two restores of the same save, of which one is saved in between."""
 
     @abstractmethod
-    async def compare_joins(self, newcomer: Newcomer) -> Findings:
+    async def compare_joins(self, late_joiner: LateJoiner) -> Findings:
         """Compare what an agent sees that joins the original and a restored world.
 
         Args:
-            newcomer: The agent in the restored world.
+            late_joiner: The agent in the restored world.
         """
 
     # -- lives that are looked at -----------------------------------------------------------------
@@ -201,20 +201,20 @@ class Comparison(ABC, Generic[_Life]):
         """Return observations of the original and of a restore at the same simulated times."""
 
     @abstractmethod
-    async def find_subjects(self) -> Sequence[Subject]:
+    async def find_subjects(self) -> Sequence[RepeatableLife]:
         """Return the lives that are lived again in other places."""
 
-    async def require_newcomers(self) -> Sequence[Newcomer]:
+    async def require_late_joiners(self) -> Sequence[LateJoiner]:
         """Return the agent that joined after the save, in the original and in two restores.
 
         Raises:
             CouldNotRun: No agent could join one of them.
         """
         lives = [await self.original(), await self.restored(), await self.second()]
-        newcomers = [life.newcomer for life in lives if life.newcomer is not None]
-        if len(newcomers) < len(lives):
+        late_joiners = [life.late_joiner for life in lives if life.late_joiner is not None]
+        if len(late_joiners) < len(lives):
             raise CouldNotRun("no further agent could join after the save")
-        return newcomers
+        return late_joiners
 
     # -- beginnings -------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class Comparison(ABC, Generic[_Life]):
         )
 
     @asynccontextmanager
-    async def saving(self) -> AsyncIterator[tuple[LiveWorld, Saved]]:
+    async def saving(self) -> AsyncIterator[tuple[LiveWorld, SavedBeginning]]:
         """Start an instance for a block, with agents that have played, and save it.
 
         Raises:
@@ -248,4 +248,4 @@ class Comparison(ABC, Generic[_Life]):
             with preparing():
                 players = await self.warm_up(live)
                 save = await self.instances.save(live)
-            yield live, Saved(tuple(players), save)
+            yield live, SavedBeginning(tuple(players), save)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from clawblox.differences import Difference, common_length, find_differences
+from clawblox.differences import ValueDifference, common_length, find_differences
 from clawblox.foreign_values import MAX_NUMBER, finite_number, parse_document
 from clawblox.printable import quote_words
 from clawblox.protocol import OPERATOR_HEADER, SESSION_HEADER
@@ -179,16 +179,16 @@ def is_json(value: Any) -> bool:  # noqa: ANN401 - JSON, or a marker
     return value is not _NOT_JSON
 
 
-def compare_answers(expected: Exchange, actual: Exchange) -> Difference | None:
+def compare_answers(expected: Exchange, actual: Exchange) -> ValueDifference | None:
     """Return the first difference between two answers: in status, headers or body.
 
     The bytes decide. Paths begin with ``status``, ``headers`` or ``body``.
     """
     if expected.answer is None or actual.answer is None:
         sides = expected.outcome, actual.outcome
-        return None if sides[0] == sides[1] else Difference("status", *sides)
+        return None if sides[0] == sides[1] else ValueDifference("status", *sides)
     if expected.status != actual.status:
-        return Difference("status", expected.status, actual.status)
+        return ValueDifference("status", expected.status, actual.status)
     in_body = compare_bodies(expected.content, actual.content)
     headers = expected.answer.raw_headers, actual.answer.raw_headers
     if in_body is not None:  # the length of the body follows from the body
@@ -196,7 +196,7 @@ def compare_answers(expected: Exchange, actual: Exchange) -> Difference | None:
     if headers[0] != headers[1]:
         before, after = map(_header_map, headers)
         found = find_differences(before, after)
-        first = found[0] if found else Difference("", list(before), list(after))
+        first = found[0] if found else ValueDifference("", list(before), list(after))
         return attrs.evolve(first, path=_join("headers", first.path))
     return in_body
 
@@ -209,7 +209,7 @@ def _header_map(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
-def compare_bodies(expected: bytes, actual: bytes) -> Difference | None:
+def compare_bodies(expected: bytes, actual: bytes) -> ValueDifference | None:
     """Return the first difference between two bodies; None if their bytes are equal."""
     if expected == actual:
         return None
@@ -221,7 +221,7 @@ def compare_bodies(expected: bytes, actual: bytes) -> Difference | None:
     place = common_length(expected, actual)
     shown = slice(max(0, place - 10), place + _SHOWN_BYTES)
     before, after = (body[shown].decode(errors="replace") for body in (expected, actual))
-    return Difference(f"body, byte {place}", before, after)
+    return ValueDifference(f"body, byte {place}", before, after)
 
 
 def _join(first: str, path: str) -> str:

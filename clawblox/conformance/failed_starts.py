@@ -27,7 +27,7 @@ _MAX_LINE_CHARS: Final = 300
 
 
 @attrs.frozen
-class Refusal:
+class RefusedStart:
     """How a world refused a snapshot.
 
     Attributes:
@@ -84,7 +84,7 @@ def find_free_port() -> int:
 
 async def try_start(
     world: AsyncWorld, begin: Callable[..., Awaitable[StartedWorld]]
-) -> Refusal | None:
+) -> RefusedStart | None:
     """Return how a world ended before it was ready; None if it became ready.
 
     Args:
@@ -97,7 +97,7 @@ async def try_start(
     Cancellation: what was started runs until the world is closed.
     """
     port = await run_blocking(find_free_port)
-    refusal: Refusal | None = None
+    refusal: RefusedStart | None = None
     failure: WorldStartError | None = None
     async with anyio.create_task_group() as tasks:
         watch = PortWatch(port)
@@ -106,7 +106,7 @@ async def try_start(
             started = await begin(port=port)
             await world.stop(started.name, grace_seconds=STOP_GRACE_S)
         except WorldExitedBeforeReadyError as error:
-            refusal = Refusal(str(error).partition("\n")[0], error.exit, watch.was_open)
+            refusal = RefusedStart(str(error).partition("\n")[0], error.exit, watch.was_open)
         except WorldStartError as error:
             failure = error
         tasks.cancel_scope.cancel()

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.conformance.live import Action
+from clawblox.conformance.live import AgentInput
 from clawblox.conformance.once import Once
-from clawblox.conformance.probe import Probe
+from clawblox.conformance.probe import ProbeInstance
 from clawblox.conformance.registry import CouldNotRun
 from clawblox.protocol import API_ROUTE
 from clawblox.world.input_examples import InputExample, find_examples
@@ -37,7 +37,7 @@ _MAX_DEPTH: Final = 20
 _MAX_COUNT: Final = 64
 
 
-class Inputs:
+class WorldInputs:
     """The inputs of a world.
 
     Args:
@@ -49,7 +49,7 @@ class Inputs:
         known: Returns the inputs as far as they are known.
     """
 
-    def __init__(self, probe: Probe, config: Mapping[str, Any]) -> None:
+    def __init__(self, probe: ProbeInstance, config: Mapping[str, Any]) -> None:
         self._probe = probe
         self._config = config
         self.api_doc = Once(self._read_doc)
@@ -62,14 +62,14 @@ class Inputs:
 
     async def _find(self) -> KnownInputs:
         entries = self._config.get("conformance", {}).get("actions", ())
-        listed = tuple(Action(entry["type"], entry.get("data")) for entry in entries)
+        listed = tuple(AgentInput(entry["type"], entry.get("data")) for entry in entries)
         return KnownInputs(listed, () if listed else find_examples(await self.api_doc()))
 
-    async def actions(self) -> tuple[Action, ...]:
+    async def actions(self) -> tuple[AgentInput, ...]:
         """Return the inputs that the checks may send; empty if none are known."""
         return (await self.known()).actions
 
-    async def require_actions(self) -> tuple[Action, ...]:
+    async def require_actions(self) -> tuple[AgentInput, ...]:
         """Return the inputs that the checks may send.
 
         Raises:
@@ -90,15 +90,15 @@ class KnownInputs:
         examples: Those that its documentation shows, where none are listed.
     """
 
-    listed: tuple[Action, ...]
+    listed: tuple[AgentInput, ...]
     examples: Sequence[InputExample]
 
     @property
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[AgentInput, ...]:
         """The inputs that can be sent as they stand."""
         sendable = (example for example in self.examples if example.is_sendable)
         return self.listed or tuple(
-            Action(example.type, json.loads(example.data) if example.data else None)
+            AgentInput(example.type, json.loads(example.data) if example.data else None)
             for example in sendable
         )
 

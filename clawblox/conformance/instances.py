@@ -18,10 +18,15 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.disguise import draw_names, draw_variable
 from clawblox.conformance.disk import DiskSearch
-from clawblox.conformance.failed_starts import STOP_GRACE_S, Refusal, describe_start, try_start
+from clawblox.conformance.failed_starts import (
+    STOP_GRACE_S,
+    RefusedStart,
+    describe_start,
+    try_start,
+)
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, MOST_TIMEOUTS, LiveWorld, Player
 from clawblox.conformance.masking import SecretMask, find_secrets
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, NotMet
 from clawblox.errors import (
     ConfigError,
     UsageError,
@@ -170,7 +175,7 @@ class Instances:
             except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
                 if resume is None:
                     raise
-                raise Failed(describe_start("did not start from its own save", error)) from None
+                raise NotMet(describe_start("did not start from its own save", error)) from None
             live = await self.reach(started.url, started)
             try:
                 yield live
@@ -275,7 +280,7 @@ class Instances:
         except (ConfigError, MissingFilesError, OSError) as error:  # it has changed meanwhile
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
 
-    async def try_resume(self, resume: Path) -> Refusal | None:
+    async def try_resume(self, resume: Path) -> RefusedStart | None:
         """Return how a world refuses a snapshot; None if it starts with it.
 
         Args:
@@ -288,7 +293,7 @@ class Instances:
         async with self.places:
             return await self.try_start(self.require_start(), resume)
 
-    async def try_start(self, world: AsyncWorld, resume: Path | None) -> Refusal | None:
+    async def try_start(self, world: AsyncWorld, resume: Path | None) -> RefusedStart | None:
         """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
         return await try_start(world, partial(self.begin, world, resume=resume))
 

@@ -17,8 +17,8 @@ from clawblox import protocol
 from clawblox.conformance.disguise import draw_sentence
 from clawblox.conformance.exchange import Exchange, number_names
 from clawblox.conformance.masking import SESSION, SecretMask
-from clawblox.conformance.pace import Pace
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.pace import SimulationPace
+from clawblox.conformance.registry import CouldNotRun, NotMet
 from clawblox.errors import ConfigError, WorldCallError
 from clawblox.protocol import OPERATOR_HEADER, OPERATOR_TOKEN_ENV, SESSION_HEADER, parse_join_answer
 from clawblox.results import StartedWorld, StopResult
@@ -34,7 +34,7 @@ JSON_BODY: Final = {"Content-Type": "application/json"}
 
 
 @attrs.frozen
-class Action:
+class AgentInput:
     """An input that agents may send.
 
     Attributes:
@@ -76,7 +76,9 @@ class LiveWorld:
     timeouts: int = attrs.field(init=False, default=0)
     largest_bytes: int = attrs.field(init=False, default=0)
     too_large: Exchange | None = attrs.field(init=False, default=None)
-    pace: Pace = attrs.field(init=False, factory=lambda: Pace(anyio.current_time()))
+    pace: SimulationPace = attrs.field(
+        init=False, factory=lambda: SimulationPace(anyio.current_time())
+    )
     _connections: Connections = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -193,12 +195,12 @@ class LiveWorld:
         """
         exchange = await self.try_join(name)
         if not exchange.is_accepted:
-            raise Failed(f"an agent could not join: {exchange.outcome}", exchange=exchange)
+            raise NotMet(f"an agent could not join: {exchange.outcome}", exchange=exchange)
         try:
             answer = parse_join_answer(exchange.content)
         except ValueError as error:
             evidence = f"an agent could not join ({error}): {exchange.outcome}"
-            raise Failed(evidence, exchange=exchange) from None
+            raise NotMet(evidence, exchange=exchange) from None
         return Player(self, name, answer.session, answer.agent_id)
 
     async def snapshot(self, rows: Path | None = None) -> Exchange:
@@ -247,7 +249,7 @@ class Player:
             self.live.pace.note(times[0], anyio.current_time())
         return exchange
 
-    async def act(self, action: Action) -> Exchange:
+    async def act(self, action: AgentInput) -> Exchange:
         """Send an input."""
         return await self.live.post(protocol.INPUT_ROUTE, action.body, headers=self._headers)
 
@@ -284,7 +286,7 @@ class Step:
 
     kind: StepKind
     player: int
-    action: Action | None = None
+    action: AgentInput | None = None
     text: str = ""
 
     def __str__(self) -> str:
@@ -303,7 +305,7 @@ def require_accepted(exchange: Exchange, what: str) -> None:
         Failed: It did not.
     """
     if not exchange.is_accepted:
-        raise Failed(f"{what} was not accepted: {exchange.outcome}", exchange=exchange)
+        raise NotMet(f"{what} was not accepted: {exchange.outcome}", exchange=exchange)
 
 
 def require_control(exchange: Exchange, what: str) -> None:
@@ -331,9 +333,9 @@ def require_refused(exchange: Exchange, what: str) -> None:
         Failed: It did not.
     """
     if exchange.is_accepted:
-        raise Failed(f"{what} was accepted with {exchange.status}", exchange=exchange)
+        raise NotMet(f"{what} was accepted with {exchange.status}", exchange=exchange)
     if not 400 <= exchange.status < 500:
-        raise Failed(f"{what} was not refused with 4xx: {exchange.outcome}", exchange=exchange)
+        raise NotMet(f"{what} was not refused with 4xx: {exchange.outcome}", exchange=exchange)
 
 
 def is_missing(exchange: Exchange) -> bool:
@@ -342,7 +344,7 @@ def is_missing(exchange: Exchange) -> bool:
 
 
 def make_script(
-    random: Random, actions: Sequence[Action], *, rounds: int, players: int
+    random: Random, actions: Sequence[AgentInput], *, rounds: int, players: int
 ) -> tuple[Step, ...]:
     """Return a script in which agents look first, and then act in turn, look, talk and listen.
 
@@ -425,7 +427,7 @@ async def _take(step: Step, players: Sequence[Player]) -> Exchange:
 
 
 @attrs.frozen
-class Arrival:
+class FirstObservation:
     """What agents find right after a restore, before anything else.
 
     Attributes:
@@ -439,7 +441,7 @@ class Arrival:
     heard: tuple[Exchange, ...]
 
 
-async def arrive(players: Sequence[Player]) -> Arrival:
+async def observe_all(players: Sequence[Player]) -> FirstObservation:
     """Let agents of an earlier life look around.
 
     Raises:
@@ -449,13 +451,13 @@ async def arrive(players: Sequence[Player]) -> Arrival:
     for player, exchange in zip(players, observed, strict=True):
         if not exchange.is_accepted:
             evidence = f"the session of {player.name} was refused: {exchange.outcome}"
-            raise Failed(evidence, exchange=exchange)
+            raise NotMet(evidence, exchange=exchange)
     heard = [await player.hear() for player in players]
-    return Arrival(tuple(players), tuple(observed), tuple(heard))
+    return FirstObservation(tuple(players), tuple(observed), tuple(heard))
 
 
 @attrs.frozen
-class Newcomer:
+class LateJoiner:
     """The first agent that joined after a save.
 
     Attributes:
@@ -467,10 +469,10 @@ class Newcomer:
     said: Exchange | None
 
 
-async def welcome(live: LiveWorld, players: Sequence[Player]) -> Newcomer | None:
+async def join_late(live: LiveWorld, players: Sequence[Player]) -> LateJoiner | None:
     """Let one more agent join and talk; None if it is refused."""
     try:
         joined = await live.join(live.names[len(players)])
-    except Failed:  # the world may be full
+    except NotMet:  # the world may be full
         return None
-    return Newcomer(joined, await joined.say("hello"))
+    return LateJoiner(joined, await joined.say("hello"))

@@ -11,13 +11,28 @@ from typing import Any, Final
 import attrs
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.comparison import NOTHING_CHANGED, Comparison, Life, Saved, Seen, Subject
+from clawblox.conformance.comparison import (
+    NOTHING_CHANGED,
+    ContinuedLife,
+    RepeatableLife,
+    RestoreComparison,
+    SavedBeginning,
+    Seen,
+)
 from clawblox.conformance.exchange import Exchange, compare_answers
-from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.inputs import WorldInputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import Newcomer, Player, Step, Trace, arrive, make_script, run_script
+from clawblox.conformance.live import (
+    LateJoiner,
+    Player,
+    Step,
+    Trace,
+    make_script,
+    observe_all,
+    run_script,
+)
 from clawblox.conformance.once import Once
-from clawblox.conformance.registry import CouldNotRun, Failed, Findings
+from clawblox.conformance.registry import CouldNotRun, Findings, NotMet
 from clawblox.differences import find_differences
 from clawblox.results import SavedSnapshot
 
@@ -26,7 +41,7 @@ _AFTER_ROUNDS: Final = 4
 
 
 @attrs.frozen
-class Beginning(Saved):
+class Beginning(SavedBeginning):
     """The beginning that all lives of a world share, with their scripts.
 
     Attributes:
@@ -41,7 +56,7 @@ class Beginning(Saved):
 
 
 @attrs.frozen(kw_only=True)
-class LockstepLife(Life):
+class LockstepLife(ContinuedLife):
     """A life that answers scripts.
 
     Attributes:
@@ -95,8 +110,8 @@ class Resaved:
         return max(counts, key=counts.__getitem__)
 
 
-class Lockstep(Comparison[LockstepLife]):
-    """Lives of a world that stands still; see :class:`Comparison`.
+class Lockstep(RestoreComparison[LockstepLife]):
+    """Lives of a world that stands still; see :class:`RestoreComparison`.
 
     Attributes:
         resaved: Returns a restored life that is saved before every step.
@@ -109,7 +124,7 @@ class Lockstep(Comparison[LockstepLife]):
     runs_by_itself = False
     warm_rounds = 6
 
-    def __init__(self, instances: Instances, inputs: Inputs) -> None:
+    def __init__(self, instances: Instances, inputs: WorldInputs) -> None:
         super().__init__(instances, inputs)
         self.resaved = Once(self._live_resaved)
         self.again = Once(self._live_again)
@@ -165,7 +180,7 @@ class Lockstep(Comparison[LockstepLife]):
         found = compare_answers(expected.final, actual.final)
         if found is not None:
             evidence = f"{who} answered equally, but its snapshot at the end differs"
-            raise Failed(evidence, exchange=actual.final, difference=found)
+            raise NotMet(evidence, exchange=actual.final, difference=found)
         if not expected.trace.accepted:
             raise CouldNotRun("the world accepted none of the inputs that are known")
         return len(expected.trace.exchanges) + 1
@@ -192,7 +207,7 @@ class Lockstep(Comparison[LockstepLife]):
         restored, resaved = await self.restored(), (await self.resaved()).life
         return await self.compare(restored, resaved, "a restored world that was saved in between")
 
-    async def compare_joins(self, newcomer: Newcomer) -> Findings:
+    async def compare_joins(self, late_joiner: LateJoiner) -> Findings:
         """Compare the answers after an agent has joined."""
         original, restored = await self.original(), await self.restored()
         who = "with an agent that joined after the restore, the world"
@@ -227,7 +242,7 @@ class Lockstep(Comparison[LockstepLife]):
             if (step.kind, step.player) == ("observe", 0)
         ]
 
-    async def find_subjects(self) -> Sequence[Subject]:
+    async def find_subjects(self) -> Sequence[RepeatableLife]:
         """Return the life of the original, and its rest from a save in another state."""
         original, resaved = await self.original(), await self.resaved()
         cut = await run_blocking(resaved.find_other_state)
@@ -235,8 +250,10 @@ class Lockstep(Comparison[LockstepLife]):
         players, save = original.saved.players, original.saved.save
         rest, later = resaved.life.since(cut).seen, resaved.saves[cut]
         return [
-            Subject(players=players, save=save.path, warm=warm, seen=original.seen),
-            Subject(players=players, save=later.path, warm=(*warm, *script[:cut]), seen=rest),
+            RepeatableLife(players=players, save=save.path, warm=warm, seen=original.seen),
+            RepeatableLife(
+                players=players, save=later.path, warm=(*warm, *script[:cut]), seen=rest
+            ),
         ]
 
 
@@ -255,20 +272,20 @@ async def _continue(
         since: Number of steps of it that came before the save.
     """
     live = players[0].live
-    arrival = await arrive(players)
+    first = await observe_all(players)
     trace = await run(players, beginning.script[since:])
     final = await live.snapshot()
-    newcomer, after = None, Trace()
-    with suppress(Failed):  # the world may be full
+    late_joiner, after = None, Trace()
+    with suppress(NotMet):  # the world may be full
         joined = await live.join(live.names[len(players)])
         answers = await run_script([*players, joined], beginning.after)
         after = answers.numbered([joined.session, joined.agent_id])
-        newcomer = Newcomer(joined, after.said)
+        late_joiner = LateJoiner(joined, after.said)
     return LockstepLife(
-        arrival=arrival,
+        first=first,
         seen=Seen(trace=trace, final=final),
         said=trace.said,
-        newcomer=newcomer,
+        late_joiner=late_joiner,
         saved=beginning,
         after=after,
     )
@@ -297,4 +314,4 @@ def require_equal_traces(expected: Trace, actual: Trace, who: str) -> None:
             raise CouldNotRun(f"step {number} of the script got no answer: {after.outcome}")
         if found is not None:
             evidence = f"{who} answered differently at step {number} of the script ({step})"
-            raise Failed(evidence, exchange=after, difference=found)
+            raise NotMet(evidence, exchange=after, difference=found)

@@ -22,7 +22,7 @@ SLOWEST: Final = 50.0
 """Real seconds for a simulated one that are believed at most."""
 
 
-class Pace:
+class SimulationPace:
     """The pace of one life, from the simulated times at which it was seen.
 
     Args:

@@ -17,8 +17,8 @@ import anyio
 from clawblox.concurrency.tasks import Tasks
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.live import CALL_TIMEOUT_S
-from clawblox.conformance.pace import Pace, has_time_for
-from clawblox.conformance.registry import Failed
+from clawblox.conformance.pace import SimulationPace, has_time_for
+from clawblox.conformance.registry import NotMet
 
 LEAST_COMMON: Final = 20
 """Equal times that two lives must have in common, or the check could not run."""
@@ -86,7 +86,7 @@ class _Poller:
         self._until = until
         self._least = least
         self._begun = anyio.current_time()
-        self._pace = Pace(self._begun)
+        self._pace = SimulationPace(self._begun)
         self._seen = _Seen()
         self._most = _SIDE_BY_SIDE
         self._polling = 0
@@ -111,7 +111,7 @@ class _Poller:
             exchange = await self._ask()
             now = anyio.current_time()
             if not exchange.is_accepted and is_alone:
-                raise Failed(f"the world did not answer: {exchange.outcome}", exchange=exchange)
+                raise NotMet(f"the world did not answer: {exchange.outcome}", exchange=exchange)
             is_slow = now - asked > _LONGEST_ANSWER_S[is_alone]
             is_large = len(exchange.content) > _LARGEST_BYTES
             if not exchange.is_accepted or is_slow or is_large:

@@ -11,8 +11,8 @@ import attrs
 
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import CALL_TIMEOUT_S, MOST_TIMEOUTS, Action, LiveWorld, Player
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.live import CALL_TIMEOUT_S, MOST_TIMEOUTS, AgentInput, LiveWorld, Player
+from clawblox.conformance.registry import CouldNotRun, NotMet
 from clawblox.errors import WorldStartError
 from clawblox.protocol import API_ALIAS_ROUTE, API_ROUTE, INPUT_ROUTE, OBSERVE_ROUTE
 
@@ -45,7 +45,7 @@ class Sights:
             yield from pair
 
 
-class Probe:
+class ProbeInstance:
     """The instance that most checks use, one check at a time.
 
     Args:
@@ -136,7 +136,7 @@ class Probe:
         async with self.use() as live:
             try:
                 await self.fill(live)
-            except Failed as failure:
+            except NotMet as failure:
                 raise CouldNotRun(failure.evidence) from None
             yield live.players
 
@@ -152,7 +152,7 @@ class Probe:
             name = next(name for name in instances.names if name not in taken)
             live.players.append(await live.join(name))
 
-    async def look_around(self, actions: Sequence[Action]) -> Sights:
+    async def look_around(self, actions: Sequence[AgentInput]) -> Sights:
         """Return what agents see who use every route, some of them wrongly."""
         async with self.playing() as players:
             live, player = players[0].live, players[0]

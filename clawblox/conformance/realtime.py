@@ -16,16 +16,22 @@ from typing import Any, Final, TypeAlias, TypeVar
 import anyio
 import attrs
 
-from clawblox.conformance.comparison import Comparison, Life, Saved, Seen, Subject
+from clawblox.conformance.comparison import (
+    ContinuedLife,
+    RepeatableLife,
+    RestoreComparison,
+    SavedBeginning,
+    Seen,
+)
 from clawblox.conformance.exchange import Exchange, is_json, read_json
-from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.inputs import WorldInputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import LiveWorld, Newcomer, Player, arrive, welcome
+from clawblox.conformance.live import LateJoiner, LiveWorld, Player, join_late, observe_all
 from clawblox.conformance.once import Once
 from clawblox.conformance.pace import has_time_for
 from clawblox.conformance.polling import LEAST_COMMON, Documents, collect
-from clawblox.conformance.registry import CouldNotRun, Failed, Findings, TooLittleSeen
-from clawblox.differences import Difference, find_differences
+from clawblox.conformance.registry import CouldNotRun, Findings, NotMet, TooLittleSeen
+from clawblox.differences import ValueDifference, find_differences
 from clawblox.results import SavedSnapshot
 
 _QUIET_TIMES: Final = 90
@@ -71,7 +77,7 @@ class Watched(Seen):
 
 
 @attrs.frozen(kw_only=True)
-class RealtimeLife(Life):
+class RealtimeLife(ContinuedLife):
     """A life without inputs.
 
     Attributes:
@@ -88,8 +94,8 @@ class RealtimeLife(Life):
         return attrs.evolve(self, seen=self.seen.joined(later.seen))
 
 
-class Realtime(Comparison[RealtimeLife]):
-    """Lives of a world that runs by itself; see :class:`Comparison`.
+class Realtime(RestoreComparison[RealtimeLife]):
+    """Lives of a world that runs by itself; see :class:`RestoreComparison`.
 
     The first restore is saved at its end, the second one while it is observed.
 
@@ -102,7 +108,7 @@ class Realtime(Comparison[RealtimeLife]):
     runs_by_itself = True
     warm_rounds = 4
 
-    def __init__(self, instances: Instances, inputs: Inputs) -> None:
+    def __init__(self, instances: Instances, inputs: WorldInputs) -> None:
         super().__init__(instances, inputs)
         self.again = Once(self._live_again)
 
@@ -156,7 +162,7 @@ class Realtime(Comparison[RealtimeLife]):
 
     async def _continue(
         self,
-        saved: Saved,
+        saved: SavedBeginning,
         players: Sequence[Player],
         like: Watched | None = None,
         *,
@@ -173,17 +179,17 @@ class Realtime(Comparison[RealtimeLife]):
             resaves: Whether it is saved at its end.
         """
         live = players[0].live
-        arrival = await arrive(players)
+        first = await observe_all(players)
         seen = await _watch(players[0], like, saving=saving)
         resave = await self.instances.save(live) if resaves else None
         after = await collect(_asking(players[0], seen)) if resaves else {}
-        newcomer = await welcome(live, players)
+        late_joiner = await join_late(live, players)
         return RealtimeLife(
             saved=saved,
-            arrival=arrival,
+            first=first,
             seen=seen,
-            said=newcomer.said if newcomer else None,
-            newcomer=newcomer,
+            said=late_joiner.said if late_joiner else None,
+            late_joiner=late_joiner,
             resave=resave,
             after=after,
         )
@@ -217,7 +223,7 @@ class Realtime(Comparison[RealtimeLife]):
     async def _is_saving_harmless(self) -> bool:
         try:
             await self.compare_saved()
-        except (Failed, CouldNotRun):
+        except (NotMet, CouldNotRun):
             return False
         return True
 
@@ -244,9 +250,9 @@ class Realtime(Comparison[RealtimeLife]):
             f"observations of {count} simulated times were equal, with and without saves in between"
         )
 
-    async def compare_joins(self, newcomer: Newcomer) -> Findings:
+    async def compare_joins(self, late_joiner: LateJoiner) -> Findings:
         """Require an id of the agent; what it sees depends on when it joined."""
-        if not newcomer.player.agent_id:
+        if not late_joiner.player.agent_id:
             raise CouldNotRun("a join answers no text as agent_id")
         return Findings("an agent that joined after the restore got an id of its own")
 
@@ -258,11 +264,15 @@ class Realtime(Comparison[RealtimeLife]):
         again = (await self.restored()).seen.observations
         return [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
 
-    async def find_subjects(self) -> Sequence[Subject]:
+    async def find_subjects(self) -> Sequence[RepeatableLife]:
         """Return the life of the original."""
         original = await self.original()
         saved, warm = original.saved, await self.warm_script()
-        return [Subject(players=saved.players, save=saved.save.path, warm=warm, seen=original.seen)]
+        return [
+            RepeatableLife(
+                players=saved.players, save=saved.save.path, warm=warm, seen=original.seen
+            )
+        ]
 
 
 def _asking(player: Player, seen: Watched) -> Callable[[], Awaitable[Exchange]]:
@@ -376,7 +386,7 @@ def require_equal(who: str, *seen: Pair) -> int:
             found = compare_documents(expected[time], actual[time])
             if found is not None:
                 evidence = f"{who} differs at simulated time {time:g}"
-                raise Failed(evidence, exchange=actual[time], difference=found)
+                raise NotMet(evidence, exchange=actual[time], difference=found)
     if count < LEAST_COMMON:
         counts = ", ".join(f"{len(first)} and {len(second)}" for first, second in seen)
         raise TooLittleSeen(
@@ -396,12 +406,12 @@ def _without_time(document: Exchange) -> dict[str, Any]:
     return {key: value for key, value in document.fields.items() if key not in ("time", "tick")}
 
 
-def compare_documents(expected: Exchange, actual: Exchange) -> Difference | None:
+def compare_documents(expected: Exchange, actual: Exchange) -> ValueDifference | None:
     """Return the first difference between two documents; the order of keys is none."""
     if expected.content == actual.content:
         return None
     documents: tuple[Any, Any] = read_json(expected.content), read_json(actual.content)
     if not all(map(is_json, documents)):
-        return Difference("", expected.content[:60].decode(errors="replace"), "other bytes")
+        return ValueDifference("", expected.content[:60].decode(errors="replace"), "other bytes")
     found = find_differences(*documents)
     return found[0] if found else None

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.differences import Difference
+from clawblox.differences import ValueDifference
 from clawblox.errors import UsageError, WorldError, WorldStartError
 from clawblox.spelling import suggest_nearest
 
@@ -41,11 +41,11 @@ class Findings:
 
 
 Look: TypeAlias = Callable[[Any], Awaitable[str | Findings]]
-"""Looks at a world, given as a ``Lab``, and returns the evidence of its conformance, as findings
-where the verdict needs more; raises the other outcomes."""
+"""Looks at a world, given as a ``CheckContext``, and returns the evidence of its conformance, as
+findings where the verdict needs more; raises the other outcomes."""
 
 
-class Failed(Exception):  # noqa: N818 - named after the outcome
+class NotMet(Exception):  # noqa: N818 - named after the outcome
     """The world does not meet the requirement.
 
     Args:
@@ -59,7 +59,7 @@ class Failed(Exception):  # noqa: N818 - named after the outcome
         evidence: str,
         *,
         exchange: Exchange | None = None,
-        difference: Difference | None = None,
+        difference: ValueDifference | None = None,
     ) -> None:
         super().__init__(evidence)
         self.evidence = evidence
@@ -107,7 +107,7 @@ class Check:
         return self.id.partition(".")[0]
 
 
-class Checks:
+class AreaChecks:
     """The checks of one area, in their order.
 
     Args:
@@ -151,7 +151,7 @@ def preparing() -> Iterator[None]:
         yield
     except WorldStartError:
         raise
-    except (Failed, WorldError) as error:
+    except (NotMet, WorldError) as error:
         raise CouldNotRun(f"the world could not be saved to be restored: {error}") from None
 
 

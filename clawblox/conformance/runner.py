@@ -20,20 +20,20 @@ from clawblox.config.arguments import SECONDS, check_count, checked
 from clawblox.config.options import DEFAULT_CHECK_TIMEOUT_S, DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import read_world_config
 from clawblox.conformance.checks import CHECKS
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.failed_starts import describe_start, summarize_start
 from clawblox.conformance.fresh.footprints import list_listeners
 from clawblox.conformance.fresh.views import COARSE_S
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.lab import Lab
 from clawblox.conformance.masking import SecretMask
 from clawblox.conformance.pace import advise_time
 from clawblox.conformance.registry import (
     Check,
     CouldNotRun,
-    Failed,
     Findings,
     NotApplicable,
+    NotMet,
     TooLittleSeen,
     select_checks,
 )
@@ -141,13 +141,13 @@ async def check_world(
     selected = select_checks(CHECKS, names)
     chosen_seed = secrets.randbelow(SEEDS) if seed is None else seed
     needs_start = any(check.needs_start for check in selected)
-    async with _open_lab(str(target), options, chosen_seed, needs_start=needs_start) as lab:
+    async with _open_lab(str(target), options, chosen_seed, needs_start=needs_start) as ctx:
         bodies = BodyFiles(bodies_dir)
-        results = await _run_checks(lab, selected, check_timeout, bodies, on_result)
-        failure = lab.instances.start_failure
+        results = await _run_checks(ctx, selected, check_timeout, bodies, on_result)
+        failure = ctx.instances.start_failure
         obstacle = "" if failure is None else summarize_start(_DID_NOT_START, failure)
         report = Report(
-            world=str(lab.instances.config.get("name", target)),
+            world=str(ctx.instances.config.get("name", target)),
             target=str(target),
             verdict=judge(results, obstacle=obstacle),
             obstacle="" if failure is None else describe_start(_DID_NOT_START, failure),
@@ -156,25 +156,25 @@ async def check_world(
             seconds=time.monotonic() - begun,
             in_place=in_place,
         )
-        report = await run_blocking(lab.instances.mask.mask_verdict, report)
+        report = await run_blocking(ctx.instances.mask.mask_verdict, report)
     return attrs.evolve(report, seconds=time.monotonic() - begun)
 
 
 @asynccontextmanager
 async def _open_lab(
     target: str, options: CheckOptions, seed: int, *, needs_start: bool
-) -> AsyncIterator[Lab]:
+) -> AsyncIterator[CheckContext]:
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(scratch_directory(_SCRATCH))
         make = partial(Instances, options=options, scratch=scratch, seed=seed)
         if target.startswith(_ADDRESS):
             parse_address(target)
-            lab = Lab(make(world=None), url=target)
-            stack.push_async_callback(lab.close)
+            ctx = CheckContext(make(world=None), url=target)
+            stack.push_async_callback(ctx.close)
         else:
             opening = _Opening(stack, scratch, make, needs_start)
-            lab = await opening.open(target, in_place=options.in_place)
-        yield lab
+            ctx = await opening.open(target, in_place=options.in_place)
+        yield ctx
 
 
 @attrs.frozen
@@ -186,7 +186,7 @@ class _Opening:
     make: Callable[..., Instances]
     needs_start: bool
 
-    async def open(self, target: str, *, in_place: bool) -> Lab:
+    async def open(self, target: str, *, in_place: bool) -> CheckContext:
         """Return the world, in a copy with the files of its repository if it needs them to start.
 
         Raises:
@@ -198,7 +198,7 @@ class _Opening:
         except ConfigError as error:
             if error.path is None or error.path.name != CONFIG_NAME:
                 raise
-            return Lab(self.make(world=None, fault=str(error)))
+            return CheckContext(self.make(world=None, fault=str(error)))
         if in_place:
             await anyio.sleep(COARSE_S)  # what was written until now is no change of the world's
         try:
@@ -207,16 +207,16 @@ class _Opening:
             missing = WorldStartError(str(error), hint=_IN_PLACE_HINT)
             world = await place_world(directory, self.scratch, in_place=True)
             return await self._enter(world, start_failure=missing)
-        lab = await self._enter(world, source=None if in_place else directory)
-        if not self.needs_start or await _starts(lab) or in_place:
-            return lab
+        ctx = await self._enter(world, source=None if in_place else directory)
+        if not self.needs_start or await _starts(ctx) or in_place:
+            return ctx
         whole = await self._open_whole(directory)
-        failure = lab.instances.start_failure
+        failure = ctx.instances.start_failure
         if whole is None and failure is not None and failure.hint is None:
             failure.hint = _COPY_HINT
-        return whole or lab
+        return whole or ctx
 
-    async def _open_whole(self, directory: Path) -> Lab | None:
+    async def _open_whole(self, directory: Path) -> CheckContext | None:
         """Return the world in a copy with the files of its repository, if it starts so."""
         if not await has_files_beside(directory):
             return None
@@ -226,8 +226,8 @@ class _Opening:
             world = await copy_world(directory, scratch, is_whole=True)
         except MissingFilesError:
             return None
-        lab = await self._enter(world, source=directory, scratch=scratch, is_whole=True)
-        return lab if await _starts(lab) else None
+        ctx = await self._enter(world, source=directory, scratch=scratch, is_whole=True)
+        return ctx if await _starts(ctx) else None
 
     async def _enter(
         self,
@@ -236,7 +236,7 @@ class _Opening:
         source: Path | None = None,
         scratch: Path | None = None,
         **fields: Any,
-    ) -> Lab:
+    ) -> CheckContext:
         scratch = scratch or self.scratch
         try:
             files = await run_checked(lambda check: digest_sources(world.dir, check=check))
@@ -247,7 +247,7 @@ class _Opening:
         skip = (lambda _path: False) if source else (lambda path: not is_source(path))
         disk = DiskSearch(world.dir, skip, scratch / "run")
         await run_blocking(disk.begin)
-        lab = Lab(
+        ctx = CheckContext(
             self.make(
                 world=world,
                 scratch=scratch,
@@ -258,29 +258,33 @@ class _Opening:
                 **fields,
             )
         )
-        self.stack.push_async_callback(lab.close)
-        return lab
+        self.stack.push_async_callback(ctx.close)
+        return ctx
 
 
-async def _starts(lab: Lab) -> bool:
+async def _starts(ctx: CheckContext) -> bool:
     """Return whether the instance that most checks use becomes ready; it runs on then."""
     try:
-        async with lab.probe.use():
+        async with ctx.probe.use():
             return True
     except (CouldNotRun, WorldStartError):
         return False
 
 
 async def _run_checks(
-    lab: Lab, checks: Sequence[Check], timeout: float, bodies: BodyFiles, on_result: OnResult
+    ctx: CheckContext,
+    checks: Sequence[Check],
+    timeout: float,
+    bodies: BodyFiles,
+    on_result: OnResult,
 ) -> list[CheckResult]:
     results: dict[str, CheckResult] = {}
     places = anyio.Semaphore(_SIDE_BY_SIDE)
 
     async def run(check: Check) -> None:
         async with places:
-            result = await _run_check(lab, check, timeout, bodies)
-            result = results[check.id] = await run_blocking(lab.instances.mask.mask_result, result)
+            result = await _run_check(ctx, check, timeout, bodies)
+            result = results[check.id] = await run_blocking(ctx.instances.mask.mask_result, result)
         on_result(result)
 
     by_duration = sorted(checks, key=lambda check: check.area != _LONGEST)
@@ -292,7 +296,9 @@ async def _run_checks(
     return [results[check.id] for check in checks]
 
 
-async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) -> CheckResult:
+async def _run_check(
+    ctx: CheckContext, check: Check, timeout: float, bodies: BodyFiles
+) -> CheckResult:
     begun = time.monotonic()
 
     def end(status: Any, evidence: str, **fields: Any) -> CheckResult:  # noqa: ANN401
@@ -303,29 +309,29 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
 
     try:
         if check.needs_directory:
-            lab.instances.require_world()
+            ctx.instances.require_world()
         with anyio.fail_after(timeout):
-            seen = await check.look(lab)
+            seen = await check.look(ctx)
         findings = seen if isinstance(seen, Findings) else Findings(seen)
         return end("passed", findings.evidence, findings=findings)
-    except Failed as failure:
-        fields = await run_blocking(_describe, failure, bodies, lab.instances.mask)
+    except NotMet as failure:
+        fields = await run_blocking(_describe, failure, bodies, ctx.instances.mask)
         return end("failed", failure.evidence, **fields)
     except NotApplicable as reason:
         return end("not_applicable", str(reason))
     except TooLittleSeen as reason:
-        parts = [str(reason), advise_time(lab.slowness, timeout)]
+        parts = [str(reason), advise_time(ctx.slowness, timeout)]
         return end("could_not_run", "; ".join(filter(None, parts)))
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        is_known = error is lab.instances.start_failure  # the report describes it once
+        is_known = error is ctx.instances.start_failure  # the report describes it once
         describe = summarize_start if is_known else describe_start
         return end("could_not_run", describe(_DID_NOT_START, error), is_own_error=True)
     except WorldError as error:
         return end("failed", f"the world failed: {error}")
     except TimeoutError:
-        advice = advise_time(lab.slowness, timeout) or _TIMEOUT_HINT
+        advice = advise_time(ctx.slowness, timeout) or _TIMEOUT_HINT
         return end("could_not_run", f"it took longer than {timeout:g} s: {advice}")
     except (ClawbloxError, OSError) as error:  # a full disk, for example
         return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
@@ -335,7 +341,7 @@ async def _run_check(lab: Lab, check: Check, timeout: float, bodies: BodyFiles) 
         return end("could_not_run", text, is_own_error=True)
 
 
-def _describe(failure: Failed, bodies: BodyFiles, mask: SecretMask) -> dict[str, Any]:
+def _describe(failure: NotMet, bodies: BodyFiles, mask: SecretMask) -> dict[str, Any]:
     """Return the fields of a result that show a failure. Blocks."""
     fields: dict[str, Any] = {}
     if (exchange := failure.exchange) is not None:

@@ -22,7 +22,7 @@ from clawblox.world_keys import (
     FLAG,
     GRAVITY,
     SPEECH_MODE,
-    Kind,
+    ValueKind,
     choice_kind,
     number_kind,
 )
@@ -190,15 +190,17 @@ def _is_path(value: Any) -> bool:
     )
 
 
-_NAME: Final = Kind(lambda value: _is_text(value) and value, "a non-empty string")
+_NAME: Final = ValueKind(lambda value: _is_text(value) and value, "a non-empty string")
 _AFK_S: Final = number_kind("0 or more", 0)
 _CPU_S: Final = number_kind("a finite number, 1 or more", 1)
 _POSITIVE: Final = number_kind("a finite number above 0", math.ulp(0.0))
-_ITERATIONS: Final = Kind(lambda n: type(n) is int and 0 < n <= 32, "a whole number from 1 to 32")
-_TEXTS: Final = Kind(
+_ITERATIONS: Final = ValueKind(
+    lambda n: type(n) is int and 0 < n <= 32, "a whole number from 1 to 32"
+)
+_TEXTS: Final = ValueKind(
     lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of strings"
 )
-_PATH: Final = Kind(_is_path, "a path below the world's directory, without '.' and '..'")
+_PATH: Final = ValueKind(_is_path, "a path below the world's directory, without '.' and '..'")
 
 
 class _Table:
@@ -223,11 +225,11 @@ class _Table:
 
     def below(self, key: str) -> _Table:
         """Return the table of a key, empty if it is missing."""
-        table = Kind(lambda value: isinstance(value, dict), "a table")
+        table = ValueKind(lambda value: isinstance(value, dict), "a table")
         values: dict[str, Any] = self.get(key, {}, table)
         return _Table(values, self.directory, f"{self._name}.{key}".removeprefix("."))
 
-    def get(self, key: str, default: _T, kind: Kind) -> _T:
+    def get(self, key: str, default: _T, kind: ValueKind) -> _T:
         """Return the value of a key."""
         value: _T = self.values.get(key, default)
         if not kind.test(value):
@@ -284,7 +286,7 @@ def _find_tree(scripts: _Table) -> str:
 def _read_renderer(table: _Table) -> RendererSettings:
     usual = RendererSettings()
     return RendererSettings(
-        name=table.get("name", usual.name, Kind(_is_text, "a string")),
+        name=table.get("name", usual.name, ValueKind(_is_text, "a string")),
         mode=table.get("mode", usual.mode, choice_kind("module", "default")),
         api_version=table.get("api_version", usual.api_version, COUNT),
         entry=_find_entry(table),

@@ -2,7 +2,7 @@
 
 - ``async_experiment``: runs, pauses, resumes and forks the chains of a plan, in a directory.
 - ``sync_experiment``: the same without ``await``.
-- ``session``: the time in which one process has an experiment open, and runs its chains.
+- ``running``: the time in which one process has an experiment open, and runs its chains.
 - ``reading``: an experiment as its directory records it, whoever runs it.
 - ``harness``: continues what the public generation scripts began.
 - ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.
@@ -36,11 +36,11 @@ from clawblox.experiment.plan import (
     WorldSpec,
 )
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
-from clawblox.experiment.session.events import ExperimentEvent
-from clawblox.experiment.session.session import RunOutcome, Session
+from clawblox.experiment.running.events import ExperimentEvent
+from clawblox.experiment.running.experiment_run import ExperimentRun, RunOutcome
 from clawblox.experiment.sync_experiment import Experiment
 from clawblox.experiment.tables.estimates import Estimate
-from clawblox.experiment.tables.groups import Difference, GroupSummary
+from clawblox.experiment.tables.groups import GroupDifference, GroupSummary
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import AgentRow, Row
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
@@ -54,13 +54,14 @@ __all__ = [
     "Checkpoints",
     "Cluster",
     "Condition",
-    "Difference",
     "Estimate",
     "Experiment",
     "ExperimentEvent",
     "ExperimentRecord",
+    "ExperimentRun",
     "ExperimentStatus",
     "GenerationEnd",
+    "GroupDifference",
     "GroupSummary",
     "Inherit",
     "Limits",
@@ -72,7 +73,6 @@ __all__ = [
     "Row",
     "RunOutcome",
     "Save",
-    "Session",
     "Stop",
     "WorldSpec",
     "read_experiment",

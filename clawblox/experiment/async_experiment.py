@@ -21,24 +21,24 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.reading.record import ExperimentRecord
-from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
-from clawblox.experiment.schedule.ports import Workshop
-from clawblox.experiment.session.events import (
+from clawblox.experiment.running.backends import make_backend
+from clawblox.experiment.running.events import (
     EventHook,
     ExperimentEvent,
     ExperimentEvents,
     RowHook,
 )
-from clawblox.experiment.session.forking import Fork
-from clawblox.experiment.session.open_experiment import OpenExperiment
-from clawblox.experiment.session.opening import begin_or_continue
-from clawblox.experiment.session.rescoring import OnRescored, ignore_rescored
-from clawblox.experiment.session.session import Session
-from clawblox.experiment.session.workshops import make_workshop
+from clawblox.experiment.running.experiment_run import ExperimentRun
+from clawblox.experiment.running.forking import ForkRequest
+from clawblox.experiment.running.open_experiment import OpenExperiment
+from clawblox.experiment.running.opening import begin_or_continue
+from clawblox.experiment.running.rescoring import OnRescored, ignore_rescored
+from clawblox.experiment.schedule.callbacks import Callbacks, Score, StopHook
+from clawblox.experiment.schedule.ports import AttemptBackend
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ExperimentStatus
-from clawblox.system.clock import Clock, SystemClock
+from clawblox.system.clock import SystemClock, TimeSource
 from clawblox.telemetry.events import Subscription
 from clawblox.telemetry.own_log import OwnLog
 
@@ -104,7 +104,7 @@ class AsyncExperiment:
         self._retry_failed = retry_failed
         archive = None if resume_from is None else check_path(resume_from, "resume_from")
         self._resume_from = None if archive is None else archive.absolute()
-        self._clock: Clock = SystemClock()
+        self._clock: TimeSource = SystemClock()
         self._opened: OpenExperiment | None = None
         self._residence: Residence[OpenExperiment] | None = None
 
@@ -185,15 +185,15 @@ class AsyncExperiment:
             await run_interruptible(partial(self._enter, journal), journal.lease.interrupt)
             plans = await run_checked(partial(self._begin, journal))
             hooks = await run_blocking(self._callbacks.describe)
-            workshop = self._make_workshop(plans)
-            await workshop.end_left()
+            backend = self._make_backend(plans)
+            await backend.end_left()
             on_error = partial(_log.defect, "task of an experiment failed")
             async with Tasks(on_error=on_error) as tasks:
                 opened = OpenExperiment(
                     self._dir,
                     journal,
                     plans,
-                    workshop,
+                    backend,
                     self._callbacks,
                     hooks=hooks,
                     events=self._events,
@@ -225,11 +225,11 @@ class AsyncExperiment:
             check=check,
         )
 
-    def _make_workshop(self, plans: Plans) -> Workshop:
+    def _make_backend(self, plans: Plans) -> AttemptBackend:
         """Return what makes the attempts; tests make another one."""
         on_event = self._events.pass_on
         place = (self._dir, plans, self._env)
-        return make_workshop(*place, grace_s=self._grace_s, on_event=on_event)
+        return make_backend(*place, grace_s=self._grace_s, on_event=on_event)
 
     def _require_open(self) -> OpenExperiment:
         if self._opened is None:
@@ -285,7 +285,7 @@ class AsyncExperiment:
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def run(self, chains: Collection[str] | None = None) -> Session:
+    def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
         """Run chains until each is done, has failed or is paused.
 
         Args:
@@ -379,7 +379,7 @@ class AsyncExperiment:
 
         Cancellation: branches that were recorded exist.
         """
-        fork = Fork(
+        fork = ForkRequest(
             source=source,
             count=count,
             prompts=prompts,

@@ -50,7 +50,7 @@ _SHOWN_DIGEST_CHARS: Final = 12
 
 
 @attrs.frozen(kw_only=True)
-class Inputs:
+class InputDigests:
     """Digests of the files that an experiment reads.
 
     Attributes:
@@ -63,7 +63,7 @@ class Inputs:
     prompts: Mapping[str, str]
     templates: Mapping[str, str]
 
-    def compare(self, new: Inputs) -> tuple[PlanChange, ...]:
+    def compare(self, new: InputDigests) -> tuple[PlanChange, ...]:
         """Return an amendment for each kind of input that has changed, with the changed names.
 
         Chains and worlds that only one of the two has are left out.
@@ -115,7 +115,7 @@ def digest_inputs(
     *,
     experiment_dir: Path | None = None,
     check: Callable[[], None] = lambda: None,
-) -> Inputs:
+) -> InputDigests:
     """Return the digests of all files that a plan names; a world that is an address has none.
 
     Args:
@@ -126,7 +126,7 @@ def digest_inputs(
     Raises:
         ConfigError: A file or directory does not exist, cannot be read, or is too large.
     """
-    digests = _Digests(experiment_dir, check)
+    digests = _InputDigests(experiment_dir, check)
     for chain in plan.chains():
         digests.add_world(chain.plan)
         for index, agent in enumerate(chain.plan.agents):
@@ -137,7 +137,7 @@ def digest_inputs(
             if agent.template is not None:
                 path = agent.template
                 digests.add(digests.templates, name, f"{key}.template", path, _digest_template)
-    return Inputs(world=digests.world, prompts=digests.prompts, templates=digests.templates)
+    return InputDigests(world=digests.world, prompts=digests.prompts, templates=digests.templates)
 
 
 def copy_inputs(plan: Plan, directory: Path, *, check: Callable[[], None] = lambda: None) -> Plan:
@@ -174,7 +174,7 @@ def copy_inputs(plan: Plan, directory: Path, *, check: Callable[[], None] = lamb
 
 
 @attrs.define(eq=False)
-class _Digests:
+class _InputDigests:
     """Digests of the inputs of all chains; each file is read once."""
 
     _experiment_dir: Path | None

@@ -14,7 +14,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import End
+from clawblox.instance.lifecycle import InstanceEnd
 from clawblox.results import EventKind, Labels, describe_end
 from clawblox.rundir.manifest import Update
 from clawblox.rundir.manifest_updates import RestartedBy, restart_update, run_update
@@ -58,7 +58,7 @@ class Write(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Bookkeeping:
+class InstanceBookkeeping:
     """Writes what happens to one instance. Every method blocks; failures are logged.
 
     A failed write, even by a defect of this package, ends neither the instance nor the other
@@ -127,7 +127,7 @@ class Bookkeeping:
         self._in_log(lambda index: index.note(LEFT, ""))
         self._instance.release()
 
-    def put_away(self, end: End, *, was_stopped: bool) -> None:
+    def put_away(self, end: InstanceEnd, *, was_stopped: bool) -> None:
         """Record the end and release everything.
 
         Args:

@@ -15,7 +15,7 @@ from clawblox.errors import WorldCallError, WorldError, WorldExitedError
 from clawblox.instance.failures import exited_error
 from clawblox.instance.health import ProbePacer
 from clawblox.instance.instance import Instance
-from clawblox.instance.lifecycle import State
+from clawblox.instance.lifecycle import LifecycleState
 from clawblox.supervision.lifecycle import Lifecycle
 
 _HALT_NOTICE_S = 5.0
@@ -39,7 +39,7 @@ class Calls:
     """
 
     _instance: Instance
-    _lifecycle: Lifecycle[State]
+    _lifecycle: Lifecycle[LifecycleState]
     _on_over: Callable[[], None] = lambda: None
     _scopes: set[anyio.CancelScope] = attrs.field(init=False, factory=set)
     _changed: anyio.Event = attrs.field(init=False, factory=anyio.Event)
@@ -51,7 +51,7 @@ class Calls:
 
         A world that has just died may still count as serving.
         """
-        is_serving = self._lifecycle.state is State.READY and self._instance.halt is None
+        is_serving = self._lifecycle.state is LifecycleState.READY and self._instance.halt is None
         return self._instance.restarts if is_serving else None
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ class Calls:
         """
         begun_at = anyio.current_time()
         if self.life is None:
-            is_coming_back = self._lifecycle.state is State.RESTARTING
+            is_coming_back = self._lifecycle.state is LifecycleState.RESTARTING
             raise await self._exited_error(begun_at, is_coming_back=is_coming_back)
         scope = anyio.CancelScope()
         self._scopes.add(scope)
@@ -108,7 +108,7 @@ class Calls:
         """
         with anyio.move_on_after(until - anyio.current_time()):
             while self.life is None or self.life == after:
-                if self._lifecycle.state not in (State.READY, State.RESTARTING):
+                if self._lifecycle.state not in (LifecycleState.READY, LifecycleState.RESTARTING):
                     return False
                 await self._changed.wait()
             return True

@@ -92,7 +92,7 @@ class HaltedAtStart(Exception):  # noqa: N818 - names the condition; the caller 
 
 
 @attrs.define
-class Probe:
+class ReadinessProbe:
     """Checks whether one instance is ready, and keeps the last result.
 
     Attributes:
@@ -229,7 +229,7 @@ class Probe:
         return None
 
 
-def steps_until_ready(probe: Probe, expected_s: float, timeout: float) -> Steps:
+def steps_until_ready(probe: ReadinessProbe, expected_s: float, timeout: float) -> Steps:
     """Probe until the world reports ready; another process may have answered.
 
     Args:
@@ -265,7 +265,7 @@ def steps_until_ready(probe: Probe, expected_s: float, timeout: float) -> Steps:
         delay = min(delay * 2, _SLOW_DELAY_S if now - begun_at > _LONG_S else _LAST_DELAY_S)
 
 
-def _look_until(probe: Probe, deadline: float) -> Steps:
+def _look_until(probe: ReadinessProbe, deadline: float) -> Steps:
     """Look once, until the deadline, a time of the monotonic clock."""
     steps = probe.look()
     try:
@@ -279,7 +279,7 @@ def _look_until(probe: Probe, deadline: float) -> Steps:
     return False
 
 
-def require_own_listener(probe: Probe, mark: Mark) -> None:
+def require_own_listener(probe: ReadinessProbe, mark: Mark) -> None:
     """Check that the instance itself listens on its port. Blocks.
 
     Args:
@@ -386,7 +386,7 @@ class ProbePacer:
 
 
 async def wait_until_unresponsive(
-    probe: Probe,
+    probe: ReadinessProbe,
     rule: LivenessRule,
     pacer: ProbePacer,
     on_report: Callable[[HealthReport], Awaitable[None]],
@@ -419,7 +419,7 @@ async def wait_until_unresponsive(
             await on_report(probe.report)
 
 
-async def ask_report(probe: Probe, seconds: float) -> HealthReport | None:
+async def ask_report(probe: ReadinessProbe, seconds: float) -> HealthReport | None:
     """Ask a world once for its report; None if it neither is well nor has halted, or is late.
 
     Cancellation: leaves no connection open.
@@ -432,7 +432,7 @@ async def ask_report(probe: Probe, seconds: float) -> HealthReport | None:
     return probe.report if is_good or probe.report.halt is not None else None
 
 
-async def _answers_in_time(probe: Probe, timeout: float) -> bool:
+async def _answers_in_time(probe: ReadinessProbe, timeout: float) -> bool:
     is_good = False
     async with running_deadline(timeout) as scope:
         is_good = await run_steps(probe.look())
@@ -466,7 +466,7 @@ async def run_steps(steps: Steps) -> bool:
         steps.close()
 
 
-def look_once(probe: Probe, seconds: float) -> bool:
+def look_once(probe: ReadinessProbe, seconds: float) -> bool:
     """Look once and return whether the world reports ready. Blocks.
 
     Args:

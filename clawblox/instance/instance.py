@@ -29,7 +29,7 @@ from clawblox.instance.environment import (
 )
 from clawblox.instance.health import require_own_listener
 from clawblox.instance.launch import Launch, new_run_id
-from clawblox.instance.lifecycle import End
+from clawblox.instance.lifecycle import InstanceEnd
 from clawblox.instance.running import Named, Running, WorldProcesses
 from clawblox.protocol import ScriptErrors, TickRate, WorldEnvironment
 from clawblox.results import ProcessExit
@@ -40,7 +40,7 @@ from clawblox.supervision.tree import Grace, ProcessTree, TreeEnd
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.ports import (
-    Lease,
+    PortLease,
     connect_host,
     join_address,
     open_listener,
@@ -113,7 +113,7 @@ class Instance:
         self._register = register
         self._named: Named | None = None
         self._is_claimed = False
-        self._lease: Lease | None = None
+        self._lease: PortLease | None = None
         self._running: Running | None = None
         self._cookie = secrets.token_hex(16) if record is None else record.cookie
         self._begun_at = utc_now()
@@ -401,7 +401,7 @@ class Instance:
 
     # -- its record ---------------------------------------------------------------------
 
-    def write_record(self, state: RecordState, end: End | None = None) -> None:
+    def write_record(self, state: RecordState, end: InstanceEnd | None = None) -> None:
         """Write its record; ``end`` is None while it lives. Blocks.
 
         Raises:
@@ -410,7 +410,7 @@ class Instance:
         with self._record_lock:
             self._write(self.make_record(state, end))
 
-    def make_record(self, state: RecordState, end: End | None = None) -> InstanceRecord:
+    def make_record(self, state: RecordState, end: InstanceEnd | None = None) -> InstanceRecord:
         """Return its record as :meth:`write_record` writes it."""
         launch, begun, running = self.launch, self.launch.begun, self._running
         world = running.processes.world if running else None

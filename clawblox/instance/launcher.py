@@ -28,7 +28,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.health import READ, Steps, Wait
 from clawblox.instance.instance import Instance
 from clawblox.instance.listening import NeverReady
-from clawblox.instance.ramp import LOOK_INTERVAL_S, Pace, Ramp
+from clawblox.instance.ramp import LOOK_INTERVAL_S, Ramp, StartPace
 from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
 
@@ -54,7 +54,7 @@ class _Start:
 
     instance: Instance
     on_spawned: Callable[[], None]
-    on_pace: Callable[[Pace], None]
+    on_pace: Callable[[StartPace], None]
     is_over: anyio.Event = attrs.field(factory=anyio.Event)
     ending: Ending | None = None
     error: Exception | None = None
@@ -87,7 +87,11 @@ class Launcher:
     # -- in the event loop ------------------------------------------------------------------
 
     async def run(
-        self, instance: Instance, *, on_spawned: Callable[[], None], on_pace: Callable[[Pace], None]
+        self,
+        instance: Instance,
+        *,
+        on_spawned: Callable[[], None],
+        on_pace: Callable[[StartPace], None],
     ) -> Ending:
         """Bring an instance up and wait until it is ready or its start has failed.
 

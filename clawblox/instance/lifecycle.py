@@ -18,7 +18,7 @@ FAILED_START_GRACE_S: Final = 1.0
 """Seconds between TERM and KILL for an instance whose start failed or was given up."""
 
 
-class State(StrEnum):
+class LifecycleState(StrEnum):
     """The state of an instance."""
 
     LEASING = "leasing"
@@ -39,15 +39,17 @@ class State(StrEnum):
     """It was ready once, and nothing of it is left."""
 
 
-MOVES: Final[dict[State, frozenset[State]]] = {
-    State.LEASING: frozenset({State.SPAWNING, State.FAILED}),
-    State.SPAWNING: frozenset({State.PROBING, State.FAILED}),
-    State.PROBING: frozenset({State.READY, State.LEASING, State.FAILED}),
-    State.READY: frozenset({State.RESTARTING, State.STOPPING}),
-    State.RESTARTING: frozenset({State.READY, State.STOPPING}),
-    State.STOPPING: frozenset({State.EXITED}),
-    State.FAILED: frozenset(),
-    State.EXITED: frozenset(),
+MOVES: Final[dict[LifecycleState, frozenset[LifecycleState]]] = {
+    LifecycleState.LEASING: frozenset({LifecycleState.SPAWNING, LifecycleState.FAILED}),
+    LifecycleState.SPAWNING: frozenset({LifecycleState.PROBING, LifecycleState.FAILED}),
+    LifecycleState.PROBING: frozenset(
+        {LifecycleState.READY, LifecycleState.LEASING, LifecycleState.FAILED}
+    ),
+    LifecycleState.READY: frozenset({LifecycleState.RESTARTING, LifecycleState.STOPPING}),
+    LifecycleState.RESTARTING: frozenset({LifecycleState.READY, LifecycleState.STOPPING}),
+    LifecycleState.STOPPING: frozenset({LifecycleState.EXITED}),
+    LifecycleState.FAILED: frozenset(),
+    LifecycleState.EXITED: frozenset(),
 }
 """Every legal move. A failed start becomes FAILED once its processes have ended. A start that lost
 its port to another process begins again. A restarted instance is RESTARTING until it serves."""
@@ -69,7 +71,7 @@ def restart_delay(before: int) -> float:
 
 
 @attrs.frozen(kw_only=True)
-class End:
+class InstanceEnd:
     """The end of an instance.
 
     Attributes:

@@ -27,8 +27,8 @@ from clawblox.instance.failures import (
 )
 from clawblox.instance.health import (
     HaltedAtStart,
-    Probe,
     ProbePacer,
+    ReadinessProbe,
     StrangerAnswers,
     ask_report,
     wait_until_unresponsive,
@@ -36,9 +36,9 @@ from clawblox.instance.health import (
 from clawblox.instance.instance import Instance
 from clawblox.instance.launch import Launch
 from clawblox.instance.launcher import Ending, Launcher
-from clawblox.instance.lifecycle import FAILED_START_GRACE_S, State
+from clawblox.instance.lifecycle import FAILED_START_GRACE_S, LifecycleState
 from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch, NeverReady
-from clawblox.instance.ramp import Pace
+from clawblox.instance.ramp import StartPace
 from clawblox.protocol import HealthReport, MaskedEnvironment
 from clawblox.results import EventKind, StartedWorld
 from clawblox.snapshot.capture import SnapshotSource
@@ -71,7 +71,7 @@ class LocalInstance(Instance):
 
     # -- bring up -----------------------------------------------------------------------
 
-    async def start_up(self, move: Callable[[State], None], tell: Tell) -> None:
+    async def start_up(self, move: Callable[[LifecycleState], None], tell: Tell) -> None:
         """Start it and return when it is ready; it keeps the resources that it already has.
 
         Args:
@@ -100,20 +100,22 @@ class LocalInstance(Instance):
             with anyio.CancelScope(shield=True):
                 await self.end(Grace(FAILED_START_GRACE_S))
                 await run_blocking(self.begin_anew)
-            move(State.LEASING)
+            move(LifecycleState.LEASING)
 
-    async def _try_start(self, move: Callable[[State], None], tell: Tell) -> WorldStartError | None:
+    async def _try_start(
+        self, move: Callable[[LifecycleState], None], tell: Tell
+    ) -> WorldStartError | None:
         """Start it; return a failure after which another port may help, None when it is ready."""
         is_spawned = False
 
         def on_spawned() -> None:
             nonlocal is_spawned
             is_spawned = True
-            move(State.SPAWNING)
-            move(State.PROBING)
+            move(LifecycleState.SPAWNING)
+            move(LifecycleState.PROBING)
             tell("started", port=self.port)
 
-        def on_pace(pace: Pace) -> None:
+        def on_pace(pace: StartPace) -> None:
             kind: EventKind = "ramp_slowed" if pace.is_slow else "ramp_recovered"
             tell(kind, limit=pace.limit, pressure=pace.pressure)
 
@@ -137,7 +139,7 @@ class LocalInstance(Instance):
             return failure
         except Exception:
             if self._lease is not None and not is_spawned:
-                move(State.SPAWNING)  # the spawn failed
+                move(LifecycleState.SPAWNING)  # the spawn failed
             raise
         return None
 
@@ -262,7 +264,7 @@ class LocalInstance(Instance):
         """
         return await ask_report(self._liveness_probe(rule), seconds)
 
-    def _liveness_probe(self, rule: LivenessRule) -> Probe:
+    def _liveness_probe(self, rule: LivenessRule) -> ReadinessProbe:
         running = self.running
         path = self.launch.options.base_path + rule.path
         token = running.environment.operator_token

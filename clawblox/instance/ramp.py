@@ -46,7 +46,7 @@ def read_stall_s() -> float | None:
 
 
 @attrs.frozen
-class Pace:
+class StartPace:
     """The current limit on starts.
 
     Attributes:
@@ -110,7 +110,7 @@ class Ramp:
         self.fastest_s = min(self.fastest_s or ready_s, ready_s)
         self._latest_s = ready_s
 
-    def look(self) -> Pace | None:
+    def look(self) -> StartPace | None:
         """Look at the machine, unless that was done just now, and set the limit. Blocks.
 
         Returns:
@@ -128,7 +128,7 @@ class Ramp:
             if self.limit == before or is_slow == self._is_slow:
                 return None
             self._is_slow = is_slow
-            return Pace(is_slow, self.limit, self.pressure)
+            return StartPace(is_slow, self.limit, self.pressure)
 
     def decide(self, at: float, stall_s: float | None) -> None:
         """Set the limit from the events since the last reading.

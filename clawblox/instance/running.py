@@ -19,7 +19,7 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
-from clawblox.instance.health import Probe, Steps, steps_until_ready
+from clawblox.instance.health import ReadinessProbe, Steps, steps_until_ready
 from clawblox.instance.launch import Launch
 from clawblox.instance.listening import Obstacle, find_elsewhere, find_kept_socket
 from clawblox.protocol import WorldEnvironment
@@ -234,10 +234,10 @@ class Running:
         return steps_until_ready(self.probe, expected_s, self.launch.options.health_timeout)
 
     @cached_property
-    def probe(self) -> Probe:
+    def probe(self) -> ReadinessProbe:
         """The probe for its readiness."""
         ready = self.launch.config.ready
-        return Probe(
+        return ReadinessProbe(
             host=self.launch.options.host,
             port=self.port,
             path=self.launch.options.base_path + ready.path if ready.log is None else None,

@@ -20,14 +20,20 @@ import anyio
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.options import DEFAULT_GRACE_S, RestartOptions
 from clawblox.errors import SnapshotRefusedError, UsageError, WorldStopError
-from clawblox.instance.bookkeeping import Bookkeeping, Emit, Write
+from clawblox.instance.bookkeeping import Emit, InstanceBookkeeping, Write
 from clawblox.instance.calls import Calls
 from clawblox.instance.failures import start_failure, start_stopped, stop_error
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import FAILED_START_GRACE_S, MOVES, End, State, restart_delay
+from clawblox.instance.lifecycle import (
+    FAILED_START_GRACE_S,
+    MOVES,
+    InstanceEnd,
+    LifecycleState,
+    restart_delay,
+)
 from clawblox.instance.local import LocalInstance
 from clawblox.instance.restart_source import NO_GOOD_SAVE, RestartRequest, RestartSource
-from clawblox.instance.watch import Watch
+from clawblox.instance.watch import InstanceWatch
 from clawblox.results import EventKind, ProcessExit, StartedWorld, StopResult, describe_end
 from clawblox.rundir.manifest_updates import RestartedBy
 from clawblox.supervision.lifecycle import Lifecycle, RestartBudget
@@ -71,14 +77,16 @@ class Supervisor:
         on_over: Callable[[], None] = lambda: None,
     ) -> None:
         self.instance = instance
-        self.lifecycle = Lifecycle(MOVES, State.LEASING)
+        self.lifecycle = Lifecycle(MOVES, LifecycleState.LEASING)
         self.started: StartedWorld | None = None
         self.calls = Calls(instance, self.lifecycle, on_over)
         self.ends_on_purpose = False
         self.has_died = False
         self._emit = emit
-        self._books = Bookkeeping(instance, write)
-        self._watch = Watch(instance, self.calls.pacer, self._books, self._tell, self._end_halted)
+        self._books = InstanceBookkeeping(instance, write)
+        self._watch = InstanceWatch(
+            instance, self.calls.pacer, self._books, self._tell, self._end_halted
+        )
         self._on_settled = on_settled
         self._on_back = on_back
         self.source = RestartSource(instance.launch.begun, instance.launch.saves)
@@ -155,7 +163,7 @@ class Supervisor:
         """
         async with self.restart_lock:
             launch, reason = await self.source.choose(options)
-            if self.lifecycle.state not in (State.READY, State.RESTARTING):
+            if self.lifecycle.state not in (LifecycleState.READY, LifecycleState.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
             self._request = request = RestartRequest(launch, Grace(options.grace_seconds), reason)
             self._begin_restarting()  # now, so that no call begins before the task gets to it
@@ -224,8 +232,8 @@ class Supervisor:
                 await self.instance.start_up(self.lifecycle.move, self._tell)
             else:
                 await run_blocking(self.instance.attach, record)
-                self.lifecycle.move(State.SPAWNING)
-                self.lifecycle.move(State.PROBING)
+                self.lifecycle.move(LifecycleState.SPAWNING)
+                self.lifecycle.move(LifecycleState.PROBING)
             tell_back = await self._on_back()
             self._serve(self._elapsed())
             self._settle()
@@ -250,7 +258,7 @@ class Supervisor:
 
     def _serve(self, ready_s: float) -> None:
         self.started = self.instance.started_world(ready_s)
-        self.lifecycle.move(State.READY)
+        self.lifecycle.move(LifecycleState.READY)
         self.calls.note_change()
         self._tell("ready", url=self.started.url, ready_s=ready_s)
 
@@ -311,8 +319,8 @@ class Supervisor:
         await current_batcher().run(self._books.note_exit, self._watch.is_unresponsive)
 
     def _begin_restarting(self) -> None:
-        if self.lifecycle.state is State.READY:
-            self.lifecycle.move(State.RESTARTING)
+        if self.lifecycle.state is LifecycleState.READY:
+            self.lifecycle.move(LifecycleState.RESTARTING)
         self.calls.fail()
 
     def _give_up(self, reason: str) -> bool:
@@ -387,17 +395,17 @@ class Supervisor:
     async def _tear_down(self) -> None:
         """End the remaining processes, record the end, release everything."""
         is_left_running = False
-        if self.lifecycle.state is State.READY and self._stop.grace is not None:
+        if self.lifecycle.state is LifecycleState.READY and self._stop.grace is not None:
             with self._contained("last report not noted"):
                 await self._watch.note_last_report(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
         with self._contained("end of an instance not begun"):
-            is_serving = self.lifecycle.state is State.READY and not self.instance.is_over
+            is_serving = self.lifecycle.state is LifecycleState.READY and not self.instance.is_over
             is_detached = self.instance.launch.options.detach
             is_left_running = is_detached and is_serving and self._stop.grace is None
             self.calls.fail()
             if self.started is not None:
-                self.lifecycle.move(State.STOPPING)
+                self.lifecycle.move(LifecycleState.STOPPING)
         if self.has_died:
             with self._contained("exit not noted"):
                 await self._note_exit()
@@ -409,7 +417,9 @@ class Supervisor:
                 await self._end()
         if self._was_stopped():
             self._tell("stopped", rung=self._result.rung, exit=self.instance.exit)
-        self.lifecycle.move(State.FAILED if self.started is None else State.EXITED)
+        self.lifecycle.move(
+            LifecycleState.FAILED if self.started is None else LifecycleState.EXITED
+        )
 
     async def _end(self) -> None:
         """End the processes, then record that and release everything."""
@@ -424,7 +434,7 @@ class Supervisor:
             with self._contained("processes not killed"):
                 self.instance.kill()
         with self._contained("end not recorded"):
-            end = End(
+            end = InstanceEnd(
                 was_begun=self.instance.is_recorded or self.failure is not None,
                 was_ready=self.started is not None,
                 has_died=self.has_died,
@@ -437,7 +447,9 @@ class Supervisor:
     def _release_waiters(self) -> None:
         """Wake every waiting caller, even after a defect."""
         # A defect may have left any other state.
-        self.lifecycle.state = State.FAILED if self.started is None else State.EXITED
+        self.lifecycle.state = (
+            LifecycleState.FAILED if self.started is None else LifecycleState.EXITED
+        )
         self._stop.is_over.set()
         if self._request is not None:
             self._request.failure = self._defect or start_stopped()

@@ -16,7 +16,7 @@ from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.bookkeeping import Bookkeeping, Tell
+from clawblox.instance.bookkeeping import InstanceBookkeeping, Tell
 from clawblox.instance.failures import read_watchdog_end
 from clawblox.instance.health import ProbePacer
 from clawblox.instance.local import LocalInstance
@@ -114,7 +114,7 @@ def _current_budget() -> CoreBudget:
 
 
 @attrs.define(eq=False)
-class Watch:
+class InstanceWatch:
     """Watches an instance, and puts the reports of its world into its record and into events.
 
     Args:
@@ -130,7 +130,7 @@ class Watch:
 
     _instance: LocalInstance
     _pacer: ProbePacer
-    _books: Bookkeeping
+    _books: InstanceBookkeeping
     _tell: Tell
     _end: Callable[[], Awaitable[None]]
     is_unresponsive: bool = attrs.field(default=False, init=False)

@@ -77,7 +77,7 @@ class ScriptStart:
 
 
 @attrs.frozen
-class Order:
+class ReplayOrder:
     """Something that a world does in a replay.
 
     Attributes:
@@ -95,14 +95,14 @@ class Order:
         return _encode_line({"tick": self.tick, "do": self.do, **self.fields})
 
 
-def parse_order(line: bytes) -> Order:
+def parse_order(line: bytes) -> ReplayOrder:
     """Return the order in a line after the start.
 
     Raises:
         ValueError: It is malformed.
     """
     fields = json.loads(line)
-    return Order(fields.pop("tick"), Do(fields.pop("do")), fields)
+    return ReplayOrder(fields.pop("tick"), Do(fields.pop("do")), fields)
 
 
 def _encode_line(value: object) -> bytes:

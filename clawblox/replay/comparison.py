@@ -41,7 +41,7 @@ class _Found:
     place: _Place
 
 
-class Comparison:
+class RecordingComparison:
     """Compares the records of a new recording with those of an earlier one.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Final, Self
 from clawblox.errors import RecordingError
 from clawblox.recording.blocks import SUFFIX
 from clawblox.recording.reader import BlockEntry, RecordingReader
-from clawblox.replay.comparison import Comparison
+from clawblox.replay.comparison import RecordingComparison
 from clawblox.system.regular_files import open_file
 
 SPARE_BYTES: Final = 16 << 20
@@ -54,7 +54,7 @@ class NewRecording:
     def __exit__(self, *_exception: object) -> None:
         self._stack.close()
 
-    def compare(self, comparison: Comparison) -> bool:
+    def compare(self, comparison: RecordingComparison) -> bool:
         """Compare what has been written since, for a moment; return whether there is more. Blocks.
 
         Args:
@@ -72,7 +72,7 @@ class NewRecording:
                 self.problem = f"its new recording cannot be read: {reason}"
         return False
 
-    def _compare_block(self, comparison: Comparison) -> bool:
+    def _compare_block(self, comparison: RecordingComparison) -> bool:
         """Compare the next block; return whether there is one.
 
         Raises:

@@ -17,7 +17,7 @@ from clawblox.foreign_values import clean_text, whole_number
 from clawblox.protocol import SEEDS
 from clawblox.recording.blocks import KIT_WRITER, Track, digest_history
 from clawblox.recording.reader import Record, RecordingReader
-from clawblox.recording.replay_script import Do, Order, ScriptStart
+from clawblox.recording.replay_script import Do, ReplayOrder, ScriptStart
 from clawblox.replay.results import StateDigest
 
 MAX_GAP_TICKS: Final = 10**7
@@ -160,7 +160,7 @@ class _Planner:
         self._agents = {*self.plan.names}
         self._removed: set[str] = set()
 
-    def orders(self) -> Iterator[Order]:
+    def orders(self) -> Iterator[ReplayOrder]:
         """Iterate over the orders; the plan is complete after the last."""
         plan = self.plan
         try:
@@ -173,9 +173,9 @@ class _Planner:
             limit = plan.tick + MAX_CONTINUED_TICKS
             wanted = (tick for tick in self._digest_ticks if tick <= limit)
             plan.end_tick = max([plan.end_tick, *wanted])
-        yield Order(plan.end_tick, Do.END)
+        yield ReplayOrder(plan.end_tick, Do.END)
 
-    def _repeat(self) -> Iterator[Order]:
+    def _repeat(self) -> Iterator[ReplayOrder]:
         plan = self.plan
         for place, record in enumerate(self._reader.read()):
             if record.after > self._inputs and not plan.is_complete:
@@ -206,17 +206,17 @@ class _Planner:
         if tick - self.plan.tick > MAX_GAP_TICKS:
             raise Unrepeatable(f"its tick is {tick}, {tick - self.plan.tick} ticks after the last")
 
-    def _find_order(self, record: Record) -> Order | None:
+    def _find_order(self, record: Record) -> ReplayOrder | None:
         """Return what the new process must do to make this record; None for nothing."""
         tick, fields = record.moment.tick, record.fields
         if record.track is Track.INPUTS:
             return self._find_event_order(record)
         if record.track is Track.OBSERVATIONS:
-            return Order(tick, Do.OBSERVE, {"agent_id": self._agent(fields)})
+            return ReplayOrder(tick, Do.OBSERVE, {"agent_id": self._agent(fields)})
         parts = {"fingerprints": "fingerprints", "view": "frame", "state": "state"}
-        return Order(tick, Do.FRAME, {part: key in fields for part, key in parts.items()})
+        return ReplayOrder(tick, Do.FRAME, {part: key in fields for part, key in parts.items()})
 
-    def _find_event_order(self, record: Record) -> Order | None:
+    def _find_event_order(self, record: Record) -> ReplayOrder | None:
         tick, fields = record.moment.tick, record.fields
         name = fields.get("event")
         if (name == "start") != (record.number == 0):
@@ -233,18 +233,18 @@ class _Planner:
             case "halted":
                 return self._find_halt_order(record)
             case "join":
-                return Order(tick, Do.JOIN, self._join(fields))
+                return ReplayOrder(tick, Do.JOIN, self._join(fields))
             case "leave":
                 agent_id = self._agent(fields)
                 self._agents.discard(agent_id)
-                return Order(tick, Do.LEAVE, {"agent_id": agent_id})
+                return ReplayOrder(tick, Do.LEAVE, {"agent_id": agent_id})
             case "input":
                 sent = {"action": _text(fields, "action"), "data": fields.get("data")}
-                return Order(tick, Do.INPUT, {"agent_id": self._agent(fields), **sent})
+                return ReplayOrder(tick, Do.INPUT, {"agent_id": self._agent(fields), **sent})
             case "chat":
                 url = None if fields.get("media_url") is None else _text(fields, "media_url")
                 said = {"content": _text(fields, "content"), "media_url": url}
-                return Order(tick, Do.CHAT, {"agent_id": self._agent(fields), **said})
+                return ReplayOrder(tick, Do.CHAT, {"agent_id": self._agent(fields), **said})
         raise Unrepeatable(f"its event {name!r} is unknown")
 
     def _join(self, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class _Planner:
         self.plan.names[agent_id] = name
         return {"agent_id": agent_id, "name": name}
 
-    def _find_halt_order(self, record: Record) -> Order | None:
+    def _find_halt_order(self, record: Record) -> ReplayOrder | None:
         """Return the call of the simulation, other than an event, during which the world halted.
 
         The order is the usual one of this call; the halt is for the new process to find.
@@ -265,9 +265,9 @@ class _Planner:
         is_first, self._is_halted = not self._is_halted, True
         call = fields.get("call")
         if call == "step" and is_first:
-            return Order(tick + 1, Do.REACH)
+            return ReplayOrder(tick + 1, Do.REACH)
         if call in ("observe", "audience") and is_first:
-            return Order(tick, Do(call), {"agent_id": self._agent(fields)})
+            return ReplayOrder(tick, Do(call), {"agent_id": self._agent(fields)})
         if call == "route" and is_first:
             raise Unrepeatable("a route of the world's own halted it, and is not in the recording")
         return None

@@ -140,7 +140,7 @@ class AttemptPlace:
 
 
 @attrs.frozen
-class Link:
+class RecordingLink:
     """Connection between the start of a recording and an earlier recording.
 
     That is one of the same instance, or of the one whose save this one began from.
@@ -200,7 +200,7 @@ class VerifiedReplay:
     instance: str
     progress: ReplayProgress
     seconds: float = 0.0
-    link: Link | None = None
+    link: RecordingLink | None = None
     world: str = ""
     start_checked_by: StartCheck | None = None
     attempt: AttemptPlace | None = None

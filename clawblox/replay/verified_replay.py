@@ -27,7 +27,7 @@ from clawblox.protocol import OPERATOR_HEADER, REPLAY_ENV, REPLAY_ROUTE
 from clawblox.recording.blocks import MAX_START_BYTES
 from clawblox.recording.reader import RecordingReader
 from clawblox.recording.replay_script import FORMAT
-from clawblox.replay.comparison import Comparison
+from clawblox.replay.comparison import RecordingComparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import ReplayPlan, find_obstacle, write_script
 from clawblox.replay.results import ReplayProgress
@@ -148,7 +148,7 @@ async def _replay(
         live = LiveWorld(started.url, started)
         stack.callback(live.close)
         made = stack.enter_context(NewRecording(started.run_dir / "recordings", reader.size))
-        comparison = await run_blocking(Comparison, reader, plan)
+        comparison = await run_blocking(RecordingComparison, reader, plan)
         follower = _Follower(live, made, comparison, plan)
         return await follower.follow(world, options.stall_timeout, on_progress)
 
@@ -210,7 +210,7 @@ class _Follower:
 
     _live: LiveWorld
     _made: NewRecording
-    _comparison: Comparison
+    _comparison: RecordingComparison
     _plan: ReplayPlan
     _is_done: bool = attrs.field(init=False, default=False)
 

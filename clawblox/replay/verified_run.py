@@ -19,7 +19,13 @@ from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S, DEFAULT_STALL_TIME
 from clawblox.errors import UsageError
 from clawblox.replay.attempts import is_experiment
 from clawblox.replay.kept_verification import digest_judged
-from clawblox.replay.results import Link, ReplayProgress, StartCheck, VerifiedReplay, VerifiedRun
+from clawblox.replay.results import (
+    RecordingLink,
+    ReplayProgress,
+    StartCheck,
+    VerifiedReplay,
+    VerifiedRun,
+)
 from clawblox.replay.sources import ReplaySource, VerifyOptions, find_sources
 from clawblox.replay.verified_replay import OnProgress, replay_recording
 from clawblox.rundir.paths import resolve_run_dir
@@ -183,7 +189,7 @@ def _find_link(
     progress: ReplayProgress,
     sources: Sequence[ReplaySource],
     replays: Sequence[VerifiedReplay],
-) -> Link | None:
+) -> RecordingLink | None:
     """Return how the start of a recording is connected with those before it, or with its save.
 
     Args:
@@ -198,7 +204,7 @@ def _find_link(
         return link
     if link is not None and link.kind != "unknown":
         return link
-    return Link("differs", start.tick, save=source.save.sha256 or "")
+    return RecordingLink("differs", start.tick, save=source.save.sha256 or "")
 
 
 def _find_earlier(
@@ -206,7 +212,7 @@ def _find_earlier(
     progress: ReplayProgress,
     sources: Sequence[ReplaySource],
     replays: Sequence[VerifiedReplay],
-) -> Link | None:
+) -> RecordingLink | None:
     """Return how the start of a recording is connected with those before it."""
     start = progress.start
     before = zip(sources, replays, strict=False)
@@ -218,18 +224,18 @@ def _find_earlier(
         states = [digest for digest in replay.progress.digests if digest.tick == start.tick]
         place = other.number, other.found.instance, other.attempt
         save = "".join(source.find_origin_saves(other)[:1])
-        link = Link("continues", start.tick, *place, save=save)
+        link = RecordingLink("continues", start.tick, *place, save=save)
         if start in states:
             return link
         # From the last record that was compared on, inputs of a killed world may be missing.
         has_all_inputs = replay.progress.is_complete or start.tick < replay.progress.tick
         if states and differs is None and has_all_inputs:
             differs = attrs.evolve(link, kind="differs")
-    return differs or Link("unknown", start.tick)
+    return differs or RecordingLink("unknown", start.tick)
 
 
 def _find_check(
-    progress: ReplayProgress, link: Link | None, before: Sequence[VerifiedReplay]
+    progress: ReplayProgress, link: RecordingLink | None, before: Sequence[VerifiedReplay]
 ) -> StartCheck | None:
     """Return what shows that the first state of a recording is genuine; None if nothing does."""
     if progress.has_given_rows or progress.has_other_files:

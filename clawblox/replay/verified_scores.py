@@ -23,11 +23,11 @@ from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import About, LineType
 from clawblox.experiment.history.state import GenerationState
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.preparing import find_archive
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
+from clawblox.experiment.running.rescoring import Rescoring, find_end
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
-from clawblox.experiment.session.rescoring import Rescoring, find_end
 from clawblox.foreign_values import parse_document
 from clawblox.recording.blocks import MAX_START_BYTES, MAX_START_MEMBERS
 from clawblox.replay.plan import digest_state
@@ -206,11 +206,11 @@ async def _score(
         directory = await run_blocking(find_world_dir, reached.world)
         is_whole = reached.has_repository_files
         world = await place_world(directory, scratch, in_place=in_place, is_whole=is_whole)
-        workshop = LiveWorkshop(record.dir, record.plan.layout, {})
+        backend = LiveBackend(record.dir, record.plan.layout, {})
         sink = _Scores()
         scoring = Rescoring(
             record.plans,
-            workshop,
+            backend,
             sink,
             Callbacks(score),
             SystemClock(),
@@ -218,7 +218,7 @@ async def _score(
             world_dir=world.dir,
         )
         async with Tasks() as tasks:
-            tasks.start_soon(workshop.serve)
+            tasks.start_soon(backend.serve)
             await scoring.run()
         return sink.facts
 

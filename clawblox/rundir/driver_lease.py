@@ -43,7 +43,7 @@ _MAX_BYTES: Final = 4096
 _MAX_CLAIMS: Final = 64
 
 
-class Driver(msgspec.Struct, frozen=True, kw_only=True):
+class DrivingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """The process that drives an experiment.
 
     Attributes:
@@ -80,12 +80,12 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
             lease_s=LEASE_S,
         )
 
-    def is_beside(self, other: Driver) -> bool:
+    def is_beside(self, other: DrivingProcess) -> bool:
         """Return whether the pid of a driver means anything to another one."""
         return (self.boot_id, self.pid_ns) == (other.boot_id, other.pid_ns)
 
 
-_decode = msgspec.json.Decoder(Driver).decode
+_decode = msgspec.json.Decoder(DrivingProcess).decode
 
 
 class DriverLease:
@@ -104,7 +104,7 @@ class DriverLease:
         self._renewed_at = 0.0
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="clawblox-driver", daemon=True)
-        self.driver: Driver
+        self.driver: DrivingProcess
 
     @property
     def remaining_s(self) -> float:
@@ -123,7 +123,7 @@ class DriverLease:
             OSError: The lease cannot be taken.
         """
         make_private_dir(self._root.parent)
-        self.driver = Driver.own()
+        self.driver = DrivingProcess.own()
         while not self._claim(*_follow(self._root)):
             pass
         self._keeper.start()
@@ -157,7 +157,7 @@ class DriverLease:
                     path.unlink()
                 file.close()
 
-    def _outlast(self, driver: Driver, claims: list[bytes]) -> None:
+    def _outlast(self, driver: DrivingProcess, claims: list[bytes]) -> None:
         """Wait until a driver has ended."""
         if self.driver.is_beside(driver):
             process = read_process(driver.pid)
@@ -224,7 +224,7 @@ class DriverLease:
         self._file = None
 
 
-def read_driver(directory: Path) -> Driver | None:
+def read_driver(directory: Path) -> DrivingProcess | None:
     """Return the driver that an experiment names, alive or not; None without one. Blocks.
 
     Args:
@@ -237,7 +237,7 @@ def read_driver(directory: Path) -> Driver | None:
     return _decode(claims[-1]) if claims else None
 
 
-def _next(root: Path, driver: Driver) -> Path:
+def _next(root: Path, driver: DrivingProcess) -> Path:
     return root.with_name(f"driver.{driver.id}.json")
 
 
@@ -257,7 +257,7 @@ def _follow(root: Path) -> tuple[list[bytes], Path]:
     raise ClawbloxError(f"{path} is malformed: it names no driver", hint=hint)
 
 
-def driven_error(path: Path, owner: Driver | LockOwner | None) -> RunLockedError:
+def driven_error(path: Path, owner: DrivingProcess | LockOwner | None) -> RunLockedError:
     """Return the error for an experiment that another process drives. Blocks.
 
     Args:

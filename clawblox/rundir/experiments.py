@@ -91,7 +91,10 @@ def find_experiment_host(directory: Path) -> str | None:
     Args:
         directory: The directory of the experiment.
     """
-    from clawblox.rundir.driver_lease import Driver, read_driver  # only experiments have a lease
+    from clawblox.rundir.driver_lease import (
+        DrivingProcess,
+        read_driver,
+    )  # only experiments have a lease
 
     driver = read_driver(directory)
-    return None if driver is None or driver.is_beside(Driver.own()) else driver.host
+    return None if driver is None or driver.is_beside(DrivingProcess.own()) else driver.host

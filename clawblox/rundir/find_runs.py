@@ -99,7 +99,7 @@ class RunSearch:
         self.runs: Sequence[Path] = ()
         self.experiments: Sequence[Path] = ()
         self._directory = directory
-        self._known: Mapping[Path, _Place] = {}
+        self._known: Mapping[Path, _RunPlace] = {}
 
     def look(self) -> None:
         """Search again. Blocks."""
@@ -111,7 +111,7 @@ class RunSearch:
         )
 
 
-class _Place:
+class _RunPlace:
     """A directory of the walk.
 
     Attributes:
@@ -156,8 +156,11 @@ class _Place:
 
 
 def _walk(
-    directory: Path, *, enters_experiments: bool = True, known: Mapping[Path, _Place] | None = None
-) -> Iterator[tuple[_Place, bool]]:
+    directory: Path,
+    *,
+    enters_experiments: bool = True,
+    known: Mapping[Path, _RunPlace] | None = None,
+) -> Iterator[tuple[_RunPlace, bool]]:
     """Yield a directory and those below it, and whether each is below an experiment.
 
     Args:
@@ -168,7 +171,7 @@ def _walk(
     pending = [(directory, 0, False)]
     for path, depth, is_inner in pending:  # it grows
         earlier = known.get(path) if known else None
-        place = earlier if earlier is not None and earlier.is_unchanged else _Place(path)
+        place = earlier if earlier is not None and earlier.is_unchanged else _RunPlace(path)
         yield place, is_inner
         if place.is_experiment:
             if not enters_experiments:

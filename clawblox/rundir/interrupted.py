@@ -80,7 +80,7 @@ class Interrupted:
 
 
 @attrs.frozen
-class Interruption:
+class InterruptedRun:
     """The instances that a resume brings back, and those that it leaves alone.
 
     Attributes:
@@ -99,7 +99,7 @@ class Interruption:
 
 def find_interrupted(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
-) -> Interruption:
+) -> InterruptedRun:
     """Return the instances of a run directory that a resume brings back, with their saves.
 
     Args:
@@ -141,7 +141,7 @@ def select_interrupted(
     return chosen, left
 
 
-def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]) -> Interruption:
+def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]) -> InterruptedRun:
     """Return the saves that instances continue from; each manifest and save is read once.
 
     Args:
@@ -149,7 +149,7 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
         left: Why others are left alone, by name.
     """
     read, check = functools.cache(_read_manifest), functools.cache(_check_origin)
-    return Interruption(tuple(_describe(record, read, check) for record in records), left)
+    return InterruptedRun(tuple(_describe(record, read, check) for record in records), left)
 
 
 def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:

@@ -147,7 +147,7 @@ def _note_lines(latest: dict[str, bytes], lines: Iterable[bytes]) -> None:
         latest[name] = line
 
 
-class _Reader:
+class _JournalReader:
     """What this process has read of a journal."""
 
     def __init__(self, path: Path) -> None:
@@ -197,6 +197,6 @@ class _Reader:
         self._last_line = lines[-1] if lines else self._last_line
 
 
-_remembered = functools.lru_cache(_JOURNALS_REMEMBERED)(_Reader)
+_remembered = functools.lru_cache(_JOURNALS_REMEMBERED)(_JournalReader)
 # A lock that another thread of the parent held at the fork would never be free in the child.
 os.register_at_fork(after_in_child=_remembered.cache_clear)

@@ -29,7 +29,7 @@ from clawblox.rundir.paths import files_dir, records_dir, run_lock
 from clawblox.rundir.records import InstanceRecord, close_stale_records, read_records
 from clawblox.rundir.saves import unlink_saves
 from clawblox.rundir.status import has_owner
-from clawblox.snapshot.checker import Check, CheckerLost
+from clawblox.snapshot.checker import CheckerLost, DocumentCheck
 from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import ROWS_SUFFIX, rows_beside
 from clawblox.system.files import MAX_DATABASE_BYTES, digest_file, is_below, sweep_partials
@@ -204,7 +204,7 @@ def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str
 
 
 def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
-    check, header = Check(), Header()
+    check, header = DocumentCheck(), Header()
     limit = DEFAULT_MAX_SNAPSHOT_BYTES
     with os.fdopen(open_regular(path, max_bytes=limit), "rb") as file:
         sha256 = digest_open(file.fileno(), max_bytes=limit)

@@ -73,7 +73,7 @@ class ManifestFile:
         self._lock_wait = lock_wait
         self._owed = Manifest(path)
         self._retired: deque[ManifestEntry] = deque(maxlen=_MOST_RETIRED)
-        self._known: _Seen | None = None
+        self._known: _SeenFile | None = None
         self._looked_at: tuple[int, ...] | None = None
         self._unsynced: set[Path] = set()
         self._busy = threading.Lock()
@@ -170,7 +170,7 @@ class ManifestFile:
             self._unsynced.add(self._directory.parent)
         if self._find_leftovers():
             return False
-        nothing = _Seen(Manifest(self._path))
+        nothing = _SeenFile(Manifest(self._path))
         first = nothing.manifest.merged(*updates)
         try:
             self._publish(first, nothing, is_patient=False, durable=durable)
@@ -186,7 +186,7 @@ class ManifestFile:
         spent = self._find_leftovers() if self._known is None else []
         for path in spent:  # left by killed writers: no writer is at work while we have the lock
             self._adopt(path)
-        ours: _Seen | None = None
+        ours: _SeenFile | None = None
         for attempt in range(_ATTEMPTS):
             seen = self._known or self._read()
             # What our own version swapped out is a better base than our own version.
@@ -233,24 +233,24 @@ class ManifestFile:
         """Remove the entries again that another program had read before they were removed."""
         return manifest.merged(Update(retired=tuple(self._retired))) if self._retired else manifest
 
-    def _know(self, seen: _Seen) -> None:
+    def _know(self, seen: _SeenFile) -> None:
         """Note the version of the file that has every owed entry."""
         self._known = seen
         self._looked_at = seen.stamp
 
-    def _read(self) -> _Seen:
+    def _read(self) -> _SeenFile:
         try:
             fd = open_regular(self._path, max_bytes=MAX_MANIFEST_BYTES)
         except FileNotFoundError:
-            return _Seen(Manifest(self._path))
+            return _SeenFile(Manifest(self._path))
         with closing_fd(fd):
             status = os.fstat(fd)
             data = read_rest(fd, max_bytes=MAX_MANIFEST_BYTES)
         mode = stat.S_IMODE(status.st_mode)
-        return _Seen(parse_manifest(data, self._path), data, make_stamp(status), mode)
+        return _SeenFile(parse_manifest(data, self._path), data, make_stamp(status), mode)
 
     def _publish(
-        self, manifest: Manifest, seen: _Seen, *, is_patient: bool, durable: bool
+        self, manifest: Manifest, seen: _SeenFile, *, is_patient: bool, durable: bool
     ) -> Path | None:
         """Replace the version that was read by ``manifest``.
 
@@ -278,13 +278,13 @@ class ManifestFile:
         self._unsynced.add(self._directory)
         if not durable:
             self._unsynced.add(self._path)
-        self._know(_Seen(manifest, data, stamp, seen.mode))
+        self._know(_SeenFile(manifest, data, stamp, seen.mode))
         is_outdated = is_swapped and not _is_same(new, seen)
         if not is_outdated:
             new.unlink(missing_ok=True)
         return new if is_outdated else None
 
-    def _swap_in(self, new: Path, seen: _Seen, *, is_patient: bool) -> bool:
+    def _swap_in(self, new: Path, seen: _SeenFile, *, is_patient: bool) -> bool:
         """Make ``new`` the manifest; return whether ``new`` is now the old version."""
         try:
             if seen.data is None:
@@ -355,7 +355,7 @@ class _ChangedError(Exception):
 
 
 @attrs.frozen
-class _Seen:
+class _SeenFile:
     """The manifest as it was read; ``data`` and ``stamp`` are None if there was none."""
 
     manifest: Manifest
@@ -369,7 +369,7 @@ def _partial_prefix(name: str, seen: bytes | None) -> str:
     return f".{name}.{digest}-"
 
 
-def _is_same(path: Path, seen: _Seen) -> bool:
+def _is_same(path: Path, seen: _SeenFile) -> bool:
     """Return whether a file that was swapped out is the version that was read."""
     try:
         return read_regular(path, max_bytes=MAX_MANIFEST_BYTES) == seen.data

@@ -58,7 +58,7 @@ class ManifestWriter:
 
     file: ManifestFile
     _tasks: Tasks
-    _queue: deque[_Request] = attrs.field(factory=deque, init=False)
+    _queue: deque[_WriteRequest] = attrs.field(factory=deque, init=False)
     is_writing: bool = attrs.field(default=False, init=False)
 
     async def apply(self, update: Update) -> None:
@@ -75,7 +75,7 @@ class ManifestWriter:
         if not self.is_writing:
             self._tasks.start_soon(self._write_all)
             self.is_writing = True
-        request = _Request(update)
+        request = _WriteRequest(update)
         self._queue.append(request)
         await request.is_done.wait()
         if request.error is not None:
@@ -102,7 +102,7 @@ class ManifestWriter:
             self._queue.popleft()
             request.finish(error)
 
-    async def _write(self, batch: Sequence[_Request]) -> ManifestError | None:
+    async def _write(self, batch: Sequence[_WriteRequest]) -> ManifestError | None:
         updates = [request.update for request in batch]
         try:
             # Not limited with others: many manifests may wait for their locks.
@@ -282,7 +282,7 @@ def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: 
 
 
 @attrs.define(eq=False)
-class _Request:
+class _WriteRequest:
     """An update, and its outcome."""
 
     update: Update

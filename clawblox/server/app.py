@@ -57,7 +57,7 @@ from clawblox.server.simulation import Halted, InputError
 from clawblox.server.snapshot_document import make_snapshot
 
 if TYPE_CHECKING:
-    from clawblox.server.replaying import Replay
+    from clawblox.server.replaying import ScriptedReplay
 
 MAX_BODY_BYTES: Final = 64 * 1024
 PATIENT: Final = "clawblox.patient"
@@ -112,7 +112,7 @@ def create_app(
     return _gate(app, clock.catch_up, ServerAddress(settings.host, settings.port))
 
 
-def create_replay_app(replay: Replay, settings: Settings) -> ASGIApp:
+def create_replay_app(replay: ScriptedReplay, settings: Settings) -> ASGIApp:
     """Build the application of a world that repeats what a recording has.
 
     It serves the progress to operators, and begins with the first request for it: the world is up

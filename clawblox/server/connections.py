@@ -50,7 +50,7 @@ closed for a new connection."""
 _log = logging.getLogger("clawblox.server")
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection of uvicorn with a time limit for each request.
 
     Args:
@@ -197,7 +197,7 @@ class Acceptor:
     """
 
     _listener: socket.socket
-    _make_connection: Callable[[], Connection]
+    _make_connection: Callable[[], TimedConnection]
     _connections: Collection[Any]
     _settings: Settings
     _unread: _UnreadAnswers = attrs.field(init=False, factory=_UnreadAnswers)
@@ -262,7 +262,7 @@ class Acceptor:
         idle = [
             connection
             for connection in self._connections
-            if isinstance(connection, Connection)  # not a WebSocket
+            if isinstance(connection, TimedConnection)  # not a WebSocket
             and connection.is_idle
             and connection.idle_since <= now - MIN_IDLE_S
         ]
@@ -281,7 +281,7 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Maximum size of a message that comes over a WebSocket."""
 
 
-class _Server(uvicorn.Server):
+class _WorldServer(uvicorn.Server):
     """Returns on SIGTERM and SIGINT, so a stopped world exits with status 0."""
 
     def __init__(
@@ -300,7 +300,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         make_connection = partial(
-            Connection,
+            TimedConnection,
             self._settings.request_timeout,
             config=self.config,
             server_state=self.server_state,
@@ -378,7 +378,7 @@ def run_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
     )
-    server = _Server(config, settings, on_listening, is_over)
+    server = _WorldServer(config, settings, on_listening, is_over)
     if signals is not None:
         signals.receiver = server.handle_exit
     server.run(sockets=[listener])

@@ -67,7 +67,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger("clawblox.server")
 
 
-class Recorder:
+class RecordingWriter:
     """Records a world; a :class:`~clawblox.server.hosted_world.WorldRecorder`.
 
     Args:

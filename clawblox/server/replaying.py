@@ -20,10 +20,10 @@ import anyio
 from anyio import to_thread
 
 from clawblox.protocol import SEEDS
-from clawblox.recording.replay_script import FORMAT, Do, Order, ScriptStart, parse_order
+from clawblox.recording.replay_script import FORMAT, Do, ReplayOrder, ScriptStart, parse_order
 from clawblox.recording.writer import create_next
 from clawblox.server.hosted_world import HostedWorld
-from clawblox.server.recording import Recorder
+from clawblox.server.recording import RecordingWriter
 from clawblox.server.sessions import AgentSession
 from clawblox.server.simulation import Clock, Halted
 from clawblox.server.snapshot_document import (
@@ -40,11 +40,11 @@ _SLICE_S: Final = 0.02
 _log = logging.getLogger("clawblox.server")
 
 
-class Unrepeatable(Exception):  # noqa: N818 - names the condition
+class UnperformableScript(Exception):  # noqa: N818 - names the condition
     """This world cannot perform the script; the text is the reason."""
 
 
-class Replay:
+class ScriptedReplay:
     """Performs a script in a world.
 
     Args:
@@ -70,7 +70,7 @@ class Replay:
         self._digest_ticks: frozenset[int] = frozenset()
         self._slice_end = 0.0
         self._file: BinaryIO | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: RecordingWriter | None = None
 
     def document(self) -> dict[str, Any]:
         """Return how far it has come, as a JSON object."""
@@ -106,7 +106,7 @@ class Replay:
         """Run a block; note why it fails."""
         try:
             yield
-        except Unrepeatable as unrepeatable:
+        except UnperformableScript as unrepeatable:
             self.problem = str(unrepeatable)
         except Halted as halted:
             self.problem = f"the world halts: {halted}"
@@ -114,7 +114,7 @@ class Replay:
             _log.exception("the replay failed")
             self.problem = f"the replay failed: {type(error).__name__}: {error}"
 
-    async def _perform(self, recorder: Recorder) -> None:
+    async def _perform(self, recorder: RecordingWriter) -> None:
         is_clean = False
         try:
             while orders := await to_thread.run_sync(self._read_orders):
@@ -129,9 +129,9 @@ class Replay:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(partial(recorder.close, is_clean=is_clean))
         if recorder.is_over:
-            raise Unrepeatable("its recording ended early; its log has the reason")
+            raise UnperformableScript("its recording ended early; its log has the reason")
 
-    def _read_orders(self) -> Sequence[Order]:
+    def _read_orders(self) -> Sequence[ReplayOrder]:
         """Return the next orders; none at the end."""
         assert self._file is not None
         return [parse_order(line) for line in islice(self._file, _ORDERS_READ)]
@@ -163,22 +163,24 @@ class Replay:
     def _reseed(self, seed: int | None) -> None:
         if seed is None or seed not in SEEDS:
             text = "the recording names no seed with which the world could begin again"
-            raise Unrepeatable(text)
+            raise UnperformableScript(text)
         try:
             self._world.reseed(seed)
         except NotImplementedError:
-            raise Unrepeatable(f"the world cannot begin again with the seed {seed}") from None
+            raise UnperformableScript(
+                f"the world cannot begin again with the seed {seed}"
+            ) from None
 
     def _restore(self, snapshot: dict[str, Any]) -> None:
         try:
             restore_document(self._world, with_new_secrets(snapshot))
         except SnapshotRefusal as error:
             text = f"the world refuses the snapshot of the recording: {error}"
-            raise Unrepeatable(text) from None
+            raise UnperformableScript(text) from None
 
-    def _record(self, start: ScriptStart) -> Recorder:
+    def _record(self, start: ScriptStart) -> RecordingWriter:
         world = self._world
-        recorder = Recorder(world, create_next(self._directory), frames_on_request=True)
+        recorder = RecordingWriter(world, create_next(self._directory), frames_on_request=True)
         recorder.start(resumed=start.is_resumed, reseed=start.seed, clock=self._clock)
         world.pending.clear()  # the script has each where it was applied
         world.recorder = recorder
@@ -188,7 +190,7 @@ class Replay:
 
     # -- orders -------------------------------------------------------------------------------
 
-    async def _advance(self, tick: int, recorder: Recorder) -> None:
+    async def _advance(self, tick: int, recorder: RecordingWriter) -> None:
         world = self._world
         with suppress(Halted):  # it is recorded
             while world.tick < tick and world.failure is None:
@@ -197,18 +199,18 @@ class Replay:
                 if world.tick % _TICKS_BETWEEN_PAUSES == 0:
                     await self._pause(recorder)
 
-    async def _pause(self, recorder: Recorder) -> None:
+    async def _pause(self, recorder: RecordingWriter) -> None:
         """Write what is due, and let other tasks run, if they have waited for long enough."""
         if (now := anyio.current_time()) > self._slice_end:
             await recorder.write_due()
             self._slice_end = now + _SLICE_S
 
-    def _note_digest(self, recorder: Recorder) -> None:
+    def _note_digest(self, recorder: RecordingWriter) -> None:
         """Record a digest of the state, if another recording may begin with it."""
         if self._world.tick in self._digest_ticks and self._world.failure is None:
             recorder.digest()
 
-    def _do(self, order: Order, recorder: Recorder) -> None:
+    def _do(self, order: ReplayOrder, recorder: RecordingWriter) -> None:
         """Perform an order; without its agent, which the world may have removed, do nothing.
 
         Raises:
@@ -226,7 +228,7 @@ class Replay:
             if session is not None:
                 self._act(order, session, recorder)
 
-    def _act(self, order: Order, session: AgentSession, recorder: Recorder) -> None:
+    def _act(self, order: ReplayOrder, session: AgentSession, recorder: RecordingWriter) -> None:
         world, fields = self._world, order.fields
         match order.do:
             case Do.OBSERVE:

@@ -37,7 +37,7 @@ from clawblox.recording.writer import FileDigest, create_next
 from clawblox.server.app import create_app, create_replay_app
 from clawblox.server.hosted_world import HostedWorld
 from clawblox.server.launch_settings import Settings, read_settings
-from clawblox.server.recording import Recorder, register_recording
+from clawblox.server.recording import RecordingWriter, register_recording
 from clawblox.server.simulation import Halted, Simulation
 from clawblox.server.snapshot_document import SnapshotRefusal, restore_snapshot
 from clawblox.server.stop_signals import StopSignals
@@ -136,13 +136,13 @@ def _serve_replay(
     """Perform a script, record, and serve the progress, until a signal."""
     # Here, because no world that serves agents needs them.
     from clawblox.server.connections import run_server
-    from clawblox.server.replaying import Replay
+    from clawblox.server.replaying import ScriptedReplay
 
     if settings.record_dir is None:
         _fail(2, f"a replay is recorded: {REPLAY_ENV} and --replay need {RECORD_ENV} or --record")
     with _exiting(1, f"cannot record into {settings.record_dir}", OSError):
         settings.record_dir.mkdir(parents=True, exist_ok=True)
-    replay = Replay(world, script, settings.record_dir, settings.clock)
+    replay = ScriptedReplay(world, script, settings.record_dir, settings.clock)
     replay.begin()
     listener = inherited or _bind(settings, owner)
     settings = _with_bound_address(settings, listener)
@@ -217,12 +217,12 @@ def _log_name(manifest_path: Path | None) -> str | None:
     return str(log.relative_to(home))
 
 
-def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
+def _start_recording(world: HostedWorld, settings: Settings) -> RecordingWriter | None:
     if settings.record_dir is None:
         return None
     with _exiting(1, f"cannot record into {settings.record_dir}", OSError, ImportError):
         settings.record_dir.mkdir(parents=True, exist_ok=True)
-        recorder = Recorder(world, create_next(settings.record_dir))
+        recorder = RecordingWriter(world, create_next(settings.record_dir))
         recorder.start(
             resumed=settings.resume_path is not None,
             reseed=settings.reseed,
@@ -235,7 +235,9 @@ def _start_recording(world: HostedWorld, settings: Settings) -> Recorder | None:
     return recorder
 
 
-def _register(settings: Settings, recorder: Recorder, digest: FileDigest | None = None) -> None:
+def _register(
+    settings: Settings, recorder: RecordingWriter, digest: FileDigest | None = None
+) -> None:
     """Register the recording in the manifest of the run, if there is one."""
     if settings.manifest_path is not None:
         try:
@@ -248,7 +250,7 @@ def _run(
     world: HostedWorld,
     settings: Settings,
     listener: socket.socket,
-    recorder: Recorder | None,
+    recorder: RecordingWriter | None,
     signals: StopSignals | None,
     until: Callable[[], Awaitable[None]] | None,
 ) -> None:

@@ -28,7 +28,7 @@ from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking, run_interruptible
 from clawblox.errors import SnapshotError
 from clawblox.results import SavedSnapshot
-from clawblox.snapshot.checker import Check, CheckerLost, checkers
+from clawblox.snapshot.checker import CheckerLost, DocumentCheck, checkers
 from clawblox.snapshot.header import Header, InvalidDocument
 from clawblox.snapshot.rows import RowsCopy
 from clawblox.system.clock import format_utc, utc_now
@@ -186,7 +186,7 @@ class Transfer:
     _max_bytes: int
     phase: str = attrs.field(default="connect", init=False)
     received: int = attrs.field(default=0, init=False)
-    _check: Check = attrs.field(factory=Check, init=False)
+    _check: DocumentCheck = attrs.field(factory=DocumentCheck, init=False)
     _wire: _Wire = attrs.field(init=False)
     _is_aborted: bool = attrs.field(default=False, init=False)
     _published: Path | None = attrs.field(default=None, init=False)

@@ -133,7 +133,7 @@ checkers = Checkers()
 os.register_at_fork(after_in_child=checkers.reset)
 
 
-class Check:
+class DocumentCheck:
     """The check of a document of any size."""
 
     def __init__(self) -> None:

@@ -33,12 +33,12 @@ class Header(msgspec.Struct, frozen=True):
     time: float | int | None = None
 
 
-class _Fields(msgspec.Struct):
+class _HeaderFields(msgspec.Struct):
     format: msgspec.Raw = _NULL
     time: msgspec.Raw = _NULL
 
 
-_fields = msgspec.json.Decoder(_Fields)
+_fields = msgspec.json.Decoder(_HeaderFields)
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _text = msgspec.json.Decoder(str)
 _number: msgspec.json.Decoder[float | int] = msgspec.json.Decoder(float | int)

@@ -1,7 +1,7 @@
 """The only place that reads the wall clock. Durations use ``time.monotonic`` instead.
 
-A plan whose tests must not wait takes a :class:`Clock`; processes are always supervised in real
-time.
+A plan whose tests must not wait takes a :class:`TimeSource`; processes are always supervised in
+real time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DURATION_PART: Final = re.compile(r"([0-9]+)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class Clock(Protocol):
+class TimeSource(Protocol):
     """Time as a plan sees it, so that a test can let hours pass in an instant."""
 
     def utc(self) -> datetime:
@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of this machine; see :class:`Clock`."""
+    """The clock of this machine; see :class:`TimeSource`."""
 
     def utc(self) -> datetime:
         """Return the wall-clock time, in UTC."""

@@ -57,7 +57,7 @@ class NoFreePort(Exception):  # noqa: N818 - names the condition
     """Every port of the lease range is taken."""
 
 
-class Lease:
+class PortLease:
     """A port that no other orchestrator takes until it is released.
 
     Attributes:
@@ -77,7 +77,7 @@ class Lease:
             leases.release(self.port)
 
 
-def take_port(host: str, port: int) -> Lease:
+def take_port(host: str, port: int) -> PortLease:
     """Lease ``port`` if it is free, or if the orchestrator of this process passed it on.
 
     Args:
@@ -92,7 +92,7 @@ def take_port(host: str, port: int) -> Lease:
     if token is None:
         owner = leases.owner(port)
         raise PortBusy(port, "" if owner is None else describe_process(owner.pid))
-    lease = Lease(port, token)
+    lease = PortLease(port, token)
     try:
         _bind(host, port).close()
     except BaseException:
@@ -101,7 +101,7 @@ def take_port(host: str, port: int) -> Lease:
     return lease
 
 
-def take_free_port(host: str, *, first: int = 0) -> Lease:
+def take_free_port(host: str, *, first: int = 0) -> PortLease:
     """Lease any free port, outside the ephemeral range if possible.
 
     Args:
@@ -130,7 +130,7 @@ def _candidates() -> Iterator[int]:
             yield port
 
 
-async def wait_for_port(host: str, port: int, timeout: float) -> Lease:
+async def wait_for_port(host: str, port: int, timeout: float) -> PortLease:
     """Lease ``port``, waiting for it to become free.
 
     Args:

@@ -314,7 +314,7 @@ def signal_name(number: int) -> str:
 
 
 @attrs.frozen
-class Outcome:
+class ProgramOutcome:
     """How a program ended.
 
     Attributes:
@@ -340,7 +340,7 @@ def run_briefly(
     pass_fds: Sequence[int] = (),
     max_bytes: int = _MAX_OUTPUT_BYTES,
     has_errors: bool = True,
-) -> Outcome:
+) -> ProgramOutcome:
     """Run a program to its end. Blocks.
 
     Args:
@@ -377,7 +377,7 @@ def run_briefly(
         except BaseException:
             _kill_group(process)
             raise
-    return Outcome(status, output.decode(errors="replace"))
+    return ProgramOutcome(status, output.decode(errors="replace"))
 
 
 def _kill_group(leader: subprocess.Popen[bytes]) -> None:

@@ -35,7 +35,7 @@ _MAX_OPEN: Final = 28
 Kind: TypeAlias = Literal["directory", "file", "link", "other"]
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """An entry of a directory.
 
     Attributes:
@@ -146,7 +146,7 @@ class TreeWalk(Descent):
     def __init__(self, top: int, on_leave: Callable[[str], object] = lambda _name: None) -> None:
         super().__init__(top)
         self._on_leave = on_leave
-        self._pending: list[Iterator[Entry]] = []
+        self._pending: list[Iterator[DirectoryEntry]] = []
         self._prefix: str | None = ""
 
     def __enter__(self) -> Self:
@@ -157,10 +157,10 @@ class TreeWalk(Descent):
             raise
         return self
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[DirectoryEntry]:
         return self
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> DirectoryEntry:
         """Return the next entry of the current directory, or of the nearest one above it.
 
         Raises:
@@ -202,9 +202,9 @@ class TreeWalk(Descent):
         return self._prefix + name
 
 
-def _list_entries(directory: int) -> list[Entry]:
+def _list_entries(directory: int) -> list[DirectoryEntry]:
     with os.scandir(directory) as entries:
-        return sorted(Entry(entry.name, _kind(entry)) for entry in entries)
+        return sorted(DirectoryEntry(entry.name, _kind(entry)) for entry in entries)
 
 
 def _kind(entry: os.DirEntry[str]) -> Kind:

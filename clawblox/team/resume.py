@@ -17,7 +17,7 @@ from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.checkpoint.options import LoadOptions
 from clawblox.concurrency.progress import Report
 from clawblox.errors import ClawbloxError
-from clawblox.rundir.interrupted import Interrupted, Interruption
+from clawblox.rundir.interrupted import Interrupted, InterruptedRun
 from clawblox.rundir.paths import state_dir
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.clock import utc_now
@@ -28,7 +28,7 @@ from clawblox.team.record import TeamRecord
 _SET_ASIDE: Final = "set-aside"
 
 
-def find_own_instance(run_dir: Path, found: Interruption) -> str | None:
+def find_own_instance(run_dir: Path, found: InterruptedRun) -> str | None:
     """Return the interrupted instance that has a run directory to itself, so that agents act in it.
 
     Args:
@@ -65,12 +65,12 @@ class TeamResume:
     run_dir: Path
     archive: Path
     instance: str
-    found: Interruption
+    found: InterruptedRun
     record: TeamRecord
 
     @classmethod
     def find(
-        cls, run_dir: Path, archive: Path, instance: str, found: Interruption, record: TeamRecord
+        cls, run_dir: Path, archive: Path, instance: str, found: InterruptedRun, record: TeamRecord
     ) -> TeamResume:
         """Prepare to continue an interrupted instance from a checkpoint. Blocks.
 

@@ -28,7 +28,7 @@ from clawblox.telemetry.log_times import (
     INDEX_VERSION,
     MAX_INDEX_BYTES,
     STARTED,
-    Entry,
+    IndexEntry,
     cutting,
     index_path,
     read_entries,
@@ -66,7 +66,7 @@ class LogIndex:
         self._size = self._first_size = read_size(log) if size is None else size
         self._looked_at = utc_now_ns()
         self._lock = threading.Lock()
-        self._unwritten: list[Entry] = []
+        self._unwritten: list[IndexEntry] = []
         self._is_open = False
         self._is_over = False
         self._has_failed = False
@@ -116,7 +116,7 @@ class LogIndex:
     def _add(self, event: str, text: str) -> None:
         version = INDEX_VERSION if event == STARTED else 0
         at = format_utc_ms(utc_now_ns())
-        self._unwritten.append(Entry(self._size, at, event, text, schema_version=version))
+        self._unwritten.append(IndexEntry(self._size, at, event, text, schema_version=version))
 
     def _look(self) -> bool:
         """Return whether the log has grown."""
@@ -128,11 +128,11 @@ class LogIndex:
         size_before = self._size
         if status.st_size != size_before and stat.S_ISREG(status.st_mode):
             if status.st_size < self._size:  # cut by another process
-                self._rewrite([Entry(status.st_size, None)])
+                self._rewrite([IndexEntry(status.st_size, None)])
             else:
                 # Clocks can be set, and any program can touch a file.
                 at = min(max(status.st_mtime_ns, self._looked_at), now)
-                self._unwritten.append(Entry(status.st_size, format_utc_ms(at)))
+                self._unwritten.append(IndexEntry(status.st_size, format_utc_ms(at)))
             self._size = status.st_size
         self._looked_at = now
         return self._size > size_before
@@ -163,7 +163,7 @@ class LogIndex:
             publish_bytes(self._path, b"", durable=False)
             covered = self._bytes = 0
         if covered < self._first_size:
-            self._unwritten.insert(0, Entry(self._first_size, None))
+            self._unwritten.insert(0, IndexEntry(self._first_size, None))
         self._is_open = True
 
     def _cut(self, max_bytes: int) -> None:
@@ -177,13 +177,13 @@ class LogIndex:
         except OSError as error:
             self._report("log not cut", error)
 
-    def _read(self) -> list[Entry]:
+    def _read(self) -> list[IndexEntry]:
         try:
             return read_entries(read_regular(self._path, max_bytes=MAX_INDEX_BYTES))
         except OSError:
             return []
 
-    def _rewrite(self, entries: list[Entry]) -> None:
+    def _rewrite(self, entries: list[IndexEntry]) -> None:
         data = b"".join(map(encode_record, entries))
         self._unwritten.clear()
         self._first_size = entries[-1].size if entries else 0
@@ -246,7 +246,7 @@ def _read_tail(path: Path) -> tuple[bytes, int]:
         return b"", 0
 
 
-def _thin(entries: list[Entry]) -> list[Entry]:
+def _thin(entries: list[IndexEntry]) -> list[IndexEntry]:
     """Drop every second time of the older half; the rest of them then cover more lines."""
     half = len(entries) // 2
     return [
@@ -256,7 +256,7 @@ def _thin(entries: list[Entry]) -> list[Entry]:
     ]
 
 
-def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
+def _shift(entries: list[IndexEntry], cut: Cut) -> list[IndexEntry]:
     """Return the entries for the rest of a log after a cut."""
     moved = cut.to - cut.start
     starts = [entry for entry in entries if entry.size < cut.start and entry.event == STARTED]
@@ -266,7 +266,7 @@ def _shift(entries: list[Entry], cut: Cut) -> list[Entry]:
         if entry.size >= cut.start
     ]
     before = max((entry.moved for entry in entries), default=0)
-    mark = Entry(cut.to, None, moved=before - moved)
+    mark = IndexEntry(cut.to, None, moved=before - moved)
     latest = (msgspec.structs.replace(start, size=0) for start in starts[-1:])
     return [*latest, mark, *kept]
 

@@ -41,7 +41,7 @@ _LOCK_WAIT_S: Final = 1.0
 """Longest wait for the lock in seconds, since the world itself could keep it for ever."""
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class IndexEntry(msgspec.Struct, omit_defaults=True):
     """An entry of an index.
 
     Attributes:
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     schema_version: int = 0
 
 
-_decoder = msgspec.json.Decoder(Entry)
+_decoder = msgspec.json.Decoder(IndexEntry)
 
 
 def index_path(log: Path) -> Path:
@@ -70,7 +70,7 @@ def index_path(log: Path) -> Path:
     return log.with_name(f"{log.name}.index")
 
 
-def read_entries(data: bytes) -> list[Entry]:
+def read_entries(data: bytes) -> list[IndexEntry]:
     """Return the entries in the complete lines of ``data``, and skip lines that are not entries."""
     found = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
@@ -104,10 +104,10 @@ class LogTimes:
     def _forget(self) -> None:
         self._inode = 0
         self._end = 0
-        self._entries: list[Entry] = []
+        self._entries: list[IndexEntry] = []
         self._sizes: list[int] = []
-        self._events: list[Entry] = []
-        self.cut: Entry | None = None
+        self._events: list[IndexEntry] = []
+        self.cut: IndexEntry | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -173,7 +173,7 @@ class LogTimes:
         return None if is_unseen or self.is_empty else self._modified_at
 
     @property
-    def run_start(self) -> Entry | None:
+    def run_start(self) -> IndexEntry | None:
         """The entry with which the last run begins, or None."""
         return next((entry for entry in reversed(self._events) if entry.event == STARTED), None)
 
@@ -182,7 +182,9 @@ class LogTimes:
         """Length of the log at the last entry, in bytes."""
         return self._sizes[-1] if self._sizes else 0
 
-    def find_since(self, since: str, mark: Entry | None) -> tuple[int | None, Entry | None]:
+    def find_since(
+        self, since: str, mark: IndexEntry | None
+    ) -> tuple[int | None, IndexEntry | None]:
         """Find the first byte that arrived at a time or later.
 
         Args:
@@ -205,11 +207,11 @@ class LogTimes:
         is_later = mark is not None and mark not in earlier
         return offset, mark if is_later or not earlier else earlier[-1]
 
-    def last_event(self, offset: int) -> Entry | None:
+    def last_event(self, offset: int) -> IndexEntry | None:
         """Return the last event that happened before the log was longer than ``offset``."""
         return next((entry for entry in reversed(self._events) if entry.size <= offset), None)
 
-    def notes_after(self, mark: Entry | None) -> list[Entry]:
+    def notes_after(self, mark: IndexEntry | None) -> list[IndexEntry]:
         """Return the events to show behind ``mark``, an event of an earlier look; None for all."""
         found = []
         for entry in reversed(self._events):

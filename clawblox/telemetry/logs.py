@@ -21,7 +21,7 @@ from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.protocol import MASK
 from clawblox.results import LogLine
 from clawblox.system.regular_files import open_own, open_regular
-from clawblox.telemetry.log_times import Entry, LogTimes, cutting, may_read
+from clawblox.telemetry.log_times import IndexEntry, LogTimes, cutting, may_read
 
 DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""
@@ -193,7 +193,7 @@ class LogReader:
     _is_watched: bool = True
     _is_over: Callable[[], bool] = attrs.field(default=lambda: True)
     _times: LogTimes = attrs.field(init=False)
-    _last_event: Entry | None = attrs.field(default=None, init=False)
+    _last_event: IndexEntry | None = attrs.field(default=None, init=False)
     _lines: deque[LogLine] = attrs.field(factory=deque, init=False)
     _has_started: bool = attrs.field(default=False, init=False)
     _has_caught_up: bool = attrs.field(default=False, init=False)

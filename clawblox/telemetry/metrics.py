@@ -1,8 +1,8 @@
 """Counters and histograms of one or more worlds, as plain values.
 
-A :class:`Recorder` takes observations; :class:`Metrics` is its state at a moment. The callers
-decide what to observe and when; ``prometheus`` exports the values to a monitoring system. Names
-have their unit as suffix: ``_s`` is seconds.
+A :class:`MetricsRecorder` takes observations; :class:`Metrics` is its state at a moment. The
+callers decide what to observe and when; ``prometheus`` exports the values to a monitoring system.
+Names have their unit as suffix: ``_s`` is seconds.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ _EVENT_COUNTERS: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
 }
 
 
-class Recorder:
+class MetricsRecorder:
     """Counts and measures; an observation costs less than a microsecond and never waits.
 
     One event loop writes. Any thread may take a snapshot, which may contain an observation in the

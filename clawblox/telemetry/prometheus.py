@@ -93,7 +93,7 @@ class MetricsEndpoint(Collector):
     _read_agents: Callable[[], Sequence[AgentMetrics]] = tuple
     _read_rates: Callable[[], Mapping[str, TickRate]] = dict
     _port: int = attrs.field(default=0, kw_only=True)
-    _server: _Server | None = attrs.field(default=None, init=False)
+    _server: _MetricsServer | None = attrs.field(default=None, init=False)
 
     @property
     def url(self) -> str:
@@ -116,7 +116,7 @@ class MetricsEndpoint(Collector):
         registry.register(self)
         ProcessCollector(registry=registry)
         try:
-            self._server = _Server(_guarded(make_wsgi_app(registry)), self._port)
+            self._server = _MetricsServer(_guarded(make_wsgi_app(registry)), self._port)
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"metrics cannot be served: {error}",
@@ -154,7 +154,7 @@ class MetricsEndpoint(Collector):
         yield from _make_rate_families(self._read_rates())
 
 
-async def _close(server: _Server) -> None:
+async def _close(server: _MetricsServer) -> None:
     with anyio.CancelScope(shield=True):
         await run_blocking(server.close)
 
@@ -259,7 +259,7 @@ class _Handler(WSGIRequestHandler):
         """Log nothing: the terminal belongs to the command line."""
 
 
-class _Server(socketserver.ThreadingMixIn, WSGIServer):
+class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
     """A thread accepts, and another serves each connection; all of them end with the server."""
 
     def __init__(self, app: WSGIApplication, port: int) -> None:

@@ -23,7 +23,7 @@ MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 _STEP_BYTES: Final = 16 * 1024
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """One line of a file, without its newline.
 
     Attributes:
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     data: bytes | None
 
 
-def read_lines(log: Path, start: int = 0) -> Generator[Line, None, None]:
+def read_lines(log: Path, start: int = 0) -> Generator[FileLine, None, None]:
     """Yield the lines of a log and of its older segments; the last one may lack its newline.
 
     Args:
@@ -52,7 +52,7 @@ def read_lines(log: Path, start: int = 0) -> Generator[Line, None, None]:
             yield from read_segment(segment, max(start, segment.start))
 
 
-def read_segment(segment: LogSegment, start: int) -> Generator[Line, None, None]:
+def read_segment(segment: LogSegment, start: int) -> Generator[FileLine, None, None]:
     """Yield the lines of a segment of a log from an offset on, as :func:`read_lines` does."""
     tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
     try:
@@ -128,7 +128,7 @@ class Tail:
         self.open()
         return is_new
 
-    def read_on(self) -> Iterator[Line]:
+    def read_on(self) -> Iterator[FileLine]:
         """Yield the complete lines up to the end of the file.
 
         Raises:
@@ -139,7 +139,7 @@ class Tail:
             position = self.position
             yield from self.read()
 
-    def read(self) -> list[Line]:
+    def read(self) -> list[FileLine]:
         """Return the lines that end in the next chunk; none at the end of the file.
 
         Raises:
@@ -168,11 +168,11 @@ class Tail:
         self.open()
         return self._begins_at + os.fstat(self._fd).st_size
 
-    def take_rest(self) -> list[Line]:
+    def take_rest(self) -> list[FileLine]:
         """Return the last line if it lacks its newline; call this after its writer has ended."""
         return [self._end_line(0)] if self._size else []
 
-    def _split(self, chunk: bytes) -> list[Line]:
+    def _split(self, chunk: bytes) -> list[FileLine]:
         first, *others = chunk.split(b"\n")
         self._keep(first)
         if not others:
@@ -181,7 +181,7 @@ class Tail:
         rest = others.pop()
         for piece in others:
             size = len(piece)
-            lines.append(Line(self.line_start, size, piece if size <= MAX_LINE_BYTES else None))
+            lines.append(FileLine(self.line_start, size, piece if size <= MAX_LINE_BYTES else None))
             self.line_start += size + 1
         self._keep(rest)
         return lines
@@ -193,9 +193,9 @@ class Tail:
         else:
             self._pieces.clear()
 
-    def _end_line(self, newline: int) -> Line:
+    def _end_line(self, newline: int) -> FileLine:
         data = b"".join(self._pieces) if self._size <= MAX_LINE_BYTES else None
-        line = Line(self.line_start, self._size, data)
+        line = FileLine(self.line_start, self._size, data)
         self.line_start += self._size + newline
         self._size = 0
         self._pieces.clear()

@@ -22,7 +22,7 @@ from clawblox.views.formatting import (
     format_rough_seconds,
     format_seconds,
 )
-from clawblox.views.html import Address, Markup
+from clawblox.views.html import Markup, PageAddress
 from clawblox.views.svg import Picture, Sign, interpolate
 
 WIDTH: Final = 1240.0
@@ -61,7 +61,7 @@ class Strip:
     marks: Sequence[tuple[str, str, str]] = ()
     view: tuple[str, str] | None = None
     simulated: Callable[[str], float | None]
-    address: Callable[[AgentTurn], Address]
+    address: Callable[[AgentTurn], PageAddress]
 
 
 @attrs.frozen

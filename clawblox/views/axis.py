@@ -62,7 +62,7 @@ class Sent:
 
 
 @attrs.frozen
-class Place:
+class AxisPlace:
     """A place on the axis or beside it.
 
     Attributes:
@@ -104,9 +104,11 @@ class Piece:
         """Its last position."""
         return self.knots[-1][_POSITION]
 
-    def place(self, knot: Knot) -> Place:
+    def place(self, knot: Knot) -> AxisPlace:
         """Return a place in it."""
-        return Place(knot[1], format_utc_ms(round(knot[0] * 1e6) * 1000), self.life, self.is_lost)
+        return AxisPlace(
+            knot[1], format_utc_ms(round(knot[0] * 1e6) * 1000), self.life, self.is_lost
+        )
 
 
 @attrs.frozen
@@ -121,7 +123,7 @@ class Point:
 
     kind: str
     label: str
-    place: Place
+    place: AxisPlace
 
 
 @attrs.frozen
@@ -158,7 +160,7 @@ class Axis:
             return "No time of this run is known."
         return "" if self.is_simulated else "No recording: this axis shows host time alone."
 
-    def place(self, utc: str) -> Place | None:
+    def place(self, utc: str) -> AxisPlace | None:
         """Return where a moment of the host is; None for a malformed time or an empty axis.
 
         Args:
@@ -174,7 +176,7 @@ class Axis:
         place = piece.place((moment, interpolate(piece.knots, moment, _MOMENT)))
         return attrs.evolve(place, is_paused=is_paused)
 
-    def place_time(self, position: float, life: int | None = None) -> Place | None:
+    def place_time(self, position: float, life: int | None = None) -> AxisPlace | None:
         """Return the first moment at a position; None if there is no such part.
 
         Args:
@@ -189,7 +191,7 @@ class Axis:
         position = min(max(position, piece.begin), piece.end)
         return piece.place((interpolate(piece.knots, position, _POSITION), position))
 
-    def place_save(self, save: LineageSave, life: int) -> Place | None:
+    def place_save(self, save: LineageSave, life: int) -> AxisPlace | None:
         """Return where a save of a life is; None if no time of it is known."""
         if self.is_simulated and save.time is not None:
             place = self.place_time(save.time, life)
@@ -205,7 +207,7 @@ class Axis:
         is_later = self.lives[life].is_forked and own and position == own[-1].end
         return own[-1].is_lost if own and not is_later else None
 
-    def since(self, place: Place) -> Axis:
+    def since(self, place: AxisPlace) -> Axis:
         """Return the axis from a place on the line on."""
         begin, pieces = (place.life, place.position), list[Piece]()
         for piece in self.pieces:

@@ -13,7 +13,7 @@ from clawblox.columns import shorten
 from clawblox.views import html, svg
 from clawblox.views.axis import Axis, Piece, Sent, format_position
 from clawblox.views.formatting import count_words, round_ticks
-from clawblox.views.html import Address, Markup
+from clawblox.views.html import Markup, PageAddress
 from clawblox.views.svg import Picture, Sign
 
 MAX_POINTS: Final = 1400
@@ -121,7 +121,7 @@ def _list_points(axis: Axis, x: _X, y: float, heights: Mapping[Piece, float]) ->
     for point in (point for point in axis.points if point.kind != "pause"):
         place, words = point.place, f"{point.label}, {point.place.utc}"
         height = by_life.get(place.life, y) if place.is_lost else y
-        to = Address(f"#t={format_position(place.position)}")
+        to = PageAddress(f"#t={format_position(place.position)}")
         yield Sign(point.kind, x(place.position), height, words, to)
 
 

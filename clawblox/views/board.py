@@ -1,6 +1,6 @@
 """The table of a run, laid out for a terminal of a given size.
 
-Pure: a :class:`View` and a :class:`Frame` go in, lines come out.
+Pure: a :class:`BoardView` and a :class:`BoardFrame` go in, lines come out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from clawblox.columns import GAP, Column, fit_columns, format_line
 from clawblox.printable import printable
 from clawblox.views.event_lines import EventLine, select_events
 from clawblox.views.formatting import format_seconds
-from clawblox.views.rows import Row, agent_columns, instance_columns, order_agents, order_states
+from clawblox.views.rows import (
+    InstanceRow,
+    agent_columns,
+    instance_columns,
+    order_agents,
+    order_states,
+)
 from clawblox.views.steering import UNSTEERED, Steering
 
 STYLES = {
@@ -47,7 +53,7 @@ _Item = TypeVar("_Item")
 
 
 @attrs.frozen
-class View:
+class BoardView:
     """A run at one moment, as the table shows it.
 
     Attributes:
@@ -63,14 +69,14 @@ class View:
     title: str = attrs.field(converter=printable)
     elapsed_s: float | None
     counts: Mapping[str, int]
-    rows: Sequence[Row]
+    rows: Sequence[InstanceRow]
     pressure: float | None = None
     ramp: str = ""
     agents: Sequence[AgentStatus] = ()
 
 
 @attrs.frozen
-class Frame:
+class BoardFrame:
     """The part of a picture that is independent of what the table shows.
 
     Attributes:
@@ -90,7 +96,7 @@ class Frame:
     pane: Sequence[str] = ()
 
 
-def render(view: View, frame: Frame) -> list[str]:
+def render(view: BoardView, frame: BoardFrame) -> list[str]:
     """Return the lines of a view, coloured unless ``NO_COLOR`` is set.
 
     Args:
@@ -122,7 +128,7 @@ def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> lis
     return captured.get().rstrip("\n").split("\n")[:lines]
 
 
-def _parts(view: View, frame: Frame) -> Iterator[RenderableType]:
+def _parts(view: BoardView, frame: BoardFrame) -> Iterator[RenderableType]:
     columns, lines, steering = frame.columns, frame.lines, frame.steering
     notice, agents, pane = [frame.notice], list[Text](), draw_pane(frame.pane, lines)
     if lines >= _LINES_TO_WRAP:
@@ -163,12 +169,12 @@ def share_lines(
 
 
 def _select(
-    rows: Sequence[Row], room: int, selected: str
-) -> tuple[Sequence[Row], Collection[Row], Mapping[str, int]]:
+    rows: Sequence[InstanceRow], room: int, selected: str
+) -> tuple[Sequence[InstanceRow], Collection[InstanceRow], Mapping[str, int]]:
     """Return the rows that fit, those whose notes fit, and how many of each state are left out."""
     in_order = sorted(rows, key=lambda row: (row.run, row.name))
     if len(rows) <= room:
-        shown: Sequence[Row] = in_order
+        shown: Sequence[InstanceRow] = in_order
     elif selected in (keys := [row.key for row in in_order]):
         shown = window(in_order, keys.index(selected), room - 1)
     else:
@@ -218,7 +224,7 @@ def draw_events(event_lines: Sequence[EventLine]) -> Iterator[Text]:
         yield Text("")
 
 
-def _first_line(view: View, columns: int) -> Text:
+def _first_line(view: BoardView, columns: int) -> Text:
     elapsed = "" if view.elapsed_s is None else format_seconds(view.elapsed_s)
     pressure = "" if view.pressure is None else f"CPU pressure {view.pressure:.0%}"
     right = "   ".join(filter(None, (pressure, elapsed)))
@@ -242,7 +248,7 @@ def _counts(counts: Mapping[str, int]) -> Text:
 
 
 def _table(
-    rows: Sequence[Row], noted: Collection[Row], columns: int, selected: str
+    rows: Sequence[InstanceRow], noted: Collection[InstanceRow], columns: int, selected: str
 ) -> Iterator[Text]:
     styles = ["red" if row.is_bad else STYLES.get(row.state, "") for row in rows]
     keys = [row.key for row in rows]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from clawblox.agents.values import sum_usage
 from clawblox.experiment.history.lines import read_usage
-from clawblox.experiment.session.events import ExperimentEvent
+from clawblox.experiment.running.events import ExperimentEvent
 from clawblox.results import WorldEvent
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc

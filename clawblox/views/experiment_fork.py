@@ -11,7 +11,7 @@ import attrs
 from clawblox.errors.general import shorten
 from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.session.forking import Fork
+from clawblox.experiment.running.forking import ForkRequest
 from clawblox.experiment.tables.status import ExperimentStatus
 from clawblox.printable import printable
 from clawblox.views.formatting import count_words, format_cost, format_rough_seconds
@@ -32,7 +32,7 @@ class ForkPreview:
         source_usd: Cost of the generation of the checkpoint in US dollars; None if it is not known.
     """
 
-    fork: Fork
+    fork: ForkRequest
     branches: Sequence[tuple[str, Branch]]
     chain: Chain
     status: ExperimentStatus

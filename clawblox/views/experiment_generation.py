@@ -10,7 +10,7 @@ import attrs
 
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.reading.inspection import InspectedAgent, InspectedGeneration
-from clawblox.experiment.tables.rows import Row, RowFacts
+from clawblox.experiment.tables.rows import CommonFacts, Row
 from clawblox.printable import printable, printable_name
 from clawblox.protocol import parse_errors
 from clawblox.views.formatting import (
@@ -101,7 +101,7 @@ def _describe_time(found: InspectedGeneration) -> str:
     return printable(", ".join(filter(None, parts)))
 
 
-def _describe_usage(facts: RowFacts) -> str:
+def _describe_usage(facts: CommonFacts) -> str:
     tokens = "" if facts.output_tokens is None else format_count(facts.output_tokens)
     about = "about " if facts.is_estimated else ""
     parts = (

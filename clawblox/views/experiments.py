@@ -18,7 +18,7 @@ from clawblox.printable import printable, printable_name
 from clawblox.system.clock import parse_utc
 from clawblox.views.board import (
     STYLES,
-    Frame,
+    BoardFrame,
     draw_events,
     draw_lines,
     draw_pane,
@@ -55,7 +55,7 @@ _SCORE: Final = "SCORE"
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
-def render_experiment(status: ExperimentStatus, frame: Frame) -> list[str]:
+def render_experiment(status: ExperimentStatus, frame: BoardFrame) -> list[str]:
     """Return the lines of the table of an experiment, coloured unless ``NO_COLOR`` is set.
 
     Args:

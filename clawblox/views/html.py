@@ -28,7 +28,7 @@ _HARMLESS: Final = """
 _ATTRIBUTES: Final = frozenset(_HARMLESS.split())
 """Attributes that load nothing, run nothing and lead nowhere."""
 _LEADING: Final = frozenset(("action", "href", "src"))
-"""Attributes whose values must be an :class:`Address`."""
+"""Attributes whose values must be an :class:`PageAddress`."""
 _WITHOUT_CONTENT: Final = frozenset(("iframe", "script", "style"))
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OWN_ADDRESS: Final = re.compile(r"(?!//)[\w./~?#=&%+,!@-]*", re.ASCII)
@@ -50,7 +50,7 @@ Child: TypeAlias = str | Markup | None
 
 
 @attrs.frozen
-class Address:
+class PageAddress:
     """An address among our own pages: it has no scheme and names no host.
 
     Attributes:
@@ -63,7 +63,7 @@ class Address:
     text: str = attrs.field(validator=attrs.validators.matches_re(_OWN_ADDRESS))
 
     @classmethod
-    def make(cls, *pieces: str, fragment: str = "", **query: str | int | None) -> Address:
+    def make(cls, *pieces: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return an address.
 
         Args:
@@ -93,7 +93,7 @@ def text(content: str) -> Markup:
     return Markup(escape(content, lambda shown: f'<b class="sign">{shown}</b>', quote=False))
 
 
-def element(tag: str, *children: Child, **attributes: str | Address | None) -> Markup:
+def element(tag: str, *children: Child, **attributes: str | PageAddress | None) -> Markup:
     """Return an element that has an end tag.
 
     Args:
@@ -110,7 +110,7 @@ def element(tag: str, *children: Child, **attributes: str | Address | None) -> M
     return Markup(f"<{_open(tag, attributes)}>{join(children).html}</{tag}>")
 
 
-def void(tag: str, **attributes: str | Address | None) -> Markup:
+def void(tag: str, **attributes: str | PageAddress | None) -> Markup:
     """Return an element without content or end tag, such as an input or a path.
 
     Raises:
@@ -119,22 +119,22 @@ def void(tag: str, **attributes: str | Address | None) -> Markup:
     return Markup(f"<{_open(tag, attributes)}/>")
 
 
-def _open(tag: str, attributes: dict[str, str | Address | None]) -> str:
+def _open(tag: str, attributes: dict[str, str | PageAddress | None]) -> str:
     words = [tag]
     for key, value in attributes.items():
         name = key.rstrip("_").replace("_", "-")
-        is_address = isinstance(value, Address)
+        is_address = isinstance(value, PageAddress)
         is_free = not is_address and name.startswith(("aria-", "data-"))
         allowed = _LEADING if is_address else _ATTRIBUTES
         if value is not None and name not in allowed and not is_free:
             raise ValueError(f"attributes: must be among {sorted(allowed)}, not {name!r}")
         if value is not None:
-            text = value.text if isinstance(value, Address) else value
+            text = value.text if isinstance(value, PageAddress) else value
             words.append(f'{name}="{escape(text)}"')
     return " ".join(words)
 
 
-def link(words: Child, to: Address, **attributes: str | None) -> Markup:
+def link(words: Child, to: PageAddress, **attributes: str | None) -> Markup:
     """Return a link to another of our pages."""
     return element("a", words, href=to, **attributes)
 

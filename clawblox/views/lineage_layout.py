@@ -44,7 +44,7 @@ class Ring:
 
 
 @attrs.frozen
-class Turn:
+class LineTurn:
     """A restart or a resume, after which a line continues.
 
     Attributes:
@@ -57,7 +57,7 @@ class Turn:
 
 
 @attrs.frozen
-class Line:
+class LineageLine:
     """A lane or a branch.
 
     Attributes:
@@ -74,7 +74,7 @@ class Line:
 
 
 @attrs.frozen
-class Branch(Line):
+class LaneBranch(LineageLine):
     """A part of an instance that its present history lacks: a lost life, or an earlier run.
 
     Attributes:
@@ -89,7 +89,7 @@ class Branch(Line):
 
 
 @attrs.frozen
-class Fork:
+class LaneFork:
     """The place in another lane where a lane begins.
 
     Attributes:
@@ -104,7 +104,7 @@ class Fork:
 
 
 @attrs.frozen
-class Lane(Line):
+class Lane(LineageLine):
     """The line of an instance: its present history.
 
     Attributes:
@@ -115,9 +115,9 @@ class Lane(Line):
     """
 
     instance: InstanceLineage
-    turns: tuple[Turn, ...]
-    branches: tuple[Branch, ...]
-    fork: Fork | None
+    turns: tuple[LineTurn, ...]
+    branches: tuple[LaneBranch, ...]
+    fork: LaneFork | None
 
 
 @attrs.frozen
@@ -152,17 +152,17 @@ def lay_out(lineage: Lineage) -> Layout:
     first = min((at for text in stamps if (at := parse_utc(text))), default=None)
     positions = _Positions(lineage, first, is_simulated=is_simulated)
     lanes: list[Lane] = []
-    places: dict[Path, Fork] = {}
+    places: dict[Path, LaneFork] = {}
     ats: list[float] = []
     for number, instance in enumerate(lineage.instances):
         fork = places.get(instance.parent.path) if instance.parent else None
         lane = _make_lane(instance, fork, positions)
         lanes.append(lane)
-        lines: dict[int | None, Line] = {None: lane, **dict(enumerate(lane.branches))}
+        lines: dict[int | None, LineageLine] = {None: lane, **dict(enumerate(lane.branches))}
         for index, line in lines.items():
             ats += (line.begin, line.end)
             for ring in line.rings:
-                places.setdefault(ring.save.path, Fork(ring.at, number, index))
+                places.setdefault(ring.save.path, LaneFork(ring.at, number, index))
     return Layout(tuple(lanes), min(ats, default=0.0), max(ats, default=0.0), is_simulated)
 
 
@@ -203,14 +203,16 @@ class _Positions:
 # -- one lane -------------------------------------------------------------------------------
 
 
-def _make_lane(instance: InstanceLineage, fork: Fork | None, positions: _Positions) -> Lane:
+def _make_lane(instance: InstanceLineage, fork: LaneFork | None, positions: _Positions) -> Lane:
     kept = find_history(instance.lives)
     history = [instance.lives[number] for number in sorted(kept)]
     rings = positions.rings(
         [save for number in sorted(kept) for save in instance.lives[number].saves[: kept[number]]]
     )
     begin = positions.begin(history[0]) if fork is None else fork.at
-    turns = tuple(Turn(positions.begin(life), life) for life in history if life.begun_by != "start")
+    turns = tuple(
+        LineTurn(positions.begin(life), life) for life in history if life.begun_by != "start"
+    )
     ats = [begin, *(ring.at for ring in rings), *(turn.at for turn in turns)]
     last = instance.lives[-1]
     return Lane(
@@ -257,9 +259,9 @@ def _find_ending(life: Life, instance: InstanceLineage) -> Ending:
 
 def _make_branches(
     instance: InstanceLineage, kept: Mapping[int, int], positions: _Positions
-) -> list[Branch]:
+) -> list[LaneBranch]:
     lives = instance.lives
-    branches: list[Branch] = []
+    branches: list[LaneBranch] = []
     homes: dict[Path, int] = {}
     for number, life in enumerate(lives[:-1]):
         is_kept = number in kept
@@ -271,7 +273,7 @@ def _make_branches(
             begin = positions.rings(life.saves[: kept[number]])[-1].at
         end = max((begin, *(ring.at for ring in lost)))
         base = homes.get(life.origin.path) if life.origin and not is_kept else None
-        branch = Branch(
+        branch = LaneBranch(
             begin=begin,
             end=end,
             rings=lost,
@@ -289,7 +291,7 @@ def _make_branches(
     return branches
 
 
-def _is_same(branch: Branch, other: Branch) -> bool:
+def _is_same(branch: LaneBranch, other: LaneBranch) -> bool:
     """Return whether two branches differ in nothing that a picture shows."""
     if branch.rings or other.rings or branch.ending != "died":
         return False
@@ -343,7 +345,7 @@ def describe_life_end(life: Life) -> str:
     return f"{what}; continued at {life.ended_at}" if life.ended_at else what
 
 
-def describe_turn(turn: Turn) -> str:
+def describe_turn(turn: LineTurn) -> str:
     """Describe a restart or a resume: when, and from which save."""
     words = {"policy": "restarted", "request": "restarted on request", "resume": "resumed"}
     life = turn.life

@@ -17,14 +17,14 @@ from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.rundir.saves import LineageSave
 from clawblox.views import html, svg
 from clawblox.views.formatting import round_ticks
-from clawblox.views.html import Address, Markup, element
+from clawblox.views.html import Markup, PageAddress, element
 from clawblox.views.lineage_layout import (
-    Branch,
     Ending,
     Lane,
+    LaneBranch,
     Layout,
+    LineTurn,
     Ring,
-    Turn,
     describe_life_end,
     describe_lineage,
     describe_saves,
@@ -63,8 +63,8 @@ class LineageLinks:
         save: Returns the page of a save; None for no link.
     """
 
-    instance: Callable[[InstanceLineage], Address | None] = lambda _instance: None
-    save: Callable[[LineageSave], Address | None] = lambda _save: None
+    instance: Callable[[InstanceLineage], PageAddress | None] = lambda _instance: None
+    save: Callable[[LineageSave], PageAddress | None] = lambda _save: None
 
 
 _NO_LINKS: Final = LineageLinks()
@@ -160,7 +160,7 @@ def _make_rows(layout: Layout, frame: _Frame) -> list[_Row]:
     return rows
 
 
-def _stack(branches: Sequence[Branch], frame: _Frame) -> list[int]:
+def _stack(branches: Sequence[LaneBranch], frame: _Frame) -> list[int]:
     """Return how far above its lane each branch is, so that no two of a height overlap."""
     ends: list[float] = []
     heights: list[int] = []
@@ -274,7 +274,7 @@ def _draw_beginning(row: _Row, x: float) -> Iterator[Markup]:
     yield svg.group("elsewhere", words, square)
 
 
-def _draw_branch(row: _Row, branch: Branch, y: float, frame: _Frame) -> Iterator[Markup]:
+def _draw_branch(row: _Row, branch: LaneBranch, y: float, frame: _Frame) -> Iterator[Markup]:
     begin, end = frame.x(branch.begin), frame.x(branch.end)
     line = f"M{begin:.1f},{y:.1f}"
     start = begin
@@ -338,7 +338,7 @@ def _draw_ring(
 
 
 def _draw_turns(row: _Row, rings: Sequence[float], frame: _Frame) -> Iterator[Markup]:
-    turns: dict[float, list[Turn]] = {}
+    turns: dict[float, list[LineTurn]] = {}
     for turn in row.lane.turns:
         turns.setdefault(frame.x(turn.at), []).append(turn)
     for x, group in turns.items():

@@ -17,10 +17,10 @@ from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
 from clawblox.views.formatting import format_table, round_ticks
 from clawblox.views.lineage_layout import (
-    Branch,
     Lane,
+    LaneBranch,
     Layout,
-    Turn,
+    LineTurn,
     describe_life_end,
     describe_lineage,
     describe_state,
@@ -181,7 +181,7 @@ class _Page:
         signs = {True: _FRESH, False: _FORK}
         return [row, *(self._draw_line(branch, signs[branch.is_apart]) for branch in branches)]
 
-    def _draw_line(self, line: Lane | Branch, first: str) -> list[str]:
+    def _draw_line(self, line: Lane | LaneBranch, first: str) -> list[str]:
         """Return the row of a line that begins with a sign."""
         row = self._empty_row()
         begin, end = self.column(line.begin), self.column(line.end)
@@ -200,7 +200,7 @@ class _Page:
     def _empty_row(self) -> list[str]:
         return [" "] * (_PAD + self.axis_width + _STUB)
 
-    def _draw_turns(self, row: list[str], turns: Sequence[Turn]) -> None:
+    def _draw_turns(self, row: list[str], turns: Sequence[LineTurn]) -> None:
         for turn in turns:
             column = self.column(turn.at)
             column += row[column + 1] in "─╌"
@@ -223,7 +223,7 @@ def _find_row(lane: Lane, branch: int | None) -> int:
     return sum(map(_is_shown, before))
 
 
-def _is_shown(branch: Branch) -> bool:
+def _is_shown(branch: LaneBranch) -> bool:
     """Return whether a branch has a row; the restart alone shows a life without saves."""
     return bool(branch.rings) or branch.is_apart
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 from rich.cells import cell_len
 
-from clawblox.differences import ABSENT, Difference, add_index, add_key, is_equal
+from clawblox.differences import ABSENT, ValueDifference, add_index, add_key, is_equal
 from clawblox.errors import UsageError
 from clawblox.printable import printable
 
@@ -242,7 +242,7 @@ def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
     return sum(cell_len(text) for _, text in pieces)
 
 
-def format_difference(difference: Difference, paint: Paint = no_paint) -> str:
+def format_difference(difference: ValueDifference, paint: Paint = no_paint) -> str:
     """Return a difference as a line."""
     path = paint("key", f"{difference.path or 'observation'}:")
     before, after = difference.before, difference.after

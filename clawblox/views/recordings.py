@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.differences import Difference, find_differences
+from clawblox.differences import ValueDifference, find_differences
 from clawblox.foreign_values import clean_text
 from clawblox.printable import printable, printable_name
 from clawblox.recording.blocks import Track
@@ -28,7 +28,7 @@ _OWN_TIME: Final = ("tick", "time")
 """Members of an observation that differ in every tick."""
 
 
-class Roster:
+class RecordingRoster:
     """The agents of a recording, as far as it was read.
 
     Attributes:
@@ -68,14 +68,14 @@ def _text(value: object) -> str:
     return clean_text(value, max_chars=_MAX_NAME_CHARS) if isinstance(value, str) else ""
 
 
-def read_roster(recording: RecordingReader, until: float) -> Roster:
+def read_roster(recording: RecordingReader, until: float) -> RecordingRoster:
     """Return the agents of a recording at a moment, in seconds of simulation time. Blocks.
 
     Raises:
         OSError: The file cannot be read.
         RecordingError: A block is damaged, or the first record is not a start.
     """
-    roster = Roster(recording.start())
+    roster = RecordingRoster(recording.start())
     for record in recording.read_track(Track.INPUTS):
         if record.moment.time > until:
             break
@@ -90,7 +90,7 @@ class Timeline:
         roster: The agents before the first of them.
     """
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: RecordingRoster) -> None:
         self.roster = roster
         self._seen: dict[str, Any] = {}
 
@@ -117,7 +117,7 @@ class Timeline:
         return f"sees {_describe_changes(changes)}"
 
 
-def _describe_changes(changes: Sequence[Difference]) -> str:
+def _describe_changes(changes: Sequence[ValueDifference]) -> str:
     if not changes:
         return "no change"
     shown = [printable(format_difference(change)) for change in changes[:_MAX_CHANGES]]
@@ -185,7 +185,7 @@ class WorldAt:
     """
 
     time: float
-    roster: Roster
+    roster: RecordingRoster
     frame: Record | None
     observations: Sequence[Record]
     before: Sequence[Record]
@@ -193,7 +193,9 @@ class WorldAt:
     earlier: Mapping[str, Record] = attrs.field(factory=dict)
 
 
-def read_world_at(recording: RecordingReader, time: float, roster: Roster | None = None) -> WorldAt:
+def read_world_at(
+    recording: RecordingReader, time: float, roster: RecordingRoster | None = None
+) -> WorldAt:
     """Return the state of a world at a moment of its recording. Blocks.
 
     Args:
@@ -217,7 +219,7 @@ def read_world_at(recording: RecordingReader, time: float, roster: Roster | None
 
 
 def _last_observations(
-    recording: RecordingReader, roster: Roster, time: float
+    recording: RecordingReader, roster: RecordingRoster, time: float
 ) -> tuple[list[Record], dict[str, Record]]:
     """Return the last observation of each agent, and the one before it where that is near."""
     missing = dict(roster.present)

@@ -40,7 +40,7 @@ _MAX_ERROR_CHARS = 200
 
 
 @attrs.frozen
-class Row:
+class InstanceRow:
     """A row of a table of instances.
 
     Attributes:
@@ -82,7 +82,7 @@ def make_row(
     *,
     run: str = "",
     note: str = "",
-) -> Row:
+) -> InstanceRow:
     """Return the row of an instance.
 
     Args:
@@ -94,7 +94,7 @@ def make_row(
     """
     words = describe_life(state, status.exit, status.halt) if state in OVER else ""
     words, is_bad = shorten(words, _MAX_STATE_CHARS), state == status.state and status.has_died
-    return Row(status.name, state, words, is_bad, run, status, cpu_share, note)
+    return InstanceRow(status.name, state, words, is_bad, run, status, cpu_share, note)
 
 
 def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -110,7 +110,7 @@ def name_runs(run_dirs: Sequence[Path]) -> dict[Path, str]:
     }
 
 
-def instance_columns(rows: Sequence[Row], *, is_live: bool = False) -> list[Column]:
+def instance_columns(rows: Sequence[InstanceRow], *, is_live: bool = False) -> list[Column]:
     """Return the columns that a table of instances may have, in the order of the table.
 
     Args:

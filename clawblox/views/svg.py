@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.views import html
-from clawblox.views.html import Address, Markup, element, void
+from clawblox.views.html import Markup, PageAddress, element, void
 
 Knot: TypeAlias = tuple[float, float]
 """Two numbers of the same moment, such as a time and a place on its axis."""
@@ -119,7 +119,13 @@ def text_width(text: str, size: float) -> float:
 
 
 def text(
-    x: float, y: float, text: str, names: str, *, anchor: str = "start", to: Address | None = None
+    x: float,
+    y: float,
+    text: str,
+    names: str,
+    *,
+    anchor: str = "start",
+    to: PageAddress | None = None,
 ) -> Markup:
     """Return a line of text.
 
@@ -179,7 +185,9 @@ def rect(names: str, x: float, y: float, width: float, height: float) -> Markup:
     return void("rect", class_=names, width=f"{width:.1f}", height=f"{height:.1f}", **places)
 
 
-def group(name: str, words: Iterable[str], shape: Markup, *, to: Address | None = None) -> Markup:
+def group(
+    name: str, words: Iterable[str], shape: Markup, *, to: PageAddress | None = None
+) -> Markup:
     """Return a shape with words that show when it is pointed at.
 
     Args:
@@ -225,7 +233,7 @@ class Sign(NamedTuple):
     x: float
     y: float
     words: str
-    to: Address | None = None
+    to: PageAddress | None = None
 
 
 def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:

@@ -13,7 +13,7 @@ from clawblox.replay.results import (
     AttemptPlace,
     CheckedScore,
     Divergence,
-    Link,
+    RecordingLink,
     ReplayProgress,
     VerifiedReplay,
     VerifiedRun,
@@ -171,7 +171,7 @@ def _describe_unchecked(replay: VerifiedReplay) -> str:
     return "its first state was taken from the recording, unchecked"
 
 
-def _describe_link(link: Link) -> str:
+def _describe_link(link: RecordingLink) -> str:
     if link.kind == "continues":
         return f"continues recording {link.number} at tick {link.tick}"
     if link.kind == "differs" and link.number is None:
@@ -241,7 +241,7 @@ def _summarise_start(replay: VerifiedReplay) -> str:
     return "fresh" if replay.progress.has_begun_again else "unchecked"
 
 
-def _summarise_link(link: Link, own: AttemptPlace | None) -> str:
+def _summarise_link(link: RecordingLink, own: AttemptPlace | None) -> str:
     if link.kind == "unknown":
         return f"unknown: nothing was verified up to tick {link.tick}"
     if link.kind == "differs" and link.number is None:
@@ -250,7 +250,7 @@ def _summarise_link(link: Link, own: AttemptPlace | None) -> str:
     return f"{word} {_name_earlier(link, own)} at tick {link.tick}"
 
 
-def _name_earlier(link: Link, own: AttemptPlace | None) -> str:
+def _name_earlier(link: RecordingLink, own: AttemptPlace | None) -> str:
     """Return the recording that a link leads to, as short as it is clear beside its own place."""
     place = link.attempt
     if place is None or place == own:

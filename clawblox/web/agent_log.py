@@ -15,7 +15,7 @@ import attrs
 from clawblox.agents.access.agent_access import MAX_RECORD_BYTES
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentStatus
-from clawblox.agents.trajectory import TurnIndex, Window, read_window
+from clawblox.agents.trajectory import StepWindow, TurnIndex, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json
 from clawblox.rundir.manifest import read_manifest
@@ -26,7 +26,7 @@ from clawblox.system.regular_files import read_regular
 from clawblox.views.agent_words import to_seconds
 from clawblox.views.axis import Axis, Sent
 from clawblox.views.descent import find_descent
-from clawblox.views.html import Address
+from clawblox.views.html import PageAddress
 from clawblox.web.page import Ask
 from clawblox.web.recordings import Recordings
 from clawblox.web.run_history import RunHistory, read_history
@@ -94,7 +94,7 @@ class AgentView:
         """Its world. Blocks."""
         return _read_world(self.run, self.turns.directory.path, self.ask.site.recordings)
 
-    def read_window(self, at: int | None, before: int | None) -> Window:
+    def read_window(self, at: int | None, before: int | None) -> StepWindow:
         """Return a window of not too many steps. Blocks.
 
         Args:
@@ -116,7 +116,7 @@ class AgentView:
         """The path of its page."""
         return "run", self.run.ident, "agent", self.ask.site.identify(self.agent.dir)
 
-    def to(self, *more: str, fragment: str = "", **query: str | int | None) -> Address:
+    def to(self, *more: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return the address of its page, or of one below it."""
         return self.ask.links.to(*self.path, *more, fragment=fragment, **query)
 

@@ -30,7 +30,7 @@ from clawblox.views.agent_words import (
 )
 from clawblox.views.axis import format_position
 from clawblox.views.formatting import count_words
-from clawblox.views.html import Address, Child, Markup, document, element, link, style
+from clawblox.views.html import Child, Markup, PageAddress, document, element, link, style
 from clawblox.web.agent_log import AgentView, read_address
 from clawblox.web.outgoing import Outgoing
 from clawblox.web.pieces import clock, code
@@ -165,7 +165,7 @@ class StepDrawer:
         self._base = read_offset(step)
         place, utc = f"o{self._base}", step.get("timestamp")
         when = "inherited" if step.get("is_copied_context") else f"byte {self._base}"
-        time = link(clock(utc) or when, Address(f"#{place}"))
+        time = link(clock(utc) or when, PageAddress(f"#{place}"))
         simulated = self._draw_time(step, self.view) if self.view else None
         at = element("div", time, simulated, class_="at")
         did = element("div", *self._draw_content(step), class_="did")

@@ -30,7 +30,7 @@ from clawblox.host_gate import ServerAddress
 from clawblox.server.connections import run_server
 from clawblox.server.launch_settings import Settings
 from clawblox.server.static_files import guess_media_type
-from clawblox.views.html import Address, document
+from clawblox.views.html import PageAddress, document
 from clawblox.web import routes
 from clawblox.web.frames import FrameKeys, RecordedWorld, Viewers, frame_headers, read_frame_file
 from clawblox.web.gate import FRAME_PREFIX, Keys, guarded
@@ -57,17 +57,17 @@ class ServerLinks:
         self.frames = FrameKeys()
         self._key = key
 
-    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return the address of a page."""
-        return Address.make("", self._key, *(path or ("",)), fragment=fragment, **query)
+        return PageAddress.make("", self._key, *(path or ("",)), fragment=fragment, **query)
 
-    def file(self, name: str) -> Address:
+    def file(self, name: str) -> PageAddress:
         """Return the address of a static file."""
-        return Address.make("", self._key, "static", name)
+        return PageAddress.make("", self._key, "static", name)
 
-    def frame(self, run: str, number: str, world: RecordedWorld) -> Address:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress:
         """Return the address of a recording's renderer, with a key of its own."""
-        return Address.make("", "x", self.frames.make(run, number), "")
+        return PageAddress.make("", "x", self.frames.make(run, number), "")
 
 
 class Server:

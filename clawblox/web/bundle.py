@@ -24,7 +24,7 @@ from clawblox.system.clock import utc_now
 from clawblox.system.files import partial_tree, publish_tree, sweep_partials
 from clawblox.system.regular_files import PRIVATE_DIR
 from clawblox.views.formatting import count_words
-from clawblox.views.html import Address, Markup, document, element, join, link
+from clawblox.views.html import Markup, PageAddress, document, element, join, link
 from clawblox.web import routes
 from clawblox.web.frame_file import draw_frame, draw_states
 from clawblox.web.frames import RecordedWorld
@@ -156,25 +156,25 @@ class _Walk:
         self._waiting: list[tuple[int, int, _Key]] = []
         self._drawn: tuple[int, tuple[str, ...]] = 0, ()
 
-    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return the file of a page, which is drawn if the drawn page links to it."""
         given = sorted((name, str(value)) for name, value in query.items() if value is not None)
         key = tuple(path) or ("",), tuple(given)
         name = self._names.get(key) or self._add(key)
-        return Address.make(name, fragment=fragment if name != _LEFT_OUT else "")
+        return PageAddress.make(name, fragment=fragment if name != _LEFT_OUT else "")
 
-    def file(self, name: str) -> Address:
+    def file(self, name: str) -> PageAddress:
         """Return the address of a static file."""
-        return Address.make("static", name)
+        return PageAddress.make("static", name)
 
-    def frame(self, run: str, number: str, world: RecordedWorld) -> Address | None:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress | None:
         """Return the file of the engine's page for a recording; None if that cannot draw it."""
         name = self.to("run", run, "replay", number, "states").text.removesuffix(".html")
         is_ours = world.config is not None and world.config.is_engine_world
         if name not in self.frames and (not is_ours or len(self.frames) == _MAX_FRAMES):
             return None
         self.frames[name] = run, number
-        return Address.make(f"{name}-frame.html")
+        return PageAddress.make(f"{name}-frame.html")
 
     def _add(self, key: _Key) -> str:
         """Give a page a name and a place; windows reached from their own page come first."""
@@ -248,7 +248,7 @@ class _Walk:
             head = join((element("script", src=self.file(_SHARED)), head))
         if "<iframe" in body.html:  # which foreign text cannot have
             states = "".join(_STATES.findall(body.html))
-            head = join((head, element("script", src=Address.make(f"{states}.js"), defer="")))
+            head = join((head, element("script", src=PageAddress.make(f"{states}.js"), defer="")))
         else:
             body = _drop_controls(body)
         html = document(f"{page.title} · clawblox", head, body, policy=_POLICY)

@@ -68,7 +68,7 @@ def opened_below(root: Path, path: Path) -> Iterator[int]:
 
 
 @attrs.frozen
-class Window:
+class FileWindow:
     """A part of a file.
 
     Attributes:
@@ -102,7 +102,7 @@ def decode(data: bytes) -> str:
     return data.decode(errors="backslashreplace")
 
 
-def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -> Window:
+def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -> FileWindow:
     """Return the window that begins at an offset and ends with a line.
 
     It ends within a line, but not within a character, if the line is longer than the window; and at
@@ -110,7 +110,7 @@ def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -
 
     Args:
         fd: Descriptor of the file.
-        start: The offset, such as ``Window.end``; beyond the end of the file it is the end.
+        start: The offset, such as ``FileWindow.end``; beyond the end of the file it is the end.
         max_bytes: Maximum size of the window, at least 8.
         at: Offset of a byte that the window must include.
 
@@ -124,12 +124,12 @@ def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -
     return attrs.evolve(window, data=data[:end])
 
 
-def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> Window:
+def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> FileWindow:
     """Return the window that ends at an offset and begins with a line.
 
     Args:
         fd: Descriptor of the file.
-        end: The offset, such as ``Window.start``; beyond the end of the file it is the end.
+        end: The offset, such as ``FileWindow.start``; beyond the end of the file it is the end.
         max_bytes: Maximum size of the window, at least 8.
 
     Raises:
@@ -142,10 +142,10 @@ def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> Wind
     data = window.data
     line = data.find(b"\n", 0, -1) + 1
     skipped = line or next((at for at, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
-    return Window(window.start + skipped, data[skipped:], window.size, line > 0)
+    return FileWindow(window.start + skipped, data[skipped:], window.size, line > 0)
 
 
-def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> Window:
+def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> FileWindow:
     """Return a window that begins with a line and has the byte at an offset near its middle.
 
     Args:
@@ -159,13 +159,13 @@ def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> Window:
     return read_from(fd, read_before(fd, at, max_bytes // 2).start, max_bytes, at)
 
 
-def _read(fd: int, start: int, end: int) -> Window:
+def _read(fd: int, start: int, end: int) -> FileWindow:
     """Return a range of a file as it is."""
     size = os.fstat(fd).st_size
     start = min(max(start, 0), size)
     data = os.pread(fd, max(end - start, 0), start)
     is_line = start == 0 or os.pread(fd, 1, start - 1) == b"\n"
-    return Window(start, data, size, is_line)
+    return FileWindow(start, data, size, is_line)
 
 
 def _cut_bytes(data: bytes) -> int:
@@ -179,7 +179,7 @@ def _cut_bytes(data: bytes) -> int:
 
 
 @attrs.frozen
-class Match:
+class TextMatch:
     """A place that matches.
 
     Attributes:
@@ -204,7 +204,7 @@ class Matches:
         reached: Offset from which the next slice continues; None if all was searched.
     """
 
-    found: tuple[Match, ...]
+    found: tuple[TextMatch, ...]
     reached: int | None
 
 
@@ -253,7 +253,7 @@ def search(
     Raises:
         OSError: A segment may not be shown, or cannot be read.
     """
-    ends_at, found = time.monotonic() + seconds, list[Match]()
+    ends_at, found = time.monotonic() + seconds, list[TextMatch]()
     for segment in segments:
         if segment.end <= start:
             continue
@@ -269,7 +269,7 @@ def search(
 
 def _scan(
     fd: int, segment: LogSegment, find: Finder, reached: int
-) -> Iterator[tuple[int, Match | None]]:
+) -> Iterator[tuple[int, TextMatch | None]]:
     """Yield each match in a segment, and None after each block, with the offset behind it."""
 
     def read(place: int, size: int) -> bytes:
@@ -290,7 +290,7 @@ def _scan(
         yield reached, None
 
 
-def cut_match(data: bytes, place: int, first: int, last: int) -> Match:
+def cut_match(data: bytes, place: int, first: int, last: int) -> TextMatch:
     """Return a match with an excerpt of its line.
 
     Args:
@@ -302,7 +302,7 @@ def cut_match(data: bytes, place: int, first: int, last: int) -> Match:
     before = data[max(first - _EXCERPT, 0) : first].rpartition(b"\n")[2]
     text = data[first : min(last, first + _EXCERPT)]
     after = data[last : last + _EXCERPT].partition(b"\n")[0]
-    return Match(place + first, decode(before), decode(text), decode(after))
+    return TextMatch(place + first, decode(before), decode(text), decode(after))
 
 
 def _find(compiled: Any, data: bytes) -> Iterable[tuple[int, int]]:  # noqa: ANN401

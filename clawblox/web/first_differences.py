@@ -71,7 +71,7 @@ class Side:
 
 
 @attrs.frozen
-class Event:
+class BranchEvent:
     """What an agent did or saw.
 
     Attributes:
@@ -105,7 +105,7 @@ class FirstDifference:
     kind: Kind
     path: str
     values: Sequence[Any]
-    events: Sequence[Event]
+    events: Sequence[BranchEvent]
 
 
 def align(sides: Sequence[Side]) -> tuple[LineageSave | None, Sequence[Side]]:
@@ -142,15 +142,17 @@ def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]
     return next(iter(common), ()), save
 
 
-def _find_each(read: Callable[[Kind], Sequence[Iterable[Event]]]) -> list[FirstDifference]:
+def _find_each(read: Callable[[Kind], Sequence[Iterable[BranchEvent]]]) -> list[FirstDifference]:
     """Return the earliest difference of each kind, as far as there is any."""
     found = (_find_first(kind, read(kind)) for kind in KINDS)
     return [difference for difference in found if difference is not None]
 
 
-def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> FirstDifference | None:
+def _find_first(kind: Kind, sides: Sequence[Iterable[BranchEvent]]) -> FirstDifference | None:
     """Return the earliest difference; nothing is read further than it takes to know that."""
-    waiting = defaultdict[str, tuple[deque[Event], deque[Event]]](lambda: (deque(), deque()))
+    waiting = defaultdict[str, tuple[deque[BranchEvent], deque[BranchEvent]]](
+        lambda: (deque(), deque())
+    )
     first: FirstDifference | None = None
     for both in zip_longest(*sides):
         events = [(side, event) for side, event in enumerate(both) if event]
@@ -166,7 +168,7 @@ def _find_first(kind: Kind, sides: Sequence[Iterable[Event]]) -> FirstDifference
     return first
 
 
-def _compare(kind: Kind, pair: Sequence[Event]) -> FirstDifference | None:
+def _compare(kind: Kind, pair: Sequence[BranchEvent]) -> FirstDifference | None:
     for one in find_differences(*(event.value for event in pair)):
         sides = (one.before, one.after)
         values = [None if side is ABSENT else clean_value(side) for side in sides]
@@ -208,7 +210,7 @@ def _read_names(side: Side) -> dict[str, str]:
     return {ident: name for roster in rosters for ident, name in roster.names.items()}
 
 
-def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[Event]:
+def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[BranchEvent]:
     """Yield what agents did or saw on the line."""
     for piece, recording in side.kept():
         for record in recording.reader.read_track(KINDS[kind], piece.begin):
@@ -222,7 +224,7 @@ def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[Event]:
                 is_wanted = time > piece.begin
             if agent and is_wanted:
                 value = _plain(_content(record), lambda text: names.get(text, text), names)
-                yield Event(agent, value, time, record.moment.utc)
+                yield BranchEvent(agent, value, time, record.moment.utc)
 
 
 def _pair_agents(
@@ -278,7 +280,7 @@ def find_call_differences(
 
 def _read_calls(
     directory: Path, since: str | None, *, rename: _Rename, name: str
-) -> Iterator[tuple[Kind, Event]]:
+) -> Iterator[tuple[Kind, BranchEvent]]:
     """Yield the calls and the results of an agent, without those that it was loaded with."""
     turns = TurnIndex(directory)
     turns.read_on()
@@ -290,10 +292,10 @@ def _read_calls(
         at = to_seconds(utc) or 0.0
         for call in step.get("tool_calls", ()):
             value = {key: call.get(key) for key in ("function_name", "arguments")}
-            yield "action", Event(name, _plain(value, rename, {}), at, utc, directory, offset)
+            yield "action", BranchEvent(name, _plain(value, rename, {}), at, utc, directory, offset)
         for result in step.get("observation", {}).get("results", ()):
             value = _plain(result.get("content"), rename, {})
-            yield "observation", Event(name, value, at, utc, directory, offset)
+            yield "observation", BranchEvent(name, value, at, utc, directory, offset)
 
 
 def _rename(names: Sequence[str], text: str) -> str:

@@ -23,7 +23,7 @@ from clawblox.checkpoint.secrets.findings import make_finding
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets, find_anchors, spelling_pattern
 from clawblox.checkpoint.secrets.patterns.rules import ESCAPES
-from clawblox.checkpoint.secrets.patterns.shapes import Match
+from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable_name
 from clawblox.results import Finding
@@ -237,7 +237,7 @@ class Outgoing:
         raise ClawbloxError("\n".join(places), hint=hint)
 
 
-def _mask(page: bytes, matches: Iterable[Match]) -> bytes:
+def _mask(page: bytes, matches: Iterable[SecretMatch]) -> bytes:
     """Replace secrets; tags between their lines stay."""
     spans = sorted((match.start, match.end) for match in matches)
     places = itertools.product(_find_foreign(page), spans)

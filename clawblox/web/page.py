@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from clawblox.views.html import Address, Markup, element, join, link, read_rules, void
+from clawblox.views.html import Markup, PageAddress, element, join, link, read_rules, void
 from clawblox.web.frames import RecordedWorld, Viewers
 from clawblox.web.site import RunSummary, Site
 
@@ -27,7 +27,7 @@ Query: TypeAlias = Mapping[str, str]
 class Links(Protocol):
     """Turns pages into addresses, of a server or of files."""
 
-    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return the address of a page.
 
         Args:
@@ -36,10 +36,10 @@ class Links(Protocol):
             **query: Its parameters; None leaves one out.
         """
 
-    def file(self, name: str) -> Address:
+    def file(self, name: str) -> PageAddress:
         """Return the address of a file of ``web/static``."""
 
-    def frame(self, run: str, number: str, world: RecordedWorld) -> Address | None:
+    def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress | None:
         """Return the address of a recording's renderer; None where foreign code cannot be shown.
 
         Args:
@@ -73,7 +73,7 @@ class Ask:
         text = self.query.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
-    def crumbs(self, run: RunSummary | None = None) -> Sequence[tuple[str, Address]]:
+    def crumbs(self, run: RunSummary | None = None) -> Sequence[tuple[str, PageAddress]]:
         """Return the pages above one: the first page, and below it the page of a run, if any."""
         of_run = [(run.name, self.links.to("run", run.ident))] if run else []
         return (self.site.root.name, self.links.to()), *of_run
@@ -113,7 +113,7 @@ class Page:
     """
 
     title: str
-    crumbs: Sequence[tuple[str, Address]]
+    crumbs: Sequence[tuple[str, PageAddress]]
     parts: Sequence[Part]
     is_live: bool = False
     share: str = ""
@@ -139,7 +139,7 @@ def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
         element("span", "● updating", class_="good", id="live") if page.is_live else None,
     )
     bar = (
-        link("Skip to content", Address("#content"), class_="skip"),
+        link("Skip to content", PageAddress("#content"), class_="skip"),
         element("nav", *above, element("b", page.title), aria_label="Where this page is"),
         element("span", *right, class_="right"),
     )

@@ -10,7 +10,7 @@ import attrs
 
 from clawblox.differences import (
     ABSENT,
-    Difference,
+    ValueDifference,
     add_id,
     add_index,
     add_key,
@@ -19,7 +19,7 @@ from clawblox.differences import (
 )
 from clawblox.printable import printable_name
 from clawblox.views.formatting import count_words, format_cost, format_count
-from clawblox.views.html import Address, Child, Markup, element, join, void
+from clawblox.views.html import Child, Markup, PageAddress, element, join, void
 from clawblox.views.observations import format_inline, is_flat
 from clawblox.web.page import Ask, Links
 
@@ -201,7 +201,12 @@ def and_more(number: int) -> Markup | None:
 
 
 def filters(
-    ask: Ask, to: Address, part: str, words: str, choices: Mapping[str, Sequence[str]], *more: Child
+    ask: Ask,
+    to: PageAddress,
+    part: str,
+    words: str,
+    choices: Mapping[str, Sequence[str]],
+    *more: Child,
 ) -> Markup:
     """Return a form by which a page is asked again for some of its rows.
 
@@ -280,7 +285,7 @@ def tree(name: str, value: Any, before: Any = None) -> Markup:  # noqa: ANN401 -
 class _Tree:
     """Draws members, up to a number of nodes."""
 
-    def __init__(self, name: str, changes: Sequence[Difference]) -> None:
+    def __init__(self, name: str, changes: Sequence[ValueDifference]) -> None:
         self._name = name
         self._changes = {one.path: one for one in changes if one.after is not ABSENT}
         self._inside: Counter[str] = Counter(

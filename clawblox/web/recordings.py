@@ -21,7 +21,7 @@ from clawblox.rundir.recordings import FoundRecording, find_recordings, opened_r
 from clawblox.views.axis import Axis, Sent, make_axis
 from clawblox.views.axis_svg import MAX_POINTS
 from clawblox.views.descent import DescentLife, find_life
-from clawblox.views.recordings import Roster
+from clawblox.views.recordings import RecordingRoster
 from clawblox.web.world_calls import describe_sent
 
 _MAX_KEPT: Final = 16
@@ -52,7 +52,7 @@ class OpenRecording:
         self._start = reader.start()
         files = self._start.get("world_files")
         self.world_files = files if isinstance(files, str) else None
-        self._roster = Roster(self._start)
+        self._roster = RecordingRoster(self._start)
         self._sent: list[Sent] = []
         self._others: list[Record] = []
         self._blocks = 0
@@ -94,10 +94,10 @@ class OpenRecording:
         """Whether it has states that a renderer can show."""
         return any(entry.header.track is Track.FRAMES for entry in self.reader.index)
 
-    def roster(self, time: float = math.inf) -> Roster:
+    def roster(self, time: float = math.inf) -> RecordingRoster:
         """Return the agents at a moment, at its end by default. Blocks."""
         self._read_on()
-        roster = Roster(self._start)
+        roster = RecordingRoster(self._start)
         for record in self._others:
             if record.moment.time <= time:
                 roster.note(record)

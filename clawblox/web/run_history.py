@@ -25,7 +25,7 @@ from clawblox.rundir.recordings import FoundRecording, find_recordings
 from clawblox.rundir.saves import LineageSave
 from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.formatting import path_word, suggest
-from clawblox.views.html import Address
+from clawblox.views.html import PageAddress
 from clawblox.web.page import Ask
 from clawblox.web.site import NoSuchPage, RunSummary, Site, first
 
@@ -104,7 +104,7 @@ class RunSave:
     run: RunSummary
     save: LineageSave
 
-    def address(self, ask: Ask, *below: str, **query: str) -> Address:
+    def address(self, ask: Ask, *below: str, **query: str) -> PageAddress:
         """Return the address of its page, or of one below it."""
         ident = ask.site.identify(self.save.path)
         return ask.links.to("run", self.run.ident, "save", ident, *below, **query)
@@ -132,7 +132,7 @@ def find_save(site: Site, run_ident: str, ident: str) -> RunSave:
 
 
 @attrs.frozen
-class Start:
+class StartFromSave:
     """A start from a save.
 
     Attributes:
@@ -192,7 +192,7 @@ class Origins:
         same = [other for other in known if not run_id or other.save.run_id != run_id]
         return min(same, key=lambda one: one.save.path.name != origin.path.name, default=None)
 
-    def address(self, ask: Ask, path: Path) -> Address | None:
+    def address(self, ask: Ask, path: Path) -> PageAddress | None:
         """Return the address of the page of a save; None if no run has it."""
         return self._by_path[path].address(ask) if path in self._by_path else None
 
@@ -211,18 +211,20 @@ class Origins:
         archives = (one.source for one in self.starts if not one.life and one.run.ident in runs)
         return next(filter(None, archives), self._by_path.get(path))
 
-    def _find_starts(self, run: RunSummary) -> Iterator[Start]:
+    def _find_starts(self, run: RunSummary) -> Iterator[StartFromSave]:
         history = read_history(run)
         for instance in history.lineage.instances:
             for life in instance.lives:
                 if life.origin is not None:
                     source = self.find(life.origin, life.run_id)
                     how = _BEGINNINGS.get(life.begun_by, "restarted")
-                    yield Start(run, instance.name, life.origin, source, how, life.begun_at, life)
+                    yield StartFromSave(
+                        run, instance.name, life.origin, source, how, life.begun_at, life
+                    )
         for origin in history.origins:
             if origin.path.suffix == ".ckpt":
                 at = next((status.started_at for status in run.run.instances), None)
-                yield Start(run, "", origin, self.find(origin), "from the archive", at)
+                yield StartFromSave(run, "", origin, self.find(origin), "from the archive", at)
 
 
 def _list_former_paths(found: RunSave) -> Iterator[Path]:
@@ -290,7 +292,7 @@ def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
 
 
 @attrs.frozen
-class Subject:
+class ComparedRun:
     """One of the two that are compared.
 
     Attributes:
@@ -313,7 +315,7 @@ class Subject:
         return self.instance.name if self.instance else ""
 
 
-def find_subject(ask: Ask, ident: str) -> Subject:
+def find_subject(ask: Ask, ident: str) -> ComparedRun:
     """Return what an address names. Blocks.
 
     Raises:
@@ -323,10 +325,10 @@ def find_subject(ask: Ask, ident: str) -> Subject:
     for run in site.runs():
         instances = read_history(run).lineage.instances
         if run.ident == ident:
-            return Subject(run, next(iter(instances), None))
+            return ComparedRun(run, next(iter(instances), None))
         for instance in instances:
             if _identify(site, run, instance.name) == ident:
-                return Subject(run, instance)
+                return ComparedRun(run, instance)
     raise NoSuchPage(f"There is no run or instance {ident} in {site.root.name}")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.checkpoint.archive.reader import Archive, Member, read_member
+from clawblox.checkpoint.archive.reader import Archive, ArchiveMember, read_member
 from clawblox.checkpoint.model import Limits
 from clawblox.checkpoint.names import SNAPSHOT_NAME, split_name
 from clawblox.differences import common_length
@@ -53,7 +53,7 @@ class ArchivedFile:
     """
 
     archive: Archive = attrs.field(eq=False, repr=False)
-    member: Member | None
+    member: ArchiveMember | None
     target: str = ""
 
     @property

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from clawblox.views.html import Address, element, join, link
+from clawblox.views.html import PageAddress, element, join, link
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import moment, table
 from clawblox.web.run_history import read_history
@@ -81,7 +81,7 @@ def share(run: RunSummary, kind: str = "run", name: str = "") -> str:
     return str(SharedAddress(run.run_id, kind, name)) if run.run_id else ""
 
 
-def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, Address]]:
+def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, PageAddress]]:
     """Return the pages to which an address leads: several if a run directory was copied. Blocks.
 
     Args:
@@ -130,7 +130,7 @@ def _all_ids(run: RunSummary) -> set[str]:
     return latest | {life.run_id for instance in instances for life in instance.lives}
 
 
-def _find_in(ask: Ask, run: RunSummary, address: SharedAddress) -> Iterator[Address]:
+def _find_in(ask: Ask, run: RunSummary, address: SharedAddress) -> Iterator[PageAddress]:
     history, identify = read_history(run), ask.site.identify
     names = {
         "run": [("", "")],

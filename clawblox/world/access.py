@@ -91,7 +91,7 @@ class Actor:
 
 
 @attrs.frozen
-class Member:
+class WorldMember:
     """An agent as a world sees it.
 
     Attributes:
@@ -114,7 +114,7 @@ class Member:
         return None if self.dir is None else self.dir / SESSION_FILE
 
 
-def make_member(agent: str | AgentLike) -> Member:
+def make_member(agent: str | AgentLike) -> WorldMember:
     """Return the member for an agent or a name.
 
     Raises:
@@ -128,7 +128,7 @@ def make_member(agent: str | AgentLike) -> Member:
         raise ConfigError(
             "must be a name, or an object with .name and .dir", key="agent", value=agent
         )
-    return Member(
+    return WorldMember(
         protocol.display_name(run_name),
         run_name,
         check_path(directory, "agent.dir").absolute() if has_dir else None,
@@ -139,7 +139,7 @@ def make_member(agent: str | AgentLike) -> Member:
 
 async def join(
     connections: Connections,
-    member: Member,
+    member: WorldMember,
     *,
     known: JoinAnswer | None,
     candidates: Sequence[JoinAnswer] = (),
@@ -233,7 +233,7 @@ async def _undo(connections: Connections, session: str) -> bool:
     return True
 
 
-def _make_access(member: Member, joined: JoinAnswer, url: str, *, rejoined: bool) -> Access:
+def _make_access(member: WorldMember, joined: JoinAnswer, url: str, *, rejoined: bool) -> Access:
     return Access(
         session=joined.session,
         agent_id=joined.fields.get("agent_id"),
@@ -277,7 +277,7 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
     _require_success(answer, f"POST {protocol.LEAVE_ROUTE}")
 
 
-def read_session(member: Member) -> JoinAnswer | None:
+def read_session(member: WorldMember) -> JoinAnswer | None:
     """Return the join that the directory of an agent records; None without one. Blocks.
 
     Where only the session is recorded, the answer has nothing else.
@@ -310,7 +310,7 @@ def read_session(member: Member) -> JoinAnswer | None:
     return answer if answer.session == text else JoinAnswer.of_session(text)
 
 
-def record_session(member: Member, access: Access) -> None:
+def record_session(member: WorldMember, access: Access) -> None:
     """Record the session of an agent in its directory, if it has one. Blocks.
 
     Raises:

@@ -32,9 +32,9 @@ from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.system.request import Answer, Request
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.access import Member, join_answer, make_member
-from clawblox.world.http_clients import AsyncHttpClient, Caller
-from clawblox.world.places import Place, Waits, unusable
+from clawblox.world.access import WorldMember, join_answer, make_member
+from clawblox.world.http_clients import AsyncHttpClient, ClientRequests
+from clawblox.world.places import Waits, WorldPlace, unusable
 from clawblox.world.players import SavedPlayers
 from clawblox.world.rosters import LOST_HINT
 
@@ -51,7 +51,7 @@ _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 async def join_place(
-    place: Place,
+    place: WorldPlace,
     agent: str | AgentLike,
     *,
     known: JoinAnswer | None = None,
@@ -101,8 +101,8 @@ class AsyncAgentClient:
 
     def __init__(
         self,
-        place: Place,
-        member: Member,
+        place: WorldPlace,
+        member: WorldMember,
         access: Access,
         waits: Waits,
         *,
@@ -185,11 +185,11 @@ class AsyncAgentClient:
         """
         return self._place.http_clients.give(self._caller())
 
-    def _caller(self) -> Caller:
+    def _caller(self) -> ClientRequests:
         """Return the requests of a client of httpx."""
         self._require_joined()
         headers = tuple(self._access.headers.items())
-        return Caller(self._place.url, self._access.session, headers, self._waits.timeout)
+        return ClientRequests(self._place.url, self._access.session, headers, self._waits.timeout)
 
     def _require_joined(self) -> None:
         if self._has_left:

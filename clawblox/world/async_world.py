@@ -48,7 +48,7 @@ from clawblox.results import (
     StopResult,
 )
 from clawblox.rundir.control_server import Operations
-from clawblox.rundir.interrupted import Interruption
+from clawblox.rundir.interrupted import InterruptedRun
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
 from clawblox.system.ports import MAX_LEASES
@@ -287,7 +287,7 @@ class AsyncWorld(InstanceCalls):
         instances: Iterable[str] | None = None,
         env: Mapping[str, str] | None = None,
         progress: ProgressLike = False,
-        found: Interruption | None = None,
+        found: InterruptedRun | None = None,
     ) -> Batch[AsyncStartedInstance]:
         """Bring back the instances of a run that were not stopped on purpose.
 

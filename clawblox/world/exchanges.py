@@ -49,7 +49,7 @@ _BREAKS: Final = (b"\n", b"\r")
 _encode_text: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-class Kind(StrEnum):
+class ExchangeKind(StrEnum):
     """What an agent did."""
 
     JOIN = "join"
@@ -59,22 +59,22 @@ class Kind(StrEnum):
     CHAT = "chat"
 
 
-def route_kinds(api: Mapping[str, Any]) -> dict[tuple[str, str], Kind]:
+def route_kinds(api: Mapping[str, Any]) -> dict[tuple[str, str], ExchangeKind]:
     """Return what requests mean, by method and route; joins are noted where they are made.
 
     Args:
         api: The routes of the world, from ``[api]`` of the ``world.toml``.
     """
     return {
-        ("POST", protocol.LEAVE_ROUTE): Kind.LEAVE,
-        ("POST", protocol.CHAT_ROUTE): Kind.CHAT,
-        ("GET", api["observe"]): Kind.OBSERVE,
-        ("POST", api["input"]): Kind.INPUT,
+        ("POST", protocol.LEAVE_ROUTE): ExchangeKind.LEAVE,
+        ("POST", protocol.CHAT_ROUTE): ExchangeKind.CHAT,
+        ("GET", api["observe"]): ExchangeKind.OBSERVE,
+        ("POST", api["input"]): ExchangeKind.INPUT,
     }
 
 
 @attrs.frozen(kw_only=True)
-class Exchange:
+class AgentExchange:
     """A request of an agent, and the answer of the world.
 
     Attributes:
@@ -89,7 +89,7 @@ class Exchange:
         rejoined: Whether an agent that joins has been in the world before.
     """
 
-    kind: Kind
+    kind: ExchangeKind
     actor: Actor
     utc: datetime
     at: float
@@ -165,26 +165,30 @@ class Transcript:
         """Return the moment of a record that is made now."""
         return Moment(self._tick, self._time, format_moment_utc(utc))
 
-    def records(self, exchange: Exchange) -> Iterator[NewRecord]:
+    def records(self, exchange: AgentExchange) -> Iterator[NewRecord]:
         """Yield the records of an exchange."""
         actor, utc, kind = exchange.actor, exchange.utc, exchange.kind
         self._hide(actor.session)
         name = self.mask(clean_text(actor.name, max_chars=_MAX_NAME_CHARS))
         agent = self._read_id(actor) or name
-        is_joining = kind is Kind.JOIN and not exchange.rejoined
+        is_joining = kind is ExchangeKind.JOIN and not exchange.rejoined
         if is_joining or agent not in self._present:
             self._present.add(agent)
             again = {} if is_joining else {"rejoined": True}
             yield from self.event("join", utc, agent_id=agent, name=name, **again)
-        if kind is Kind.LEAVE and exchange.is_accepted:
+        if kind is ExchangeKind.LEAVE and exchange.is_accepted:
             self._present.discard(agent)
             yield from self.event("leave", utc, agent_id=agent)
-        elif kind is Kind.INPUT:
+        elif kind is ExchangeKind.INPUT:
             yield from self.event("input", utc, agent_id=agent, **self._read_input(exchange))
-        elif kind is Kind.CHAT:
+        elif kind is ExchangeKind.CHAT:
             chat = self._read_chat(exchange)
             yield from self.event("chat", utc, agent_id=agent, agent_name=name, **chat)
-        if kind in (Kind.OBSERVE, Kind.INPUT) and exchange.is_accepted and exchange.answer:
+        if (
+            kind in (ExchangeKind.OBSERVE, ExchangeKind.INPUT)
+            and exchange.is_accepted
+            and exchange.answer
+        ):
             yield from self._observation(agent, exchange.answer, utc)
 
     def _read_id(self, actor: Actor) -> str:
@@ -193,7 +197,7 @@ class Transcript:
             return ""
         return str(self.mask(clean_text(actor.agent_id, max_chars=_MAX_NAME_CHARS)))
 
-    def _read_input(self, exchange: Exchange) -> dict[str, Any]:
+    def _read_input(self, exchange: AgentExchange) -> dict[str, Any]:
         message = _parse_body(exchange.body)
         action = message.get("type") if isinstance(message, dict) else None
         is_usual = isinstance(message, dict) and isinstance(action, str)
@@ -203,14 +207,14 @@ class Transcript:
             **self._outcome(exchange),
         }
 
-    def _read_chat(self, exchange: Exchange) -> dict[str, Any]:
+    def _read_chat(self, exchange: AgentExchange) -> dict[str, Any]:
         message, answer = _parse_body(exchange.body), _parse_body(exchange.answer)
         given = answer if exchange.is_accepted and isinstance(answer, dict) else {}
         content = message.get("content") if isinstance(message, dict) else message
         facts = {"content": content, "id": given.get("id"), "created_at": given.get("created_at")}
         return {**{key: self.mask(fact) for key, fact in facts.items()}, **self._outcome(exchange)}
 
-    def _outcome(self, exchange: Exchange) -> dict[str, Any]:
+    def _outcome(self, exchange: AgentExchange) -> dict[str, Any]:
         refusal = None
         if exchange.status is not None and not exchange.is_accepted:
             refusal = self.mask(_read_text(exchange.answer) or f"status {exchange.status}")

@@ -43,7 +43,7 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import digest_file
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.log_index import LogIndex, watch_logs
-from clawblox.telemetry.metrics import Recorder
+from clawblox.telemetry.metrics import MetricsRecorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients
@@ -110,7 +110,7 @@ class Fleet(KnownInstances):
         report = partial(_log.defect, "task of a world failed")
         self.tasks = Tasks(on_error=report)
         self.hub = Hub[WorldEvent]()
-        self.recorder = Recorder()
+        self.recorder = MetricsRecorder()
         self.writers = ManifestWriters()
         self._max_log_bytes = max_log_bytes
         self._services = Tasks(on_error=report)

@@ -15,7 +15,7 @@ import attrs
 from clawblox.concurrency.tasks import Tasks
 from clawblox.config.options import SaveOptions
 from clawblox.instance.launch import Launch
-from clawblox.instance.lifecycle import State
+from clawblox.instance.lifecycle import LifecycleState
 from clawblox.instance.local import LocalInstance
 from clawblox.instance.supervisor import Supervisor
 from clawblox.protocol import TickRate
@@ -113,14 +113,14 @@ class InstanceHandle:
         return self.instance.restarts
 
     @property
-    def state(self) -> State:
+    def state(self) -> LifecycleState:
         """Its state."""
         return self.supervisor.lifecycle.state
 
     @property
     def is_ready(self) -> bool:
         """Whether it serves."""
-        return self.state is State.READY
+        return self.state is LifecycleState.READY
 
     @property
     def is_over(self) -> bool:
@@ -181,13 +181,13 @@ class InstanceHandle:
     async def _begin_recording(
         self, directory: Path, tasks: Tasks, writers: ManifestWriters
     ) -> None:
-        from clawblox.world.recorder import AgentRecorder, Life, register_recording
+        from clawblox.world.recorder import AgentRecorder, RecordedLife, register_recording
 
         launch, tokens = self.launch, self.instance.running.environment.secrets().values()
         times = (save.time for save in self.source.saves if save.path == launch.resume_path)
         self.recorder = None
         recorder = AgentRecorder(
-            Life(
+            RecordedLife(
                 instance=self.name,
                 world=launch.config.name,
                 directory=directory,

@@ -24,7 +24,7 @@ _CLOSED_HINT: Final = "call http() while the world is open, and the agent in it"
 
 
 @attrs.frozen
-class Caller:
+class ClientRequests:
     """The requests of a client.
 
     Attributes:
@@ -76,8 +76,8 @@ class HttpClients:
 
     def __init__(self) -> None:
         self._loop: object = None
-        self._async: dict[Caller, httpx.AsyncClient] = {}
-        self._blocking: dict[Caller, httpx.Client] = {}
+        self._async: dict[ClientRequests, httpx.AsyncClient] = {}
+        self._blocking: dict[ClientRequests, httpx.Client] = {}
 
     async def __aenter__(self) -> Self:
         self._loop = current_token()
@@ -87,7 +87,7 @@ class HttpClients:
         self._loop = None
         await self.close(*self._async, *self._blocking)
 
-    def give(self, caller: Caller) -> httpx.AsyncClient:
+    def give(self, caller: ClientRequests) -> httpx.AsyncClient:
         """Return the client for some requests, in the event loop of the world.
 
         Raises:
@@ -107,7 +107,7 @@ class HttpClients:
             client = self._async[caller] = made
         return client
 
-    def give_blocking(self, caller: Caller) -> httpx.Client:
+    def give_blocking(self, caller: ClientRequests) -> httpx.Client:
         """Return the client without ``await`` for some requests; for any thread.
 
         Raises:
@@ -144,7 +144,7 @@ class HttpClients:
         given = {*self._async, *self._blocking}
         await self.close(*(caller for caller in given if caller.session == session))
 
-    async def close(self, *callers: Caller) -> None:
+    async def close(self, *callers: ClientRequests) -> None:
         """Close the clients for some requests.
 
         Cancellation: they are closed nevertheless.

@@ -53,7 +53,7 @@ from clawblox.world.archives import (
     remove_archive,
     save_archive,
 )
-from clawblox.world.http_clients import AsyncHttpClient, Caller
+from clawblox.world.http_clients import AsyncHttpClient, ClientRequests
 from clawblox.world.open_world import OpenWorld
 from clawblox.world.resume import restart
 from clawblox.world.save import save_instance
@@ -661,10 +661,10 @@ class InstanceCalls(OpenWorld):
         fleet = self._open_fleet()
         return fleet.http_clients.give(self._caller(instance, timeout))
 
-    def _caller(self, instance: str | None, timeout: float) -> Caller:
+    def _caller(self, instance: str | None, timeout: float) -> ClientRequests:
         """Return the requests of a client of httpx without a session."""
         url = self._open_fleet().find(instance).url
-        return Caller(url, None, (), check_seconds(timeout, "timeout"))
+        return ClientRequests(url, None, (), check_seconds(timeout, "timeout"))
 
 
 class BoundWorld(StartedWorld, Generic[_Owner]):

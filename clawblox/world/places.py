@@ -15,7 +15,14 @@ from clawblox.protocol import SESSION_HEADER, JoinAnswer
 from clawblox.results import Access
 from clawblox.system.connection import Connections, Delivery
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Actor, AgentProgram, Member, join, read_session, record_session
+from clawblox.world.access import (
+    Actor,
+    AgentProgram,
+    WorldMember,
+    join,
+    read_session,
+    record_session,
+)
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.http_clients import HttpClients
@@ -42,7 +49,7 @@ class Waits:
     restart: float = 0.0
 
 
-class Place(Protocol):
+class WorldPlace(Protocol):
     """An instance as the client of an agent reaches it."""
 
     @property
@@ -76,14 +83,19 @@ class Place(Protocol):
             UsageError: There is no such instance.
         """
 
-    async def recall(self, member: Member) -> SavedPlayers:
+    async def recall(self, member: WorldMember) -> SavedPlayers:
         """Return the facts about the players of a name in the save that it was restored from.
 
         Cancellation: has no effect.
         """
 
     async def admit(
-        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
+        self,
+        member: WorldMember,
+        known: JoinAnswer | None,
+        players: SavedPlayers,
+        *,
+        timeout: float,
     ) -> Access:
         """Let an agent join, and list it in the manifest of the instance.
 
@@ -172,7 +184,7 @@ class FleetPlace:
         """Return another instance of the world."""
         return FleetPlace(self.fleet, self.fleet.find(instance))
 
-    async def recall(self, member: Member) -> SavedPlayers:
+    async def recall(self, member: WorldMember) -> SavedPlayers:
         """Return the facts about the players of a name, without those that agents here have."""
         instance = self.instance
         launch, roster = instance.launch, instance.roster
@@ -185,9 +197,14 @@ class FleetPlace:
         return players.without(roster.sessions, roster.agent_ids)
 
     async def admit(
-        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
+        self,
+        member: WorldMember,
+        known: JoinAnswer | None,
+        players: SavedPlayers,
+        *,
+        timeout: float,
     ) -> Access:
-        """Let an agent join; see :meth:`Place.admit`."""
+        """Let an agent join; see :meth:`WorldPlace.admit`."""
         fleet, instance, roster = self.fleet, self.instance, self.instance.roster
         recorded = known is None
         known = known or await run_blocking(read_session, member)

@@ -23,7 +23,7 @@ from clawblox.results import SavedSnapshot
 from clawblox.rundir.manifest import Manifest, find_checkpoint
 from clawblox.rundir.manifest_entries import ManifestEntry
 from clawblox.rundir.paths import run_dir_candidates
-from clawblox.world.access import Member, read_session
+from clawblox.world.access import WorldMember, read_session
 from clawblox.world.kept_sessions import KeptSession
 
 _MAX_SAVES: Final = 256
@@ -149,7 +149,7 @@ def _recorded(
         ]
     for directory in dict.fromkeys(directories):
         with suppress(ConfigError):
-            if (answer := read_session(Member(name, directory.name, directory))) is not None:
+            if (answer := read_session(WorldMember(name, directory.name, directory))) is not None:
                 yield answer
 
 

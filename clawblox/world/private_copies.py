@@ -26,7 +26,7 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.arguments import SECONDS
 from clawblox.config.options import DEFAULT_HEALTH_TIMEOUT_S
 from clawblox.config.world_toml import read_world_config
-from clawblox.system.process import Outcome, run_briefly
+from clawblox.system.process import ProgramOutcome, run_briefly
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.sources import HISTORY, copy_sources, is_program_data
 from clawblox.world_keys import CONFIG_NAME
@@ -288,7 +288,7 @@ def _list_names(top: Path) -> Iterator[str]:
     yield from dict.fromkeys(filter(None, outcome.output.split("\0")))
 
 
-def _run_git(top: Path, *, has_errors: bool) -> Outcome:
+def _run_git(top: Path, *, has_errors: bool) -> ProgramOutcome:
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     words = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
     env = {

@@ -18,7 +18,7 @@ from clawblox.rundir.presence import Presence, exited_error, look
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
-from clawblox.world.access import Member, join, join_answer
+from clawblox.world.access import WorldMember, join, join_answer
 from clawblox.world.agent_client import AsyncAgentClient, join_place
 from clawblox.world.http_clients import HttpClients
 from clawblox.world.places import Waits, require_usable
@@ -74,7 +74,7 @@ class RecordedPlace:
         """
         raise UsageError(f"instance {instance!r} is not known here, only {self.name!r} is")
 
-    async def recall(self, member: Member) -> SavedPlayers:
+    async def recall(self, member: WorldMember) -> SavedPlayers:
         """Return the facts about the players of a name in the save that it was restored from.
 
         Only sessions of ``act`` in another run are offered: a running program may have the others.
@@ -90,7 +90,12 @@ class RecordedPlace:
         return await run_blocking(recall_kept, restored, member.name)
 
     async def admit(
-        self, member: Member, known: JoinAnswer | None, players: SavedPlayers, *, timeout: float
+        self,
+        member: WorldMember,
+        known: JoinAnswer | None,
+        players: SavedPlayers,
+        *,
+        timeout: float,
     ) -> Access:
         """Let an agent join, and list it in the manifest of the instance.
 
@@ -159,7 +164,7 @@ TIMEOUT_S = 30.0
 """Seconds for the answer to a call."""
 
 
-class Player:
+class RecordedPlayer:
     """An agent that continues after a restart of its world; a context manager that leaves it.
 
     Args:

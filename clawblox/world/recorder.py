@@ -29,7 +29,7 @@ from clawblox.system.clock import utc_now
 from clawblox.system.request import Answer
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import Actor
-from clawblox.world.exchanges import Exchange, Kind, NewRecord, Transcript, route_kinds
+from clawblox.world.exchanges import AgentExchange, ExchangeKind, NewRecord, Transcript, route_kinds
 
 _log = OwnLog(__name__)
 
@@ -39,7 +39,7 @@ _UNAVAILABLE: Final = {"unavailable": "the world does not record itself"}
 
 
 @attrs.frozen(kw_only=True)
-class Life:
+class RecordedLife:
     """One life of an instance, as its recording needs it.
 
     Attributes:
@@ -77,7 +77,7 @@ class AgentRecorder:
         failure: Why it cannot be opened; None if it can.
     """
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: RecordedLife) -> None:
         self.is_open = anyio.Event()
         self.failure: OSError | ModuleNotFoundError | None = None
         self._life = life
@@ -87,7 +87,7 @@ class AgentRecorder:
         self._thread = threading.get_ident()
         self._scope = anyio.CancelScope()
         self._lock = threading.Lock()
-        self._notes: list[Exchange] = []
+        self._notes: list[AgentExchange] = []
         self._notes_bytes = 0
         self._notes_due_at = float("inf")
         self._is_over = False
@@ -119,27 +119,27 @@ class AgentRecorder:
             actor: The agent.
             rejoined: Whether it was in the world before.
         """
-        self._note(Kind.JOIN, actor, rejoined=rejoined)
+        self._note(ExchangeKind.JOIN, actor, rejoined=rejoined)
 
     def note_leave(self, actor: Actor) -> None:
         """Note that an agent has left; see :meth:`note`."""
-        self._note(Kind.LEAVE, actor, status=200)
+        self._note(ExchangeKind.LEAVE, actor, status=200)
 
-    def _note(self, kind: Kind, actor: Actor, **facts: Any) -> None:
+    def _note(self, kind: ExchangeKind, actor: Actor, **facts: Any) -> None:
         instance = self._life.instance
         with _log.contain(
             "recording ended by a defect", on_defect=self._give_up, instance=instance
         ):
-            exchange = Exchange(kind=kind, actor=actor, utc=utc_now(), at=monotonic(), **facts)
+            exchange = AgentExchange(kind=kind, actor=actor, utc=utc_now(), at=monotonic(), **facts)
             if self._put(exchange) and threading.get_ident() == self._thread and self._writer:
                 self._writer.wake()
 
     def _give_up(self, _error: Exception) -> None:
         self._is_over = True
 
-    def _put(self, exchange: Exchange) -> bool:
+    def _put(self, exchange: AgentExchange) -> bool:
         """Keep a note until it is written; return whether that is due earlier than before."""
-        is_seen = exchange.kind is Kind.OBSERVE
+        is_seen = exchange.kind is ExchangeKind.OBSERVE
         due_at = exchange.at + BLOCK_AGE_S[Track.OBSERVATIONS if is_seen else Track.INPUTS]
         with self._lock:
             if self._is_over or (self._writer is not None and self._writer.is_over):

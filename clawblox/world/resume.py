@@ -36,7 +36,7 @@ from clawblox.instance.seeds import require_seedable
 from clawblox.results import StartedWorld, describe_end
 from clawblox.rundir.interrupted import (
     Interrupted,
-    Interruption,
+    InterruptedRun,
     left_instances,
     read_interruption,
     select_interrupted,
@@ -58,7 +58,7 @@ async def resume_all(
     names: Sequence[str],
     env: Mapping[str, str],
     *,
-    found: Interruption | None = None,
+    found: InterruptedRun | None = None,
     progress: ProgressLike = False,
 ) -> Batch[StartedWorld]:
     """Bring interrupted instances back; fails, and is cancelled, like ``AsyncWorld.resume_all``.
@@ -147,7 +147,7 @@ def _plan(
     return Planned(launches, failed)
 
 
-def _is_current(run_dir: Path, found: Interruption) -> bool:
+def _is_current(run_dir: Path, found: InterruptedRun) -> bool:
     latest = {record.name: record for record in read_records(run_dir)}
     return all(latest.get(record.name) == record for record in found.records)
 
@@ -157,7 +157,7 @@ def _is_current(run_dir: Path, found: Interruption) -> bool:
 
 async def find_resumable(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
-) -> Interruption:
+) -> InterruptedRun:
     """End leftover processes, and return the instances that can continue; see ``find_interrupted``.
 
     Cancellation: some processes may be ended, some files removed.

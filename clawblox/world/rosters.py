@@ -16,7 +16,7 @@ from clawblox.errors import ActionRefusedError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
 from clawblox.rundir.manifest_entries import ManifestEntry
-from clawblox.world.access import Actor, Member, join_answer
+from clawblox.world.access import Actor, WorldMember, join_answer
 
 LOST_HINT = "the instance was restarted from a state without this session; join again"
 
@@ -38,7 +38,7 @@ class Seat:
             while it may know it.
     """
 
-    member: Member
+    member: WorldMember
     session: str
     agent_id: str | None
     answer: JoinAnswer = attrs.field(repr=False)
@@ -189,7 +189,7 @@ class Roster:
         return [seat for seat in seats if seat.joined_at > saved_at]
 
 
-def make_seat(member: Member, access: Access, joined_at: float) -> Seat:
+def make_seat(member: WorldMember, access: Access, joined_at: float) -> Seat:
     """Return the seat of an agent that has joined."""
     return Seat(
         member,

@@ -22,7 +22,7 @@ from clawblox.rundir.manifest_updates import agent_update
 from clawblox.rundir.manifest_writer import ManifestWriter
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.access import (
-    Member,
+    WorldMember,
     ask_session,
     is_refusal,
     join,
@@ -43,7 +43,7 @@ _ANSWER_TIMEOUT_S: Final = 5.0
 async def list_agent(
     writer: ManifestWriter,
     run_id: str,
-    member: Member,
+    member: WorldMember,
     agent_id: str | None,
     over: Sequence[ManifestEntry] = (),
 ) -> None:

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from clawblox import AsyncExperiment, Plan, Results
 from clawblox.experiment import LiveGeneration
-from clawblox.views.board import Frame
+from clawblox.views.board import BoardFrame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
 from clawblox.views.experiments import render_experiment
@@ -86,7 +86,7 @@ class _Film:
                     self._take()
 
     def _take(self) -> None:
-        frame = Frame(_COLUMNS, _LINES, self._events[-5:], _NOTICE)
+        frame = BoardFrame(_COLUMNS, _LINES, self._events[-5:], _NOTICE)
         self.frame = "\n".join(render_experiment(self._experiment.status(), frame))
 
 

@@ -25,8 +25,8 @@ from clawblox.agents.drivers.driver import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import UUID, Program
-from clawblox.agents.running.order import Limits
-from clawblox.agents.values import AgentEvent, Report, Usage
+from clawblox.agents.running.start_request import ProgramLimits
+from clawblox.agents.values import AgentEvent, DriverReport, Usage
 from tests.support.waiting import HANG_S
 
 PROGRAM = Path(__file__).with_name("small_program.py")
@@ -51,7 +51,7 @@ class SmallConversation(Conversation):
             self.pending += json.dumps(text).encode() + b"\n"
         return self.is_loop
 
-    def read(self, line: bytes) -> Sequence[Report]:
+    def read(self, line: bytes) -> Sequence[DriverReport]:
         try:
             found = json.loads(line)
             data = dict(found["data"])
@@ -59,7 +59,7 @@ class SmallConversation(Conversation):
             return ()
         if found["type"] == "usage":
             data = {"usage": Usage(output_tokens=data["tokens"]), "scope": "turn"}
-        return [Report(found["type"], data)]
+        return [DriverReport(found["type"], data)]
 
     def outgoing(self) -> bytes:
         pending, self.pending = self.pending, b""
@@ -114,11 +114,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> SmallDriver:
     return driver
 
 
-def make_agent(directory: Path, *flags: str, limits: Limits | None = None, **options: Any) -> Any:
+def make_agent(
+    directory: Path, *flags: str, limits: ProgramLimits | None = None, **options: Any
+) -> Any:
     """Return an agent that runs the small program."""
     given = {"auto_continue": False, "name": "Eko", "binary": sys.executable, **options}
     agent = AsyncAgent(agent="small", dir=directory / "Eko", command=flags or None, **given)
-    agent._limits = limits or Limits(confirm_timeout=HANG_S, leave_timeout=2.0)
+    agent._limits = limits or ProgramLimits(confirm_timeout=HANG_S, leave_timeout=2.0)
     return agent
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from clawblox import load_checkpoint, save_checkpoint
 from clawblox.agents.access.agent_access import AgentAccess
-from clawblox.agents.access.proxy import Limits
+from clawblox.agents.access.proxy import ProxyLimits
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
@@ -28,8 +28,8 @@ from clawblox.agents.programs.program import project_slug
 from clawblox.agents.running.agenda import Hold
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.hooks import Enclosure, Hooks
-from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.program import OutputReader, read_reports
+from clawblox.agents.running.start_request import Start, StartRequest
 from clawblox.agents.status import StatusWriter
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.usage import Ledger
@@ -132,9 +132,9 @@ class Life:
         self.directory.system_prompt_file.write_text("Be kind.")
 
     @property
-    def order(self) -> Order:
+    def order(self) -> StartRequest:
         options = AgentOptions(agent=self.driver, name="Eko", dir=self.directory.path)
-        return Order(
+        return StartRequest(
             options=options,
             directory=self.directory,
             driver=find_driver(self.driver),
@@ -147,7 +147,7 @@ class Life:
             secrets=(),
             hooks=Hooks(
                 enclosure=Enclosure(),
-                access=AgentAccess("Eko", self.directory, is_sandboxed=False, limits=Limits()),
+                access=AgentAccess("Eko", self.directory, is_sandboxed=False, limits=ProxyLimits()),
                 window=None,
                 status=StatusWriter(self.directory),
             ),

@@ -15,7 +15,7 @@ from clawblox.agents.status import AgentStatus, describe_metrics, read_status
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
-from clawblox.rundir.interrupted import Interruption
+from clawblox.rundir.interrupted import InterruptedRun
 from clawblox.team.record import TeamRecord, Texts
 from clawblox.team.resume import TeamResume
 from tests.agents.test_branches import begin, make_agent
@@ -95,7 +95,7 @@ async def test_an_agent_inherits_nothing_more_in_its_own_directory_and_as_a_bran
         assert again.own_usage.turns == 2
 
         archive = await async_save_checkpoint(tmp_path / "b.ckpt", agents={"Eko": loaded.dir})
-        found = Interruption((), {})
+        found = InterruptedRun((), {})
         resume = TeamResume(
             run_dir=tmp_path / "2",
             archive=archive,

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.agents.running.attempt import Attempt
-from clawblox.agents.running.order import Limits
+from clawblox.agents.running.agent_process import AgentProcess
+from clawblox.agents.running.start_request import ProgramLimits
 from clawblox.errors import (
     AgentResumeError,
     AgentSetupError,
@@ -199,7 +199,7 @@ async def test_a_failed_start_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prompt: str, error: type[Exception], text: str
 ) -> None:
     monkeypatch.setattr(SmallDriver, "transcripts", lambda self, directory: {})
-    async with opened(tmp_path, "silent", limits=Limits(confirm_timeout=0.5)) as agent:
+    async with opened(tmp_path, "silent", limits=ProgramLimits(confirm_timeout=0.5)) as agent:
         with pytest.raises(error, match=text) as caught:
             await agent.start(initial_prompt=prompt)
         assert agent.state == "failed"
@@ -330,18 +330,18 @@ async def test_a_held_agent_is_between_turns_when_its_program_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_ended = anyio.Event()
-    see_off, watch_exit = Attempt._see_off, Attempt._watch_exit
+    see_off, watch_exit = AgentProcess._see_off, AgentProcess._watch_exit
 
-    def note(attempt: Attempt, now: float) -> None:
+    def note(attempt: AgentProcess, now: float) -> None:
         see_off(attempt, now)
         has_ended.set()
 
-    async def watch_late(attempt: Attempt) -> None:
+    async def watch_late(attempt: AgentProcess) -> None:
         await has_ended.wait()  # the end of the turn is read before the exit is noticed
         await watch_exit(attempt)
 
-    monkeypatch.setattr(Attempt, "_see_off", note)
-    monkeypatch.setattr(Attempt, "_watch_exit", watch_late)
+    monkeypatch.setattr(AgentProcess, "_see_off", note)
+    monkeypatch.setattr(AgentProcess, "_watch_exit", watch_late)
     async with opened(tmp_path, auto_continue=True) as agent:
         with agent.hold_turns():
             await agent.start(initial_prompt="work one")

@@ -20,7 +20,7 @@ from clawblox.agents.values import MOVES
 from clawblox.errors import AgentError, ConfigError
 from clawblox.results import ProcessExit
 from clawblox.telemetry import tail
-from clawblox.telemetry.tail import Line, Tail
+from clawblox.telemetry.tail import FileLine, Tail
 
 LEGAL = {
     "new": {"starting"},
@@ -78,7 +78,7 @@ def test_lines_are_read_whole_with_their_places(
         patch.setattr(tail, "CHUNK_BYTES", chunk)
         patch.setattr(tail, "MAX_LINE_BYTES", limit)
         reader = Tail(path, 7)
-        found: list[Line] = []
+        found: list[FileLine] = []
         while reader.position < len(content):
             found += reader.read()
         found += reader.take_rest()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.screen import Screen
+from clawblox.agents.screen import ActivityScreen
 from clawblox.telemetry.log_segments import begin_segment
 
 
@@ -16,7 +16,7 @@ def test_no_line_is_lost_between_two_segments_of_a_log(tmp_path: Path) -> None:
     log.parent.mkdir()
     log.write_text("shown before\n")
     command = find_driver("command")
-    screen = Screen(directory, command, log_start=log.stat().st_size, events_start=0)
+    screen = ActivityScreen(directory, command, log_start=log.stat().st_size, events_start=0)
     shown = screen.news()
     for text in ("one", "two", "three"):
         with log.open("a") as file:

@@ -18,10 +18,10 @@ import pytest
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.running import dialogue
-from clawblox.agents.running.order import Limits
 from clawblox.agents.running.program import OutputReader
+from clawblox.agents.running.start_request import ProgramLimits
 from clawblox.agents.usage import Budget
-from clawblox.agents.values import AgentResult, Report, Usage
+from clawblox.agents.values import AgentResult, DriverReport, Usage
 from clawblox.errors import (
     AgentError,
     AgentExitedError,
@@ -218,10 +218,10 @@ async def test_a_turn_ends_and_its_events_are_strict_json_whatever_a_program_cou
 async def test_the_last_output_becomes_events_and_its_usage_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def explain(self: SmallDriver, log_lines: list[str]) -> Report:
-        return Report("error", {"kind": "auth", "message": log_lines[-1]})
+    def explain(self: SmallDriver, log_lines: list[str]) -> DriverReport:
+        return DriverReport("error", {"kind": "auth", "message": log_lines[-1]})
 
-    recorded = Report("usage", {"usage": Usage(output_tokens=7), "scope": "session"})
+    recorded = DriverReport("usage", {"usage": Usage(output_tokens=7), "scope": "session"})
     monkeypatch.setattr(SmallDriver, "explain", explain)
     monkeypatch.setattr(SmallDriver, "records_usage", True)
     monkeypatch.setattr(SmallDriver, "read_usage", lambda *_arguments: recorded)
@@ -259,7 +259,7 @@ async def test_a_program_that_only_complains_works_all_the_same(tmp_path: Path) 
 
 
 async def test_complaints_without_end_end_the_agent(tmp_path: Path) -> None:
-    limits = Limits(max_log_bytes=1 << 8)
+    limits = ProgramLimits(max_log_bytes=1 << 8)
     async with opened(tmp_path, limits=limits) as agent:
         assert (await run_to_end(agent, f"grumble {tmp_path / 'never'}")).state == "failed"
         assert "Eko/logs away" in str(agent.failure)
@@ -286,7 +286,7 @@ async def test_a_line_that_is_too_long_is_counted_and_skipped(tmp_path: Path) ->
 
 
 async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
-    limits = Limits(max_log_bytes=1 << 20)
+    limits = ProgramLimits(max_log_bytes=1 << 20)
     async with opened(tmp_path, limits=limits) as agent:
         result = await run_to_end(agent, "flood")
         assert result.state == "failed"
@@ -325,7 +325,7 @@ async def test_a_held_agent_is_between_turns_once_the_program_of_its_turn_has_ex
 async def test_an_agent_whose_log_is_full_continues_in_another_segment(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    limits = Limits(segment_bytes=1000, leave_timeout=5.0)
+    limits = ProgramLimits(segment_bytes=1000, leave_timeout=5.0)
     async with opened(tmp_path, *flags, limits=limits) as agent, agent.events() as events:
         for turn in range(4):
             await agent.send(prompt=f"work {'x' * 900} use 5") if turn else await agent.start(
@@ -384,7 +384,7 @@ async def test_the_turns_of_one_process_have_their_own_times_in_the_index(tmp_pa
 
 
 async def test_an_agent_whose_error_log_is_full_continues(tmp_path: Path) -> None:
-    limits = Limits(segment_bytes=40)
+    limits = ProgramLimits(segment_bytes=40)
     async with opened(tmp_path, limits=limits) as agent:
         assert (await run_to_end(agent, "mutter message work one")).state == "idle"
         await agent.send(prompt="mutter message work two")
@@ -394,7 +394,7 @@ async def test_an_agent_whose_error_log_is_full_continues(tmp_path: Path) -> Non
 
 
 async def test_a_program_that_does_not_read_never_blocks_the_orchestrator(tmp_path: Path) -> None:
-    limits = Limits(confirm_timeout=0.2)
+    limits = ProgramLimits(confirm_timeout=0.2)
     async with opened(tmp_path, "loop", "unread", limits=limits) as agent:
         with pytest.raises(Exception, match="did not confirm its session"):
             await agent.start(initial_prompt="x" * (1 << 20))
@@ -506,13 +506,13 @@ async def test_output_that_is_slow_to_understand_does_not_hold_up_a_stop(
 ) -> None:
     read, is_slow = SmallConversation.read, threading.Event()
 
-    def read_slowly(self: SmallConversation, line: bytes) -> Sequence[Report]:
+    def read_slowly(self: SmallConversation, line: bytes) -> Sequence[DriverReport]:
         if is_slow.is_set():
             time.sleep(0.05)  # so that the rest would take minutes
         return read(self, line)
 
     monkeypatch.setattr(SmallConversation, "read", read_slowly)
-    limits = Limits(drain_timeout=0.1)
+    limits = ProgramLimits(drain_timeout=0.1)
     async with opened(tmp_path, limits=limits) as agent, agent.events() as events:
         await agent.start(initial_prompt="work one flood")
         await until(events, "message")

@@ -24,7 +24,7 @@ import pytest
 
 from clawblox import load_checkpoint, save_checkpoint
 from clawblox.agents.drivers.codex import CodexDriver
-from clawblox.agents.drivers.driver import Branch
+from clawblox.agents.drivers.driver import Fork
 from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import NEW_ID, build_setup
@@ -275,7 +275,7 @@ def test_codex_has_all_rollouts_of_its_history_after_a_load(tmp_path, programs, 
     assert rollout_paths(new) == rollouts
     if which == "branched":
         directory = AgentDir(new.dir)
-        branch = Branch(thread, thread := NEW_ID, new.dir)
+        branch = Fork(thread, thread := NEW_ID, new.dir)
         CodexDriver().branch(build_setup(directory), branch, Interruption())
     assert new.turn("Which words?", resumed=thread) == thread
     assert user_messages(api.requests[-1]) == [*told, "Which words?"]

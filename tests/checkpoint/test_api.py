@@ -24,10 +24,10 @@ from clawblox.checkpoint import (
     verify_checkpoint,
 )
 from clawblox.checkpoint import save as save_module
-from clawblox.checkpoint.collect.plan import Plan
+from clawblox.checkpoint.collect.plan import ArchivePlan
 from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document, WorldDocument
-from clawblox.checkpoint.model import Limits, Link, Source
+from clawblox.checkpoint.model import Limits, Source, WorkspaceLink
 from clawblox.errors import CheckpointLimitError, ConfigError
 from clawblox.results import Excluded
 from clawblox.rundir.manifest_updates import run_update
@@ -335,7 +335,7 @@ def with_sources(monkeypatch: pytest.MonkeyPatch, change: Callable[[Source], Sou
     """Change the files of every save's plan."""
     plan = save_module.tiers.plan
 
-    def changed(*args: object, **options: object) -> Plan:
+    def changed(*args: object, **options: object) -> ArchivePlan:
         made = plan(*args, **options)
         return attrs.evolve(made, sources=tuple(map(change, made.sources)))
 
@@ -536,9 +536,9 @@ def test_what_a_caller_changes_later_does_not_matter(run: Run):
 def test_the_place_for_the_metadata_is_never_too_small(run: Run):
     names = [f"agents/rocky/workspace/{'ä' * 60}-{number}" for number in range(300)]
     sources = [Source(name=name, path=Path(name), open=lambda: -1) for name in names]
-    links = [Link(path="agents/rocky/workspace/link", target="x" * 4000)]
+    links = [WorkspaceLink(path="agents/rocky/workspace/link", target="x" * 4000)]
     document = Document(
-        plan=Plan(sources=sources, links=links),
+        plan=ArchivePlan(sources=sources, links=links),
         created_at="2026-06-22T18:59:25Z",
         caller={"note": "x" * 10_000},
         world=None,
@@ -578,7 +578,7 @@ def test_the_place_for_the_metadata_is_large_enough_if_no_file_is_a_member(
         for number in range(300)
     ]
     created_at = "2026-06-22T18:59:25Z"
-    plan = Plan(sources=sources)
+    plan = ArchivePlan(sources=sources)
     document = Document(plan=plan, created_at=created_at, caller={}, world=None, lineage={})
     scan = {"allowed": [], "files": 0}
     reason = "its content is not the one that its name promises"

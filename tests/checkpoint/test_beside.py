@@ -33,12 +33,12 @@ def claude(tmp_path: Path) -> BuiltAgent:
     return build_agent(tmp_path / "rocky", "claude")
 
 
-def plan(agent: BuiltAgent, **options: object) -> tiers.Plan:
+def plan(agent: BuiltAgent, **options: object) -> tiers.ArchivePlan:
     given = {"backend": None, "workspace_only": False, **options}
     return tiers.plan({"rocky": agent.dir}, **given)
 
 
-def left_out(planned: tiers.Plan) -> dict[str, str]:
+def left_out(planned: tiers.ArchivePlan) -> dict[str, str]:
     """Return the reasons by path, below the agent's directory."""
     assert all(entry.path.startswith(PREFIX) for entry in planned.excluded)
     fields = [entry.fields() for entry in planned.excluded]

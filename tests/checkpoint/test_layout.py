@@ -15,7 +15,7 @@ from clawblox.checkpoint.archive.layout import (
     DEFLATED,
     MAX_TAIL,
     STORED,
-    Entry,
+    ArchiveEntry,
     central_directory,
     check_local_header,
     local_header,
@@ -43,7 +43,7 @@ def compose(contents=CONTENTS, *, executable="world.snapshot"):
         packed = deflate(content) if method == DEFLATED else content
         mode = 0o700 if name == executable else 0o600
         crc, size = zlib.crc32(content), len(content)
-        entry = Entry(name, method, crc, len(packed), size, mode, len(body))
+        entry = ArchiveEntry(name, method, crc, len(packed), size, mode, len(body))
         body += local_header(entry) + packed
         entries.append(entry)
     return body + central_directory(entries, len(body)), tuple(entries)
@@ -94,7 +94,7 @@ def test_what_is_composed_opens_with_unzip(tmp_path):
 
 def test_the_size_of_a_header_is_known_before_the_content():
     for size in (0, 1, 0xEFFF_FFFF, 0xF000_0000, 2**40):
-        entry = Entry("agents/ä/workspace/x", DEFLATED, 1, size // 2, size, 0o600, 7)
+        entry = ArchiveEntry("agents/ä/workspace/x", DEFLATED, 1, size // 2, size, 0o600, 7)
         assert len(local_header(entry)) == local_header_size(entry.name, size)
 
 
@@ -103,7 +103,7 @@ def test_fields_are_wide_where_they_must_be_and_nowhere_else():
     sizes = [10, 5 << 30, 0xEFFF_FFFF, 3]
     offsets = [0, 100, 6 << 30, 11 << 30]
     entries = tuple(
-        Entry(name, DEFLATED, 1, size // 2, size, 0o600, offset)
+        ArchiveEntry(name, DEFLATED, 1, size // 2, size, 0o600, offset)
         for name, size, offset in zip(names, sizes, offsets, strict=True)
     )
     directory = central_directory(entries, 12 << 30)
@@ -124,7 +124,9 @@ def test_fields_are_wide_where_they_must_be_and_nowhere_else():
 def test_any_number_of_members_is_reported(tmp_path, count):
     header_size = local_header_size("agents/a/workspace/00000", 0)
     entries = [
-        Entry(f"agents/a/workspace/{number:05}", STORED, 0, 0, 0, 0o600, number * header_size)
+        ArchiveEntry(
+            f"agents/a/workspace/{number:05}", STORED, 0, 0, 0, 0o600, number * header_size
+        )
         for number in range(count)
     ]
     directory = central_directory(entries, count * header_size)

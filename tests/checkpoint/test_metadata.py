@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.metadata import (
     RESERVED_KEYS,
     check_tree,
@@ -45,7 +45,7 @@ def metadata(**keys):
 
 
 def entry(name, *, size=0, mode=0o600):
-    return Entry(name, 0, 0, size, size, mode, 0)
+    return ArchiveEntry(name, 0, 0, size, size, mode, 0)
 
 
 @pytest.mark.thorough

@@ -30,7 +30,7 @@ from clawblox.checkpoint.archive.earlier import (
 )
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES
 from clawblox.checkpoint.archive.layout import DEFLATED, STORED
-from clawblox.checkpoint.archive.reader import Archive, Member, packed_sha256
+from clawblox.checkpoint.archive.reader import Archive, ArchiveMember, packed_sha256
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
 from tests.checkpoint.runs import Run, contents, fake_token, make_run
@@ -456,10 +456,10 @@ def test_a_complete_archive_with_other_members_than_those_examined_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 4, 1000)
-    examined: list[list[Member]] = []
+    examined: list[list[ArchiveMember]] = []
     members = ArchiveWriter.members
 
-    def fewer(writer: ArchiveWriter) -> list[Member]:
+    def fewer(writer: ArchiveWriter) -> list[ArchiveMember]:
         assert members.fget is not None
         examined.append(members.fget(writer))
         return examined[-1] if len(examined) == 1 else examined[-1][:-1]

@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.model import AgentState, Link
+from clawblox.checkpoint.model import AgentState, WorkspaceLink
 from clawblox.errors import CheckpointError, ConfigError
 from clawblox.results import Excluded
 from tests.checkpoint.agents import BACKENDS, build_agent
@@ -133,7 +133,7 @@ def test_links_and_empty_directories_are_recorded(agent):
     (agent.workspace / "notes" / "later").mkdir(parents=True)
     planned = plan(agent)
     assert planned.links == [
-        Link(path="agents/rocky/workspace/link", target="../../../etc/passwd"),
+        WorkspaceLink(path="agents/rocky/workspace/link", target="../../../etc/passwd")
     ]
     assert planned.directories == ["agents/rocky/workspace/notes/later"]
 

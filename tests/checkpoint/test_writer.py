@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.checkpoint.archive.earlier import EarlierArchives
 from clawblox.checkpoint.archive.intake import CHUNK_BYTES, UnreadableSource, VanishedSource
-from clawblox.checkpoint.archive.layout import DEFLATED, STORED, Entry
+from clawblox.checkpoint.archive.layout import DEFLATED, STORED, ArchiveEntry
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.archive.writer import ArchiveWriter
 from clawblox.checkpoint.model import Source
@@ -49,7 +49,7 @@ class Target:
         self.writer.add(self.source(name, content, **options))
         return self.writer.files[f"{PREFIX}/{name}"]
 
-    def read(self) -> dict[str, tuple[Entry, bytes]]:
+    def read(self) -> dict[str, tuple[ArchiveEntry, bytes]]:
         """Complete the archive and read it."""
         self.writer.finish(DOCUMENT)
         archive = Archive(self.fd, self.path)

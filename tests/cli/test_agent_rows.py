@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from clawblox.agents.status import AgentStatus, StatusState, describe_metrics
 from clawblox.agents.values import Usage
 from clawblox.columns import fit_columns, format_line
-from clawblox.views.board import Frame, render
+from clawblox.views.board import BoardFrame, render
 from clawblox.views.formatting import format_cost, format_count
 from clawblox.views.rows import (
     agent_columns,
@@ -74,7 +74,7 @@ def test_the_usage_of_an_agent_is_in_its_row() -> None:
 
 def test_the_live_table_has_the_agents_below_the_instances() -> None:
     rows = [make_row(status(f"w{number}"), "ready") for number in range(3)]
-    lines = plain(render(view(rows, agents=AGENTS), Frame(100, 30)))
+    lines = plain(render(view(rows, agents=AGENTS), BoardFrame(100, 30)))
     assert [line.split()[0] for line in lines[8:12]] == ["AGENT", "Ana", "Eko", "Rocky"]
     assert lines[7] == ""
 
@@ -82,7 +82,7 @@ def test_the_live_table_has_the_agents_below_the_instances() -> None:
 def test_agents_that_do_not_fit_are_counted_those_that_need_attention_come_first() -> None:
     rows = [make_row(status("w0"), "ready")]
     many = [agent(f"A{number:02}") for number in range(30)]
-    lines = plain(render(view(rows, agents=[*many, AGENTS[0]]), Frame(100, 24)))
+    lines = plain(render(view(rows, agents=[*many, AGENTS[0]]), BoardFrame(100, 24)))
     table = lines[lines.index(next(line for line in lines if line.startswith("AGENT"))) :]
     assert table[1].split()[:2] == ["Ana", "failed"]
     assert table[6] == "… and 26 more agents: 26 working"
@@ -94,7 +94,7 @@ def test_agents_that_do_not_fit_are_counted_those_that_need_attention_come_first
 def test_the_table_with_agents_fits_every_terminal(columns: int, lines: int) -> None:
     rows = [make_row(status(f"w{number:03}"), "ready") for number in range(40)]
     many = [agent(f"世界-{number:02}", reason="x" * 200) for number in range(40)]
-    drawn = plain(render(view(rows, agents=many), Frame(columns, lines, notice="n" * 90)))
+    drawn = plain(render(view(rows, agents=many), BoardFrame(columns, lines, notice="n" * 90)))
     assert len(drawn) <= lines
     assert all(cell_len(line) <= columns for line in drawn)
     if columns >= 80 and lines >= 15:

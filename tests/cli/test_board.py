@@ -13,7 +13,7 @@ from clawblox.cli.running.run_scenes import Look, make_rows, pressure_between
 from clawblox.errors import ClawbloxError, WorldStartError
 from clawblox.results import EventKind, ProcessExit, WorldEvent
 from clawblox.rundir.status import InstanceState, InstanceStatus
-from clawblox.views.board import Frame, View, render
+from clawblox.views.board import BoardFrame, BoardView, render
 from clawblox.views.event_lines import (
     EventLine,
     RecentEvents,
@@ -21,7 +21,7 @@ from clawblox.views.event_lines import (
     describe_event,
     select_events,
 )
-from clawblox.views.rows import Row, make_row
+from clawblox.views.rows import InstanceRow, make_row
 from clawblox.views.steering import Steering
 
 AT = "2026-06-22T18:59:25Z"
@@ -65,12 +65,12 @@ def status(name: str, state: InstanceState = "ready", **fields: object) -> Insta
     return InstanceStatus(**{**known, **fields})  # type: ignore[arg-type]
 
 
-def view(rows: list[Row], **fields: object) -> View:
+def view(rows: list[InstanceRow], **fields: object) -> BoardView:
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.state] = counts.get(row.state, 0) + 1
     known: dict[str, object] = {"title": "counter · runs/r001", "elapsed_s": 133.0}
-    return View(**{**known, "counts": counts, "rows": rows, **fields})  # type: ignore[arg-type]
+    return BoardView(**{**known, "counts": counts, "rows": rows, **fields})  # type: ignore[arg-type]
 
 
 def plain(lines: list[str]) -> list[str]:
@@ -82,7 +82,7 @@ def plain(lines: list[str]) -> list[str]:
 
 def test_every_column_of_an_instance_is_filled() -> None:
     row = make_row(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
-    heading, line = plain(render(view([row]), Frame(160, 30)))[3:5]
+    heading, line = plain(render(view([row]), BoardFrame(160, 30)))[3:5]
     headings = "NAME STATE PID UPTIME RSS CPU CPU TIME SAVED SIM TIME RESTARTS URL"
     assert " ".join(heading.split()) == headings
     name, state, pid, uptime, *rss, cpu, cpu_time, _, sim_time, restarts, url = line.split()
@@ -100,7 +100,7 @@ def test_the_state_column_shows_how_an_instance_ended() -> None:
     ]
     rows = [make_row(one, one.state, None) for one in ended]
     assert all(row.is_bad for row in rows)
-    lines = plain(render(view(rows), Frame(100, 30)))[4:8]
+    lines = plain(render(view(rows), BoardFrame(100, 30)))[4:8]
     assert [line.split()[1:3] for line in lines] == [
         ["exited", "9"],
         ["exited", "SIGKILL"],
@@ -115,7 +115,7 @@ def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
         make_row(one, one.state, None)
         for one in (status("a", "halted", pid=None, halt=halt), status("b"))
     ]
-    headings, *lines = plain(render(view(rows), Frame(79, 30)))[3:6]
+    headings, *lines = plain(render(view(rows), BoardFrame(79, 30)))[3:6]
     assert lines[0].startswith(r"a     halted: ValueError: \x1b[2Jxx")
     assert "…" in lines[0]
     assert all(len(line) <= 79 and "20001" in line for line in lines)
@@ -123,47 +123,49 @@ def test_a_long_reason_does_not_push_out_the_other_columns() -> None:
 
 
 def test_every_state_is_counted() -> None:
-    rows = [Row("a", "ready"), Row("b", "ready"), Row("c", "failed")]
+    rows = [InstanceRow("a", "ready"), InstanceRow("b", "ready"), InstanceRow("c", "failed")]
     counts = {"ready": 2, "failed": 1, "waiting": 7}
-    line = plain(render(view(rows, counts=counts, ramp="the machine is busy"), Frame(100, 30)))[1]
+    line = plain(
+        render(view(rows, counts=counts, ramp="the machine is busy"), BoardFrame(100, 30))
+    )[1]
     assert line == "1 failed · 7 waiting · 2 ready  the machine is busy"
 
 
 def test_instances_that_fit_are_sorted_by_name() -> None:
-    rows = [Row("w2", "failed"), Row("w0", "ready"), Row("w1", "starting")]
-    lines = plain(render(view(rows), Frame(100, 30)))
+    rows = [InstanceRow("w2", "failed"), InstanceRow("w0", "ready"), InstanceRow("w1", "starting")]
+    lines = plain(render(view(rows), BoardFrame(100, 30)))
     assert [line.split()[0] for line in lines[4:7]] == ["w0", "w1", "w2"]
 
 
 def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_counted() -> None:
     states = {"w05": "failed", "w61": "restarting", "w40": "starting", "w50": "exited"}
-    rows = [Row(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
-    rows.append(Row("w98", "exited", "exited 9", is_bad=True))
-    lines = plain(render(view(rows), Frame(100, 14, notice="Ctrl-C")))
+    rows = [InstanceRow(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
+    rows.append(InstanceRow("w98", "exited", "exited 9", is_bad=True))
+    lines = plain(render(view(rows), BoardFrame(100, 14, notice="Ctrl-C")))
     shown = [line.split()[0] for line in lines[4:-3]]
     assert shown == ["w05", "w98", "w61", "w40", "w00", "w01", "w02"]
     assert lines[-3:] == ["… and 92 more: 91 ready, 1 exited", "", "Ctrl-C"]
 
 
 def test_a_slow_start_is_explained_below_its_row_where_there_is_room() -> None:
-    rows = [Row(f"w{i:02}", "starting", note=f"note {i}") for i in range(3)]
-    rows += [Row(f"w{i:02}", "ready") for i in range(3, 9)]
-    whole = plain(render(view(rows), Frame(100, 30)))
+    rows = [InstanceRow(f"w{i:02}", "starting", note=f"note {i}") for i in range(3)]
+    rows += [InstanceRow(f"w{i:02}", "ready") for i in range(3, 9)]
+    whole = plain(render(view(rows), BoardFrame(100, 30)))
     assert whole[4:8] == ["w00   starting", "      note 0", "w01   starting", "      note 1"]
     assert [line for line in whole if line.startswith("w08")]
     # Not all fit: what starts comes first, and a quarter of the room tells how that is going.
-    small = plain(render(view(rows), Frame(100, 14)))[4:]
+    small = plain(render(view(rows), BoardFrame(100, 14)))[4:]
     assert small == [*whole[4:9], "w03   ready", "w04   ready", "… and 4 more: 4 ready"]
 
 
 def test_events_leave_room_for_rows_and_the_last_line_is_not_cut() -> None:
-    rows = [Row(f"w{i:02}", "ready") for i in range(9)]
+    rows = [InstanceRow(f"w{i:02}", "ready") for i in range(9)]
     events = [EventLine(AT, "w003", f"event {number}") for number in range(9)]
     notice = "9 instances ready after 4.2s. " + "Ctrl-C stops all; " * 5
-    tall = plain(render(view(rows), Frame(79, 30, events, notice)))
+    tall = plain(render(view(rows), BoardFrame(79, 30, events, notice)))
     assert [line.split()[-1] for line in tall if "event" in line] == list("345678")
     assert " ".join(tall[-2:]).split() == notice.split()
-    flat = plain(render(view(rows), Frame(79, 9, events, notice)))
+    flat = plain(render(view(rows), BoardFrame(79, 9, events, notice)))
     assert [line.split()[0] for line in flat[4:7]] == ["w00", "w01", "…"]
     assert not [line for line in flat if "event" in line]
 
@@ -175,7 +177,8 @@ def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:
     troubles = [EventLine(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
     drawn = plain(
         render(
-            view(rows, ramp="busy " * 30), Frame(columns, lines, troubles, notice="Ctrl-C " * 30)
+            view(rows, ramp="busy " * 30),
+            BoardFrame(columns, lines, troubles, notice="Ctrl-C " * 30),
         )
     )
     assert len(drawn) <= lines
@@ -183,10 +186,10 @@ def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [Row("w000", "failed")]
-    assert "\x1b[1;31m" in "".join(render(view(rows), Frame(100, 30)))
+    rows = [InstanceRow("w000", "failed")]
+    assert "\x1b[1;31m" in "".join(render(view(rows), BoardFrame(100, 30)))
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "31m" not in "".join(render(view(rows), Frame(100, 30)))
+    assert "31m" not in "".join(render(view(rows), BoardFrame(100, 30)))
 
 
 def test_cpu_share_is_measured_between_two_looks_at_the_same_process() -> None:
@@ -357,7 +360,9 @@ def test_many_events_do_not_push_out_the_troubles() -> None:
     assert [one.text for one in recent.last(3)] == ["failed", "saved 98", "saved 99"]
     assert [one.text for one in recent.last(1)] == ["failed"]
     assert recent.last(0) == []
-    drawn = plain(render(view([Row("w003", "failed")]), Frame(100, 30, recent.last(9))))
+    drawn = plain(
+        render(view([InstanceRow("w003", "failed")]), BoardFrame(100, 30, recent.last(9)))
+    )
     assert any(line.endswith("w003  failed") for line in drawn)
     assert sum(" saved 9" in line for line in drawn) == 5
 
@@ -405,7 +410,7 @@ def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
 
 def steered(count: int, lines: int = 24, **steering: object) -> list[str]:
     rows = [make_row(status(f"w{number:03}"), "ready") for number in range(count)]
-    frame = Frame(60, lines, steering=Steering(**steering))  # type: ignore[arg-type]
+    frame = BoardFrame(60, lines, steering=Steering(**steering))  # type: ignore[arg-type]
     return plain(render(view(rows), frame))
 
 
@@ -437,7 +442,7 @@ def test_a_pane_leaves_room_for_the_table_and_the_last_line(lines: int) -> None:
     pane = ["w007: w007.log", *(f"line {number} {'x' * 90}\x1b[2J" for number in range(50))]
     events = [EventLine(AT, "w000", "ready")] * 9
     steering = Steering(selected="w007", pane="log")
-    frame = Frame(60, lines, events, "the last line", steering, pane)
+    frame = BoardFrame(60, lines, events, "the last line", steering, pane)
     shown = plain(render(view(rows), frame))
     assert len(shown) <= lines
     assert max(map(len, shown)) <= 60

@@ -14,7 +14,7 @@ import structlog
 
 from clawblox import AsyncWorld
 from clawblox.cli.options import OrchestratorOptions
-from clawblox.cli.playing.session import Session
+from clawblox.cli.playing.session import PlaySession
 from clawblox.cli.running import (
     batch_run,
     displays,
@@ -35,7 +35,7 @@ from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.errors import BatchError, WorldExitedError
 from clawblox.experiment.plan import AgentSpec, Plan
-from tests.experiment.fakes import FakedExperiment, FakeWorkshop
+from tests.experiment.fakes import FakeBackend, FakedExperiment
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.worlds import make_world
 
@@ -124,7 +124,7 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
         duration=600.0,
         limits={"min_free": None},
     )
-    experiment = FakedExperiment(clock, FakeWorkshop(clock), plan, dir=tmp_path / "exp")
+    experiment = FakedExperiment(clock, FakeBackend(clock), plan, dir=tmp_path / "exp")
 
     async def tick() -> None:
         while True:
@@ -233,11 +233,11 @@ async def test_a_session_of_a_player_outlives_what_it_cannot_show(
         shown.append(1)
         fail()
 
-    monkeypatch.setattr(Session, "_show_value", show)
+    monkeypatch.setattr(PlaySession, "_show_value", show)
     player: Any = Person()
     console: Any = Typed("observe", "observe")
     with anyio.fail_after(60):
-        assert await Session(player, console, ()).run() == 1
+        assert await PlaySession(player, console, ()).run() == 1
     assert len(shown) == 2
     assert reports(capsys) == 1
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from clawblox.agents.programs import PROGRAMS
-from clawblox.checks import Check, CheckResult, missing, ok, run_checks, warning
+from clawblox.checks import MachineCheck, MachineCheckResult, missing, ok, run_checks, warning
 from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, missing_requirements
 from clawblox.cli.doctor import agents, machine, resources, software
 from clawblox.cli.doctor.resources import look_at_range, look_for_free_ports
@@ -64,7 +64,7 @@ def states(command: Command) -> dict[str, str]:
     return {name: one["state"] for name, one in results(command).items()}
 
 
-def look(name: str) -> CheckResult:
+def look(name: str) -> MachineCheckResult:
     """Run one check."""
     return next(check.run() for check in ALL_CHECKS if f"{check.group}/{check.id}" == name)
 
@@ -488,8 +488,8 @@ def test_another_directory_can_be_checked(call: Start, tmp_path: Path) -> None:
     assert f"free in {place}" in results(command)["Current directory/space"]["found"]
 
 
-def run_check(look_at: Any, directory: Path) -> CheckResult:
-    return Check("", "", lambda: look_at(directory), "", "").run()
+def run_check(look_at: Any, directory: Path) -> MachineCheckResult:
+    return MachineCheck("", "", lambda: look_at(directory), "", "").run()
 
 
 def test_ports_that_others_use_do_not_count_as_free() -> None:
@@ -533,8 +533,8 @@ def test_a_process_without_its_orchestrator_is_found(
 # -- running them -----------------------------------------------------------------------------
 
 
-def check_named(name: str, look_at: Any, *, is_required: bool = False) -> Check:
-    return Check("Group", name, look_at, "Costs.", "Do.", is_required=is_required)
+def check_named(name: str, look_at: Any, *, is_required: bool = False) -> MachineCheck:
+    return MachineCheck("Group", name, look_at, "Costs.", "Do.", is_required=is_required)
 
 
 def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from clawblox.checks import Check, missing, ok
+from clawblox.checks import MachineCheck, missing, ok
 from clawblox.cli.commands.doctor import command
 from clawblox.cli.doctor import agents, nodes
 from clawblox.errors import ConfigError
@@ -156,7 +156,7 @@ def test_no_node_is_a_missing_requirement(look: Callable[..., dict[str, Any]]) -
 
 
 def test_a_node_answers_with_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Check("Agents", "claude", lambda: missing("not installed"), "", "")
+    check = MachineCheck("Agents", "claude", lambda: missing("not installed"), "", "")
     monkeypatch.setattr(agents, "CHECKS", [check])
     facts = nodes.look_at_node()
     assert facts["checks"] == {"claude": ("missing", "not installed", None)}

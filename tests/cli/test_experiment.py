@@ -14,7 +14,7 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import begin_or_continue
+from clawblox.experiment.running.opening import begin_or_continue
 from clawblox.rundir import driver_lease
 from tests.agents.standins import install, misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs

@@ -8,7 +8,7 @@ import pytest
 
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.lines import LineType, usage_data
-from clawblox.experiment.session.events import ExperimentEvent, describe_line
+from clawblox.experiment.running.events import ExperimentEvent, describe_line
 from clawblox.results import ProcessExit
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event

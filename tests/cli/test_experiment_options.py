@@ -12,7 +12,7 @@ from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.plan import Cluster, Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import begin_or_continue
+from clawblox.experiment.running.opening import begin_or_continue
 from tests.cli.conftest import Start
 from tests.cli.terminal import CTRL_C, terminal
 from tests.cli.test_experiment import KEYS, write_plan

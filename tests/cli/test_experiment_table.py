@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from clawblox.agents.values import Usage
 from clawblox.experiment.schedule.ports import AgentActivity
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
-from clawblox.views.board import Frame
+from clawblox.views.board import BoardFrame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiments import (
     chain_rows,
@@ -98,7 +98,7 @@ def status(chains: tuple[ChainStatus, ...] = CHAINS, **fields: Any) -> Experimen
 
 def draw(shown: ExperimentStatus, columns: int, lines: int = 40, **more: Any) -> list[str]:
     """Return the lines of the table without colours."""
-    drawn = render_experiment(shown, Frame(columns, lines, **more))
+    drawn = render_experiment(shown, BoardFrame(columns, lines, **more))
     return [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in drawn]
 
 
@@ -270,7 +270,7 @@ def test_hostile_text_is_escaped() -> None:
     bad = chain(HOSTILE, 1, "failed", cause=HOSTILE, reason=HOSTILE, agents=(agent(HOSTILE),))
     waiting = chain("r9", 1, "waiting", reason=HOSTILE)
     shown = status((bad, waiting), name=HOSTILE, dir=Path(HOSTILE))
-    frame = Frame(100, 40, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
+    frame = BoardFrame(100, 40, [EventLine(UNTIL, HOSTILE, HOSTILE)], HOSTILE)
     drawn = [
         *render_experiment(shown, frame),
         *describe_status(shown),

@@ -22,7 +22,7 @@ from clawblox.experiment.harness.script_files import RecordedOptions
 from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import begin_or_continue
+from clawblox.experiment.running.opening import begin_or_continue
 from tests.agents.standins import misbehave
 from tests.cli.conftest import Start
 from tests.support.files import read_all

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clawblox.cli.playing.lines import Line, parse_data, parse_line
+from clawblox.cli.playing.lines import PlayCommand, parse_data, parse_line
 from clawblox.differences import (
     ABSENT,
-    Difference,
+    ValueDifference,
     add_id,
     add_index,
     add_key,
@@ -302,7 +302,7 @@ def test_objects_that_do_not_fit_a_table_are_broken_into_members() -> None:
 # -------------------------------------------------------------------------------- differences
 
 
-def apply(difference: Difference, value: Any) -> Any:
+def apply(difference: ValueDifference, value: Any) -> Any:
     """Return a value with a difference applied to it."""
     if difference.path == "":
         if difference.is_order:
@@ -467,20 +467,23 @@ def test_differences_are_short_to_read(before: Any, after: Any, lines: list[str]
     [
         ("", None),
         ("  # a comment", None),
-        ("observe", Line("observe")),
-        ("  quit ", Line("quit")),
-        ('act Steer {"direction": [1, 0]}', Line("act", "Steer", {"direction": [1, 0]})),
-        ('Steer {"direction": [1,0]}', Line("act", "Steer", {"direction": [1, 0]}, is_short=True)),
-        ("Walk north", Line("act", "Walk", "north", is_short=True)),
-        ("Walk 3", Line("act", "Walk", 3, is_short=True)),
-        ("Wait", Line("act", "Wait", is_short=True)),
-        ("act say hello", Line("act", "say", "hello")),
-        ("say  hello  there", Line("say", "hello  there")),
-        ("show", Line("show")),
-        ("show world.entities[0]", Line("show", "world.entities[0]")),
+        ("observe", PlayCommand("observe")),
+        ("  quit ", PlayCommand("quit")),
+        ('act Steer {"direction": [1, 0]}', PlayCommand("act", "Steer", {"direction": [1, 0]})),
+        (
+            'Steer {"direction": [1,0]}',
+            PlayCommand("act", "Steer", {"direction": [1, 0]}, is_short=True),
+        ),
+        ("Walk north", PlayCommand("act", "Walk", "north", is_short=True)),
+        ("Walk 3", PlayCommand("act", "Walk", 3, is_short=True)),
+        ("Wait", PlayCommand("act", "Wait", is_short=True)),
+        ("act say hello", PlayCommand("act", "say", "hello")),
+        ("say  hello  there", PlayCommand("say", "hello  there")),
+        ("show", PlayCommand("show")),
+        ("show world.entities[0]", PlayCommand("show", "world.entities[0]")),
     ],
 )
-def test_a_line_is_a_command(text: str, line: Line | None) -> None:
+def test_a_line_is_a_command(text: str, line: PlayCommand | None) -> None:
     assert parse_line(text) == line
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.kept_verification import read_verification
-from clawblox.replay.results import Divergence, Link, ReplayProgress
+from clawblox.replay.results import Divergence, RecordingLink, ReplayProgress
 from clawblox.replay.sources import no_recording
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.formatting import format_json
@@ -56,12 +56,12 @@ def test_a_result_is_a_line() -> None:
     assert describe_replay(rows).endswith(
         "; the rows of its data stores were taken from the recording, unchecked"
     )
-    chained = replayed("equal", tick=12, is_complete=True, link=Link("continues", 10, 1))
+    chained = replayed("equal", tick=12, is_complete=True, link=RecordingLink("continues", 10, 1))
     assert describe_replay(chained).endswith(
         "; continues recording 1 at tick 10; the start of recording 1 is unchecked, and so is this"
         " one"
     )
-    killed = replayed("equal", tick=12, link=Link("continues", 10, 1), checked="earlier")
+    killed = replayed("equal", tick=12, link=RecordingLink("continues", 10, 1), checked="earlier")
     assert describe_replay(killed) == (
         "recording 2 (w003): equal to tick 12: 2 ticks; the recording has no end, its world was"
         " killed; continues recording 1 at tick 10"
@@ -70,7 +70,7 @@ def test_a_result_is_a_line() -> None:
     assert describe_replay(lost).endswith(
         "killed; 2 later records not compared, after an input that was lost"
     )
-    broken = replayed("equal", tick=12, is_complete=True, link=Link("differs", 10, 1))
+    broken = replayed("equal", tick=12, is_complete=True, link=RecordingLink("differs", 10, 1))
     assert "does not continue recording 1, whose state at tick 10 differs" in describe_replay(
         broken
     )

@@ -14,7 +14,7 @@ from clawblox.concurrency.progress import run_with_progress
 from clawblox.concurrency.tasks import Residence, Tasks, in_own_task, outlast
 from clawblox.concurrency.threads import Batcher
 from clawblox.errors import UsageError
-from clawblox.telemetry.metrics import Recorder
+from clawblox.telemetry.metrics import MetricsRecorder
 from clawblox.telemetry.prometheus import MetricsEndpoint
 from tests.support.waiting import HANG_S
 
@@ -234,7 +234,7 @@ async def test_a_metrics_endpoint_whose_user_is_cancelled_ends_all_the_same():
     is_open = anyio.Event()
 
     async def serve() -> None:
-        async with MetricsEndpoint(Recorder().snapshot, dict):
+        async with MetricsEndpoint(MetricsRecorder().snapshot, dict):
             is_open.set()
             await anyio.sleep_forever()
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.fresh.messages import Order, Result, decode_result
+from clawblox.conformance.fresh.messages import LifeRequest, Result, decode_result
 from clawblox.conformance.live import Trace
 from clawblox.protocol import OPERATOR_TOKEN_ENV
 from clawblox.world.private_copies import TrialOptions
 
-ORDER = Order(
+ORDER = LifeRequest(
     world="/world",
     run_dir="/run",
     name="w001",

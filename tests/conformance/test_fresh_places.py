@@ -15,8 +15,8 @@ import pytest
 
 from clawblox.conformance import CheckResult, Report, check_world
 from clawblox.conformance.fresh import lives
-from clawblox.conformance.fresh.places import Place, make_place
-from clawblox.conformance.fresh.views import TooMuch, View
+from clawblox.conformance.fresh.places import FreshPlace, make_place
+from clawblox.conformance.fresh.views import DirectoryView, TooMuch
 from tests.conformance.cheats import PLACES, WATCHES, cheating_world
 from tests.support.sampling import usually
 
@@ -192,7 +192,7 @@ async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
 async def test_a_life_that_is_killed_without_a_word_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make(*args: Any, **options: Any) -> Place:
+    def make(*args: Any, **options: Any) -> FreshPlace:
         return attrs.evolve(make_place(*args, **options), command=["sh", "-c", "kill -9 $$"])
 
     monkeypatch.setattr(lives, "make_place", make)
@@ -222,7 +222,11 @@ def passed_ctime(path: Path) -> float:
 def test_an_unchanged_directory_is_bound_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "old").touch()
     since = passed_ctime(tmp_path / "old")
-    assert View(str(tmp_path), since).arguments() == ["--ro-bind", str(tmp_path), str(tmp_path)]
+    assert DirectoryView(str(tmp_path), since).arguments() == [
+        "--ro-bind",
+        str(tmp_path),
+        str(tmp_path),
+    ]
 
 
 def test_not_even_the_name_of_a_new_file_is_shown(tmp_path: Path) -> None:
@@ -233,7 +237,7 @@ def test_not_even_the_name_of_a_new_file_is_shown(tmp_path: Path) -> None:
     since = passed_ctime(tmp_path / "link")
     (tmp_path / "kept" / "deep" / "zzz").touch()
     (tmp_path / "zzz" / "er").mkdir(parents=True)
-    arguments = View(str(tmp_path), since).arguments()
+    arguments = DirectoryView(str(tmp_path), since).arguments()
     assert not [word for word in arguments if "zzz" in word]
     old, still = str(tmp_path / "kept" / "deep" / "old"), str(tmp_path / "still")
     assert ["--ro-bind", old, old] in [arguments[at : at + 3] for at in range(len(arguments))]
@@ -252,7 +256,7 @@ def test_sockets_and_pipes_of_any_age_are_covered(tmp_path: Path) -> None:
     since = passed_ctime(tmp_path / "rebuilt" / "socket")
     (tmp_path / "rebuilt" / "new").touch()
     bound, rebuilt = tmp_path / "bound", tmp_path / "rebuilt"
-    arguments = View(str(tmp_path), since).arguments()
+    arguments = DirectoryView(str(tmp_path), since).arguments()
     triples = [arguments[at : at + 3] for at in range(len(arguments))]
     assert triples.index(["--ro-bind", str(bound), str(bound)]) < min(
         triples.index(["--ro-bind", os.devnull, str(bound / name)]) for name in ("pipe", "socket")
@@ -266,4 +270,4 @@ def test_a_directory_with_too_many_changes_is_not_shown(tmp_path: Path) -> None:
     since = passed_ctime(tmp_path / "400")
     (tmp_path / "new").touch()
     with pytest.raises(TooMuch):
-        View(str(tmp_path), since).arguments()
+        DirectoryView(str(tmp_path), since).arguments()

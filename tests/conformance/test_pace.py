@@ -12,13 +12,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from clawblox.conformance import landings, pace, polling
+from clawblox.conformance import input_timing, pace, polling
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.exchange import Exchange
+from clawblox.conformance.input_timing import InputArrival, InputTiming
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.lab import Lab
-from clawblox.conformance.landings import Landing, Landings
-from clawblox.conformance.live import Action, LiveWorld
-from clawblox.conformance.pace import SLOWEST, Pace, has_time_for
+from clawblox.conformance.live import AgentInput, LiveWorld
+from clawblox.conformance.pace import SLOWEST, SimulationPace, has_time_for
 from clawblox.conformance.registry import Check, TooLittleSeen
 from clawblox.conformance.runner import BodyFiles, _run_check
 from clawblox.system.request import Answer
@@ -62,7 +62,7 @@ class SlowWorld:
 @pytest.fixture
 def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run_in(world: SlowWorld) -> None:
-        for module in (landings, polling):
+        for module in (input_timing, polling):
             clock = SimpleNamespace(
                 current_time=world.current_time, sleep=world.sleep, Event=anyio.Event
             )
@@ -71,9 +71,9 @@ def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run_in
 
 
-async def land(world: SlowWorld, aim: float) -> Landing:
-    action = Action("Push")
-    return await landings._land(world.player, action, aim, is_opaque=False, who="it")
+async def land(world: SlowWorld, aim: float) -> InputArrival:
+    action = AgentInput("Push")
+    return await input_timing._land(world.player, action, aim, is_opaque=False, who="it")
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.2, 0.021])
@@ -107,7 +107,7 @@ async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_w
 
 
 def test_a_pace_is_that_of_the_time_since_the_world_was_first_seen():
-    seen = Pace(0.0)
+    seen = SimulationPace(0.0)
     assert seen.slowness(100.0) == 1.0
     assert [seen.note(*each) for each in [(5.0, 10.0), (5.0, 11.0), (6.0, 14.0)]] == [
         True,
@@ -117,7 +117,7 @@ def test_a_pace_is_that_of_the_time_since_the_world_was_first_seen():
     assert seen.slowness(14.0) == 4.0
     assert not seen.is_hopeless(20.0, still_s=8.0, longest_s=4.0)
     assert seen.is_hopeless(22.1, still_s=8.0, longest_s=4.0)
-    assert Pace(0.0).is_hopeless(9.0, still_s=10.0, longest_s=8.0)
+    assert SimulationPace(0.0).is_hopeless(9.0, still_s=10.0, longest_s=8.0)
 
 
 async def test_no_life_is_begun_that_ends_after_the_time_limit_of_the_check() -> None:
@@ -131,19 +131,19 @@ async def test_the_time_for_further_lives_grows_with_the_slowness_of_the_slowest
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SlowWorld(0.1)
-    monkeypatch.setattr(landings, "anyio", world)
-    monkeypatch.setattr(landings, "has_time_for", lambda seconds: world.now < 1000)
-    landed = [Landing(float(number), {}, {}, "it", 10.0) for number in range(20)]
+    monkeypatch.setattr(input_timing, "anyio", world)
+    monkeypatch.setattr(input_timing, "has_time_for", lambda seconds: world.now < 1000)
+    landed = [InputArrival(float(number), {}, {}, "it", 10.0) for number in range(20)]
     original = landed.pop(0)
-    lived = Landings((), None, Action("Push"), original, (), False)  # type: ignore[arg-type]
+    lived = InputTiming((), None, AgentInput("Push"), original, (), False)  # type: ignore[arg-type]
 
-    async def restore(*_: object, is_saved: bool) -> Landing:
+    async def restore(*_: object, is_saved: bool) -> InputArrival:
         world.now += 70.0
         return landed.pop(0)
 
-    monkeypatch.setattr(landings, "_restore_landing", restore)
-    restored = await landings._restore_landings(None, lived)  # type: ignore[arg-type]
-    assert len(restored) == landings._RESTORES, "630 s of a world that is ten times slower"
+    monkeypatch.setattr(input_timing, "_restore_landing", restore)
+    restored = await input_timing._restore_landings(None, lived)  # type: ignore[arg-type]
+    assert len(restored) == input_timing._RESTORES, "630 s of a world that is ten times slower"
     assert pace.SLOWEST == 50
 
 
@@ -170,7 +170,7 @@ def test_a_slow_world_is_reported_as_slow_with_the_timeout_to_give(
 async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
     outcome: Exception | None, tmp_path: Path
 ) -> None:
-    async def look(_lab: Lab) -> str:
+    async def look(_context: CheckContext) -> str:
         await anyio.lowlevel.checkpoint()
         if outcome is not None:
             raise outcome
@@ -178,15 +178,15 @@ async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
         return ""
 
     instances = Instances(world=None, options=TrialOptions(), scratch=tmp_path, seed=1)
-    lab = Lab(instances, url="http://127.0.0.1:1")
+    ctx = CheckContext(instances, url="http://127.0.0.1:1")
     live = LiveWorld("http://127.0.0.1:1")
     live.pace.note(0.0, 10.0)
     live.pace.note(1.0, 20.0)
-    lab.instances.lives.append(live)
+    ctx.instances.lives.append(live)
     check = Check("restore.trace", "must", "It is.", look)
-    assert "1/10.0" not in (await _run_check(lab, check, 0.0, BodyFiles(tmp_path))).evidence
-    lab.runs_by_itself = True
-    result = await _run_check(lab, check, 0.0 if outcome is None else 9.0, BodyFiles(tmp_path))
+    assert "1/10.0" not in (await _run_check(ctx, check, 0.0, BodyFiles(tmp_path))).evidence
+    ctx.runs_by_itself = True
+    result = await _run_check(ctx, check, 0.0 if outcome is None else 9.0, BodyFiles(tmp_path))
     live.close()
     assert result.status == "could_not_run"
     assert "; give each check more time with --check-timeout 600" in result.evidence
@@ -197,15 +197,15 @@ async def test_the_search_for_landings_leaves_as_much_time_as_it_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SlowWorld(0.1)
-    monkeypatch.setattr(landings, "anyio", world)
-    monkeypatch.setattr(landings, "has_time_for", lambda seconds: world.now + seconds < 120)
-    original = Landing(0.0, {}, {}, "it", 10.0)
-    lived = Landings((), None, Action("Push"), original, (), False)  # type: ignore[arg-type]
+    monkeypatch.setattr(input_timing, "anyio", world)
+    monkeypatch.setattr(input_timing, "has_time_for", lambda seconds: world.now + seconds < 120)
+    original = InputArrival(0.0, {}, {}, "it", 10.0)
+    lived = InputTiming((), None, AgentInput("Push"), original, (), False)  # type: ignore[arg-type]
 
-    async def restore(*_: object, is_saved: bool) -> Landing:
+    async def restore(*_: object, is_saved: bool) -> InputArrival:
         world.now += 20.0
-        return Landing(world.now, {}, {}, "it", 10.0)
+        return InputArrival(world.now, {}, {}, "it", 10.0)
 
-    monkeypatch.setattr(landings, "_restore_landing", restore)
-    await landings._restore_landings(None, lived)  # type: ignore[arg-type]
+    monkeypatch.setattr(input_timing, "_restore_landing", restore)
+    await input_timing._restore_landings(None, lived)  # type: ignore[arg-type]
     assert world.now <= 60

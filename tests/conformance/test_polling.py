@@ -12,7 +12,7 @@ from anyio import Event, lowlevel
 from clawblox.conformance import polling, realtime
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.polling import LEAST_COMMON, collect
-from clawblox.conformance.registry import Failed
+from clawblox.conformance.registry import NotMet
 from clawblox.system.request import Answer
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +90,7 @@ async def test_a_life_that_refuses_several_requests_at_once_gets_them_one_by_one
 
 
 async def test_a_life_that_refuses_its_only_request_fails(run_in: Any) -> None:
-    with pytest.raises(Failed, match="429"):
+    with pytest.raises(NotMet, match="429"):
         await collect(run_in(Busy(ticks=5, bears=0)).answer)
 
 

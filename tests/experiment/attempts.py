@@ -16,14 +16,14 @@ from clawblox.agents.layout import AgentDir
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.cluster.engine import Engine
-from clawblox.experiment.cluster.workshop import RemoteWorkshop
+from clawblox.experiment.cluster.remote_backend import RemoteBackend
 from clawblox.experiment.history.checkpoints import CheckpointRef
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.live_attempt import LiveAttempt
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.plan.cluster import Cluster
-from clawblox.experiment.schedule.ports import SavedAttempt, Signal
+from clawblox.experiment.schedule.ports import SavedCheckpointFile, Signal
 from tests.agents.standins import install, misbehave, told
 from tests.experiment.cluster.local_engine import LocalEngine
 from tests.support.waiting import HANG_S, wait_until_async
@@ -36,37 +36,39 @@ SAVE = "Save your memory now."
 
 @attrs.define
 class Scene:
-    """A plan, its workshop, and the signals of its attempts."""
+    """A plan, its backend, and the signals of its attempts."""
 
     plan: Plan
-    workshop: LiveWorkshop
+    backend: LiveBackend
     signals: list[Signal] = attrs.field(factory=list)
 
-    def order(self, run_id: str = FIRST, **more: Any) -> Order:
+    def order(self, run_id: str = FIRST, **more: Any) -> AttemptOrder:
         """Return an order for an attempt at the first generation."""
-        return Order(chain=self.plan.chains()[0], generation=1, run_id=run_id, **more)
+        return AttemptOrder(chain=self.plan.chains()[0], generation=1, run_id=run_id, **more)
 
     def run_dir(self, run_id: str = FIRST, chain: str = "r1") -> Path:
         """Return the run directory of an attempt."""
-        return self.workshop.directory / "chains" / chain / "runs" / run_id
+        return self.backend.directory / "chains" / chain / "runs" / run_id
 
     def agent_dirs(self, run_id: str = FIRST, chain: str = "r1") -> list[Path]:
         """Return the directories of its agents, in their order."""
         return sorted((self.run_dir(run_id, chain) / "agents").iterdir())
 
-    async def prepare(self, order: Order, **faults: Any) -> None:
+    async def prepare(self, order: AttemptOrder, **faults: Any) -> None:
         """Prepare an attempt, and switch faults of its agents on."""
-        await self.workshop.prepare(order)
+        await self.backend.prepare(order)
         for directory in self.agent_dirs(order.run_id):
             misbehave(directory / "workspace", **{"turn_s": 0.05, **faults})
 
     @asynccontextmanager
-    async def open(self, order: Order, signals: list[Signal] | None = None) -> AsyncIterator[Any]:
+    async def open(
+        self, order: AttemptOrder, signals: list[Signal] | None = None
+    ) -> AsyncIterator[Any]:
         """Open an attempt where there is room for it; its signals are kept."""
         kept = self.signals if signals is None else signals
         async with (
-            self.workshop.room(order.chain) as room,
-            self.workshop.open(order, kept.append, room) as attempt,
+            self.backend.room(order.chain) as room,
+            self.backend.open(order, kept.append, room) as attempt,
         ):
             yield attempt
 
@@ -101,28 +103,28 @@ async def scene(
         for name, driver in DRIVERS.items()
     ]
     plan = Plan(make_world(tmp_path), agents, name="exp", save={"prompt": SAVE})
-    make = LiveWorkshop if request.param == "here" else make_remote_workshop
+    make = LiveBackend if request.param == "here" else make_remote_backend
     with anyio.fail_after(HANG_S):
-        async with serving(make(tmp_path / "exp", "chains", {})) as workshop:
-            yield Scene(plan, workshop)
+        async with serving(make(tmp_path / "exp", "chains", {})) as backend:
+            yield Scene(plan, backend)
 
 
 looks_inside = pytest.mark.parametrize("scene", ["here"], indirect=True)
 """Marks a test that reaches into an attempt, so that it must be in this process."""
 
 
-def make_remote_workshop(*arguments: Any, engine: Engine | None = None) -> RemoteWorkshop:
-    """Return a workshop whose attempts run on one of two nodes, which are this machine."""
+def make_remote_backend(*arguments: Any, engine: Engine | None = None) -> RemoteBackend:
+    """Return a backend whose attempts run on one of two nodes, which are this machine."""
     given = engine or LocalEngine({"first": 2, "second": 2})
-    return RemoteWorkshop(*arguments, cluster=Cluster(lease=10.0), connect=lambda _cluster: given)
+    return RemoteBackend(*arguments, cluster=Cluster(lease=10.0), connect=lambda _cluster: given)
 
 
 @asynccontextmanager
-async def serving(workshop: LiveWorkshop) -> AsyncIterator[LiveWorkshop]:
-    """Serve a workshop while the block runs."""
+async def serving(backend: LiveBackend) -> AsyncIterator[LiveBackend]:
+    """Serve a backend while the block runs."""
     async with Tasks() as tasks:
-        tasks.start_soon(workshop.serve)
-        yield workshop
+        tasks.start_soon(backend.serve)
+        yield backend
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def alone(scene: Scene) -> Scene:
     return scene
 
 
-def refer(run_id: str, saved: SavedAttempt, chain: str = "r1") -> CheckpointRef:
+def refer(run_id: str, saved: SavedCheckpointFile, chain: str = "r1") -> CheckpointRef:
     """Return the reference to a checkpoint of an attempt."""
     return CheckpointRef(
         chain=chain, generation=1, attempt=run_id, file=saved.file, sha256=saved.sha256

@@ -16,10 +16,10 @@ from clawblox.agents.values import Usage
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import CheckpointError, CheckpointSecretError, WorldExitedError
 from clawblox.experiment.async_experiment import AsyncExperiment
-from clawblox.experiment.history.lines import CheckpointKind, Line
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.lines import CheckpointKind, JournalLine
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.plan.plan import Chain
@@ -33,7 +33,7 @@ from clawblox.experiment.schedule.ports import (
     NodeLost,
     ProviderError,
     Room,
-    SavedAttempt,
+    SavedCheckpointFile,
     Signal,
     WorldEnded,
 )
@@ -68,8 +68,8 @@ class Trouble:
 class FakeAttempt:
     """A world with agents that produce tokens at a constant rate."""
 
-    workshop: FakeWorkshop
-    order: Order
+    backend: FakeBackend
+    order: AttemptOrder
     report: Callable[[Signal], object]
     trouble: Trouble | None
     room: Room
@@ -88,7 +88,7 @@ class FakeAttempt:
     def _began_at(self) -> float:
         """Simulation time at which its world began."""
         ref = self.order.origin or self.order.world
-        return 0.0 if ref is None else self.workshop.world_times.get((ref.file, ref.attempt), 0.0)
+        return 0.0 if ref is None else self.backend.world_times.get((ref.file, ref.attempt), 0.0)
 
     @property
     def _specs(self) -> Sequence[AgentSpec]:
@@ -97,7 +97,7 @@ class FakeAttempt:
     async def start(self) -> Mapping[str, Any]:
         if self.trouble is not None and self.trouble.at == 0:
             self._raise(self.trouble)
-        self.started_at = self.working_since = self.workshop.clock.monotonic()
+        self.started_at = self.working_since = self.backend.clock.monotonic()
         if self.order.message is not None:
             self.messages.append(self.order.message)
         self.is_saving = self.order.phase == "save"
@@ -122,7 +122,7 @@ class FakeAttempt:
     def _failure(self, trouble: Trouble) -> AgentFailed:
         until = None
         if trouble.lasts is not None:
-            until = self.workshop.clock.utc_in(trouble.lasts)
+            until = self.backend.clock.utc_in(trouble.lasts)
         kind = {"limit": "limit", "auth": "auth"}.get(trouble.kind, "crash")
         return AgentFailed(
             name=str(self._specs[0].name),
@@ -157,7 +157,7 @@ class FakeAttempt:
 
     async def turn(self) -> None:
         """Report the end of each turn, at which an agent ends that has used up its budget."""
-        turn_s = self.workshop.turn_s
+        turn_s = self.backend.turn_s
         turns = 0
         while turn_s and not self.is_over:
             turns += 1
@@ -171,8 +171,8 @@ class FakeAttempt:
     async def _sleep(self, after_s: float) -> None:
         """Wait until some seconds after the start."""
         while math.isnan(self.started_at):
-            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 1.0)
-        await self.workshop.clock.sleep_until(self.started_at + after_s)
+            await self.backend.clock.sleep_until(self.backend.clock.monotonic() + 1.0)
+        await self.backend.clock.sleep_until(self.started_at + after_s)
 
     def _end(self, *, is_budget: bool) -> None:
         self._rest()
@@ -182,7 +182,7 @@ class FakeAttempt:
 
     def _rest(self) -> None:
         if self._is_working:
-            self.worked_s += self.workshop.clock.monotonic() - self.working_since
+            self.worked_s += self.backend.clock.monotonic() - self.working_since
         self.working_since = math.nan
 
     @property
@@ -191,7 +191,7 @@ class FakeAttempt:
 
     @property
     def _tokens(self) -> int:
-        now = self.workshop.clock.monotonic()
+        now = self.backend.clock.monotonic()
         running_s = now - self.working_since if self._is_working else 0.0
         return int((self.worked_s + running_s) * TOKENS_PER_S)
 
@@ -200,7 +200,7 @@ class FakeAttempt:
         trouble = self.trouble
         if trouble is None or trouble.kind != "waiting" or math.isnan(self.started_at):
             return 0.0
-        waited = self.workshop.clock.monotonic() - self.started_at - trouble.at
+        waited = self.backend.clock.monotonic() - self.started_at - trouble.at
         return max(1e-3, waited) if waited >= 0 else 0.0
 
     def activity(self) -> Sequence[AgentActivity]:
@@ -219,17 +219,17 @@ class FakeAttempt:
         if math.isnan(self.started_at) or self.order.phase == "score":
             return [Usage() for _ in self._specs]
         tokens = self._tokens
-        cost_usd = tokens * 1e-4 if self.workshop.reports_cost else None
+        cost_usd = tokens * 1e-4 if self.backend.reports_cost else None
         usage = Usage(output_tokens=tokens, cost_usd=cost_usd, turns=tokens // 10)
-        self.workshop.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
+        self.backend.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
         return [usage for _ in self._specs]
 
     async def world_time(self) -> float | None:
-        return self._began_at + self.workshop.clock.monotonic() - self.started_at
+        return self._began_at + self.backend.clock.monotonic() - self.started_at
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
-    ) -> SavedAttempt:
+    ) -> SavedCheckpointFile:
         trouble = self.trouble
         if trouble is not None and trouble.kind == "secret":
             raise CheckpointSecretError("a secret", findings=())
@@ -245,22 +245,24 @@ class FakeAttempt:
         if trouble is not None and trouble.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
         if trouble is not None and trouble.kind in ("busy", "slow"):
-            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + idle_wait)
-        begun_at = self.workshop.clock.monotonic()
+            await self.backend.clock.sleep_until(self.backend.clock.monotonic() + idle_wait)
+        begun_at = self.backend.clock.monotonic()
         self.saved += 1
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
         if trouble is not None and trouble.kind == "slow":
-            await self.workshop.clock.sleep_until(self.workshop.clock.monotonic() + 7.0)
-        self.workshop.archives.add((self.order.chain.name, self.order.run_id, file))
+            await self.backend.clock.sleep_until(self.backend.clock.monotonic() + 7.0)
+        self.backend.archives.add((self.order.chain.name, self.order.run_id, file))
         time = await self.world_time()
-        self.workshop.world_times[file, self.order.run_id] = time or 0.0
+        self.backend.world_times[file, self.order.run_id] = time or 0.0
         sha256 = f"sha-{self.order.run_id}-{file}"
-        save_s = self.workshop.clock.monotonic() - begun_at
-        return SavedAttempt(file=file, sha256=sha256, size_bytes=1, save_s=save_s, world_time=time)
+        save_s = self.backend.clock.monotonic() - begun_at
+        return SavedCheckpointFile(
+            file=file, sha256=sha256, size_bytes=1, save_s=save_s, world_time=time
+        )
 
     async def remove_checkpoint(self, file: str) -> None:
-        self.workshop.archives.remove((self.order.chain.name, self.order.run_id, file))
-        self.workshop.changes.append("removed")
+        self.backend.archives.remove((self.order.chain.name, self.order.run_id, file))
+        self.backend.changes.append("removed")
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
         budget = self._specs[0].budget
@@ -273,7 +275,7 @@ class FakeAttempt:
     async def send(self, text: str) -> None:
         self.messages.append(text)
         self.is_over, self.is_saving = False, True
-        self.working_since = self.workshop.clock.monotonic()
+        self.working_since = self.backend.clock.monotonic()
 
     async def stop_agents(self) -> None:
         self._rest()
@@ -285,7 +287,7 @@ class FakeAttempt:
         return self
 
 
-class FakeWorkshop:
+class FakeBackend:
     """Makes fake attempts, and remembers what is on its disk.
 
     Attributes:
@@ -349,7 +351,7 @@ class FakeWorkshop:
     async def end_left(self) -> None:
         self.ends.append(len(self.attempts))
 
-    async def prepare(self, order: Order) -> Mapping[str, Any]:
+    async def prepare(self, order: AttemptOrder) -> Mapping[str, Any]:
         if order.origin is not None:
             origin = order.origin
             assert (origin.chain, origin.attempt, origin.file) in self.archives, origin
@@ -369,7 +371,7 @@ class FakeWorkshop:
 
     @asynccontextmanager
     async def open(
-        self, order: Order, report: Callable[[Signal], object], room: Room
+        self, order: AttemptOrder, report: Callable[[Signal], object], room: Room
     ) -> AsyncIterator[FakeAttempt]:
         name = order.chain.name if order.phase != "score" else order.run_id
         assert name not in self.open_now, "a world is alive twice"
@@ -401,7 +403,7 @@ class FakeWorkshop:
         self.directories.add((chain, moved_to))
         self.changes.append("renamed")
 
-    async def discard(self, order: Order) -> None:
+    async def discard(self, order: AttemptOrder) -> None:
         self.directories.discard((order.chain.name, order.run_id))
 
     async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
@@ -425,7 +427,7 @@ class Simulation:
         self.plan = plan
         self.clock = SimulatedClock()
         self.journal = MemoryJournal(self.clock)
-        self.workshop = FakeWorkshop(self.clock)
+        self.backend = FakeBackend(self.clock)
         self.callbacks = callbacks or Callbacks()
         self.scheduler: Scheduler
         self.more_chains: list[Chain] = []
@@ -443,19 +445,19 @@ class Simulation:
         """Run a session; return whether it came to its end, and was not killed."""
         plans = self.plans
 
-        async def call(function: Callable[[], Line]) -> Line:
+        async def call(function: Callable[[], JournalLine]) -> JournalLine:
             return function()
 
         async def derive() -> None:
-            self.workshop.changes.append("derived")
+            self.backend.changes.append("derived")
 
-        recorder = Recorder(self.journal, plans.state, lambda _line: None, call, derive)
-        self.workshop.open_now.clear()
+        recorder = JournalRecorder(self.journal, plans.state, lambda _line: None, call, derive)
+        self.backend.open_now.clear()
         try:
             await recorder.write("session.begun")
             self.scheduler = Scheduler(
                 plans,
-                self.workshop,
+                self.backend,
                 recorder,
                 self.clock,
                 self.callbacks,
@@ -510,19 +512,19 @@ class FakedExperiment(AsyncExperiment):
 
     Args:
         clock: Its clock.
-        workshop: Makes its attempts.
+        backend: Makes its attempts.
         *args: As for an experiment.
         **options: As for an experiment.
     """
 
     def __init__(
-        self, clock: SimulatedClock, workshop: FakeWorkshop, *args: Any, **options: Any
+        self, clock: SimulatedClock, backend: FakeBackend, *args: Any, **options: Any
     ) -> None:
         super().__init__(*args, **options)
         self._clock = clock
-        self._fake = workshop
+        self._fake = backend
 
-    def _make_workshop(self, _plans: Plans) -> FakeWorkshop:
+    def _make_backend(self, _plans: Plans) -> FakeBackend:
         return self._fake
 
 
@@ -541,7 +543,7 @@ def check_history(simulation: Simulation) -> None:
         if attempt.ending is None
     ]
     assert not open_attempts
-    assert not simulation.workshop.open_now
+    assert not simulation.backend.open_now
 
 
 def make_plan(**changes: Any) -> Plan:

@@ -11,19 +11,19 @@ import anyio.abc
 import attrs
 
 from clawblox.errors import UsageError
-from clawblox.experiment.history.lines import About, Line
+from clawblox.experiment.history.lines import About, JournalLine
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import Plan
+from clawblox.experiment.running import opening
+from clawblox.experiment.running.events import ExperimentEvents
+from clawblox.experiment.running.experiment_run import ExperimentRun, RunOutcome, SessionContext
+from clawblox.experiment.running.forking import ForkRequest, plan_fork
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
-from clawblox.experiment.session import opening
-from clawblox.experiment.session.events import ExperimentEvents
-from clawblox.experiment.session.forking import Fork, plan_fork
-from clawblox.experiment.session.session import RunOutcome, Session, SessionContext
 from clawblox.experiment.tables.rows import make_row
-from tests.experiment.fakes import FakeWorkshop, Trouble
+from tests.experiment.fakes import FakeBackend, Trouble
 from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
 
@@ -105,11 +105,11 @@ class History:
     def __init__(self, plan: Plan, callbacks: Callbacks) -> None:
         self.clock = SimulatedClock()
         self.journal = MemoryJournal(self.clock)
-        self.workshop = FakeWorkshop(self.clock)
+        self.backend = FakeBackend(self.clock)
         self.plans = [plan]
         self._callbacks = callbacks
-        self._session: Session
-        self._recorder: Recorder
+        self._session: ExperimentRun
+        self._recorder: JournalRecorder
         self._forking = anyio.Lock()
         self.journal.append("experiment.begun", {"plan": "plan.toml", "format": 1})
 
@@ -125,9 +125,9 @@ class History:
         """Play a session; return its outcome, or None if it was killed or its disk was full."""
         self._revive()
         self._amend(script)
-        self.workshop.troubles = {name: list(queue) for name, queue in script.troubles.items()}
-        self.workshop.rooms = script.rooms
-        self.workshop.room_after_s = script.room_after_s
+        self.backend.troubles = {name: list(queue) for name, queue in script.troubles.items()}
+        self.backend.rooms = script.rooms
+        self.backend.room_after_s = script.room_after_s
         begins_at = len(self.journal.lines)
         if script.kill_after is not None:
             self.journal.kill_at = begins_at + 1 + script.kill_after
@@ -146,7 +146,7 @@ class History:
     def _revive(self) -> None:
         self.journal.kill_at = self.journal.fails_at = None
         self.journal.is_dead = False
-        self.workshop.open_now.clear()
+        self.backend.open_now.clear()
 
     def _amend(self, script: SessionScript) -> None:
         plan = self.plan
@@ -166,22 +166,22 @@ class History:
         if script.retries_failed:
             opening._retry_failed(journal, plans)
 
-        async def call(function: Callable[[], Line]) -> Line:
+        async def call(function: Callable[[], JournalLine]) -> JournalLine:
             return function()
 
-        def note(line: Line) -> None:
+        def note(line: JournalLine) -> None:
             if line.type == "committed":
                 row = make_row(plans, str(line.chain), int(line.generation or 0))
                 self._session.note(row)
 
-        self._recorder = Recorder(journal, state, note, call)
+        self._recorder = JournalRecorder(journal, state, note, call)
         tasks: Any = None  # its session is run here
-        self._session = Session(
+        self._session = ExperimentRun(
             SessionContext(
                 plans=plans,
                 journal=journal,
                 recorder=self._recorder,
-                workshop=self.workshop,
+                backend=self.backend,
                 callbacks=self._callbacks,
                 hooks={},
                 events=ExperimentEvents(),
@@ -217,9 +217,9 @@ class History:
                 async with self._forking:  # as an experiment does
                     await self._fork(happening)
             case FillDisk(free_bytes=free):
-                self.workshop.free = free
+                self.backend.free = free
             case LogIn(is_logged_in=is_logged_in):
-                self.workshop.is_logged_in = is_logged_in
+                self.backend.is_logged_in = is_logged_in
 
     async def _fork(self, wish: ForkChain) -> None:
         state = self._recorder.state
@@ -231,7 +231,7 @@ class History:
         ]
         if not points:
             return
-        fork = Fork(
+        fork = ForkRequest(
             source=points[wish.checkpoint % len(points)],
             generations=wish.generations,
             duration=wish.duration_s,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.lines import Line, usage_data
+from clawblox.experiment.history.lines import JournalLine, usage_data
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -31,7 +31,7 @@ class Journal:
     """Lines that are written one minute apart, unless :meth:`wait` is called."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[JournalLine] = []
         self.now = BEGIN
 
     @property
@@ -47,7 +47,9 @@ class Journal:
     def write(self, kind: Any, data: Mapping[str, Any] | None = None, **place: Any) -> None:
         self.wait(1)
         at = self.now.strftime("%Y-%m-%dT%H:%M:%S.000Z")
-        self.lines.append(Line(seq=len(self.lines) + 1, at=at, type=kind, data=data or {}, **place))
+        self.lines.append(
+            JournalLine(seq=len(self.lines) + 1, at=at, type=kind, data=data or {}, **place)
+        )
 
     def open(self, chain: str, generation: int, **data: Any) -> Attempt:
         taken = len({line.attempt for line in self.lines if line.chain == chain})

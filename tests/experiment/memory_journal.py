@@ -9,7 +9,7 @@ from typing import Any, Final
 from clawblox.experiment.history.lines import (
     EXPERIMENT,
     About,
-    Line,
+    JournalLine,
     LineType,
     decode,
     encode,
@@ -36,7 +36,7 @@ class MemoryJournal:
     facts: Final[Mapping[str, Any]] = {}
 
     def __init__(self, clock: SimulatedClock) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[JournalLine] = []
         self.kill_at: int | None = None
         self.is_written = False
         self.fails_at: int | None = None
@@ -48,14 +48,14 @@ class MemoryJournal:
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
         about: About = EXPERIMENT,
-    ) -> Line:
+    ) -> JournalLine:
         seq = len(self.lines) + 1
         if self.is_dead:
             raise Killed
         if self.fails_at is not None and seq >= self.fails_at:
             raise OSError(errno.ENOSPC, "no space")
         at = format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000)
-        line = Line(
+        line = JournalLine(
             seq=seq,
             at=at,
             type=type,

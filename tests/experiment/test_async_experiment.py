@@ -28,15 +28,15 @@ from clawblox.errors import (
 )
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.journal import read_lines
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.lines import JournalLine
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec, Condition, Plan
 from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.schedule.ports import Room
-from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.system.append_log import OwnedLog
-from tests.experiment.fakes import FakedExperiment, FakeWorkshop, Trouble
+from tests.experiment.fakes import FakeBackend, FakedExperiment, Trouble
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.worlds import make_world
 
@@ -50,7 +50,7 @@ class Scene:
         self.world = make_world(root)
         self.directory = root / "exp"
         self.clock = SimulatedClock()
-        self.workshop = FakeWorkshop(self.clock)
+        self.backend = FakeBackend(self.clock)
 
     def plan(self, **changes: Any) -> Plan:
         settings: dict[str, Any] = {
@@ -64,7 +64,7 @@ class Scene:
         return Plan(self.world, **{"agents": agents, **settings, **changes})
 
     def experiment(self, plan: Plan | None, **options: Any) -> AsyncExperiment:
-        return FakedExperiment(self.clock, self.workshop, plan, dir=self.directory, **options)
+        return FakedExperiment(self.clock, self.backend, plan, dir=self.directory, **options)
 
     async def tick(self) -> None:
         while True:
@@ -109,7 +109,7 @@ async def test_the_lines_of_a_record_are_those_of_its_state(
     apply, ahead = ExperimentState.apply, set()
     async with scene.experiment(scene.plan(generations=1)) as exp:
 
-        def compare(state: ExperimentState, line: Line) -> None:
+        def compare(state: ExperimentState, line: JournalLine) -> None:
             ahead.add(len(exp.record.lines) - exp.record.state.seq)
             apply(state, line)
 
@@ -124,7 +124,7 @@ async def test_the_lines_of_a_record_are_those_of_its_state(
 async def test_what_was_left_is_ended_whenever_an_experiment_is_opened(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     await run(scene, scene.plan(generations=2))
-    assert scene.workshop.ends == [0, 1]
+    assert scene.backend.ends == [0, 1]
 
 
 async def test_rows_come_as_generations_are_committed(scene: Scene) -> None:
@@ -294,7 +294,7 @@ async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_au
 
 
 async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
-    scene.workshop.troubles["r1"] = [Trouble(1e9, "secret")]
+    scene.backend.troubles["r1"] = [Trouble(1e9, "secret")]
     outcome = await run(scene, scene.plan())
     assert outcome.exit_status == 75
     assert "r1: a secret" in outcome.text
@@ -329,13 +329,13 @@ async def test_a_session_whose_journal_is_replaced_stops_everything_and_keeps_it
         path.rename(scene.directory / "before.jsonl")
         path.touch()
 
-    async def prepare(order: Order) -> Mapping[str, Any]:
+    async def prepare(order: AttemptOrder) -> Mapping[str, Any]:
         if (order.chain.name, order.generation) == ("r1", 2):
             await run_blocking(replace)
-        return await FakeWorkshop.prepare(scene.workshop, order)
+        return await FakeBackend.prepare(scene.backend, order)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scene.workshop, "prepare", prepare)
+        patch.setattr(scene.backend, "prepare", prepare)
         async with (
             scene.experiment(scene.plan(repeats=2)) as exp,
             anyio.create_task_group() as tasks,
@@ -344,7 +344,7 @@ async def test_a_session_whose_journal_is_replaced_stops_everything_and_keeps_it
             with pytest.raises(JournalLostError, match="changed by another program") as raised:
                 await exp.run()
             tasks.cancel_scope.cancel()
-    assert scene.workshop.open_now == []
+    assert scene.backend.open_now == []
     assert path.read_text() == ""
     kept = raised.value.kept
     assert kept is not None
@@ -357,7 +357,7 @@ async def test_a_session_whose_journal_is_replaced_stops_everything_and_keeps_it
 
 
 async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:
-    scene.workshop.troubles["r1"] = [Trouble(10.0, "world")] * 4
+    scene.backend.troubles["r1"] = [Trouble(10.0, "world")] * 4
     assert (await run(scene, scene.plan())).exit_status == 1
     assert (await run(scene, scene.plan())).exit_status == 1
     assert (await run(scene, scene.plan(), retry_failed=True)).exit_status == 0
@@ -444,7 +444,7 @@ async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> 
         tasks.cancel_scope.cancel()
         rows = exp.results(forked_from=source).rows()
     assert [row.branch for row in rows] == ["control", "a-storm-is-coming"] * 2
-    sent = [attempt.messages[:1] for attempt in scene.workshop.attempts if attempt.order.branch]
+    sent = [attempt.messages[:1] for attempt in scene.backend.attempts if attempt.order.branch]
     assert sent == [[], ["A storm is coming."]] * 2
 
 
@@ -484,9 +484,9 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
         return {"cubes": 7.0}
 
     await run(scene, scene.plan(repeats=3, limits={"worlds": 2, "min_free": None}))
-    scene.workshop.troubles = {"r2": [Trouble(0, "world")]}
-    scene.workshop.most_open = 0
-    before = set(scene.workshop.directories)
+    scene.backend.troubles = {"r2": [Trouble(0, "world")]}
+    scene.backend.most_open = 0
+    before = set(scene.backend.directories)
     async with scene.experiment(None) as exp:
         told: list[tuple[int, int]] = []
         rows = await exp.rescore(score, on_scored=lambda *how: told.append(how))
@@ -495,8 +495,8 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
     texts = {(row.chain, row.generation): row.error or row.scores["cubes"] for row in rows}
     assert [*texts.values()].count(7.0) == 5
     assert "the world did not start" in {texts["r2", 1], texts["r2", 2]}
-    assert scene.workshop.most_open == 2
-    assert scene.workshop.directories == before
+    assert scene.backend.most_open == 2
+    assert scene.backend.directories == before
 
 
 async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -> None:
@@ -518,15 +518,15 @@ async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -
 async def test_the_status_has_what_chains_wait_for_and_the_nodes_of_those_that_run(
     scene: Scene,
 ) -> None:
-    scene.workshop.rooms = {name: Room(node="n1", lease_s=30.0) for name in ("r1", "r2")}
-    scene.workshop.has_room = False
+    scene.backend.rooms = {name: Room(node="n1", lease_s=30.0) for name in ("r1", "r2")}
+    scene.backend.has_room = False
     async with scene.experiment(scene.plan(repeats=2)) as exp, anyio.create_task_group() as tasks:
         aiter(exp.run())
         tasks.start_soon(scene.tick)
 
         async def look_when(state: str, waiting: int) -> list[tuple[Any, ...]]:
             chains = exp.status().chains
-            while len(scene.workshop.waiting) != waiting or {chain.state for chain in chains} != {
+            while len(scene.backend.waiting) != waiting or {chain.state for chain in chains} != {
                 state
             }:
                 await scene.clock.sleep_until(scene.clock.monotonic() + 1.0)
@@ -534,9 +534,9 @@ async def test_the_status_has_what_chains_wait_for_and_the_nodes_of_those_that_r
             return [(chain.cause, chain.reason, chain.node, chain.mirror_age_s) for chain in chains]
 
         assert await look_when("waiting", 2) == [("node", "for a node", "", None)] * 2
-        scene.workshop.has_room = True
+        scene.backend.has_room = True
         await look_when("working", 0)
-        scene.workshop.attempts[0].mirror_age_s = 7.0
+        scene.backend.attempts[0].mirror_age_s = 7.0
         facts = await look_when("working", 0)
         assert sorted(facts, key=str) == [("", "", "n1", 7.0), ("", "", "n1", None)]
         tasks.cancel_scope.cancel()
@@ -547,13 +547,13 @@ async def test_a_generation_is_scored_again_where_there_is_room(scene: Scene) ->
         return 7.0
 
     await run(scene, scene.plan(repeats=2, generations=1))
-    scene.workshop.rooms = {"r2": Room(node="n1", lease_s=30.0)}
-    scene.workshop.attempts.clear()
+    scene.backend.rooms = {"r2": Room(node="n1", lease_s=30.0)}
+    scene.backend.attempts.clear()
     async with scene.experiment(None) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         await exp.rescore(score)
         tasks.cancel_scope.cancel()
-    rooms = {attempt.order.chain.name: attempt.room.node for attempt in scene.workshop.attempts}
+    rooms = {attempt.order.chain.name: attempt.room.node for attempt in scene.backend.attempts}
     assert rooms == {"r1": "", "r2": "n1"}
 
 

@@ -17,8 +17,8 @@ from clawblox.experiment.history.journal import Journal, read_lines
 from clawblox.experiment.history.lines import encode
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.schedule.ports import AttemptError, Room
-from clawblox.experiment.session.open_experiment import ask_experiment
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
 from tests.experiment.fakes import Trouble
@@ -39,7 +39,7 @@ async def test_a_run_that_is_cancelled_makes_checkpoints_first(scene: Scene) -> 
             with anyio.CancelScope() as scope:
 
                 async def cancel() -> None:
-                    await wait_until_async(lambda: scene.workshop.open_now)
+                    await wait_until_async(lambda: scene.backend.open_now)
                     scope.cancel()
                     tasks.start_soon(scene.tick)  # time stands still until the cancellation
 
@@ -58,7 +58,7 @@ async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         with monkeypatch.context() as failing:
-            failing.setattr(scene.workshop, "survey", fail)
+            failing.setattr(scene.backend, "survey", fail)
             with pytest.raises(ConfigError, match="a program is missing"):
                 assert [row async for row in exp.run()] == []
         rows = aiter(exp.run())
@@ -85,7 +85,7 @@ async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_
     monkeypatch.setattr(driver_lease, "LEASE_S", 0.4)
 
     async def lose() -> None:
-        await wait_until_async(lambda: scene.workshop.open_now)
+        await wait_until_async(lambda: scene.backend.open_now)
         await run_blocking((scene.directory / ".clawblox" / "driver.json").unlink)
 
     # Time stands still, so that nothing is written.
@@ -93,20 +93,20 @@ async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_
         tasks.start_soon(lose)
         with pytest.raises(JournalLostError):
             await exp.run()
-        assert not scene.workshop.open_now
+        assert not scene.backend.open_now
 
 
 async def test_the_status_counts_an_attempt_that_a_killed_driver_has_left_on_a_node(
     scene: Scene,
 ) -> None:
-    scene.workshop.rooms["r1"] = Room(node="n1", lease_s=30.0)
+    scene.backend.rooms["r1"] = Room(node="n1", lease_s=30.0)
     await run(scene, scene.plan())
     lines = await run_blocking(read_lines, scene.directory)
     count = [line.type for line in lines].index("working") + 1
     text = b"".join(map(encode, lines[:count]))
     await run_blocking((scene.directory / "journal.jsonl").write_bytes, text)
-    scene.workshop.ledgers["r1", lines[count - 1].attempt or ""] = [Usage(cost_usd=3.0)]
-    scene.workshop.left.clear()  # time stands still
+    scene.backend.ledgers["r1", lines[count - 1].attempt or ""] = [Usage(cost_usd=3.0)]
+    scene.backend.left.clear()  # time stands still
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
 
         async def drive() -> None:
@@ -143,14 +143,14 @@ async def test_the_wait_for_a_driver_on_another_machine_can_be_cancelled(
 async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None:
     for generations in (1, 2):
         await run(scene, scene.plan(generations=generations))
-    assert scene.workshop.surveys == [True, False]
+    assert scene.backend.surveys == [True, False]
 
 
 async def test_a_session_that_starts_no_agent_needs_nothing_of_agents(scene: Scene) -> None:
     await run(scene, scene.plan())
-    scene.workshop.surveys.clear()
+    scene.backend.surveys.clear()
     outcome = await run(scene, scene.plan())
-    assert (outcome.status, scene.workshop.surveys) == ("done", [])
+    assert (outcome.status, scene.backend.surveys) == ("done", [])
 
 
 async def test_an_attempt_that_was_killed_while_it_scored_needs_nothing_of_agents(
@@ -171,9 +171,9 @@ async def test_an_attempt_that_was_killed_while_it_scored_needs_nothing_of_agent
         tasks.cancel_scope.cancel()
     last = [line.type for line in read_lines(scene.directory)][-2:]
     assert last == ["checkpoint", "session.ended"]
-    scene.workshop.surveys.clear()
+    scene.backend.surveys.clear()
     outcome = await run(scene, plan, score=score)
-    assert (outcome.status, scene.workshop.surveys) == ("done", [])
+    assert (outcome.status, scene.backend.surveys) == ("done", [])
     assert [row.scores for row in outcome.rows] == [{"score": 7.0}]
 
 
@@ -200,15 +200,15 @@ async def test_the_rename_of_a_failed_attempt_is_repeated_after_a_crash(
     async def crash(*_: object) -> None:
         pass
 
-    scene.workshop.troubles["r1"] = [Trouble(10.0, "world")]
+    scene.backend.troubles["r1"] = [Trouble(10.0, "world")]
     with monkeypatch.context() as crashing:
-        crashing.setattr(scene.workshop, "set_aside", crash)
+        crashing.setattr(scene.backend, "set_aside", crash)
         await run(scene, scene.plan(generations=1))
     (failed,) = (line for line in read_lines(scene.directory) if line.type == "failed")
     place = "r1", failed.data["moved_to"]
-    assert place not in scene.workshop.directories
+    assert place not in scene.backend.directories
     async with scene.experiment(None):
-        assert place in scene.workshop.directories
+        assert place in scene.backend.directories
 
 
 async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
@@ -232,7 +232,7 @@ async def test_a_stop_ends_a_check_that_waits_for_a_node(
             await exp.pause()
             await anyio.sleep_forever()
 
-        monkeypatch.setattr(scene.workshop, "survey", wait)
+        monkeypatch.setattr(scene.backend, "survey", wait)
         with anyio.fail_after(HANG_S):
             outcome = await exp.run()
         assert [line.type for line in exp.record.lines] == ["experiment.begun"]
@@ -259,7 +259,7 @@ async def test_a_stop_ends_a_check_that_waits_for_a_node(
 async def test_after_a_pause_every_process_sees_why_each_chain_waits(
     scene: Scene, troubles: Any, changes: dict[str, Any], seen: list[tuple[str, str]]
 ) -> None:
-    scene.workshop.troubles = troubles
+    scene.backend.troubles = troubles
     async with scene.experiment(scene.plan(repeats=2, **changes)) as exp:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scene.tick)
@@ -283,7 +283,7 @@ async def test_a_defect_ends_its_chain_and_no_other(
             raise ZeroDivisionError("a defect")
         return ["claude"]
 
-    monkeypatch.setattr(scene.workshop, "accounts", name_accounts)
+    monkeypatch.setattr(scene.backend, "accounts", name_accounts)
     outcome = await run(scene, scene.plan(generations=1, repeats=2))
     assert (outcome.exit_status, outcome.text) == (1, "r1: ZeroDivisionError: a defect")
     assert [row.chain for row in outcome.rows] == ["r2"]
@@ -291,7 +291,7 @@ async def test_a_defect_ends_its_chain_and_no_other(
 
 async def test_branches_of_a_session_with_chosen_chains_count_in_its_outcome(scene: Scene) -> None:
     agents = [AgentSpec("claude", name="Eko", sandbox=True)]
-    scene.workshop.troubles["r1-f1-1"] = [Trouble(10.0, "world")] * 9
+    scene.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world")] * 9
     plan = scene.plan(agents=agents, repeats=2)
     async with scene.experiment(plan) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
@@ -318,7 +318,7 @@ async def test_only_committed_generations_are_scored_again_and_while_none_run(
         await anext(rows)
         with pytest.raises(UsageError, match="a session of this experiment runs"):
             await exp.rescore(score)
-        monkeypatch.setattr(scene.workshop, "validate", validate)
+        monkeypatch.setattr(scene.backend, "validate", validate)
         assert [row async for row in rows] == []
         await exp.rescore(score)
         tasks.cancel_scope.cancel()

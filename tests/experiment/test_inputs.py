@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.errors import ConfigError, PlanChangedError
 from clawblox.experiment import AgentSpec, Plan
-from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs, digest_world
+from clawblox.experiment.inputs import InputDigests, copy_inputs, digest_inputs, digest_world
 from clawblox.experiment.plan.changes import compare, require_acceptable
 
 SOURCE = ("scripts/main.luau", "world.toml")
@@ -38,7 +38,7 @@ def make_plan(home: Path, **fields: Any) -> Plan:
     return Plan(**{"world": home / "world", "agents": [agent], **fields})
 
 
-def changed(before: Inputs, after: Inputs) -> dict[str, list[str]]:
+def changed(before: InputDigests, after: InputDigests) -> dict[str, list[str]]:
     return {one.field: sorted({*one.old, *one.new}) for one in before.compare(after)}
 
 
@@ -114,7 +114,7 @@ def test_changes_must_be_accepted_by_name(home: Path) -> None:
 
 def test_digests_survive_json(home: Path) -> None:
     inputs = digest_inputs(make_plan(home))
-    assert msgspec.json.decode(msgspec.json.encode(inputs), type=Inputs) == inputs
+    assert msgspec.json.decode(msgspec.json.encode(inputs), type=InputDigests) == inputs
 
 
 def test_chains_that_are_added_are_no_change(home: Path) -> None:

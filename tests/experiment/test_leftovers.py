@@ -14,7 +14,7 @@ from clawblox.experiment.history.lines import About
 from clawblox.experiment.leftovers import list_leftovers, remove_leftovers
 from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.opening import begin_or_continue
+from clawblox.experiment.running.opening import begin_or_continue
 from clawblox.team.pointer import write_pointer
 from tests.support.worlds import make_world
 

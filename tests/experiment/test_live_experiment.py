@@ -16,7 +16,7 @@ from clawblox.agents.usage import Budget
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import Journal
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import Price
 from clawblox.experiment.schedule.callbacks import Callbacks
@@ -42,9 +42,9 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 async def run(scene: Scene, journal: Journal, callbacks: Callbacks) -> ExperimentState:
     state = ExperimentState(journal.lines)
-    recorder = Recorder(journal, state, lambda _line: None)
+    recorder = JournalRecorder(journal, state, lambda _line: None)
     scheduler = Scheduler(
-        Plans([scene.plan], state), scene.workshop, recorder, SystemClock(), callbacks
+        Plans([scene.plan], state), scene.backend, recorder, SystemClock(), callbacks
     )
     await scheduler.run(scene.plan.chains())
     assert scheduler.failures == {}

@@ -20,7 +20,7 @@ from tests.support.waiting import HANG_S, wait_until
 ROOT = Path(__file__).parents[2]
 
 RETURNS_OTHERWISE = {
-    "run": ("Session", "RunOutcome"),
+    "run": ("ExperimentRun", "RunOutcome"),
     "events": ("Subscription[ExperimentEvent]", "Stream[ExperimentEvent]"),
 }
 

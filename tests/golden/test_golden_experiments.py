@@ -18,7 +18,7 @@ import pytest
 
 from clawblox import ClawbloxError
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
-from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.machine import Finished, next_step
 from clawblox.experiment.reading.record import read_experiment
 from tests.experiment.test_async_experiment import Scene, run
 from tests.golden.test_golden_run_directory import ADVICE
@@ -56,7 +56,7 @@ def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_di
     }
     for chain in chains.values():
         planned = record.chains[chain.name]
-        assert next_step(record.plans, planned) == Over(status="done")
+        assert next_step(record.plans, planned) == Finished(status="done")
         assert list(chain.generations)[-1] == record.plans.last_generation(planned)
     assert record.state.accounts == {}
     assert record.find_checkpoint("r1/g001", at="20m").elapsed_s == 900.0
@@ -81,10 +81,10 @@ async def test_an_experiment_that_an_earlier_version_left_killed_is_resumed_and_
     scene = Scene(tmp_path)
     shutil.copytree(V1_SCORED, scene.directory)
     recorded = read_experiment(scene.directory).state
-    scene.workshop.archives = {
+    scene.backend.archives = {
         (point.ref.chain, point.ref.attempt, point.ref.file) for point in recorded.checkpoints()
     }
-    scene.workshop.directories = {
+    scene.backend.directories = {
         (attempt.chain, attempt.run_id) for attempt in recorded.chain("r1").attempts
     }
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from clawblox.instance.calls import Calls
-from clawblox.instance.lifecycle import MOVES, State
+from clawblox.instance.lifecycle import MOVES, LifecycleState
 from clawblox.supervision.lifecycle import Lifecycle
 
 pytestmark = pytest.mark.anyio
@@ -21,11 +21,11 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def serving() -> tuple[Calls, Any, Lifecycle[State]]:
+def serving() -> tuple[Calls, Any, Lifecycle[LifecycleState]]:
     """Return the calls to an instance that serves, the instance, and its state."""
     instance: Any = SimpleNamespace(restarts=0, halt=None)
-    lifecycle = Lifecycle(MOVES, State.LEASING)
-    for state in (State.SPAWNING, State.PROBING, State.READY):
+    lifecycle = Lifecycle(MOVES, LifecycleState.LEASING)
+    for state in (LifecycleState.SPAWNING, LifecycleState.PROBING, LifecycleState.READY):
         lifecycle.move(state)
     return Calls(instance, lifecycle), instance, lifecycle
 
@@ -41,12 +41,12 @@ async def test_a_life_that_has_ended_is_not_waited_for_though_it_seems_to_serve(
         tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         assert served == []
-        lifecycle.move(State.RESTARTING)
+        lifecycle.move(LifecycleState.RESTARTING)
         calls.fail()
         instance.restarts = 1
         await anyio.wait_all_tasks_blocked()
         assert served == []
-        lifecycle.move(State.READY)
+        lifecycle.move(LifecycleState.READY)
         calls.note_change()
     assert served == [True]
 
@@ -60,5 +60,5 @@ async def test_a_halted_life_does_not_serve() -> None:
 
 async def test_an_instance_that_is_stopped_is_not_waited_for() -> None:
     calls, _, lifecycle = serving()
-    lifecycle.move(State.STOPPING)
+    lifecycle.move(LifecycleState.STOPPING)
     assert not await calls.wait_serving(after=0, until=math.inf)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.instance.bookkeeping import Bookkeeping
+from clawblox.instance.bookkeeping import InstanceBookkeeping
 from clawblox.rundir import journal
 from tests.support.crowd import until
 from tests.support.defects import Point, inject_all, inject_at
@@ -19,7 +19,7 @@ from tests.support.worlds import ask, make_world
 SAMPLE = [
     Point("instance.instance:Instance.bring_up", "start"),
     Point("world.handle:InstanceHandle.started", "start", 2),
-    Point("instance.watch:Watch.run", "crash"),
+    Point("instance.watch:InstanceWatch.run", "crash"),
     Point("instance.supervisor:Supervisor._tear_down", "stop"),
 ]
 
@@ -62,14 +62,14 @@ async def test_an_instance_whose_end_cannot_be_recorded_ends_all_the_same(
 async def test_a_defect_that_stays_is_an_event_and_ends_one_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(books: Bookkeeping, *_: object, **__: object) -> None:
+    def fail(books: InstanceBookkeeping, *_: object, **__: object) -> None:
         if books._instance.name == "w000":
             raise ValueError("it cannot be noted")
 
     for name in ("note_exit", "put_away"):
-        original = getattr(Bookkeeping, name)
+        original = getattr(InstanceBookkeeping, name)
         monkeypatch.setattr(
-            Bookkeeping,
+            InstanceBookkeeping,
             name,
             lambda books, *args, original=original, **options: (
                 fail(books) or original(books, *args, **options)

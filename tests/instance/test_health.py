@@ -19,7 +19,7 @@ import pytest
 
 from clawblox.instance import health
 from clawblox.instance.health import (
-    Probe,
+    ReadinessProbe,
     Steps,
     StrangerAnswers,
     Wait,
@@ -126,12 +126,12 @@ def probe_of(
     pattern: str | None = None,
     log: Path = Path("/nonexistent"),
     log_start: int = 0,
-) -> Probe:
+) -> ReadinessProbe:
     compiled = re.compile(pattern, re.MULTILINE) if pattern else None
-    return Probe(host, port, path, compiled, log, log_start)
+    return ReadinessProbe(host, port, path, compiled, log, log_start)
 
 
-async def look(probe: Probe) -> bool:
+async def look(probe: ReadinessProbe) -> bool:
     return await anyio.to_thread.run_sync(look_once, probe, HANG_S)
 
 
@@ -350,7 +350,7 @@ async def test_a_ready_line_in_the_log_is_not_enough_without_a_listener(tmp_path
 # ----------------------------------------------------------------------------- whose it is
 
 
-async def become_ready(probe: Probe, cookie: str) -> None:
+async def become_ready(probe: ReadinessProbe, cookie: str) -> None:
     """Wait until the world says that it is ready, and see that it is the one with the cookie."""
     with anyio.fail_after(HANG_S):
         await run_steps(steps_until_ready(probe, 0.0, HANG_S))
@@ -433,15 +433,15 @@ async def test_probing_begins_when_a_world_can_be_ready(
     probe = Looks(**kind)
     begun_at = anyio.current_time()
     with anyio.fail_after(HANG_S):
-        await run_steps(steps_until_ready(cast(Probe, probe), expected_s, HANG_S))
+        await run_steps(steps_until_ready(cast(ReadinessProbe, probe), expected_s, HANG_S))
     assert len(probe.at) == 2
     assert probe.at[0] - begun_at >= at_s
 
 
 async def test_a_world_is_looked_at_once_although_its_deadline_has_passed() -> None:
     probe = Looks()
-    assert not await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.0))
-    assert await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.0))
+    assert not await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
+    assert await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
     assert len(probe.at) == 2
 
 
@@ -457,7 +457,7 @@ class Silent(Looks):
 async def test_a_look_without_an_answer_ends_at_the_deadline_and_is_followed_by_one_more() -> None:
     probe = Silent()
     with anyio.fail_after(HANG_S):
-        assert not await run_steps(steps_until_ready(cast(Probe, probe), 0.0, 0.1))
+        assert not await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.1))
     assert len(probe.at) == 2
 
 

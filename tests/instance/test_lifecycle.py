@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from clawblox.instance.lifecycle import MOVES, End, State
+from clawblox.instance.lifecycle import MOVES, InstanceEnd, LifecycleState
 from clawblox.supervision.lifecycle import IllegalMoveError, Lifecycle
 
 LEGAL = {
@@ -28,8 +28,8 @@ LEGAL = {
 """The moves of the design, written down a second time."""
 
 
-def reachable(start: State) -> set[State]:
-    found: set[State] = set()
+def reachable(start: LifecycleState) -> set[LifecycleState]:
+    found: set[LifecycleState] = set()
     pending = [start]
     while pending:
         more = MOVES[pending.pop()] - found
@@ -39,11 +39,11 @@ def reachable(start: State) -> set[State]:
 
 
 def test_the_table_knows_every_state() -> None:
-    assert MOVES.keys() == set(State)
+    assert MOVES.keys() == set(LifecycleState)
 
 
 def test_every_move_is_legal_or_refused_without_effect() -> None:
-    for origin, target in itertools.product(State, State):
+    for origin, target in itertools.product(LifecycleState, LifecycleState):
         lifecycle = Lifecycle(MOVES, origin)
         if (origin, target) in LEGAL:
             lifecycle.move(target)
@@ -55,30 +55,33 @@ def test_every_move_is_legal_or_refused_without_effect() -> None:
 
 
 def test_an_instance_is_over_when_it_failed_or_exited() -> None:
-    over = {state for state in State if Lifecycle(MOVES, state).is_over}
-    assert over == {State.FAILED, State.EXITED}
+    over = {state for state in LifecycleState if Lifecycle(MOVES, state).is_over}
+    assert over == {LifecycleState.FAILED, LifecycleState.EXITED}
 
 
 def test_every_state_can_be_reached() -> None:
-    assert reachable(State.LEASING) == set(State)
+    assert reachable(LifecycleState.LEASING) == set(LifecycleState)
 
 
 def test_every_state_can_reach_an_end_and_nothing_follows_an_end() -> None:
-    ends = {State.FAILED, State.EXITED}
-    for state in State:
+    ends = {LifecycleState.FAILED, LifecycleState.EXITED}
+    for state in LifecycleState:
         assert bool(reachable(state) & ends) == (state not in ends), state
         assert state not in ends or not reachable(state), state
 
 
 def test_only_a_lost_port_and_a_restart_bring_a_state_back() -> None:
-    again = {state for state in State if state in reachable(state)}
+    again = {state for state in LifecycleState if state in reachable(state)}
     starts, lives = {"leasing", "spawning", "probing"}, {"ready", "restarting"}
     assert again == starts | lives
 
 
 def test_an_instance_that_was_ready_exits_and_never_fails_to_start() -> None:
-    lives = {State.READY, State.RESTARTING}
-    assert reachable(State.READY) == lives | {State.STOPPING, State.EXITED}
+    lives = {LifecycleState.READY, LifecycleState.RESTARTING}
+    assert reachable(LifecycleState.READY) == lives | {
+        LifecycleState.STOPPING,
+        LifecycleState.EXITED,
+    }
 
 
 class Life(RuleBasedStateMachine):
@@ -86,11 +89,11 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lifecycle = Lifecycle(MOVES, State.LEASING)
-        self.past = [State.LEASING]
+        self.lifecycle = Lifecycle(MOVES, LifecycleState.LEASING)
+        self.past = [LifecycleState.LEASING]
 
-    @rule(target_state=st.sampled_from(State))
-    def try_to_move(self, target_state: State) -> None:
+    @rule(target_state=st.sampled_from(LifecycleState))
+    def try_to_move(self, target_state: LifecycleState) -> None:
         try:
             self.lifecycle.move(target_state)
         except IllegalMoveError:
@@ -105,11 +108,13 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def exactly_one_end_can_come(self) -> None:
-        assert self.lifecycle.is_over == (self.past[-1] in {State.FAILED, State.EXITED})
-        if State.EXITED in self.past:
-            assert State.READY in self.past
-        if State.FAILED in self.past:
-            assert State.READY not in self.past
+        assert self.lifecycle.is_over == (
+            self.past[-1] in {LifecycleState.FAILED, LifecycleState.EXITED}
+        )
+        if LifecycleState.EXITED in self.past:
+            assert LifecycleState.READY in self.past
+        if LifecycleState.FAILED in self.past:
+            assert LifecycleState.READY not in self.past
 
 
 TestLife = Life.TestCase
@@ -134,14 +139,14 @@ def test_the_end_of_an_instance_is_reported_exactly(
     facts: tuple[bool, ...], state: str, status: str
 ) -> None:
     names = ("was_begun", "was_ready", "has_died", "has_finished", "is_on_purpose")
-    end = End(**dict(zip(names, facts, strict=True)))
+    end = InstanceEnd(**dict(zip(names, facts, strict=True)))
     assert (end.state, end.run_status) == (state, status)
 
 
 def test_only_what_was_ready_is_ever_complete() -> None:
     for facts in itertools.product((False, True), repeat=4):
         begun, died, finished, meant = facts
-        end = End(
+        end = InstanceEnd(
             was_begun=begun,
             was_ready=False,
             has_died=died,

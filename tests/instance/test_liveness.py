@@ -13,7 +13,13 @@ import anyio.to_thread
 import pytest
 
 from clawblox.config.world_toml import LivenessRule
-from clawblox.instance.health import Probe, ProbePacer, Steps, Wait, wait_until_unresponsive
+from clawblox.instance.health import (
+    ProbePacer,
+    ReadinessProbe,
+    Steps,
+    Wait,
+    wait_until_unresponsive,
+)
 from clawblox.protocol import HealthReport
 from tests.support.resources import open_fds
 from tests.support.sockets import free_port
@@ -56,7 +62,7 @@ class Script:
 async def wait(probe: Any, rule: LivenessRule) -> str:
     async def ignore(_report: HealthReport) -> None: ...
 
-    return await wait_until_unresponsive(cast(Probe, probe), rule, ProbePacer(), ignore)
+    return await wait_until_unresponsive(cast(ReadinessProbe, probe), rule, ProbePacer(), ignore)
 
 
 async def run(probe: Any, rule: LivenessRule = RULE) -> str:
@@ -106,8 +112,8 @@ def world(tmp_path: Path) -> Iterator[RunningWorld]:
         yield running
 
 
-def probe_of(port: int) -> Probe:
-    return Probe("127.0.0.1", port, "/api.md", None, Path("/nonexistent"), 0)
+def probe_of(port: int) -> ReadinessProbe:
+    return ReadinessProbe("127.0.0.1", port, "/api.md", None, Path("/nonexistent"), 0)
 
 
 async def calling(function: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -22,14 +22,14 @@ from clawblox.recording.blocks import (
     require_zstandard,
 )
 from clawblox.recording.writer import BlockCollector, observation_fields
-from clawblox.replay.comparison import Comparison
+from clawblox.replay.comparison import RecordingComparison
 from clawblox.replay.new_recording import NewRecording
 from clawblox.replay.plan import MAX_GAP_TICKS, find_obstacle, write_script
 from clawblox.replay.results import ReplayProgress, StateDigest
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder
-from clawblox.server.replaying import Replay
+from clawblox.server.recording import RecordingWriter
+from clawblox.server.replaying import ScriptedReplay
 from clawblox.server.snapshot_document import make_snapshot, restore_document
 from tests.recording.files import Records, read_all, reading, rewrite
 from tests.server.dice import Dice
@@ -50,7 +50,7 @@ class Script:
             self.world.reseed(SEED)
             self.world.begin()
         reseed = None if resumed else SEED
-        self.recorder: Recorder = open_recording(
+        self.recorder: RecordingWriter = open_recording(
             directory, self.world, resumed=resumed is not None, reseed=reseed
         )
         self.world.recorder = self.recorder
@@ -131,11 +131,11 @@ def replay(
             plan = write_script(recorded, file, digest_ticks=digest_ticks)
         if plan.is_empty:
             return ReplayProgress("impossible", plan.obstacle)
-        repeated = Replay(HostedWorld(simulation or Dice()), script, made)
+        repeated = ScriptedReplay(HostedWorld(simulation or Dice()), script, made)
         repeated.begin()
         anyio.run(repeated.run)
         assert repeated.is_done
-        comparison = Comparison(recorded, plan)
+        comparison = RecordingComparison(recorded, plan)
         with NewRecording(made, recorded.size) as new:
             while new.compare(comparison):
                 pass

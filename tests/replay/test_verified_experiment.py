@@ -18,7 +18,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment import Condition, LiveGeneration, read_experiment
 from clawblox.experiment.layout import archive_path
-from clawblox.experiment.session.rescoring import find_end
+from clawblox.experiment.running.rescoring import find_end
 from clawblox.replay import VerifiedReplay, VerifiedRun
 from clawblox.replay.kept_verification import (
     keep_verification,

@@ -15,7 +15,7 @@ from clawblox.engine.world.world_state import REVISION
 from clawblox.errors import ConfigError, UsageError
 from clawblox.recording.blocks import Block, Track, encode_block, require_zstandard
 from clawblox.replay import VerifiedReplay, VerifiedRun
-from clawblox.replay.results import Link, parse_run
+from clawblox.replay.results import RecordingLink, parse_run
 from clawblox.rundir.manifest import manifest_path
 from clawblox.views.verified_runs import describe_replay
 from tests.recording.files import Records, reading, rewrite
@@ -73,7 +73,7 @@ def test_both_lives_of_a_killed_world_are_equal_and_one_history(lives: Path) -> 
     assert [replay.start_checked_by for replay in run.replays] == ["seed", "earlier"]
     assert run.document()["equal"]
     assert second.first_tick > 60
-    assert run.replays[1].link == Link("continues", second.first_tick, 1)
+    assert run.replays[1].link == RecordingLink("continues", second.first_tick, 1)
     assert seen == [*run.replays]
     assert (
         progress[-1][0] == progress[-1][1] == first.last_tick + second.last_tick - second.first_tick
@@ -170,7 +170,7 @@ def test_a_start_that_no_earlier_life_reached_is_a_difference(
 
     run = verified(with_changed(lives, tmp_path / "run", 2, edit))
     assert outcomes(run) == ["equal", "equal"]
-    assert run.replays[1].link == Link("differs", run.replays[1].progress.first_tick, 1)
+    assert run.replays[1].link == RecordingLink("differs", run.replays[1].progress.first_tick, 1)
     assert run.exit_status == 1
 
 
@@ -195,7 +195,7 @@ def test_inputs_that_a_killed_world_lost_accuse_no_later_life(lives: Path, tmp_p
     run = verified(run_dir)
     assert outcomes(run) == ["equal", "equal"], reasons(run)
     assert run.replays[0].progress.last_tick > run.replays[1].progress.first_tick
-    assert run.replays[1].link == Link("unknown", run.replays[1].progress.first_tick)
+    assert run.replays[1].link == RecordingLink("unknown", run.replays[1].progress.first_tick)
     assert run.exit_status == 0
 
 
@@ -397,7 +397,7 @@ def test_both_lives_of_an_engine_world_in_real_time_are_equal(scripted_lives: Pa
     assert (first.progress.has_begun_again, second.progress.has_begun_again) == (True, False)
     assert min(first.progress.fingerprints, second.progress.fingerprints) > 0
     assert first.progress.frames > 0
-    assert second.link == Link("continues", second.progress.first_tick, 1)
+    assert second.link == RecordingLink("continues", second.progress.first_tick, 1)
     assert [replay.status for replay in run.replays] == ["equal", "equal_unchecked_start"]
     assert second.progress.has_given_rows
 

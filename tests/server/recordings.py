@@ -7,11 +7,11 @@ from typing import Any
 
 from clawblox.recording.writer import create_next
 from clawblox.server.hosted_world import HostedWorld
-from clawblox.server.recording import Recorder
+from clawblox.server.recording import RecordingWriter
 
 
-def open_recording(directory: Path, world: HostedWorld, **start: Any) -> Recorder:
+def open_recording(directory: Path, world: HostedWorld, **start: Any) -> RecordingWriter:
     """Return a recorder whose first record is written, as a world's program makes it."""
-    recorder = Recorder(world, create_next(directory))
+    recorder = RecordingWriter(world, create_next(directory))
     recorder.start(**start)
     return recorder

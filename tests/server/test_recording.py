@@ -16,7 +16,7 @@ from clawblox.recording.blocks import BLOCK_RECORDS, Track, digest_value
 from clawblox.recording.writer import BLOCK_AGE_S, RecordingFile
 from clawblox.server import Halted, HostedWorld
 from clawblox.server import recording as recording_module
-from clawblox.server.recording import Recorder
+from clawblox.server.recording import RecordingWriter
 from clawblox.server.sessions import AgentSession
 from clawblox.server.snapshot_document import restore_document, with_new_secrets
 from tests.recording.files import content, read_all, reading
@@ -47,7 +47,7 @@ def manifest(run_dir: Path) -> Path:
 
 
 @pytest.fixture
-def recorder(hosted: HostedWorld, tmp_path: Path) -> Recorder:
+def recorder(hosted: HostedWorld, tmp_path: Path) -> RecordingWriter:
     hosted.recorder = open_recording(tmp_path, hosted, resumed=False)
     return hosted.recorder
 
@@ -433,7 +433,7 @@ async def test_events_are_written_in_order_while_new_ones_arrive(hosted, tmp_pat
 
 def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
     file = RecordingFile(Path("/dev/full"), Path("/dev/full").open("wb"))  # noqa: SIM115
-    hosted.recorder = recorder = Recorder(hosted, file)
+    hosted.recorder = recorder = RecordingWriter(hosted, file)
     for name in ("Rocky", "Molly"):
         hosted.join(name)
         recorder._writer.write(recorder._writer._collector.take(float("inf")))

@@ -17,9 +17,9 @@ from clawblox.snapshot import checker as checker_module
 from clawblox.snapshot.checker import (
     CHECKER_NAME,
     SMALL_BYTES,
-    Check,
     Checker,
     CheckerLost,
+    DocumentCheck,
     checkers,
 )
 from clawblox.snapshot.header import Header, InvalidDocument, read_header
@@ -52,9 +52,9 @@ def checker() -> Iterator[Checker]:
 
 
 @contextlib.contextmanager
-def check() -> Iterator[Check]:
+def check() -> Iterator[DocumentCheck]:
     """Make a check and close it."""
-    one = Check()
+    one = DocumentCheck()
     try:
         yield one
     finally:

@@ -12,7 +12,7 @@ BEGIN = datetime(2026, 6, 22, 18, 59, 25, tzinfo=UTC)
 
 
 class SimulatedClock:
-    """See :class:`clawblox.system.clock.Clock`."""
+    """See :class:`clawblox.system.clock.TimeSource`."""
 
     def __init__(self) -> None:
         self._elapsed_s = 0.0

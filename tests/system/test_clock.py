@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from clawblox.system.clock import Clock, SystemClock, format_utc, parse_utc
+from clawblox.system.clock import SystemClock, TimeSource, format_utc, parse_utc
 from tests.support.simulated_clock import BEGIN, SimulatedClock
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_the_clock_of_the_machine_is_the_machines() -> None:
-    clock: Clock = SystemClock()
+    clock: TimeSource = SystemClock()
     before = datetime.now(UTC)
     assert before <= clock.utc() <= datetime.now(UTC)
     deadline = clock.monotonic() + 0.02
@@ -42,7 +42,7 @@ async def test_a_simulated_clock_jumps_from_deadline_to_deadline() -> None:
 
 
 async def test_a_cancelled_sleeper_is_no_deadline() -> None:
-    clock: Clock = SimulatedClock()
+    clock: TimeSource = SimulatedClock()
     assert isinstance(clock, SimulatedClock)
     async with anyio.create_task_group() as tasks:
         with anyio.move_on_after(0):

@@ -21,9 +21,9 @@ import pytest
 from clawblox.system import port_leases as leases
 from clawblox.system import ports, sock_diag
 from clawblox.system.ports import (
-    Lease,
     NoFreePort,
     PortBusy,
+    PortLease,
     connect_host,
     describe_owner,
     every_listener,
@@ -591,7 +591,7 @@ def test_no_listener_is_opened_at_an_address_of_another_machine() -> None:
 @pytest.mark.anyio
 async def test_a_port_that_becomes_free_in_time_is_taken() -> None:
     port = free_port()
-    leases: list[Lease] = []
+    leases: list[PortLease] = []
 
     async def wait() -> None:
         leases.append(await wait_for_port(HOST, port, 60.0))

@@ -35,7 +35,7 @@ from clawblox.telemetry.metrics import (
     Counter,
     Histogram,
     Metrics,
-    Recorder,
+    MetricsRecorder,
     Timing,
 )
 from clawblox.telemetry.prometheus import MetricsEndpoint
@@ -50,7 +50,7 @@ somewhere = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 def recorded(**values: Any) -> Metrics:
     """Return the metrics of a recorder that was given these counts and lists of durations."""
-    recorder = Recorder()
+    recorder = MetricsRecorder()
     for name, value in values.items():
         if isinstance(value, int):
             recorder.add(name, value)
@@ -73,18 +73,18 @@ def test_every_field_of_the_metrics_can_be_recorded() -> None:
 
 
 def test_a_new_recorder_has_counted_nothing() -> None:
-    assert Recorder().snapshot() == Metrics()
+    assert MetricsRecorder().snapshot() == Metrics()
 
 
 def test_a_value_that_is_no_name_is_refused() -> None:
     with pytest.raises(KeyError):
-        Recorder().add("sterts")  # type: ignore[arg-type]
+        MetricsRecorder().add("sterts")  # type: ignore[arg-type]
     with pytest.raises(KeyError):
-        Recorder().observe("ready", 1.0)  # type: ignore[arg-type]
+        MetricsRecorder().observe("ready", 1.0)  # type: ignore[arg-type]
 
 
 def test_a_snapshot_does_not_change_any_more() -> None:
-    recorder = Recorder()
+    recorder = MetricsRecorder()
     recorder.add("starts")
     before = recorder.snapshot()
     recorder.add("starts")
@@ -280,7 +280,7 @@ async def test_every_metric_is_served_with_a_help_text_and_a_unit(metrics: Metri
 
 @pytest.mark.anyio
 async def test_a_scrape_shows_what_is_counted_now() -> None:
-    recorder = Recorder()
+    recorder = MetricsRecorder()
     async with MetricsEndpoint(recorder.snapshot, dict) as endpoint:
         assert b"clawblox_saves_total 0.0" in (await get(endpoint)).body
         recorder.add("saves")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawblox.views.html import Address
+from clawblox.views.html import PageAddress
 from clawblox.web import routes
 from clawblox.web.page import Ask, Page, draw_page
 from clawblox.web.site import Site
@@ -14,11 +14,11 @@ from clawblox.web.site import Site
 class PlainLinks:
     """Addresses that can be read: ``/run/1234567890?q=x#fragment``."""
 
-    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> Address:
-        return Address.make("", *(path or ("",)), fragment=fragment, **query)
+    def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
+        return PageAddress.make("", *(path or ("",)), fragment=fragment, **query)
 
-    def file(self, name: str) -> Address:
-        return Address.make("", "static", name)
+    def file(self, name: str) -> PageAddress:
+        return PageAddress.make("", "static", name)
 
 
 def ask(site: Site | Path, cursors: Mapping[str, str] | None = None, **query: str) -> Ask:

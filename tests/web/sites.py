@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from clawblox.results import ProcessExit
-from clawblox.views.html import Address
+from clawblox.views.html import PageAddress
 from clawblox.web import routes
 from clawblox.web.app import ServerLinks
 from clawblox.web.page import Ask, Page, draw_page
@@ -19,9 +19,9 @@ from tests.rundir.test_records import written
 LINKS = ServerLinks("key")
 
 
-def make(site: Site, page: Address | str, cursors: dict[str, str] | None = None) -> Page:
+def make(site: Site, page: PageAddress | str, cursors: dict[str, str] | None = None) -> Page:
     """Return the page at an address."""
-    text = page.text if isinstance(page, Address) else page
+    text = page.text if isinstance(page, PageAddress) else page
     path, _, query = text.partition("#")[0].removeprefix("/key/").partition("?")
     return routes.make_page(Ask(site, LINKS, dict(parse_qsl(query)), cursors or {}), path)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from clawblox.web.files import (
     MAX_WINDOW_BYTES,
-    Window,
+    FileWindow,
     decode,
     opened_below,
     read_around,
@@ -43,7 +43,7 @@ def holding(content: bytes) -> Iterator[int]:
         os.close(fd)
 
 
-def check_borders(content: bytes, window: Window) -> None:
+def check_borders(content: bytes, window: FileWindow) -> None:
     assert content[window.start : window.end] == window.data
     is_border = window.start == 0 or content[window.start - 1 : window.start] == b"\n"
     assert window.starts_line == is_border
@@ -137,7 +137,7 @@ def test_bytes_that_are_not_utf_8_are_shown_as_escapes() -> None:
 
 def test_a_cut_file_has_an_empty_window_behind_its_end() -> None:
     with holding(b"abc\n") as fd:
-        assert read_from(fd, 1000) == Window(4, b"", 4, starts_line=True)
+        assert read_from(fd, 1000) == FileWindow(4, b"", 4, starts_line=True)
 
 
 def make_fifo(path: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clawblox.telemetry.log_segments import LogSegment, begin_segment, list_segments
 from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.web import files as module
-from clawblox.web.files import Match, Matches, make_finder, search
+from clawblox.web.files import Matches, TextMatch, make_finder, search
 from tests.agents.drivers.support import within_limit
 from tests.support.files import write_hole
 from tests.web.test_files import LINES
@@ -29,9 +29,9 @@ def re2() -> None:
     pytest.importorskip("re2")
 
 
-def search_segments(segments: Sequence[LogSegment], wanted: str, **options: Any) -> list[Match]:
+def search_segments(segments: Sequence[LogSegment], wanted: str, **options: Any) -> list[TextMatch]:
     """Return the matches of all slices."""
-    found = list[Match]()
+    found = list[TextMatch]()
     find, reached = make_finder(wanted, is_pattern=options.pop("is_pattern", False)), 0
     while True:
         slice_ = search(segments[0].path.parent, segments, find, reached, **options)
@@ -42,7 +42,7 @@ def search_segments(segments: Sequence[LogSegment], wanted: str, **options: Any)
         reached = slice_.reached
 
 
-def search_all(content: bytes, wanted: str, **options: Any) -> list[Match]:
+def search_all(content: bytes, wanted: str, **options: Any) -> list[TextMatch]:
     """Return the matches of all slices of a search of a file."""
     with TemporaryDirectory() as directory:
         log = Path(directory) / "log"
@@ -115,7 +115,7 @@ def test_a_match_stays_within_its_line_and_is_never_empty() -> None:
     content = b"one two\nthree\n"
     assert search_all(content, "x*", is_pattern=True) == []
     found = search_all(content, r"o[^e]*", is_pattern=True)
-    assert found == [Match(0, "", "on", "e two"), Match(6, "one tw", "o", "")]
+    assert found == [TextMatch(0, "", "on", "e two"), TextMatch(6, "one tw", "o", "")]
 
 
 @pytest.mark.usefixtures("re2")
@@ -184,6 +184,6 @@ def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
     log = tmp_path / "agent.log"
     hole = write_hole(log)
-    found = list[Match]()
+    found = list[TextMatch]()
     within_limit(lambda: found.extend(search_segments(list_segments(log), "last")))
     assert [match.start for match in found] == [hole + 8]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from clawblox.foreign_values import MAX_DEPTH, parse_document
 from clawblox.world import exchanges
 from clawblox.world.access import Actor
-from clawblox.world.exchanges import Exchange, Kind, Transcript, route_kinds
+from clawblox.world.exchanges import AgentExchange, ExchangeKind, Transcript, route_kinds
 
 SESSION = "0123456789abcdef0123456789abcdef"
 ROCKY = Actor(SESSION, "agent-1", "Rocky")
@@ -20,12 +20,14 @@ DEEPEST = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
 UTC_TIME = datetime(2026, 6, 22, 18, 59, 25, tzinfo=UTC)
 
 
-def exchange(kind: Kind, actor: Actor = ROCKY, **facts: object) -> Exchange:
+def exchange(kind: ExchangeKind, actor: Actor = ROCKY, **facts: object) -> AgentExchange:
     facts = {"status": 200, **facts}
-    return Exchange(kind=kind, actor=actor, utc=UTC_TIME, at=0.0, **facts)
+    return AgentExchange(kind=kind, actor=actor, utc=UTC_TIME, at=0.0, **facts)
 
 
-def record(transcript: Transcript, kind: Kind, actor: Actor = ROCKY, **facts: object) -> list[dict]:
+def record(
+    transcript: Transcript, kind: ExchangeKind, actor: Actor = ROCKY, **facts: object
+) -> list[dict]:
     """Return the records of an exchange as readers see them."""
     records = list(transcript.records(exchange(kind, actor, **facts)))
     assert all(b"\n" not in each.fields and each.fields.isascii() for each in records)
@@ -41,13 +43,13 @@ def transcript() -> Transcript:
     """A transcript that Rocky has joined."""
     transcript = Transcript(["the-operator-token"])
     list(transcript.event("start", UTC_TIME))
-    assert [each["event"] for each in record(transcript, Kind.JOIN)] == ["join"]
+    assert [each["event"] for each in record(transcript, ExchangeKind.JOIN)] == ["join"]
     return transcript
 
 
 def seen(transcript: Transcript, body: bytes) -> bytes | None:
     """Return the bytes of an observation in the recording; None if it was left out."""
-    records = list(transcript.records(exchange(Kind.OBSERVE, answer=body)))
+    records = list(transcript.records(exchange(ExchangeKind.OBSERVE, answer=body)))
     assert len(records) <= 1
     return records[0].fields.partition(b',"observation":')[2][:-1] if records else None
 
@@ -57,7 +59,7 @@ def seen(transcript: Transcript, body: bytes) -> bytes | None:
 
 def test_an_input_is_followed_by_what_the_agent_saw(transcript: Transcript) -> None:
     body, answer = b'{"type": "push", "data": {"force": 2.5}}', b'{"tick": 7, "time": 0.7}'
-    acted, saw = record(transcript, Kind.INPUT, body=body, answer=answer)
+    acted, saw = record(transcript, ExchangeKind.INPUT, body=body, answer=answer)
     assert acted == {
         "track": "inputs", "tick": 0, "time": 0.0, "event": "input", "agent_id": "agent-1",
         "action": "push", "data": {"force": 2.5}, "refusal": None, "status": 200,
@@ -75,7 +77,9 @@ def test_an_input_is_followed_by_what_the_agent_saw(transcript: Transcript) -> N
 def test_an_input_that_was_not_accepted_shows_nothing(
     transcript: Transcript, status: int | None, answer: bytes, refusal: str | None
 ) -> None:
-    [acted] = record(transcript, Kind.INPUT, body=b'{"type":"fly"}', status=status, answer=answer)
+    [acted] = record(
+        transcript, ExchangeKind.INPUT, body=b'{"type":"fly"}', status=status, answer=answer
+    )
     assert (acted["status"], acted["refusal"]) == (status, refusal)
 
 
@@ -96,17 +100,17 @@ def test_an_input_that_was_not_accepted_shows_nothing(
 def test_any_input_is_recorded(
     transcript: Transcript, body: bytes | None, action: str | None, data: object
 ) -> None:
-    [acted] = record(transcript, Kind.INPUT, body=body)
+    [acted] = record(transcript, ExchangeKind.INPUT, body=body)
     assert (acted["action"], acted["data"]) == (action, data)
 
 
 def test_chat_has_what_the_world_answered(transcript: Transcript) -> None:
     answer = b'{"id": "m-1", "created_at": 1.5}'
-    [said] = record(transcript, Kind.CHAT, body=b'{"content": "hi"}', answer=answer)
+    [said] = record(transcript, ExchangeKind.CHAT, body=b'{"content": "hi"}', answer=answer)
     expected = {"agent_name": "Rocky", "content": "hi", "id": "m-1", "created_at": 1.5}
     assert expected.items() <= said.items()
     [refused] = record(
-        transcript, Kind.CHAT, body=b'{"content": ""}', status=400, answer=b"it is empty"
+        transcript, ExchangeKind.CHAT, body=b'{"content": ""}', status=400, answer=b"it is empty"
     )
     assert (refused["id"], refused["refusal"]) == (None, "it is empty")
 
@@ -115,28 +119,28 @@ def test_an_agent_that_was_in_the_world_before_joins_with_its_first_record(
     transcript: Transcript,
 ) -> None:
     molly = Actor("another-session", "agent-2", "Molly")
-    joined, saw = record(transcript, Kind.OBSERVE, molly, answer=b"{}")
+    joined, saw = record(transcript, ExchangeKind.OBSERVE, molly, answer=b"{}")
     assert (joined["event"], joined["name"], joined["rejoined"]) == ("join", "Molly", True)
     assert saw["after"] == 3
-    assert record(transcript, Kind.JOIN, molly, rejoined=True) == []
-    assert [each["event"] for each in record(transcript, Kind.LEAVE, molly)] == ["leave"]
-    [back] = record(transcript, Kind.JOIN, molly, rejoined=True)
+    assert record(transcript, ExchangeKind.JOIN, molly, rejoined=True) == []
+    assert [each["event"] for each in record(transcript, ExchangeKind.LEAVE, molly)] == ["leave"]
+    [back] = record(transcript, ExchangeKind.JOIN, molly, rejoined=True)
     assert back["rejoined"] is True
 
 
 def test_a_leave_that_was_refused_is_none(transcript: Transcript) -> None:
-    assert record(transcript, Kind.LEAVE, status=404) == []
+    assert record(transcript, ExchangeKind.LEAVE, status=404) == []
 
 
 @pytest.mark.parametrize("agent_id", [None, 7, "", SESSION, {"a": 1}])
 def test_an_agent_without_an_id_is_known_by_its_name(agent_id: object) -> None:
-    [joined] = record(Transcript(), Kind.JOIN, Actor(SESSION, agent_id, "Rocky"))
+    [joined] = record(Transcript(), ExchangeKind.JOIN, Actor(SESSION, agent_id, "Rocky"))
     assert joined["agent_id"] == "Rocky"
 
 
 def test_names_without_end_are_cut() -> None:
     long = "x" * 1_000_000
-    [joined] = record(Transcript(), Kind.JOIN, Actor(SESSION, long, long + "\ud800"))
+    [joined] = record(Transcript(), ExchangeKind.JOIN, Actor(SESSION, long, long + "\ud800"))
     assert len(joined["agent_id"]) == len(joined["name"]) == 200
 
 
@@ -151,7 +155,7 @@ def test_time_is_that_of_the_latest_answer_and_never_goes_back() -> None:
     ]  # fmt: skip
     moments = []
     for answer in answers:
-        records = record(transcript, Kind.OBSERVE, answer=answer)
+        records = record(transcript, ExchangeKind.OBSERVE, answer=answer)
         moments += [(each["tick"], each["time"]) for each in records if "event" not in each]
     assert moments[0] == (0, 0.5)
     assert moments[1:3] == [(0, 1.5), (3, 1.5)]
@@ -211,7 +215,7 @@ def test_an_answer_that_a_reader_could_not_parse_is_left_out_and_counted(
 
 
 def test_an_answer_without_a_body_is_no_observation(transcript: Transcript) -> None:
-    assert record(transcript, Kind.OBSERVE, status=204, answer=b"") == []
+    assert record(transcript, ExchangeKind.OBSERVE, status=204, answer=b"") == []
     assert transcript.left_out == 0
 
 
@@ -221,7 +225,7 @@ def test_what_is_too_long_is_left_out_and_counted(
     monkeypatch.setattr(exchanges, "_MAX_FIELDS_BYTES", 300)
     assert seen(transcript, json.dumps("x" * 300).encode()) is None
     body = json.dumps({"type": "push", "data": "x" * 300}).encode()
-    assert record(transcript, Kind.INPUT, body=body) == []
+    assert record(transcript, ExchangeKind.INPUT, body=body) == []
     assert transcript.left_out == 2
 
 
@@ -229,7 +233,7 @@ def test_the_same_answer_again_is_recorded_only_after_an_event(transcript: Trans
     assert seen(transcript, b'{"a":1}') == b'{"a":1}'
     assert seen(transcript, b'{"a":1}') is None
     assert seen(transcript, b'{"a":2}') == b'{"a":2}'
-    record(transcript, Kind.CHAT, body=b'{"content":"hi"}')
+    record(transcript, ExchangeKind.CHAT, body=b'{"content":"hi"}')
     assert seen(transcript, b'{"a":2}') == b'{"a":2}'
 
 
@@ -255,11 +259,11 @@ _JSON = st.recursive(
 )
 def test_whatever_is_recorded_can_be_parsed_and_is_one_line(body: bytes) -> None:
     transcript = Transcript()
-    for each in transcript.records(exchange(Kind.OBSERVE, answer=body)):
+    for each in transcript.records(exchange(ExchangeKind.OBSERVE, answer=body)):
         assert each.fields.isascii()
         assert b"\n" not in each.fields
         json.loads(each.fields, parse_constant=pytest.fail, parse_int=float)
-    for kind in (Kind.INPUT, Kind.CHAT):
+    for kind in (ExchangeKind.INPUT, ExchangeKind.CHAT):
         for each in transcript.records(exchange(kind, body=body, status=400, answer=body)):
             parse_document(each.fields)
 
@@ -279,10 +283,12 @@ def test_whatever_is_recorded_can_be_parsed_and_is_one_line(body: bytes) -> None
 )
 def test_no_session_and_no_token_is_recorded(transcript: Transcript, body: bytes) -> None:
     records = [
-        *transcript.records(exchange(Kind.OBSERVE, answer=body)),
-        *transcript.records(exchange(Kind.INPUT, body=body, answer=b"{}")),
-        *transcript.records(exchange(Kind.CHAT, body=body, status=400, answer=body)),
-        *transcript.records(exchange(Kind.JOIN, Actor(SESSION, f"a-{SESSION}", f"n {SESSION}"))),
+        *transcript.records(exchange(ExchangeKind.OBSERVE, answer=body)),
+        *transcript.records(exchange(ExchangeKind.INPUT, body=body, answer=b"{}")),
+        *transcript.records(exchange(ExchangeKind.CHAT, body=body, status=400, answer=body)),
+        *transcript.records(
+            exchange(ExchangeKind.JOIN, Actor(SESSION, f"a-{SESSION}", f"n {SESSION}"))
+        ),
         *transcript.event("halted", UTC_TIME, error=transcript.mask(f"no {SESSION}")),
     ]
     text = json.dumps([json.loads(each.fields) for each in records])
@@ -294,7 +300,7 @@ def test_no_session_and_no_token_is_recorded(transcript: Transcript, body: bytes
 
 def test_a_session_that_occurs_in_other_texts_by_chance_hides_only_itself() -> None:
     transcript = Transcript()
-    record(transcript, Kind.JOIN, Actor("1", "agent", "Rocky"))
+    record(transcript, ExchangeKind.JOIN, Actor("1", "agent", "Rocky"))
     assert seen_by("1", transcript, b'{"x": 1, "y": "1", "z": "121"}') == {
         "x": 1, "y": "***", "z": "121"
     }  # fmt: skip
@@ -304,7 +310,9 @@ def test_a_session_that_occurs_in_other_texts_by_chance_hides_only_itself() -> N
 
 
 def seen_by(session: str, transcript: Transcript, body: bytes) -> object:
-    saw = record(transcript, Kind.OBSERVE, Actor(session, "agent", "Rocky"), answer=body)[-1]
+    saw = record(transcript, ExchangeKind.OBSERVE, Actor(session, "agent", "Rocky"), answer=body)[
+        -1
+    ]
     return saw["observation"]
 
 
@@ -313,8 +321,8 @@ def seen_by(session: str, transcript: Transcript, body: bytes) -> object:
 
 def test_requests_are_known_by_the_routes_of_the_world() -> None:
     assert route_kinds({"observe": "/look", "input": "/do"}) == {
-        ("GET", "/look"): Kind.OBSERVE,
-        ("POST", "/do"): Kind.INPUT,
-        ("POST", "/chat"): Kind.CHAT,
-        ("POST", "/leave"): Kind.LEAVE,
+        ("GET", "/look"): ExchangeKind.OBSERVE,
+        ("POST", "/do"): ExchangeKind.INPUT,
+        ("POST", "/chat"): ExchangeKind.CHAT,
+        ("POST", "/leave"): ExchangeKind.LEAVE,
     }

@@ -30,7 +30,7 @@ from clawblox.system.request import Answer
 from clawblox.world import recorder as recorder_module
 from clawblox.world.access import Actor
 from clawblox.world.exchanges import Transcript
-from clawblox.world.recorder import AgentRecorder, Life
+from clawblox.world.recorder import AgentRecorder, RecordedLife
 from clawblox.zstd import find_zstandard
 from tests.recording.files import content as content_of
 from tests.recording.files import read_all, reading
@@ -419,7 +419,7 @@ async def test_a_first_start_that_cannot_be_recorded_fails(
 
 def make_recorder(tmp_path: Path) -> AgentRecorder:
     return AgentRecorder(
-        Life(
+        RecordedLife(
             instance="w000",
             world="counter",
             directory=tmp_path,

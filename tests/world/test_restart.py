@@ -24,7 +24,7 @@ from clawblox.errors import (
     WorldStartError,
 )
 from clawblox.instance import lifecycle
-from clawblox.instance.lifecycle import State
+from clawblox.instance.lifecycle import LifecycleState
 from clawblox.rundir.operations import restart_instances
 from clawblox.rundir.requests import Restarted
 from tests.instance.supervision.support import LIFE, kill, now
@@ -225,8 +225,8 @@ async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
             await kill(run)
             await wait_until_async(lambda: world.instances == ("w001",))
             assert world._open_fleet().find("w000").state in (
-                State.STOPPING,
-                State.EXITED,
+                LifecycleState.STOPPING,
+                LifecycleState.EXITED,
             )
             await wait_until_async(lambda: world._open_fleet().find("w000").is_over)
             assert manifest_of(started.instance_dir)["run"]["status"] == "failed"
@@ -330,7 +330,7 @@ async def test_after_a_failed_restart_the_policy_decides(tmp_path: Path) -> None
         (command_file / "blocks").unlink()
         command_file.rmdir()
         await until(events, "ready", ["w000"])
-        await wait_until_async(lambda: instance.state is State.READY)
+        await wait_until_async(lambda: instance.state is LifecycleState.READY)
         assert restarts_of(started.instance_dir)[-1]["by"] == "policy"
 
 
@@ -346,7 +346,7 @@ async def test_a_stop_during_a_restart_wins(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(restart)
             (instance,) = world._open_fleet().instances
-            await wait_until_async(lambda: instance.state is State.RESTARTING)
+            await wait_until_async(lambda: instance.state is LifecycleState.RESTARTING)
             stopped = await world.stop(grace_seconds=0)
         assert len(failures) == 1
         assert stopped.rung in ("killed", "already_exited")
@@ -392,9 +392,9 @@ async def test_a_cancelled_restart_continues(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.restart)
             (instance,) = world._open_fleet().instances
-            await wait_until_async(lambda: instance.state is State.RESTARTING)
+            await wait_until_async(lambda: instance.state is LifecycleState.RESTARTING)
             tasks.cancel_scope.cancel()
-        await wait_until_async(lambda: instance.state is State.READY)
+        await wait_until_async(lambda: instance.state is LifecycleState.READY)
         assert len(restarts_of(started.run_dir)) == 1
         assert world.instances == ("w000",)
 

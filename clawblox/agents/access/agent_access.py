@@ -22,15 +22,15 @@ import attrs
 import msgspec
 
 from clawblox.agents.access.grant import Grant, host_name
-from clawblox.agents.access.proxy import Limits, Proxy
+from clawblox.agents.access.proxy import Proxy, ProxyLimits
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentResumeError, AgentSetupError, UsageError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.ports import (
     LEASE_RANGE,
-    Lease,
     NoFreePort,
     PortBusy,
+    PortLease,
     open_listener,
     take_free_port,
     take_port,
@@ -75,14 +75,14 @@ class AgentAccess:
     _agent: str
     _directory: AgentDir
     _is_sandboxed: bool = attrs.field(kw_only=True)
-    _limits: Limits = attrs.field(factory=Limits, kw_only=True)
+    _limits: ProxyLimits = attrs.field(factory=ProxyLimits, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._address_lock = threading.Lock()  # also held during disk access
         self._lock = threading.Lock()
         self._granted: Grant | None = None
         self._base_url: str | None = None
-        self._own: tuple[Lease, socket.socket] | None = None
+        self._own: tuple[PortLease, socket.socket] | None = None
         self._is_resting = False
         self._is_closed = False
         self._listeners: set[socket.socket] = set()
@@ -229,7 +229,7 @@ class AgentAccess:
         except (PortBusy, OSError) as error:
             raise self._busy_error(base_url, port, error) from error
 
-    def _hand_on(self) -> tuple[Lease, socket.socket] | None:
+    def _hand_on(self) -> tuple[PortLease, socket.socket] | None:
         """Hand over the port with its listening socket if the agent rests; else return None.
 
         The socket is a duplicate: this object may still be serving its own, and closes that when
@@ -269,14 +269,14 @@ class AgentAccess:
             hint=f"{advice}; agents with sandbox=True have addresses that no other run can take",
         )
 
-    def _listen(self, lease: Lease) -> tuple[Lease, socket.socket]:
+    def _listen(self, lease: PortLease) -> tuple[PortLease, socket.socket]:
         try:
             return lease, open_listener(_HOST, lease.port)
         except BaseException:
             lease.release()
             raise
 
-    def _keep(self, lease: Lease, listener: socket.socket) -> None:
+    def _keep(self, lease: PortLease, listener: socket.socket) -> None:
         listener.setblocking(False)
         close_in_forked_child(listener)
         with self._lock:

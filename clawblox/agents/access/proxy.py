@@ -28,7 +28,7 @@ import attrs
 from clawblox.agents.access.grant import Grant, Policy
 from clawblox.agents.access.request import (
     AgentRequest,
-    Refusal,
+    RequestRefusal,
     find_head,
     parse_head,
 )
@@ -53,7 +53,7 @@ _WITHOUT_BODY = frozenset({204, 205})
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ProxyLimits:
     """Limits of one agent in the proxy.
 
     Attributes:
@@ -92,7 +92,7 @@ class Proxy:
     _agent: str
     _grant: Callable[[], Grant | None]
     _hosts: Callable[[], frozenset[str]]
-    _limits: Limits = attrs.field(factory=Limits)
+    _limits: ProxyLimits = attrs.field(factory=ProxyLimits)
     _is_private: bool = attrs.field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -162,7 +162,7 @@ class Proxy:
     async def _converse(self, client: _Client) -> None:
         try:
             answer = await self._answer(client)
-        except Refusal as refusal:
+        except RequestRefusal as refusal:
             if times := self._refused.count():
                 status = refusal.status
                 _log.info("agent request refused", agent=self._agent, status=status, times=times)
@@ -186,27 +186,27 @@ class Proxy:
         with anyio.move_on_after(self._limits.request_s) as deadline:
             head = await client.receive_head()
             if self._rate is not None and not self._rate.admits(time.monotonic()):
-                raise Refusal(429, "Too many requests at a time. Wait a second.")
+                raise RequestRefusal(429, "Too many requests at a time. Wait a second.")
             request = parse_head(head, self._hosts())
             grant = self._check(request)
             body = await client.receive_body(request)
         if deadline.cancelled_caught:
-            raise Refusal(408, f"A request must arrive within {self._limits.request_s:g} s.")
+            raise RequestRefusal(408, f"A request must arrive within {self._limits.request_s:g} s.")
         return await self._forward(grant, request, body)
 
     def _check(self, request: AgentRequest) -> Grant:
         grant = self._grant()
         if grant is None:
-            raise Refusal(503, "No world has been connected yet.")
+            raise RequestRefusal(503, "No world has been connected yet.")
         if not grant.policy.allows(request.method, request.path):
-            raise Refusal(403, _explain(grant.policy))
+            raise RequestRefusal(403, _explain(grant.policy))
         return grant
 
     async def _forward(self, grant: Grant, request: AgentRequest, body: bytes | None) -> bytes:
         limits = self._limits
         url = grant.upstream()
         if url is None:
-            raise Refusal(503, "The world does not run at the moment. Try again later.")
+            raise RequestRefusal(503, "The world does not run at the moment. Try again later.")
         connections = self._connect(url)
         prepared = connections.prepare(
             request.method,
@@ -225,14 +225,16 @@ class Proxy:
                     delivery=delivery,
                 )
         except NotSentError:
-            raise Refusal(503, "The world cannot be reached at the moment. Try again.") from None
+            raise RequestRefusal(
+                503, "The world cannot be reached at the moment. Try again."
+            ) from None
         except WorldCallError:
-            raise Refusal(502, "The world gave no usable answer.") from None
+            raise RequestRefusal(502, "The world gave no usable answer.") from None
         finally:
             if delivery.has_begun:
                 grant.note(request.method, request.path, body, answer)
         if answer is None:
-            raise Refusal(504, f"The world did not answer within {limits.world_s:g} s.")
+            raise RequestRefusal(504, f"The world did not answer within {limits.world_s:g} s.")
         if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             grant.suspect()
         return _pass_on(answer)
@@ -315,9 +317,9 @@ def _explain(policy: Policy) -> str:
 
 def _pass_on(answer: Answer) -> bytes:
     if 300 <= answer.status < 400:
-        raise Refusal(502, "The world answered with a redirect, which is not followed.")
+        raise RequestRefusal(502, "The world answered with a redirect, which is not followed.")
     if not 200 <= answer.status < 600:
-        raise Refusal(502, "The world answered with a status that does not exist.")
+        raise RequestRefusal(502, "The world answered with a status that does not exist.")
     return _make_answer(answer.status, answer.body, answer.content_type)
 
 

@@ -56,7 +56,7 @@ _UNDERSTOOD = frozenset(
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 
 
-class Refusal(Exception):  # noqa: N818 - an answer to the agent, not an error
+class RequestRefusal(Exception):  # noqa: N818 - an answer to the agent, not an error
     """A request is refused.
 
     Args:
@@ -102,13 +102,15 @@ def find_head(received: bytes | bytearray, seen: int = 0) -> int | None:
         Refusal: The bytes cannot become the head of a request.
     """
     if received and not 65 <= received[0] <= 90:
-        raise Refusal(400, "This is not an HTTP request.")
+        raise RequestRefusal(400, "This is not an HTTP request.")
     start = max(0, seen - len(_HEAD_END) + 1)
     end = received.find(_HEAD_END, start, MAX_HEAD_BYTES)
     if _STRAY_NEWLINE.search(received, start, len(received) if end < 0 else end):
-        raise Refusal(400, "Lines must end with CR and LF, and have no other control characters.")
+        raise RequestRefusal(
+            400, "Lines must end with CR and LF, and have no other control characters."
+        )
     if end < 0 and len(received) >= MAX_HEAD_BYTES:
-        raise Refusal(431, f"A request has at most {MAX_HEAD_BYTES} bytes of headers.")
+        raise RequestRefusal(431, f"A request has at most {MAX_HEAD_BYTES} bytes of headers.")
     return None if end < 0 else end + len(_HEAD_END)
 
 
@@ -125,7 +127,7 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
     request_line, *lines = head.removesuffix(_HEAD_END).split(b"\r\n")
     target = _REQUEST_LINE.fullmatch(request_line)
     if target is None:
-        raise Refusal(
+        raise RequestRefusal(
             400,
             "The request line must be a method, a plain path and HTTP/1.1, such as"
             " 'GET /api.md HTTP/1.1'. A path has ASCII letters, digits, '.', '_', '-' and single"
@@ -135,7 +137,7 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
     headers = _parse_headers(lines)
     _check_origin(method, headers, hosts)
     if headers.get("expect", "100-continue").lower() != "100-continue":
-        raise Refusal(417, "The only Expect header that is served is 100-continue.")
+        raise RequestRefusal(417, "The only Expect header that is served is 100-continue.")
     return AgentRequest(
         method=method,
         path=path,
@@ -151,41 +153,41 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
     for line in lines:
         field = _HEADER.fullmatch(line)
         if field is None:
-            raise Refusal(400, "A header must be one line, 'Name: value'.")
+            raise RequestRefusal(400, "A header must be one line, 'Name: value'.")
         name = field[1].decode().lower()
         if name not in _UNDERSTOOD:
             continue
         if name in headers:
-            raise Refusal(400, f"There must be one {name.title()} header only.")
+            raise RequestRefusal(400, f"There must be one {name.title()} header only.")
         headers[name] = field[2].strip(b" \t").decode("latin-1")
     return headers
 
 
 def _check_origin(method: str, headers: dict[str, str], hosts: Collection[str]) -> None:
     if "host" not in headers:
-        raise Refusal(400, "A request must have a Host header.")
+        raise RequestRefusal(400, "A request must have a Host header.")
 
     def read(name: str) -> list[str]:
         return [headers[name]] if name in headers else []
 
     foreign = find_refusal(lambda host: host.lower() in hosts, method, read, has_pages=False)
     if foreign is not None:
-        raise Refusal(*foreign)
+        raise RequestRefusal(*foreign)
 
 
 def _body_length(method: str, headers: dict[str, str]) -> int | None:
     if "transfer-encoding" in headers:
-        raise Refusal(411, "Send the body in one piece, with a Content-Length.")
+        raise RequestRefusal(411, "Send the body in one piece, with a Content-Length.")
     text = headers.get("content-length")
     if text is None:
         return None
     if _LENGTH.fullmatch(text) is None:
-        raise Refusal(400, "The Content-Length must be a number.")
+        raise RequestRefusal(400, "The Content-Length must be a number.")
     length = int(text)
     if length > MAX_BODY_BYTES:
-        raise Refusal(413, f"A body has at most {MAX_BODY_BYTES} bytes.")
+        raise RequestRefusal(413, f"A body has at most {MAX_BODY_BYTES} bytes.")
     if length and method in _WITHOUT_BODY:
-        raise Refusal(400, f"A {method} request has no body.")
+        raise RequestRefusal(400, f"A {method} request has no body.")
     return length or None
 
 
@@ -196,6 +198,6 @@ def _passed_on(headers: dict[str, str]) -> dict[str, str]:
         passed |= {"Accept": accept} if _ACCEPT.fullmatch(accept) else {}
     if content_type := headers.get("content-type"):
         if _CONTENT_TYPE.fullmatch(content_type) is None:
-            raise Refusal(415, f"The Content-Type must be one of {', '.join(_TYPES)}.")
+            raise RequestRefusal(415, f"The Content-Type must be one of {', '.join(_TYPES)}.")
         passed["Content-Type"] = content_type
     return passed

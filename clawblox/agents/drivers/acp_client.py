@@ -25,7 +25,7 @@ from clawblox.agents.drivers.output import (
     report_result,
     text_in,
 )
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_value, encode_line
 
@@ -56,11 +56,11 @@ ERRORS: Final[ErrorPatterns] = (
     (re.compile(r"\b400\b|invalid", re.I), "invalid"),
 )
 
-Answer: TypeAlias = Callable[[Record], Iterator[Report]]
+Answer: TypeAlias = Callable[[Record], Iterator[DriverReport]]
 
 
 @attrs.define
-class _Call:
+class _PendingCall:
     """A tool call, and whether it was reported."""
 
     name: str
@@ -99,7 +99,7 @@ class AcpClient(Conversation):
         self._pieces_kind = ""
         self._pieces_chars = 0
         self._last_text = ""
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _PendingCall] = {}
         self._ask("initialize", _INITIALIZE, self._initialized)
 
     def say(self, text: str) -> bool:
@@ -114,16 +114,16 @@ class AcpClient(Conversation):
         self._outgoing.clear()
         return taken
 
-    def read(self, line: bytes) -> Sequence[Report]:
+    def read(self, line: bytes) -> Sequence[DriverReport]:
         """See :meth:`Conversation.read`."""
         return [*self._report_start(), *self._read(line), *self._report_start()]
 
-    def _report_start(self) -> Iterator[Report]:
+    def _report_start(self) -> Iterator[DriverReport]:
         if self._is_start_pending:
             self._is_start_pending = False
-            yield Report("turn.started")
+            yield DriverReport("turn.started")
 
-    def _read(self, line: bytes) -> Iterator[Report]:
+    def _read(self, line: bytes) -> Iterator[DriverReport]:
         message = parse_record(line)
         if message is None or message.get("jsonrpc") != "2.0":
             return
@@ -150,7 +150,7 @@ class AcpClient(Conversation):
         self._answers[self._requests] = answered, refused or self._refused
         self._send(id=self._requests, method=method, params=params)
 
-    def _read_answer(self, message: Record) -> Iterator[Report]:
+    def _read_answer(self, message: Record) -> Iterator[DriverReport]:
         number = message.get("id")
         if self._is_onlooker:
             number = self._recognise(number, message)
@@ -181,7 +181,7 @@ class AcpClient(Conversation):
             return prompt
         return None if number == prompt else number
 
-    def _reply(self, request: Record) -> Iterator[Report]:
+    def _reply(self, request: Record) -> Iterator[DriverReport]:
         """Answer a request of the program: allow every action, and provide no client features."""
         number = clean_value(request["id"])
         if request["method"] != "session/request_permission":
@@ -201,7 +201,7 @@ class AcpClient(Conversation):
 
     # -- the beginning --
 
-    def _initialized(self, result: Record) -> Iterator[Report]:
+    def _initialized(self, result: Record) -> Iterator[DriverReport]:
         self._version = text_in(record_in(result, "agentInfo"), "version")
         place = {"cwd": str(self._setup.workspace), "mcpServers": []}
         if self._resumed is None:
@@ -212,7 +212,7 @@ class AcpClient(Conversation):
             message = "the program cannot continue conversations (loadSession)"
             yield from _give_up({"kind": "resume", "message": message})
 
-    def _opened(self, result: Record) -> Iterator[Report]:
+    def _opened(self, result: Record) -> Iterator[DriverReport]:
         # Some programs load unknown ids. Only the replayed messages are proof.
         session_id = text_in(result, "sessionId") or self._resumed
         if not session_id or (self._resumed and not self._replayed):
@@ -224,7 +224,9 @@ class AcpClient(Conversation):
         self._session_id = session_id
         model = self._setup.model or text_in(record_in(result, "models"), "currentModelId")
         facts = {"session_id": session_id, "version": self._version, "model": model}
-        yield Report("session.confirmed", {key: value for key, value in facts.items() if value})
+        yield DriverReport(
+            "session.confirmed", {key: value for key, value in facts.items() if value}
+        )
         self._choose("model", self._setup.model, result)
         self._choose("mode", self._setup.permission_mode, result)
         mode = text_in(record_in(result, "modes"), "currentModeId")
@@ -234,7 +236,7 @@ class AcpClient(Conversation):
             self._ask("session/set_mode", params, self._begin, self._begin)
         yield from self._begin(result)
 
-    def _begin(self, _answer: Record) -> Iterator[Report]:
+    def _begin(self, _answer: Record) -> Iterator[DriverReport]:
         """Send the first prompt, once all earlier requests are answered."""
         if not self._answers:
             self._is_ready = True
@@ -254,7 +256,7 @@ class AcpClient(Conversation):
         params = {**session, f"{category}Id": value}
         self._ask(f"session/set_{category}", params, self._begin)
 
-    def _refused(self, error: Record) -> Iterator[Report]:
+    def _refused(self, error: Record) -> Iterator[DriverReport]:
         kind: ErrorKind = "resume" if self._resumed else "model"
         is_open = self._session_id is not None  # then a model or a mode was refused
         yield from _give_up(_read_error(error, otherwise="invalid" if is_open else kind))
@@ -270,7 +272,7 @@ class AcpClient(Conversation):
         params = {"sessionId": self._session_id, "prompt": prompt}
         self._ask("session/prompt", params, self._answered, self._failed)
 
-    def _answered(self, result: Record) -> Iterator[Report]:
+    def _answered(self, result: Record) -> Iterator[DriverReport]:
         yield from self._flush()
         quota = record_in(record_in(record_in(result, "_meta"), "quota"), "token_count")
         if usage := _read_usage(record_in(result, "usage")) or _read_quota(quota):
@@ -278,19 +280,19 @@ class AcpClient(Conversation):
         reason = text_in(result, "stopReason")
         if reason in _LIMITS:
             message = f"the program ended the turn: {reason}"
-            yield Report("limit", {"kind": _LIMITS[reason], "message": message})
+            yield DriverReport("limit", {"kind": _LIMITS[reason], "message": message})
         elif reason != "end_turn":
             message = f"the program ended the turn: {reason or 'no reason'}"
-            yield Report("error", {"kind": "model", "message": message})
+            yield DriverReport("error", {"kind": "model", "message": message})
         yield from self._end_turn(ok=reason == "end_turn")
 
-    def _failed(self, error: Record) -> Iterator[Report]:
+    def _failed(self, error: Record) -> Iterator[DriverReport]:
         yield from self._flush()
-        yield Report("error", _read_error(error))
+        yield DriverReport("error", _read_error(error))
         yield from self._end_turn(ok=False)
 
-    def _end_turn(self, *, ok: bool) -> Iterator[Report]:
-        yield Report("turn.finished", {"ok": ok, "text": self._last_text})
+    def _end_turn(self, *, ok: bool) -> Iterator[DriverReport]:
+        yield DriverReport("turn.finished", {"ok": ok, "text": self._last_text})
         self._last_text = ""
         self._calls.clear()
         self._is_in_turn = False
@@ -298,7 +300,7 @@ class AcpClient(Conversation):
 
     # -- updates during a turn --
 
-    def _read_update(self, message: Record) -> Iterator[Report]:
+    def _read_update(self, message: Record) -> Iterator[DriverReport]:
         update = record_in(record_in(message, "params"), "update")
         kind = text_in(update, "sessionUpdate")
         if not self._is_ready:
@@ -309,7 +311,7 @@ class AcpClient(Conversation):
         elif kind in ("tool_call", "tool_call_update"):
             yield from self._read_tool(update)
 
-    def _read_tool(self, update: Record) -> Iterator[Report]:
+    def _read_tool(self, update: Record) -> Iterator[DriverReport]:
         """Yield a call once its arguments are known, and its result."""
         yield from self._flush()
         number, status = text_in(update, "toolCallId"), text_in(update, "status")
@@ -324,13 +326,13 @@ class AcpClient(Conversation):
             texts = filter(None, (text_in(content, "text") for content in contents))
             yield report_result(number, "\n".join(texts), is_error=status == "failed")
 
-    def _find_call(self, number: str, name: str) -> _Call:
+    def _find_call(self, number: str, name: str) -> _PendingCall:
         """Return the call with a number, creating it if needed; beyond the limit the oldest go."""
         if number not in self._calls and len(self._calls) >= _MAX_CALLS:
             del self._calls[next(iter(self._calls))]
-        return self._calls.setdefault(number, _Call(name))
+        return self._calls.setdefault(number, _PendingCall(name))
 
-    def _read_chunk(self, kind: str, update: Record) -> Iterator[Report]:
+    def _read_chunk(self, kind: str, update: Record) -> Iterator[DriverReport]:
         if kind != self._pieces_kind or self._pieces_chars >= _MAX_MESSAGE_CHARS:
             yield from self._flush()
         self._pieces_kind = kind
@@ -340,15 +342,15 @@ class AcpClient(Conversation):
         if usage := _read_usage(record_in(record_in(update, "_meta"), "usage")):
             yield usage
 
-    def _flush(self) -> Iterator[Report]:
+    def _flush(self) -> Iterator[DriverReport]:
         """Yield the text collected so far."""
         kind, text = self._pieces_kind, "".join(self._pieces)
         self._pieces_kind, self._pieces_chars, self._pieces = "", 0, []
         if text and kind == "message":
             self._last_text = text
-            yield Report("message", {"role": "assistant", "text": text})
+            yield DriverReport("message", {"role": "assistant", "text": text})
         elif text:
-            yield Report("reasoning", {"text": text})
+            yield DriverReport("reasoning", {"text": text})
 
 
 _CHUNKS: Final = {"agent_message_chunk": "message", "agent_thought_chunk": "reasoning"}
@@ -360,13 +362,13 @@ def _read_error(error: Record, *, otherwise: ErrorKind = "model") -> Record:
     return {"kind": find_error_kind(ERRORS, message) or otherwise, "message": message}
 
 
-def _give_up(error: Record) -> Iterator[Report]:
+def _give_up(error: Record) -> Iterator[DriverReport]:
     """Yield the error that prevents the first turn; the program would not exit by itself."""
-    yield Report("error", error)
-    yield Report("turn.finished", {"ok": False, "text": error["message"]})
+    yield DriverReport("error", error)
+    yield DriverReport("turn.finished", {"ok": False, "text": error["message"]})
 
 
-def _read_usage(usage: Record) -> Report | None:
+def _read_usage(usage: Record) -> DriverReport | None:
     """Return a reading of the tokens of one turn, or of one request in it."""
     if not usage:
         return None
@@ -382,13 +384,13 @@ def _read_usage(usage: Record) -> Report | None:
         output_tokens=answer,
         reasoning_tokens=count_in(usage, "thoughtTokens"),
     )
-    return Report("usage", {"usage": counted, "scope": "turn"})
+    return DriverReport("usage", {"usage": counted, "scope": "turn"})
 
 
-def _read_quota(count: Record) -> Report | None:
+def _read_quota(count: Record) -> DriverReport | None:
     """Return Gemini's own reading of the tokens of one turn."""
     if not count:
         return None
     given, answer = count_in(count, "input_tokens"), count_in(count, "output_tokens")
     counted = Usage(input_tokens=given, output_tokens=answer)
-    return Report("usage", {"usage": counted, "scope": "turn"})
+    return DriverReport("usage", {"usage": counted, "scope": "turn"})

@@ -20,9 +20,9 @@ import attrs
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Begin,
-    Branch,
     Continue,
     Conversation,
+    Fork,
     Invocation,
     Requirement,
     Turn,
@@ -55,7 +55,7 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.program import project_slug
-from clawblox.agents.values import Report, Usage, UsageScope
+from clawblox.agents.values import DriverReport, Usage, UsageScope
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import parse_document, whole_number
@@ -187,7 +187,7 @@ class ClaudeDriver(KnownProgramDriver):
             old = f"projects/{transcript.parent.name}"
             merge_directory(setup.directory.state, old, f"projects/{slug}")
 
-    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
+    def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
         """Point the copied project and tasks to this agent; the program branches by itself.
 
         Otherwise the conversation would lead the branch to the memory and the results of tools
@@ -229,7 +229,7 @@ class ClaudeDriver(KnownProgramDriver):
                 conversation: tuple[str, ...] = ("--session-id", session_id)
             case Continue(session_id):
                 conversation = ("--resume", session_id)
-            case Branch(parent_id, session_id):
+            case Fork(parent_id, session_id):
                 conversation = ("--resume", parent_id, "--fork-session", "--session-id", session_id)
         prompt_file = str(setup.runtime / "system_prompt.md")
         sandbox_file = str(setup.runtime / _SANDBOX_FILE)
@@ -270,7 +270,7 @@ class ClaudeDriver(KnownProgramDriver):
             return "cumulative"
         return "session" if numbers >= _COST_OF_SESSION_SINCE else "process"
 
-    def explain_record(self, record: Record) -> Report | None:
+    def explain_record(self, record: Record) -> DriverReport | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
         is_failure = record.get("type") == "result" and record.get("is_error")
         return _read_failure(record, "") if is_failure else None
@@ -339,7 +339,7 @@ class _MessageLoop(RecordConversation):
         taken, self._outgoing = self._outgoing, b""
         return taken
 
-    def read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[DriverReport]:
         if record.get("parent_tool_use_id") is not None:
             return  # output of a sub-agent is ignored
         kind = record.get("type")
@@ -371,7 +371,7 @@ class _MessageLoop(RecordConversation):
         elif state == "started":
             self._is_queued, self._has_begun = False, True
 
-    def _read_init(self, record: Record) -> Iterator[Report]:
+    def _read_init(self, record: Record) -> Iterator[DriverReport]:
         """Yield the reports in the record with which each turn begins."""
         session_id = text_in(record, "session_id")
         if not session_id:
@@ -382,10 +382,10 @@ class _MessageLoop(RecordConversation):
             version, model = text_in(record, "claude_code_version"), text_in(record, "model")
             self._version = version
             facts = {"session_id": session_id, "version": version, "model": model}
-            yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
-        yield Report("turn.started")
+            yield DriverReport("session.confirmed", {k: v for k, v in facts.items() if v})
+        yield DriverReport("turn.started")
 
-    def _read_result(self, record: Record) -> Iterator[Report]:
+    def _read_result(self, record: Record) -> Iterator[DriverReport]:
         is_empty = whole_number(record.get("num_turns")) == 0  # the model was not asked
         origin = self._find_origin(record, is_empty=is_empty)
         if self._session_id is None and not origin:
@@ -393,7 +393,7 @@ class _MessageLoop(RecordConversation):
             yield self._read_failure(record)
             return
         scopes = {"scope": "turn", "cost_scope": ClaudeDriver().cost_scope(self._version)}
-        yield Report("usage", {"usage": _read_usage(record), **scopes})
+        yield DriverReport("usage", {"usage": _read_usage(record), **scopes})
         failed = _has_failed(record)
         if failed:
             yield self._read_failure(record)
@@ -401,7 +401,7 @@ class _MessageLoop(RecordConversation):
         if origin:
             may_answer = origin == _UNKNOWN or not is_empty
             end |= {"origin": origin, "may_answer": may_answer}
-        yield Report("turn.finished", end)
+        yield DriverReport("turn.finished", end)
         self._has_output = False
         if not origin:
             self._has_begun = self._is_queued = self._is_loading = False
@@ -415,7 +415,7 @@ class _MessageLoop(RecordConversation):
         is_answer = origin or self._has_begun or self._has_output or _has_failed(record)
         return _UNKNOWN if not is_answer and is_empty else ""
 
-    def _read_failure(self, record: Record) -> Report:
+    def _read_failure(self, record: Record) -> DriverReport:
         failure = _read_failure(record, self._error_word)
         is_unexplained = failure.data["kind"] == "model" and failure.data.get("status") is None
         if is_unexplained and self._is_loading and not self._error_word:
@@ -429,33 +429,33 @@ def _has_failed(record: Record) -> bool:
     return bool(record.get("is_error")) or record.get("subtype") != "success"
 
 
-def _read_answer(message: Record) -> Iterator[Report]:
+def _read_answer(message: Record) -> Iterator[DriverReport]:
     for block in list_in(message, "content"):
         match block.get("type"):
             case "text" if text := text_in(block, "text"):
-                yield Report("message", {"role": "assistant", "text": text})
+                yield DriverReport("message", {"role": "assistant", "text": text})
             case "thinking" if text := text_in(block, "thinking"):
-                yield Report("reasoning", {"text": text})
+                yield DriverReport("reasoning", {"text": text})
             case "tool_use":
                 name, arguments = text_in(block, "name"), record_in(block, "input")
                 yield report_call(text_in(block, "id"), name, arguments)
 
 
-def _read_user(record: Record) -> Iterator[Report]:
+def _read_user(record: Record) -> Iterator[DriverReport]:
     message = record_in(record, "message")
     if text := text_in(message, "content"):
-        yield Report("message", {"role": "user", "text": text})
+        yield DriverReport("message", {"role": "user", "text": text})
     for block in list_in(message, "content"):
         match block.get("type"):
             case "text" if text := text_in(block, "text"):
-                yield Report("message", {"role": "user", "text": text})
+                yield DriverReport("message", {"role": "user", "text": text})
             case "tool_result":
                 call, is_error = text_in(block, "tool_use_id"), block.get("is_error") is True
                 content = text_in(block, "content") or join_parts(block)
                 yield report_result(call, content, is_error=is_error)
 
 
-def _read_rate_limit(record: Record) -> Iterator[Report]:
+def _read_rate_limit(record: Record) -> Iterator[DriverReport]:
     info = record_in(record, "rate_limit_info")
     if info.get("status") == "rejected":
         kind = text_in(info, "rateLimitType") or "rate_limit"
@@ -474,7 +474,7 @@ def _read_usage(record: Record) -> Usage:
     )
 
 
-def _read_failure(record: Record, error_word: str) -> Report:
+def _read_failure(record: Record, error_word: str) -> DriverReport:
     """Return the reason for a failed result; its subtype may be ``success`` nevertheless."""
     errors = record.get("errors")
     listed = [text for text in errors if isinstance(text, str)] if isinstance(errors, list) else []

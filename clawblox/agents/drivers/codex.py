@@ -16,8 +16,8 @@ from typing import Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
-    Branch,
     Conversation,
+    Fork,
     Invocation,
     Requirement,
     Turn,
@@ -45,7 +45,7 @@ from clawblox.agents.drivers.output import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import rollout_id, thread_id
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors import AgentResumeError
 from clawblox.printable import quote_words
@@ -143,7 +143,7 @@ class CodexDriver(KnownProgramDriver):
             if place not in (str(own), os.path.realpath(own)):
                 remove_database(directory.state, index.path.name)
 
-    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
+    def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
         """Give the copied rollouts the new id; the program's own fork would only refer to them."""
         root = setup.directory.state
         threads = _find_threads(setup.directory)
@@ -202,7 +202,7 @@ class CodexDriver(KnownProgramDriver):
         """Return the conversation with a process started for this turn."""
         return _Events()
 
-    def explain_record(self, record: Record) -> Report | None:
+    def explain_record(self, record: Record) -> DriverReport | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
         message = _failure_message(record)
         return describe_failure(message, _ERRORS, _STATUS) if message else None
@@ -224,7 +224,7 @@ def _read_allowances(line: bytes) -> Record:
 
 
 def _rename_thread(
-    branch: Branch, own: frozenset[str | None], interruption: Interruption, line: bytes
+    branch: Fork, own: frozenset[str | None], interruption: Interruption, line: bytes
 ) -> bytes:
     """Return a line of a rollout, with the new id where it names the thread itself.
 
@@ -301,12 +301,12 @@ class _Events(RecordConversation):
         self._called: set[str] = set()
         self._text = ""
 
-    def read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[DriverReport]:
         match record.get("type"):
             case "thread.started" if thread := text_in(record, "thread_id"):
-                yield Report("session.confirmed", {"session_id": thread})
+                yield DriverReport("session.confirmed", {"session_id": thread})
             case "turn.started":
-                yield Report("turn.started")
+                yield DriverReport("turn.started")
             case "item.started":
                 yield from self._read_call(record_in(record, "item"))
             case "item.completed":
@@ -315,24 +315,24 @@ class _Events(RecordConversation):
                 yield _describe_retry(retry)
             case "turn.completed":
                 usage = _read_usage(record_in(record, "usage"))
-                yield Report("usage", {"usage": usage, "scope": "session"})
-                yield Report("turn.finished", {"ok": True, "text": self._text})
+                yield DriverReport("usage", {"usage": usage, "scope": "session"})
+                yield DriverReport("turn.finished", {"ok": True, "text": self._text})
             case "turn.failed":
                 yield describe_failure(_failure_message(record), _ERRORS, _STATUS)
-                yield Report("turn.finished", {"ok": False, "text": self._text})
+                yield DriverReport("turn.finished", {"ok": False, "text": self._text})
 
-    def _read_item(self, item: Record) -> Iterator[Report]:
+    def _read_item(self, item: Record) -> Iterator[DriverReport]:
         match item.get("type"):
             case "agent_message":
                 self._text = text_in(item, "text")
-                yield Report("message", {"role": "assistant", "text": self._text})
+                yield DriverReport("message", {"role": "assistant", "text": self._text})
             case "reasoning":
-                yield Report("reasoning", {"text": text_in(item, "text")})
+                yield DriverReport("reasoning", {"text": text_in(item, "text")})
             case _:
                 yield from self._read_call(item)
                 yield from _read_return(item)
 
-    def _read_call(self, item: Record) -> Iterator[Report]:
+    def _read_call(self, item: Record) -> Iterator[DriverReport]:
         """Yield each tool call once; some are reported only after they have ended."""
         kind, call = text_in(item, "type"), text_in(item, "id")
         if kind in _TOOLS and call not in self._called:
@@ -341,7 +341,7 @@ class _Events(RecordConversation):
             yield report_call(call, text_in(item, "tool") or kind, arguments)
 
 
-def _read_return(item: Record) -> Iterator[Report]:
+def _read_return(item: Record) -> Iterator[DriverReport]:
     if item.get("type") not in _TOOLS:
         return
     content = text_in(item, "aggregated_output") or text_in(record_in(item, "error"), "message")
@@ -363,7 +363,7 @@ def _read_usage(usage: Record) -> Usage:
     )
 
 
-def _describe_retry(match: re.Match[str]) -> Report:
+def _describe_retry(match: re.Match[str]) -> DriverReport:
     attempt, most, error = match.groups()
     status = _STATUS.search(error)
     data = {
@@ -373,7 +373,7 @@ def _describe_retry(match: re.Match[str]) -> Report:
         "status": int(status[1]) if status else None,
         "error": error,
     }
-    return Report("retry", data)
+    return DriverReport("retry", data)
 
 
 def _failure_message(record: Record) -> str:

@@ -34,7 +34,7 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.programs import Program
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.config.arguments import mismatch
 from clawblox.errors import AgentResumeError, ConfigError
 from clawblox.spelling import nearest_name, suggest_nearest
@@ -259,15 +259,15 @@ class _Output(Conversation):
         self._own_id = turn.start.session_id
         self._session_id: str | None = None
 
-    def read(self, line: bytes) -> Sequence[Report]:
+    def read(self, line: bytes) -> Sequence[DriverReport]:
         text = line.decode(errors="replace").rstrip()
         session_id = self._find_id(text)
-        reports = [Report("message", {"role": "assistant", "text": text})] if text else []
+        reports = [DriverReport("message", {"role": "assistant", "text": text})] if text else []
         if session_id is None or session_id == self._session_id:
             return reports
         is_first, self._session_id = self._session_id is None, session_id
-        confirmed = Report("session.confirmed", {"session_id": session_id})
-        return [confirmed, *([Report("turn.started")] if is_first else []), *reports]
+        confirmed = DriverReport("session.confirmed", {"session_id": session_id})
+        return [confirmed, *([DriverReport("turn.started")] if is_first else []), *reports]
 
     def _find_id(self, text: str) -> str | None:
         if self._pattern is None:

@@ -20,7 +20,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import Program
-from clawblox.agents.values import Report, Usage, UsageScope
+from clawblox.agents.values import DriverReport, Usage, UsageScope
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 
@@ -91,7 +91,7 @@ class Continue:
 
 
 @attrs.frozen
-class Branch:
+class Fork:
     """Branches a conversation: begins a new conversation with everything in an earlier one.
 
     Attributes:
@@ -118,7 +118,7 @@ class Turn:
     """
 
     prompt: str
-    start: Begin | Continue | Branch
+    start: Begin | Continue | Fork
     is_onlooker: bool = False
     joined_version: str | None = None
 
@@ -221,7 +221,7 @@ class Conversation(ABC):
         return False
 
     @abstractmethod
-    def read(self, line: bytes) -> Sequence[Report]:
+    def read(self, line: bytes) -> Sequence[DriverReport]:
         """Return the reports in a line of output, given without its newline.
 
         An unknown line gives no reports; it is never an error.
@@ -324,11 +324,11 @@ class Driver(ABC):
         """
         del setup, session_id, interruption
 
-    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
+    def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
         """Turn the copied conversation into the new one, as far as the program does not. Blocks.
 
         Called after :meth:`adopt`, and again after an interruption. Without a transcript of the new
-        conversation afterwards, the program is started with the :class:`Branch`.
+        conversation afterwards, the program is started with the :class:`Fork`.
 
         Args:
             setup: The agent.
@@ -381,7 +381,7 @@ class Driver(ABC):
 
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
-    ) -> Report | None:
+    ) -> DriverReport | None:
         """Return a ``usage`` report from the files of a conversation. Blocks.
 
         Called when a turn or a process has ended.
@@ -453,7 +453,7 @@ class Driver(ABC):
         turn = Turn(prompt="", start=start, is_onlooker=True, joined_version=joined_version)
         return self.converse(setup, turn)
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
+    def explain(self, log_lines: Sequence[str]) -> DriverReport | None:
         """Return an ``error`` report if the last lines of a failed process explain the failure."""
         for line in reversed(log_lines):
             record = parse_record(line)
@@ -462,12 +462,12 @@ class Driver(ABC):
                 return report
         return None
 
-    def explain_text(self, line: str) -> Report | None:
+    def explain_text(self, line: str) -> DriverReport | None:
         """Return an ``error`` report if a line of text explains a failure."""
         kind = find_error_kind(self.errors, line)
         return None if kind is None else report_error(line.strip(), kind)
 
-    def explain_record(self, record: Record) -> Report | None:
+    def explain_record(self, record: Record) -> DriverReport | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
         del record
         return None

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from clawblox.agents.drivers.driver import (
     AgentSetup,
-    Branch,
     Conversation,
+    Fork,
     Invocation,
     RecordedFile,
     RecordedUsage,
@@ -53,7 +53,7 @@ from clawblox.agents.programs.kimi import (
     bind_state,
     work_dir_key,
 )
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.concurrency.threads import Interruption
 from clawblox.printable import quote_words
 from clawblox.system.files import make_private_dir, publish_bytes
@@ -147,7 +147,7 @@ class KimiDriver(KnownProgramDriver):
         os.close(make_directory(root, f"sessions/{key}"))
         session.rename(root / "sessions" / key / session_id)
 
-    def branch(self, setup: AgentSetup, branch: Branch, interruption: Interruption) -> None:
+    def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
         """Give the copied session the new id; its transcripts have none."""
         transcript = self.transcripts(setup.directory).get(branch.parent_id)
         if transcript is None:
@@ -171,7 +171,7 @@ class KimiDriver(KnownProgramDriver):
 
     def read_usage(
         self, directory: AgentDir, session_id: str, recorded: RecordedUsage
-    ) -> Report | None:
+    ) -> DriverReport | None:
         """Return the usage of the session, from the wire files of all its agents."""
         recorded.begin(session_id)
         transcript = self.transcripts(directory).get(session_id)
@@ -196,7 +196,7 @@ class KimiDriver(KnownProgramDriver):
         """Return the conversation with a process started for this turn."""
         return _Lines(turn.continued_id)
 
-    def explain(self, log_lines: Sequence[str]) -> Report | None:
+    def explain(self, log_lines: Sequence[str]) -> DriverReport | None:
         """Return an ``error`` report if the last lines of a failed process explain the failure."""
         matches = [match for match in map(_FAILURE.match, reversed(log_lines)) if match]
         # The lines include output of its tools, and many tools print errors in this form.
@@ -230,23 +230,23 @@ class _Lines(RecordConversation):
         self._version = ""
         self._text = ""
 
-    def read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[DriverReport]:
         match record.get("role"), record.get("type"):
             case "meta", "system.version":
                 self._version = text_in(record, "version")
-                yield Report("turn.started")
+                yield DriverReport("turn.started")
             case "meta", "turn.step.retrying":
                 yield report_retry(record, _RETRY_KEYS)
             case "meta", "session.resume_hint" if session := text_in(record, "session_id"):
                 facts = {"session_id": session, "version": self._version}
-                yield Report("session.confirmed", {k: v for k, v in facts.items() if v})
+                yield DriverReport("session.confirmed", {k: v for k, v in facts.items() if v})
                 if self._session_id in (None, session):
-                    yield Report("turn.finished", {"ok": True, "text": self._text})
+                    yield DriverReport("turn.finished", {"ok": True, "text": self._text})
                 # Otherwise a program run by the agent may have printed it.
             case "assistant", _:
                 if text := text_in(record, "content"):
                     self._text = text
-                    yield Report("message", {"role": "assistant", "text": text})
+                    yield DriverReport("message", {"role": "assistant", "text": text})
                 yield from map(_read_call, list_in(record, "tool_calls"))
             case "tool", _:
                 call, content = text_in(record, "tool_call_id"), text_in(record, "content")
@@ -254,7 +254,7 @@ class _Lines(RecordConversation):
                 yield report_result(call, content, is_error=False)
 
 
-def _read_call(call: Record) -> Report:
+def _read_call(call: Record) -> DriverReport:
     function = record_in(call, "function")
     written = text_in(function, "arguments")
     arguments: Mapping[str, Any] = parse_record(written) or ({"text": written} if written else {})
@@ -296,7 +296,7 @@ def _agent_name(wire: str) -> str | None:
     return name if re.fullmatch(AGENT_NAME, name) else None
 
 
-def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | None:
+def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> DriverReport | None:
     """Return the usage of a session, if its wire files record more than at the last call.
 
     A wire file that cannot be read is left out, with a warning.
@@ -320,7 +320,7 @@ def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> Report | 
     if not grown:
         return None
     total = reduce(Usage.plus, (file.usage for file in recorded.files.values()))
-    return Report("usage", {"usage": total, "scope": "recorded", "files": grown})
+    return DriverReport("usage", {"usage": total, "scope": "recorded", "files": grown})
 
 
 def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: RecordedUsage) -> int:

@@ -19,7 +19,7 @@ from clawblox.agents.drivers.output import (
     report_error,
     text_in,
 )
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.errors import ConfigError
 
 
@@ -95,13 +95,13 @@ class KnownProgramDriver(Driver):
 class RecordConversation(Conversation):
     """A process that writes one JSON object per line."""
 
-    def read(self, line: bytes) -> Sequence[Report]:
+    def read(self, line: bytes) -> Sequence[DriverReport]:
         """Return the reports in a line; see :meth:`Conversation.read`."""
         record = parse_record(line)
         return () if record is None else [*self.read_record(record)]
 
     @abstractmethod
-    def read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[DriverReport]:
         """Yield the reports in an object."""
 
 
@@ -111,7 +111,9 @@ def real_path(setup: AgentSetup, path: Path) -> str:
     return os.path.realpath(path) if is_here else str(path)
 
 
-def describe_failure(message: str, errors: ErrorPatterns, statuses: re.Pattern[str]) -> Report:
+def describe_failure(
+    message: str, errors: ErrorPatterns, statuses: re.Pattern[str]
+) -> DriverReport:
     """Return an ``error`` report for a message of a program.
 
     Args:

@@ -14,9 +14,9 @@ from typing import Any, Final
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Begin,
-    Branch,
     Continue,
     Conversation,
+    Fork,
     Invocation,
     Requirement,
     Turn,
@@ -39,7 +39,7 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import OPENCODE
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.concurrency.threads import Interruption
 from clawblox.errors.agent import ErrorKind
 from clawblox.system.files import make_private_dir, publish_bytes
@@ -158,7 +158,7 @@ class OpencodeDriver(KnownProgramDriver):
                 conversation: tuple[str, ...] = ("--title", "agent")
             case Continue(session_id):
                 conversation = ("--session", session_id)
-            case Branch(parent_id):
+            case Fork(parent_id):
                 conversation = ("--session", parent_id, "--fork")
         argv = (
             *(setup.binary, "run", "--format", "json", "--thinking"),
@@ -177,7 +177,7 @@ class OpencodeDriver(KnownProgramDriver):
         """Return the conversation with a process started for this turn."""
         return _Events()
 
-    def explain_text(self, line: str) -> Report | None:
+    def explain_text(self, line: str) -> DriverReport | None:
         """Return an ``error`` report if a line of text explains a failure."""
         failure = _FAILURE.search(_ESCAPES.sub("", line))
         if failure is None:
@@ -185,7 +185,7 @@ class OpencodeDriver(KnownProgramDriver):
         kind: ErrorKind = "resume" if "Session not found" in failure[1] else "invalid"
         return report_error(failure[1], kind)
 
-    def explain_record(self, record: Record) -> Report | None:
+    def explain_record(self, record: Record) -> DriverReport | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
         is_failure = record.get("type") == "error"
         return _describe_failure(record_in(record, "error")) if is_failure else None
@@ -238,33 +238,33 @@ class _Events(RecordConversation):
         self._session_id = ""
         self._text = ""
 
-    def read_record(self, record: Record) -> Iterator[Report]:
+    def read_record(self, record: Record) -> Iterator[DriverReport]:
         session = text_in(record, "sessionID")
         if not session:
             return
         if session != self._session_id:
             self._session_id = session
-            yield Report("session.confirmed", {"session_id": session})
-            yield Report("turn.started")
+            yield DriverReport("session.confirmed", {"session_id": session})
+            yield DriverReport("turn.started")
         part = record_in(record, "part")
         match record.get("type"):
             case "text":
                 self._text = text_in(part, "text")
-                yield Report("message", {"role": "assistant", "text": self._text})
+                yield DriverReport("message", {"role": "assistant", "text": self._text})
             case "reasoning":
-                yield Report("reasoning", {"text": text_in(part, "text")})
+                yield DriverReport("reasoning", {"text": text_in(part, "text")})
             case "tool_use":
                 yield from _read_tool(part)
             case "step_finish":
-                yield Report("usage", {"usage": _read_usage(part), "scope": "turn"})
+                yield DriverReport("usage", {"usage": _read_usage(part), "scope": "turn"})
                 if part.get("reason") not in _CONTINUED:
-                    yield Report("turn.finished", {"ok": True, "text": self._text})
+                    yield DriverReport("turn.finished", {"ok": True, "text": self._text})
             case "error":
                 yield _describe_failure(record_in(record, "error"))
-                yield Report("turn.finished", {"ok": False, "text": self._text})
+                yield DriverReport("turn.finished", {"ok": False, "text": self._text})
 
 
-def _read_tool(part: Record) -> Iterator[Report]:
+def _read_tool(part: Record) -> Iterator[DriverReport]:
     """Yield a tool call; it is reported only after it has ended."""
     call, state = text_in(part, "callID"), record_in(part, "state")
     yield report_call(call, text_in(part, "tool"), record_in(state, "input"))
@@ -287,7 +287,7 @@ def _read_usage(part: Record) -> Usage:
     )
 
 
-def _describe_failure(error: Record) -> Report:
+def _describe_failure(error: Record) -> DriverReport:
     data = record_in(error, "data")
     name, status = text_in(error, "name"), status_in(data, "statusCode")
     message = text_in(data, "message") or name or "it failed"

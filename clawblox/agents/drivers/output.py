@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import finite_number, parse_json, require_few_members, whole_number
 from clawblox.system.clock import format_utc, utc_now_ns
@@ -109,7 +109,7 @@ def report_error(
     kind: ErrorKind,
     status: int | None = None,
     kinds: Mapping[int, ErrorKind] = KIND_BY_STATUS,
-) -> Report:
+) -> DriverReport:
     """Return an ``error`` report.
 
     Args:
@@ -119,13 +119,13 @@ def report_error(
         kinds: Kinds by status.
     """
     if status is None:
-        return Report("error", {"kind": kind, "message": message})
+        return DriverReport("error", {"kind": kind, "message": message})
     if kind != "limit":
         kind = kinds.get(status, "overloaded" if status >= 500 else "invalid")
-    return Report("error", {"kind": kind, "message": message, "status": status})
+    return DriverReport("error", {"kind": kind, "message": message, "status": status})
 
 
-def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Report:
+def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> DriverReport:
     """Return the report of a retry by the program itself.
 
     Args:
@@ -140,10 +140,10 @@ def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Report
         "status": status_in(record, status),
         "error": text_in(record, error),
     }
-    return Report("retry", data)
+    return DriverReport("retry", data)
 
 
-def report_limit(kind: str, message: str, resets_at: datetime | None = None) -> Report:
+def report_limit(kind: str, message: str, resets_at: datetime | None = None) -> DriverReport:
     """Return a ``limit`` report.
 
     Args:
@@ -152,17 +152,17 @@ def report_limit(kind: str, message: str, resets_at: datetime | None = None) -> 
         resets_at: When the limit ends; None if unknown.
     """
     if resets_at is None:
-        return Report("limit", {"kind": kind, "message": message})
+        return DriverReport("limit", {"kind": kind, "message": message})
     until = format_utc(resets_at)
     message = f"{message}, until {until}"
-    return Report("limit", {"kind": kind, "message": message, "resets_at": until})
+    return DriverReport("limit", {"kind": kind, "message": message, "resets_at": until})
 
 
-def report_call(id: str, name: str, arguments: Mapping[str, Any]) -> Report:  # noqa: A002
+def report_call(id: str, name: str, arguments: Mapping[str, Any]) -> DriverReport:  # noqa: A002
     """Return the report of a tool call."""
-    return Report("tool.called", {"id": id, "name": name, "arguments": arguments})
+    return DriverReport("tool.called", {"id": id, "name": name, "arguments": arguments})
 
 
-def report_result(id: str, content: str, *, is_error: bool) -> Report:  # noqa: A002
+def report_result(id: str, content: str, *, is_error: bool) -> DriverReport:  # noqa: A002
     """Return the report of a tool's result."""
-    return Report("tool.returned", {"id": id, "content": content, "is_error": is_error})
+    return DriverReport("tool.returned", {"id": id, "content": content, "is_error": is_error})

@@ -3,11 +3,11 @@
 - ``agenda``: the next message to an agent.
 - ``dialogue``: state of the dialogue with a process: session, turn, errors, delays of retries.
 - ``hooks``: the surroundings of an agent: sandbox, access to worlds, window, status.
-- ``order``: the order of a start.
+- ``start_request``: the order of a start.
 - ``bookkeeping``: state of a started agent, and its observers.
 - ``session``: the recorded conversation, and its proof on disk.
 - ``preparation``: the files that a start needs; environment, version and check of the program.
 - ``program``: a process's standard input, its log and the intervals between polls, its exit.
-- ``attempt``: one process, from its spawn to its exit.
+- ``agent_process``: one process, from its spawn to its exit.
 - ``owner``: the task.
 """

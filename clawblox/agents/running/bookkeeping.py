@@ -1,7 +1,7 @@
 """State of a started agent, and its observers: listeners, files, other processes.
 
-Events reach listeners immediately. :meth:`Bookkeeping.flush` writes all pending state to disk in
-one hop into a thread.
+Events reach listeners immediately. :meth:`Bookkeeping.flush` writes all pending state to disk
+in one hop into a thread.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import attrs
 
 from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
-from clawblox.agents.running.order import Order
 from clawblox.agents.running.program import read_reports
 from clawblox.agents.running.session import read_session_id
+from clawblox.agents.running.start_request import StartRequest
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import UNLIMITED, Ledger
-from clawblox.agents.values import AgentEvent, AgentState, EventType, Report, Usage
+from clawblox.agents.values import AgentEvent, AgentState, DriverReport, EventType, Usage
 from clawblox.concurrency.threads import (
     Interruption,
     current_batcher,
@@ -77,7 +77,7 @@ class Bookkeeping:
         changed: Set, and replaced, when its state has changed.
     """
 
-    _order: Order
+    _order: StartRequest
     _lifecycle: Lifecycle[AgentState]
     _hub: AgentEventHub
     _first_started_at: float
@@ -179,7 +179,7 @@ class Bookkeeping:
 
     def _read_rest(
         self, session_id: str | None, interruption: Interruption
-    ) -> tuple[list[tuple[int, Report]], int]:
+    ) -> tuple[list[tuple[int, DriverReport]], int]:
         """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
 
         Raises:
@@ -193,7 +193,7 @@ class Bookkeeping:
             start = end - _MAX_BYTES
         version = self.ledger.find_version(session_id)
         conversation = order.driver.read_along(order.directory, session_id, joined_version=version)
-        reports: list[tuple[int, Report]] = []
+        reports: list[tuple[int, DriverReport]] = []
         for line in read_lines(log, start):
             if interruption.is_set:
                 break

@@ -15,16 +15,16 @@ from typing import Final
 import anyio
 
 from clawblox.agents.access.agent_access import MAX_RECORD_BYTES
-from clawblox.agents.drivers.driver import Branch, Driver
+from clawblox.agents.drivers.driver import Driver, Fork
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import check_text
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import (
     read_session_id,
     read_system_prompt,
     require_transcript,
 )
+from clawblox.agents.running.start_request import StartRequest
 from clawblox.agents.status import read_status
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import MOVES, AgentState
@@ -70,7 +70,7 @@ def require_branching(
         raise ConfigError(message, key="system_prompt")
 
 
-def require_connection(order: Order) -> None:
+def require_connection(order: StartRequest) -> None:
     """Check that a branch has the address by which its conversation knows the world. Blocks.
 
     Without a sandbox, the original's world may answer at that address, and would obey.
@@ -94,14 +94,14 @@ def require_connection(order: Order) -> None:
 
 
 async def make_branch(
-    order: Order,
+    order: StartRequest,
     books: Bookkeeping | None,
     target: Path,
     system_prompt: str | None,
     require_between_turns: Callable[[], None],
     *,
     is_running: bool,
-) -> Branch:
+) -> Fork:
     """Copy an agent's workspace, home and conversation into the directory of a branch.
 
     Args:
@@ -156,10 +156,10 @@ async def make_branch(
         with anyio.CancelScope(shield=True):
             await run_blocking(discard_tree, copied)
         raise
-    return Branch(parent_id, session_id, order.options.dir)
+    return Fork(parent_id, session_id, order.options.dir)
 
 
-def _require_target(order: Order, target: Path) -> None:
+def _require_target(order: StartRequest, target: Path) -> None:
     origin = order.options.dir.resolve()
     if target.resolve().is_relative_to(origin):
         raise UsageError(f"dir: must be outside {origin}, the directory of the original")
@@ -167,7 +167,7 @@ def _require_target(order: Order, target: Path) -> None:
         raise UsageError(f"dir: must be a new or empty directory, not {target}")
 
 
-def _require_shared_address(order: Order) -> None:
+def _require_shared_address(order: StartRequest) -> None:
     """Check that a branch can have the address that the conversation of a running agent names."""
     address = order.hooks.access.read_recorded()
     if address is not None and not order.options.sandbox:
@@ -179,7 +179,7 @@ def _require_shared_address(order: Order) -> None:
         )
 
 
-def _require_unowned(order: Order) -> None:
+def _require_unowned(order: StartRequest) -> None:
     status = read_status(order.options.dir)
     if status is not None and not status.is_over:
         raise UsageError(
@@ -189,7 +189,7 @@ def _require_unowned(order: Order) -> None:
 
 
 def _copy(
-    order: Order, target: Path, ledger: Ledger, prompt: str, interruption: Interruption
+    order: StartRequest, target: Path, ledger: Ledger, prompt: str, interruption: Interruption
 ) -> Path:
     """Return a complete copy, under a temporary name in the same directory. Blocks."""
     origin = order.directory

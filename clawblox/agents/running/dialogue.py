@@ -14,7 +14,7 @@ import attrs
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.session import Expected
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_text, finite_number
 from clawblox.supervision.lifecycle import exponential_delay
@@ -166,7 +166,7 @@ class Dialogue:
         self._silent_since += seconds
         self._excused_until += seconds
 
-    def hear_all(self, reports: Iterable[tuple[int, Report]], now: float) -> None:
+    def hear_all(self, reports: Iterable[tuple[int, DriverReport]], now: float) -> None:
         """Note that the program has written something, and process all reports in it.
 
         Args:
@@ -187,7 +187,7 @@ class Dialogue:
         if trouble is not None:
             raise trouble
 
-    def hear(self, report: Report, offset: int | None, now: float) -> None:
+    def hear(self, report: DriverReport, offset: int | None, now: float) -> None:
         """Process one report of the program.
 
         Raises:
@@ -212,7 +212,7 @@ class Dialogue:
                 self._note(report, now)
                 self._books.emit(report.type, data, raw_offset=offset)
 
-    def _note(self, report: Report, now: float) -> None:
+    def _note(self, report: DriverReport, now: float) -> None:
         data = report.data
         if report.type in ("retry", "limit"):
             self._books.note_provider(is_awaited=True)
@@ -327,7 +327,9 @@ class Dialogue:
         """The error that the program reported in this turn; a limit takes precedence."""
         return self._limit or self._error
 
-    def explain_end(self, report: Report | None, words: Sequence[str], exit_: str) -> ProgramError:
+    def explain_end(
+        self, report: DriverReport | None, words: Sequence[str], exit_: str
+    ) -> ProgramError:
         """Return the error for a process that ended too early.
 
         Args:

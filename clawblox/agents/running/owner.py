@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import anyio
 
-from clawblox.agents.drivers.driver import AgentSetup, Begin, Branch, Continue, Requirement, Turn
+from clawblox.agents.drivers.driver import AgentSetup, Begin, Continue, Fork, Requirement, Turn
 from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
-from clawblox.agents.running.attempt import Attempt
+from clawblox.agents.running.agent_process import AgentProcess
 from clawblox.agents.running.bookkeeping import Bookkeeping, BudgetUsedUp
 from clawblox.agents.running.dialogue import BUSY, HOPELESS, ProgramError, retry_delay
 from clawblox.agents.running.hooks import Service
-from clawblox.agents.running.order import Order, Start
 from clawblox.agents.running.preparation import (
     adopt,
     build_environment,
@@ -37,6 +36,7 @@ from clawblox.agents.running.session import (
     read_session_id,
     require_transcript,
 )
+from clawblox.agents.running.start_request import Start, StartRequest
 from clawblox.agents.usage import UNLIMITED, Budget
 from clawblox.agents.values import STOPPED, AgentResult, AgentState, EndCause, StartedAgent
 from clawblox.concurrency.tasks import Tasks
@@ -76,7 +76,9 @@ class Owner:
         failure: Why it failed; None if it did not.
     """
 
-    def __init__(self, order: Order, lifecycle: Lifecycle[AgentState], books: Bookkeeping) -> None:
+    def __init__(
+        self, order: StartRequest, lifecycle: Lifecycle[AgentState], books: Bookkeeping
+    ) -> None:
         self._order = order
         self._lifecycle = lifecycle
         self.books = books
@@ -87,7 +89,7 @@ class Owner:
         self._restarts = RestartBudget(order.options.max_restarts, order.options.restart_window)
         self._tree = ProcessTree(books.cookie)
         self._doubts: list[Requirement] = []
-        self._attempt: Attempt | None = None
+        self._attempt: AgentProcess | None = None
         self._exit_code: int | None = None
         self._stopped_by: EndCause = "request"
         self._stop = SharedStop()
@@ -283,7 +285,7 @@ class Owner:
         order = self._order
         if order.start is Start.CONTINUE:
             self.books.session_id = await run_blocking(read_session_id, order)
-        elif isinstance(order.start, Branch):
+        elif isinstance(order.start, Fork):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         binary, setup = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
@@ -301,7 +303,7 @@ class Owner:
         if not isinstance(turn.start, Begin):
             await adopt(order, setup, turn.start)
         await run_blocking(order.driver.prepare, setup, env)
-        if isinstance(order.start, Branch):
+        if isinstance(order.start, Fork):
             self.books.session_id = await run_blocking(find_branch, order, order.start)
         for doubt in self._doubts:
             facts = {"problem": doubt.problem, "hint": doubt.hint}
@@ -310,7 +312,7 @@ class Owner:
 
     def _make_turn(self, message: Message) -> Turn:
         given, session_id = self._order.start, self.books.session_id
-        new = given if isinstance(given, Branch) else Begin(str(uuid.uuid4()))
+        new = given if isinstance(given, Fork) else Begin(str(uuid.uuid4()))
         start = new if session_id is None else Continue(session_id)
         return Turn(prompt=message.text, start=start)
 
@@ -327,10 +329,10 @@ class Owner:
         """
         turn = self._make_turn(message)
         await self.books.count_rest(turn.continued_id)
-        source_id = turn.start.parent_id if isinstance(turn.start, Branch) else turn.continued_id
+        source_id = turn.start.parent_id if isinstance(turn.start, Fork) else turn.continued_id
         if source_id is not None:
             await run_blocking(require_transcript, self._order, source_id)
-        self._attempt = attempt = Attempt(
+        self._attempt = attempt = AgentProcess(
             order=self._order,
             setup=setup,
             books=self.books,

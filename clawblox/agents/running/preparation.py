@@ -22,8 +22,8 @@ import attrs
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Begin,
-    Branch,
     Continue,
+    Fork,
     Requirement,
     Turn,
 )
@@ -31,8 +31,8 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import IN_WORKSPACE
 from clawblox.agents.programs import PROGRAMS, Program
 from clawblox.agents.running.hooks import Enclosed
-from clawblox.agents.running.order import Order
 from clawblox.agents.running.session import read_system_prompt
+from clawblox.agents.running.start_request import StartRequest
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
 from clawblox.printable import quote_words
@@ -64,7 +64,7 @@ _WITHHELD: Final = frozenset({OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV, INSTANCE_
 """Variables that callers must not set either."""
 
 
-def find_binary(order: Order) -> Path:
+def find_binary(order: StartRequest) -> Path:
     """Return the program of an agent.
 
     Raises:
@@ -83,7 +83,7 @@ def find_binary(order: Order) -> Path:
     return path
 
 
-def _no_program(order: Order, name: str) -> AgentSetupError:
+def _no_program(order: StartRequest, name: str) -> AgentSetupError:
     """Return the error for a program that cannot be executed."""
     if os.sep in name and os.path.isfile(name):  # noqa: PTH113 - never raises
         hint = f"make it executable: chmod +x {quote_words([name])}"
@@ -98,7 +98,7 @@ def _no_program(order: Order, name: str) -> AgentSetupError:
     return AgentSetupError(text, hint=hint)
 
 
-def _find_in_workspace(order: Order, name: str) -> Path:
+def _find_in_workspace(order: StartRequest, name: str) -> Path:
     path = order.directory.workspace / name
     if ".." in path.parts or shutil.which(str(path)) is None:
         raise AgentSetupError(
@@ -109,7 +109,7 @@ def _find_in_workspace(order: Order, name: str) -> Path:
     return path
 
 
-def prepare(order: Order) -> tuple[Path, AgentSetup]:
+def prepare(order: StartRequest) -> tuple[Path, AgentSetup]:
     """Create the directories and files of an agent; its workspace is not changed. Blocks.
 
     Returns:
@@ -130,7 +130,7 @@ def prepare(order: Order) -> tuple[Path, AgentSetup]:
     return binary, make_setup(order, binary, prompt)
 
 
-def make_setup(order: Order, binary: Path, prompt: str) -> AgentSetup:
+def make_setup(order: StartRequest, binary: Path, prompt: str) -> AgentSetup:
     """Return the agent's setup for its driver. Touches no file.
 
     Args:
@@ -158,7 +158,7 @@ def _make_directories(directory: AgentDir) -> None:
         make_private_dir(path)
 
 
-def require_arguments(order: Order) -> None:
+def require_arguments(order: StartRequest) -> None:
     """Check that a prompt passed as an argument is short enough for the operating system.
 
     Raises:
@@ -175,7 +175,7 @@ def require_arguments(order: Order) -> None:
         )
 
 
-async def check_setup(order: Order) -> str | None:
+async def check_setup(order: StartRequest) -> str | None:
     """Check that an agent's program is installed and can work, also in its sandbox.
 
     The agent's directory is not touched. The guard watches the processes.
@@ -205,7 +205,7 @@ async def check_setup(order: Order) -> str | None:
     return find_number(version)
 
 
-def _try_enclosure(order: Order, binary: Path) -> None:
+def _try_enclosure(order: StartRequest, binary: Path) -> None:
     """Check in temporary directories that programs can be enclosed here. Blocks."""
     with temporary_directory("clawblox-check-") as scratch:
         directory = AgentDir(scratch)
@@ -279,7 +279,7 @@ def agent_environment(
 
 
 def build_environment(
-    order: Order, setup: AgentSetup, cookie: str, own: Mapping[str, str]
+    order: StartRequest, setup: AgentSetup, cookie: str, own: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of a program.
 
@@ -360,7 +360,11 @@ async def ask_version(
 
 
 async def read_version(
-    order: Order, binary: Path, setup: AgentSetup, tree: ProcessTree, turn: Turn | None = None
+    order: StartRequest,
+    binary: Path,
+    setup: AgentSetup,
+    tree: ProcessTree,
+    turn: Turn | None = None,
 ) -> str:
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
@@ -398,7 +402,7 @@ async def read_version(
 
 
 def check_program(
-    order: Order, setup: AgentSetup, env: Mapping[str, str], version: str
+    order: StartRequest, setup: AgentSetup, env: Mapping[str, str], version: str
 ) -> list[Requirement]:
     """Let the driver check the program. Blocks.
 
@@ -424,7 +428,7 @@ def check_program(
     return requirements
 
 
-async def adopt(order: Order, setup: AgentSetup, start: Continue | Branch) -> None:
+async def adopt(order: StartRequest, setup: AgentSetup, start: Continue | Fork) -> None:
     """Let the driver make a conversation of this or another agent ready to be continued.
 
     Args:
@@ -440,15 +444,15 @@ async def adopt(order: Order, setup: AgentSetup, start: Continue | Branch) -> No
     driver, interruption = order.driver, Interruption()
 
     def write() -> None:
-        source_id = start.parent_id if isinstance(start, Branch) else start.session_id
+        source_id = start.parent_id if isinstance(start, Fork) else start.session_id
         driver.adopt(setup, source_id, interruption)
-        if isinstance(start, Branch):
+        if isinstance(start, Fork):
             driver.branch(setup, start, interruption)
 
     await run_interruptible(write, interruption.set)
 
 
-def write_script(order: Order, enclosed: Enclosed, opening: bytes, cwd: Path) -> None:
+def write_script(order: StartRequest, enclosed: Enclosed, opening: bytes, cwd: Path) -> None:
     """Write the script that reruns a start by hand, without secrets. Blocks.
 
     Args:

@@ -19,14 +19,14 @@ import attrs
 from clawblox.agents.drivers.driver import Conversation
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.hooks import Enclosed
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.results import ProcessExit
 from clawblox.system.process import Process, spawn
 from clawblox.system.regular_files import closing_fd, open_own, open_regular
 from clawblox.telemetry.log_index import LogIndex
 from clawblox.telemetry.logs import last_lines
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.telemetry.tail import Line, Tail
+from clawblox.telemetry.tail import FileLine, Tail
 
 _log = OwnLog(__name__)
 
@@ -205,8 +205,8 @@ class ErrorOutput:
 
 
 def read_reports(
-    conversation: Conversation, lines: Iterable[Line], agent: str
-) -> list[tuple[int, Report]]:
+    conversation: Conversation, lines: Iterable[FileLine], agent: str
+) -> list[tuple[int, DriverReport]]:
     """Return the reports in lines, each with the offset of its line.
 
     Args:
@@ -214,10 +214,10 @@ def read_reports(
         lines: The lines.
         agent: Full name of the agent.
     """
-    reports: list[tuple[int, Report]] = []
+    reports: list[tuple[int, DriverReport]] = []
     for line in lines:
         if line.data is None:
-            reports.append((line.offset, Report("oversized", {"size_bytes": line.size})))
+            reports.append((line.offset, DriverReport("oversized", {"size_bytes": line.size})))
             continue
         try:
             for report in conversation.read(line.data):
@@ -245,7 +245,7 @@ class OutputReader(Tail):
         self._index = LogIndex(path)
         self._index.begin_run()
 
-    def read(self) -> list[Line]:
+    def read(self) -> list[FileLine]:
         """Return the next lines, whose times are then in the index."""
         self._index.look()
         return super().read()
@@ -258,7 +258,7 @@ class OutputReader(Tail):
         """
         os.utime(self._fd)
 
-    def finish(self, end: ProcessExit | None) -> list[Line]:
+    def finish(self, end: ProcessExit | None) -> list[FileLine]:
         """Note the end of the process in the index; return a last line without its newline.
 
         Args:

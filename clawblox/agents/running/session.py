@@ -10,8 +10,8 @@ from typing import Final
 
 import attrs
 
-from clawblox.agents.drivers.driver import Branch
-from clawblox.agents.running.order import Order
+from clawblox.agents.drivers.driver import Fork
+from clawblox.agents.running.start_request import StartRequest
 from clawblox.errors import AgentResumeError
 from clawblox.system.regular_files import open_file, read_file
 
@@ -37,7 +37,7 @@ class Expected:
     id_pattern: re.Pattern[str]
 
 
-def read_session_id(order: Order) -> str:
+def read_session_id(order: StartRequest) -> str:
     """Return the recorded conversation.
 
     Raises:
@@ -51,13 +51,13 @@ def read_session_id(order: Order) -> str:
     return text
 
 
-def find_branch(order: Order, branch: Branch) -> str | None:
+def find_branch(order: StartRequest, branch: Fork) -> str | None:
     """Return the id of the new conversation of a branch; None before it exists."""
     transcripts = order.driver.transcripts(order.directory) or {}
     return branch.session_id if branch.session_id in transcripts else None
 
 
-def read_system_prompt(order: Order) -> str:
+def read_system_prompt(order: StartRequest) -> str:
     """Return the recorded system prompt.
 
     Raises:
@@ -73,7 +73,7 @@ def _read_recorded(path: Path, max_bytes: int, name: str) -> str:
         raise _refusal(f"its {name} is not recorded: {path} is missing") from error
 
 
-def require_transcript(order: Order, session_id: str) -> None:
+def require_transcript(order: StartRequest, session_id: str) -> None:
     """Check that a conversation can be continued where it ended.
 
     Raises:
@@ -104,7 +104,7 @@ def _find_fault(state: Path, path: Path) -> str | None:
     return "ends in the middle of a line" if is_torn else None
 
 
-def find_proof(order: Order, expected: Expected) -> str | None:
+def find_proof(order: StartRequest, expected: Expected) -> str | None:
     """Return the conversation that a program is in, as far as files on disk prove it.
 
     Args:

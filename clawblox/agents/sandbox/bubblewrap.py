@@ -24,7 +24,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.running.hooks import Enclosed, Enclosure
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
-from clawblox.agents.sandbox.entry import ControlGroup, Entry, Limits, find_limits
+from clawblox.agents.sandbox.entry import ControlGroup, SandboxEntry, SandboxLimits, find_limits
 from clawblox.agents.sandbox.inside import (
     SANDBOX_DEPS,
     SANDBOX_HOME,
@@ -45,7 +45,7 @@ from clawblox.errors import AgentSetupError
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.network_namespace import Confinement, NamespaceRefused
 from clawblox.system.outer_user import OUTER_DIR, choose_uid, find_obstacle
-from clawblox.system.process import Outcome, run_briefly
+from clawblox.system.process import ProgramOutcome, run_briefly
 
 _PROBE_TIMEOUT_S: Final = 30.0
 
@@ -108,11 +108,11 @@ class Bubblewrap(Enclosure):
         self._system_calls = build_filter(os.uname().machine, may_nest=self._may_nest)
         self._user: int | None = None
         self._weakness: str | None = None
-        self._limits: Limits | None = None
+        self._limits: SandboxLimits | None = None
         self._group: ControlGroup | None = None
         self._bubblewrap = ""
         self._program: tuple[AgentDir, Path] | None = None
-        self._entry: Entry | None = None
+        self._entry: SandboxEntry | None = None
         self.relays = Relays()
 
     @property
@@ -279,11 +279,11 @@ class Bubblewrap(Enclosure):
             names.add((WORLD_ENDPOINT.address, world))
         return tuple(sorted(names))
 
-    def _enter(self, inside: Inside, endpoints: Sequence[Endpoint], *more: str) -> Entry:
+    def _enter(self, inside: Inside, endpoints: Sequence[Endpoint], *more: str) -> SandboxEntry:
         """Write the files of a sandbox, and open the resources of a process in it."""
         for name, text in inside.etc_files().items():
             publish_bytes(inside.etc / name, text.encode(), durable=False)
-        return Entry.open(
+        return SandboxEntry.open(
             [*inside.arguments(), *more],
             (WORLD_ENDPOINT, *endpoints),
             self._confine(inside),
@@ -351,7 +351,7 @@ class Bubblewrap(Enclosure):
         words = outcome.first_line.removeprefix("bwrap: ") or f"{command[-1]} is not visible inside"
         return AgentSetupError(f"its sandbox cannot be made: {words}")
 
-    def _try(self, command: Sequence[str]) -> Outcome:
+    def _try(self, command: Sequence[str]) -> ProgramOutcome:
         """Run a command inside, in the same way as the program.
 
         Raises:

@@ -31,7 +31,7 @@ from clawblox.system.process_tree import is_same_process, read_start_time
 
 
 @attrs.define
-class Entry:
+class SandboxEntry:
     """Resources for starting a process.
 
     Attributes:
@@ -57,7 +57,7 @@ class Entry:
         endpoints: tuple[Endpoint, ...],
         confinement: Confinement,
         system_calls: bytes | None,
-    ) -> Entry:
+    ) -> SandboxEntry:
         """Open the resources.
 
         Args:
@@ -138,7 +138,7 @@ _NAME: Final = re.compile(r"clawblox-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
 
 
 @attrs.frozen
-class Limits:
+class SandboxLimits:
     """The limits of one sandbox.
 
     Attributes:
@@ -174,7 +174,7 @@ class Limits:
         return make_group(self.parent, limits)
 
 
-def find_limits(outer_uid: int) -> Limits:
+def find_limits(outer_uid: int) -> SandboxLimits:
     """Return the limits of a sandbox on this machine. Blocks.
 
     Args:
@@ -188,7 +188,7 @@ def find_limits(outer_uid: int) -> Limits:
     assert memory is not None, "proc(5) promises it"
     total = int(memory[1]) * 1024
     kernel = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
-    return Limits(
+    return SandboxLimits(
         processes=min(_PROCESSES, *tables),
         memory_bytes=total - total // _SPARED_MEMORY,
         parent=_find_parent(),

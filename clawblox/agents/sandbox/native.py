@@ -20,7 +20,7 @@ from clawblox.agents.running.hooks import Enclosed, Enclosure
 from clawblox.agents.values import SandboxLevel
 from clawblox.errors import AgentSetupError
 from clawblox.system.files import publish_bytes
-from clawblox.system.process import Outcome, run_briefly
+from clawblox.system.process import ProgramOutcome, run_briefly
 
 NATIVE_PROGRAMS: Final = ("bwrap", "socat", "rg")
 """Programs that it needs on PATH."""
@@ -82,7 +82,7 @@ def probe_command(*, is_nested: bool) -> list[str]:
     return ["sh", "-c", f"{_PROBE}exec {' '.join(sandbox)}", "sh", *NATIVE_PROGRAMS]
 
 
-def require_native(outcome: Outcome) -> None:
+def require_native(outcome: ProgramOutcome) -> None:
     """Raise if the command from :func:`probe_command` has failed.
 
     Raises:
@@ -125,7 +125,7 @@ class NativeSandbox(Enclosure):
         try:
             outcome = run_briefly(command, env=env, timeout=30.0)
         except TimeoutError as error:
-            outcome = Outcome(1, str(error))
+            outcome = ProgramOutcome(1, str(error))
         require_native(outcome)
         self._runtime = directory.runtime
         publish_bytes(directory.runtime / _SHELL_FILE, _SHELL_TEXT.encode(), durable=False)

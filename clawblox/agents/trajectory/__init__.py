@@ -21,14 +21,14 @@ from clawblox.agents.trajectory.document import (
     write_trajectory,
 )
 from clawblox.agents.trajectory.turns import AgentTurn, TurnIndex
-from clawblox.agents.trajectory.window import WINDOW_BYTES, Window, read_window
+from clawblox.agents.trajectory.window import WINDOW_BYTES, StepWindow, read_window
 
 __all__ = [
     "FILE_NAME",
     "WINDOW_BYTES",
     "AgentTurn",
+    "StepWindow",
     "TurnIndex",
-    "Window",
     "encode_trajectory",
     "export_trajectory",
     "has_conversation",

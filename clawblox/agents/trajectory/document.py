@@ -17,7 +17,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.status import AgentStatus, read_status
 from clawblox.agents.trajectory.history import read_history
 from clawblox.agents.trajectory.steps import Steps, describe_usage
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, read_manifest
@@ -88,7 +88,7 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
     }
 
 
-def read_activity(directory: Path) -> Iterator[Report]:
+def read_activity(directory: Path) -> Iterator[DriverReport]:
     """Yield the reports of an agent from the files in its directory, the oldest first. Blocks.
 
     Args:

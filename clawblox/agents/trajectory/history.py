@@ -16,15 +16,15 @@ from clawblox.agents.drivers.driver import Conversation, Driver, RecordedUsage
 from clawblox.agents.drivers.output import parse_record
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.running.program import read_reports
-from clawblox.agents.trajectory.records import Context, Record, read_records
-from clawblox.agents.values import Report
+from clawblox.agents.trajectory.records import Context, EventRecord, read_records
+from clawblox.agents.values import DriverReport
 from clawblox.system.clock import parse_utc
 from clawblox.telemetry.log_segments import LogArrivals, log_end
-from clawblox.telemetry.tail import Line, read_lines
+from clawblox.telemetry.tail import FileLine, read_lines
 
 
 @attrs.frozen(kw_only=True)
-class Moment:
+class HistoryEntry:
     """An entry of an agent's history.
 
     Attributes:
@@ -37,7 +37,7 @@ class Moment:
         is_copied: Whether it happened before the agent was copied to this directory.
     """
 
-    report: Report
+    report: DriverReport
     time: str | None
     turn: int
     session_id: str | None
@@ -45,7 +45,9 @@ class Moment:
     is_copied: bool = False
 
 
-def read_history(directory: AgentDir, driver: Driver, session_id: str | None) -> Iterator[Moment]:
+def read_history(
+    directory: AgentDir, driver: Driver, session_id: str | None
+) -> Iterator[HistoryEntry]:
     """Yield the history of an agent, the oldest entry first. Blocks.
 
     Args:
@@ -91,7 +93,7 @@ class History:
 
     _directory: AgentDir
     _driver: Driver
-    _records: Sequence[Record]
+    _records: Sequence[EventRecord]
     _arrivals: LogArrivals
     _first_start: int
     _times: Mapping[int | None, str | None] = attrs.field(init=False)
@@ -105,7 +107,7 @@ class History:
         self._times = {record.raw_offset: record.time for record in self._records}
         self._conversation = self._driver.read_along(self._directory)
 
-    def join(self, context: Context, lines: Sequence[Line]) -> None:
+    def join(self, context: Context, lines: Sequence[FileLine]) -> None:
         """Begin in the middle of the log, instead of at its start.
 
         Args:
@@ -124,7 +126,7 @@ class History:
         read_reports(self._conversation, lines, self._directory.path.name)
         self._conversation.outgoing()
 
-    def follow(self, lines: Iterable[Line]) -> Iterator[Moment]:
+    def follow(self, lines: Iterable[FileLine]) -> Iterator[HistoryEntry]:
         """Yield the entries of log and records, merged by their offsets."""
         left = iter(lines)
         pending = next(left, None)
@@ -154,7 +156,7 @@ class History:
         starts = (one.raw_offset or 0 for one in left if one.type == "process.started")
         return next(starts, math.inf) - 1
 
-    def follow_transcript(self, lines: Iterable[Line]) -> Iterator[Moment]:
+    def follow_transcript(self, lines: Iterable[FileLine]) -> Iterator[HistoryEntry]:
         """Yield the moments of a transcript; of the records, the usage alone adds something."""
         for line in lines:
             for moment in self.read(line):
@@ -163,11 +165,11 @@ class History:
             if record.type == "usage":
                 yield from self._take(record, is_read=False)
 
-    def add(self, report: Report, session_id: str | None) -> Moment:
+    def add(self, report: DriverReport, session_id: str | None) -> HistoryEntry:
         """Return the entry for a report that is not in any line, placed after all others."""
-        return Moment(report=report, time=self._time, turn=self._turn, session_id=session_id)
+        return HistoryEntry(report=report, time=self._time, turn=self._turn, session_id=session_id)
 
-    def read(self, line: Line) -> Iterator[Moment]:
+    def read(self, line: FileLine) -> Iterator[HistoryEntry]:
         """Yield the entries in the next line."""
         is_copied = line.offset < self._first_start
         if not is_copied:
@@ -180,7 +182,7 @@ class History:
         for _, report in reports:
             if report.type == "session.confirmed":  # copied history has no event for it
                 self._session_id = report.data["session_id"]
-            yield Moment(
+            yield HistoryEntry(
                 report=report,
                 time=time,
                 turn=self._turn,
@@ -197,7 +199,7 @@ class History:
                 self._conversation.outgoing()
             self._has_turn = True
 
-    def _take(self, record: Record, *, is_read: bool) -> Iterator[Moment]:
+    def _take(self, record: EventRecord, *, is_read: bool) -> Iterator[HistoryEntry]:
         self._time = record.time or self._time
         self._turn, self._session_id = record.turn, record.session_id or self._session_id
         if record.type == "process.started":
@@ -206,8 +208,8 @@ class History:
         if record.type == "turn.started":
             self._hear_prompt(record.data.get("prompt"))
         if not is_read:
-            yield Moment(
-                report=Report(record.type, record.data),
+            yield HistoryEntry(
+                report=DriverReport(record.type, record.data),
                 time=record.time,
                 turn=record.turn,
                 session_id=self._session_id,

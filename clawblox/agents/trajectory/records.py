@@ -18,7 +18,7 @@ from clawblox.foreign_values import whole_number
 from clawblox.system.clock import parse_utc
 from clawblox.system.record_file import LaterVersionError
 from clawblox.telemetry.log_segments import LogArrivals, LogSegment
-from clawblox.telemetry.tail import Line, find_line_end, read_segment
+from clawblox.telemetry.tail import FileLine, find_line_end, read_segment
 from clawblox.typed_values import converter
 
 _TYPES: Final = frozenset(get_args(EventType))
@@ -28,7 +28,7 @@ _to_usage: Final = converter(Usage)
 
 
 @attrs.frozen(kw_only=True)
-class Record:
+class EventRecord:
     """A line of ``events.jsonl``.
 
     Attributes:
@@ -71,7 +71,7 @@ class Context(NamedTuple):
     process_start: int = 0
     process_session: str | None = None
 
-    def after(self, record: Record) -> Context:
+    def after(self, record: EventRecord) -> Context:
         """Return the context after another record."""
         told = {"time": record.time, "session_id": record.session_id}
         told |= {name: record.data.get(name) for name in ("version", "model")}
@@ -101,9 +101,9 @@ class Placer:
     def __init__(self, arrivals: LogArrivals) -> None:
         self._arrivals = arrivals
         self.at = 0
-        self.held: list[Record] = []
+        self.held: list[EventRecord] = []
 
-    def place(self, record: Record) -> list[tuple[int, Record]]:
+    def place(self, record: EventRecord) -> list[tuple[int, EventRecord]]:
         """Return the records whose places are known now, with their places."""
         if record.raw_offset is not None:
             end = record.raw_offset
@@ -117,13 +117,13 @@ class Placer:
             return []
         return [(self.at, record)]
 
-    def release(self, at: int) -> list[tuple[int, Record]]:
+    def release(self, at: int) -> list[tuple[int, EventRecord]]:
         """Return the records that are held, placed at an offset, and hold them no more."""
         released, self.held = [(at, record) for record in self.held], []
         return released
 
 
-def read_records(path: Path, start: int = 0) -> Iterator[Record]:
+def read_records(path: Path, start: int = 0) -> Iterator[EventRecord]:
     """Yield the records of ``events.jsonl``; incomplete and foreign lines are skipped. Blocks.
 
     Args:
@@ -140,7 +140,7 @@ def read_records(path: Path, start: int = 0) -> Iterator[Record]:
                 yield record
 
 
-def to_record(line: Line, path: Path) -> Record | None:
+def to_record(line: FileLine, path: Path) -> EventRecord | None:
     """Return the record in a line of ``events.jsonl``; None if it has none.
 
     Args:
@@ -164,7 +164,7 @@ def to_record(line: Line, path: Path) -> Record | None:
     if isinstance(data.get("files"), dict):
         data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
     time, session_id = fields.get("time"), fields.get("session_id")
-    return Record(
+    return EventRecord(
         type=fields["type"],
         time=time if isinstance(time, str) and parse_utc(time) is not None else None,
         turn=whole_number(fields.get("turn")) or 0,

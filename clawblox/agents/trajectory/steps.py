@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 
 import attrs
 
-from clawblox.agents.trajectory.history import Moment
+from clawblox.agents.trajectory.history import HistoryEntry
 from clawblox.agents.usage import Ledger
 from clawblox.agents.values import EventType, Usage, UsageScope
 from clawblox.foreign_values import clean_value
@@ -27,7 +27,7 @@ class _Step:
     """A step that may still be extended."""
 
     source: str
-    moment: Moment | None
+    moment: HistoryEntry | None
     messages: list[str] = attrs.field(factory=list)
     reasoning: list[str] = attrs.field(factory=list)
     calls: list[dict[str, Any]] = attrs.field(factory=list)
@@ -114,12 +114,12 @@ class Steps:
         """Begin with the system prompt."""
         self._steps.append(_Step(source="system", moment=None, messages=[text]))
 
-    def take(self, moments: Iterable[Moment]) -> None:
+    def take(self, moments: Iterable[HistoryEntry]) -> None:
         """Add entries of the history, in order."""
         for moment in moments:
             self._take(moment, moment.report.data)
 
-    def _take(self, moment: Moment, data: Mapping[str, Any]) -> None:
+    def _take(self, moment: HistoryEntry, data: Mapping[str, Any]) -> None:
         added = self.count.take(moment.report.type, data, moment.session_id)
         match moment.report.type:
             case "session.confirmed":
@@ -147,31 +147,31 @@ class Steps:
             case "oversized":
                 self.oversized += 1
 
-    def _take_failure(self, moment: Moment, text: str, kind: object = None) -> None:
+    def _take_failure(self, moment: HistoryEntry, text: str, kind: object = None) -> None:
         failures = takewhile(lambda step: step.source == "system", reversed(self._steps))
         if all(step.messages != [text] for step in failures):  # not reported yet
             self._add("system", moment, text, kind)
 
-    def _add(self, source: str, moment: Moment, text: str, kind: object = None) -> None:
+    def _add(self, source: str, moment: HistoryEntry, text: str, kind: object = None) -> None:
         self._current = None
         extra = {} if kind is None else {"kind": kind}
         self._steps.append(_Step(source=source, moment=moment, messages=[text], extra=extra))
 
-    def _agent_step(self, moment: Moment) -> _Step:
+    def _agent_step(self, moment: HistoryEntry) -> _Step:
         """Return the agent's current step, or a new one."""
         if self._current is None or self._current.results:
             self._current = _Step(source="agent", moment=moment)
             self._steps.append(self._current)
         return self._current
 
-    def _begin_turn(self, moment: Moment, data: Mapping[str, Any]) -> None:
+    def _begin_turn(self, moment: HistoryEntry, data: Mapping[str, Any]) -> None:
         self._current = None
         prompt = data.get("prompt")
         if isinstance(prompt, str) and prompt:
             self._prompt = prompt
             self._add("user", moment, prompt)
 
-    def _take_message(self, moment: Moment, text: str, role: object) -> None:
+    def _take_message(self, moment: HistoryEntry, text: str, role: object) -> None:
         if role == "assistant":
             self._agent_step(moment).messages.append(text)
         elif role == "user" and text == self._prompt:
@@ -179,7 +179,7 @@ class Steps:
         else:
             self._add("user" if role == "user" else "system", moment, text)
 
-    def _take_call(self, moment: Moment, data: Mapping[str, Any]) -> None:
+    def _take_call(self, moment: HistoryEntry, data: Mapping[str, Any]) -> None:
         step = self._agent_step(moment)
         call_id = str(data.get("id") or f"call-{len(self._steps)}-{len(step.calls) + 1}")
         arguments = data.get("arguments")
@@ -192,7 +192,7 @@ class Steps:
         )
         self._step_by_call[call_id] = step
 
-    def _take_result(self, moment: Moment, data: Mapping[str, Any]) -> None:
+    def _take_result(self, moment: HistoryEntry, data: Mapping[str, Any]) -> None:
         call_id = str(data.get("id") or "")
         caller = self._step_by_call.get(call_id)
         content = data.get("content")

@@ -16,7 +16,7 @@ import attrs
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.trajectory.document import find_conversation
-from clawblox.agents.trajectory.records import Context, Placer, Record, to_record
+from clawblox.agents.trajectory.records import Context, EventRecord, Placer, to_record
 from clawblox.agents.trajectory.steps import UsageCount
 from clawblox.agents.values import Usage
 from clawblox.telemetry.log_segments import LogArrivals
@@ -94,7 +94,7 @@ class TurnIndex:
         self._count = UsageCount(self.driver.cost_scope)
         self._placer = Placer(self.arrivals)
         self.context = Context(session_id=self._session_id)
-        self._placed: list[tuple[int, Record, Context]] = []
+        self._placed: list[tuple[int, EventRecord, Context]] = []
 
     @property
     def last(self) -> AgentTurn | None:
@@ -119,7 +119,7 @@ class TurnIndex:
                     if record := to_record(line, self._events.path):
                         self._take(record)
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: EventRecord) -> None:
         for at, placed in self._placer.place(record):
             self._placed.append((at, placed, self._context_at(None).after(placed)))
         self.context = self.context.after(record)
@@ -157,7 +157,9 @@ class TurnIndex:
         offset = self.arrivals.find_since(time)
         return next(later, None) if offset is None else offset
 
-    def list_events(self, first: int, last: int, *, is_end: bool) -> tuple[Context, list[Record]]:
+    def list_events(
+        self, first: int, last: int, *, is_end: bool
+    ) -> tuple[Context, list[EventRecord]]:
         """Return the context of a line of the log, and the events from there on.
 
         Args:
@@ -180,7 +182,7 @@ class TurnIndex:
         return next(known, Context(session_id=self._session_id))
 
 
-def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None:
+def _add(turn: AgentTurn, record: EventRecord, added: Usage | None, end: int) -> None:
     """Note in a turn an event within it or after it."""
     if added is not None:
         turn.usage = turn.usage.plus(added)
@@ -197,5 +199,5 @@ def _add(turn: AgentTurn, record: Record, added: Usage | None, end: int) -> None
             turn.errors, turn.last_error = turn.errors + 1, _read_message(record)
 
 
-def _read_message(record: Record) -> str:
+def _read_message(record: EventRecord) -> str:
     return str(record.data.get("message") or "")[:_TEXT_CHARS]

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.agents.trajectory.history import History, Moment
+from clawblox.agents.trajectory.history import History, HistoryEntry
 from clawblox.agents.trajectory.records import Context
 from clawblox.agents.trajectory.steps import Steps
 from clawblox.agents.trajectory.turns import TurnIndex
 from clawblox.agents.values import EventType
 from clawblox.telemetry.log_segments import LogSegment
-from clawblox.telemetry.tail import Line, find_line_end, find_line_start, read_lines
+from clawblox.telemetry.tail import FileLine, find_line_end, find_line_start, read_lines
 
 WINDOW_BYTES: Final = 256 * 1024
 """Default length of a window."""
@@ -26,7 +26,7 @@ beginnings of its messages."""
 
 
 @attrs.frozen(kw_only=True)
-class Window:
+class StepWindow:
     """The steps in a part of a log.
 
     Attributes:
@@ -54,7 +54,7 @@ def read_window(
     *,
     before: int | None = None,
     max_bytes: int = WINDOW_BYTES,
-) -> Window:
+) -> StepWindow:
     """Return the steps of an agent in a part of its log. Blocks.
 
     Args:
@@ -95,7 +95,7 @@ def read_window(
     described = steps.describe()
     for step in described:
         step.pop("metrics", None)
-    return Window(
+    return StepWindow(
         steps=described,
         first=first,
         last=last,
@@ -105,7 +105,7 @@ def read_window(
     )
 
 
-def _read_before(turns: TurnIndex, context: Context, first: int) -> list[Line]:
+def _read_before(turns: TurnIndex, context: Context, first: int) -> list[FileLine]:
     """Return the lines of the same process before a line, as many as may matter for it."""
     start = context.process_start
     if first - start > _AROUND_BYTES:
@@ -142,9 +142,9 @@ def _find_borders(
     return first, stop
 
 
-def _take(left: Iterator[Line], stop: int) -> tuple[list[Line], tuple[Line, ...]]:
+def _take(left: Iterator[FileLine], stop: int) -> tuple[list[FileLine], tuple[FileLine, ...]]:
     """Return the lines up to an offset, at least one, and the line behind, which was read, too."""
-    lines: list[Line] = []
+    lines: list[FileLine] = []
     for line in left:
         if lines and line.offset + line.size > stop:
             return lines, (line,)
@@ -152,7 +152,7 @@ def _take(left: Iterator[Line], stop: int) -> tuple[list[Line], tuple[Line, ...]
     return lines, ()
 
 
-def _ids(moments: Iterable[Moment], kind: EventType) -> set[str]:
+def _ids(moments: Iterable[HistoryEntry], kind: EventType) -> set[str]:
     """Return the ids of the calls in reports of a type."""
     reports = (moment.report for moment in moments)
     return {str(report.data.get("id")) for report in reports if report.type == kind}

@@ -88,7 +88,7 @@ _DOS_EPOCH: Final = 0x21
 
 
 @attrs.frozen
-class Entry:
+class ArchiveEntry:
     """A member of an archive, or a directory.
 
     Attributes:
@@ -118,7 +118,7 @@ class Entry:
         return self.member.endswith("/")
 
 
-class End(NamedTuple):
+class DirectoryEnd(NamedTuple):
     """Place of an archive's directory, and the number of members in it."""
 
     offset: int
@@ -130,7 +130,7 @@ _Marks: TypeAlias = tuple[bytes, bytes]
 _NO_MARKS: Final = (b"", b"")
 
 
-class Record(NamedTuple):
+class DirectoryRecord(NamedTuple):
     """A member in the directory, with the bytes that its local header must repeat.
 
     Attributes:
@@ -141,7 +141,7 @@ class Record(NamedTuple):
         descriptor: The data descriptor after its content; empty without.
     """
 
-    entry: Entry
+    entry: ArchiveEntry
     name: bytes
     twin: bytes
     marks: _Marks
@@ -162,7 +162,7 @@ def local_header_size(name: str, size: int) -> int:
     return _LOCAL.size + len(name.encode()) + extra
 
 
-def local_header(entry: Entry) -> bytes:
+def local_header(entry: ArchiveEntry) -> bytes:
     """Return the header before the content of a member."""
     name = entry.member.encode()
     sizes, extra = (entry.compressed_size, entry.size), b""
@@ -174,7 +174,7 @@ def local_header(entry: Entry) -> bytes:
     return fixed + name + extra
 
 
-def central_directory(entries: Iterable[Entry], start_offset: int) -> bytes:
+def central_directory(entries: Iterable[ArchiveEntry], start_offset: int) -> bytes:
     """Return everything after the last member: the directory and the end records.
 
     Args:
@@ -183,15 +183,15 @@ def central_directory(entries: Iterable[Entry], start_offset: int) -> bytes:
     """
     records = [_central_record(entry) for entry in entries]
     directory = b"".join(records)
-    return directory + _end_records(End(start_offset, len(directory), len(records)))
+    return directory + _end_records(DirectoryEnd(start_offset, len(directory), len(records)))
 
 
-def _twin(entry: Entry) -> bytes:
+def _twin(entry: ArchiveEntry) -> bytes:
     flags = 0 if entry.member.isascii() else _UTF_8
     return _TWIN.pack(flags, entry.method, 0, _DOS_EPOCH, entry.crc)
 
 
-def _central_record(entry: Entry) -> bytes:
+def _central_record(entry: ArchiveEntry) -> bytes:
     name = entry.member.encode()
     large: list[int] = []
     sizes, offset = (entry.compressed_size, entry.size), entry.offset
@@ -208,7 +208,7 @@ def _central_record(entry: Entry) -> bytes:
     return _CENTRAL.pack(*fixed) + name + extra
 
 
-def _end_records(end: End) -> bytes:
+def _end_records(end: DirectoryEnd) -> bytes:
     is_large = end.members >= _FULL_16 or max(end.offset, end.size) >= _FULL_32
     count = min(end.members, _FULL_16)
     place = (min(end.size, _FULL_32), min(end.offset, _FULL_32))
@@ -224,7 +224,7 @@ def _end_records(end: End) -> bytes:
 # Reading
 
 
-def parse_end(tail: bytes, file_size: int) -> End:
+def parse_end(tail: bytes, file_size: int) -> DirectoryEnd:
     """Parse the end records of an archive.
 
     Args:
@@ -241,7 +241,7 @@ def parse_end(tail: bytes, file_size: int) -> End:
         _refuse("no archive, or not all of one: no end record exactly at the end of the file")
     if any(disks) or on_disk != count:
         _refuse("the end record names several disks or two different numbers of entries")
-    end, end_offset = End(offset, size, count), file_size - _END.size
+    end, end_offset = DirectoryEnd(offset, size, count), file_size - _END.size
     locator = tail[-_END.size - _LOCATOR.size : -_END.size]
     if locator.startswith(_LOCATOR_SIGNATURE) and len(tail) == MAX_TAIL:
         end_offset -= _LOCATOR.size + _END64.size
@@ -251,7 +251,9 @@ def parse_end(tail: bytes, file_size: int) -> End:
     return end
 
 
-def _parse_end64(record: bytes, locator: bytes, plain: End, record_offset: int) -> End:
+def _parse_end64(
+    record: bytes, locator: bytes, plain: DirectoryEnd, record_offset: int
+) -> DirectoryEnd:
     if _LOCATOR.unpack(locator)[1:] != (0, record_offset, 1):
         _refuse("the zip64 locator does not point at the zip64 end record")
     signature, length, made, needed, *disks, on_disk, count, size, offset = _END64.unpack(record)
@@ -261,14 +263,14 @@ def _parse_end64(record: bytes, locator: bytes, plain: End, record_offset: int) 
     _check_version(needed, None)
     if any(disks) or on_disk != count:
         _refuse("the zip64 end record names several disks or two different numbers of entries")
-    end = End(offset, size, count)
-    full = End(_FULL_32, _FULL_32, _FULL_16)
+    end = DirectoryEnd(offset, size, count)
+    full = DirectoryEnd(_FULL_32, _FULL_32, _FULL_16)
     if any(short not in (most, long) for short, most, long in zip(plain, full, end, strict=True)):
         _refuse("the end record and the zip64 end record disagree")
     return end
 
 
-def parse_directory(data: bytes, count: int) -> Iterator[Record]:
+def parse_directory(data: bytes, count: int) -> Iterator[DirectoryRecord]:
     """Read the directory of an archive, member by member.
 
     Args:
@@ -288,12 +290,12 @@ def parse_directory(data: bytes, count: int) -> Iterator[Record]:
         _refuse("there are bytes between the last record of the directory and its end")
 
 
-def max_local_header(record: Record) -> int:
+def max_local_header(record: DirectoryRecord) -> int:
     """Return how many bytes the local header of a member may take."""
     return _LOCAL.size + len(record.name) + _LOCAL_EXTRA.size + _MARKS_BYTES
 
 
-def check_local_header(record: Record, header: bytes) -> int:
+def check_local_header(record: DirectoryRecord, header: bytes) -> int:
     """Check that a member's local header agrees with its record; return the header's size.
 
     Args:
@@ -327,7 +329,7 @@ def check_local_header(record: Record, header: bytes) -> int:
     return header_end
 
 
-def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
+def _parse_record(data: bytes, start: int) -> tuple[DirectoryRecord, int]:
     """Return the record at an offset of the directory, and the offset after it."""
     if len(data) - start < _CENTRAL.size:
         _refuse("the directory ends within a record")
@@ -360,7 +362,7 @@ def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
         _refuse("a stored entry has two different sizes", name)
     if is_directory and (crc or compressed_size != _EMPTY_SIZES[method]):
         _refuse("an entry for a directory has content", name)
-    entry = Entry(
+    entry = ArchiveEntry(
         name=name,
         method=method,
         crc=crc,
@@ -373,7 +375,7 @@ def _parse_record(data: bytes, start: int) -> tuple[Record, int]:
     if is_described:
         descriptor = _DESCRIPTOR.pack(_DESCRIPTOR_SIGNATURE, crc, packed, full)
         twin = twin[:-_CRC_BYTES] + bytes(_CRC_BYTES)
-    return Record(entry, raw_name, twin, marks, descriptor), end
+    return DirectoryRecord(entry, raw_name, twin, marks, descriptor), end
 
 
 def _parse_name(raw: bytes, flags: int) -> str:

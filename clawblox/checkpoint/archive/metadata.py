@@ -20,8 +20,8 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias, cast
 import attrs
 import msgspec
 
-from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Link, Repository, Source
+from clawblox.checkpoint.archive.layout import ArchiveEntry
+from clawblox.checkpoint.model import SCHEMA_VERSION, AgentState, Repository, Source, WorkspaceLink
 from clawblox.checkpoint.names import (
     METADATA_NAME,
     check_name,
@@ -119,7 +119,7 @@ def recorded_repositories(metadata: Mapping[str, Any]) -> list[Repository]:
     return cast("list[Repository]", convert(metadata.get("repositories", [])))
 
 
-def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bool:
+def compare_members(metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry]) -> bool:
     """Check that an archive has exactly the members that its metadata lists.
 
     Args:
@@ -146,7 +146,9 @@ def compare_members(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> bo
     return True
 
 
-def restore_paths(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[Entry]:
+def restore_paths(
+    metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry]
+) -> Iterator[ArchiveEntry]:
     """Yield the members of an archive with their paths as their names.
 
     Args:
@@ -169,7 +171,7 @@ def restore_paths(metadata: Mapping[str, Any], entries: Iterable[Entry]) -> Iter
         yield entry if path is None else attrs.evolve(entry, name=_check_renamed(path, entry))
 
 
-def _check_renamed(path: str, entry: Entry) -> str:
+def _check_renamed(path: str, entry: ArchiveEntry) -> str:
     check_path(path)
     split, agent = split_name(path), neutral_agent(entry.member)
     if agent is None or split is None or split[:2] != (agent, "workspace"):
@@ -194,7 +196,7 @@ def own_directories(metadata: Mapping[str, Any], directories: Iterable[str]) -> 
 
 def check_tree(
     metadata: Mapping[str, Any],
-    entries: Collection[Entry],
+    entries: Collection[ArchiveEntry],
     entered: Collection[str] = (),
     *,
     max_paths: int,
@@ -347,7 +349,7 @@ _SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
         "agents": dict[str, AgentState]
         | list[str],  # an archive without ``files`` may just name them
         "files": dict[str, _File],
-        "symlinks": list[Link],
+        "symlinks": list[WorkspaceLink],
         "directories": list[str],
         "excluded": list[_Excluded],
         "secret_scan": dict[str, Any],

@@ -22,9 +22,9 @@ from clawblox.checkpoint.archive.intake import CHUNK_BYTES, read_range
 from clawblox.checkpoint.archive.layout import (
     MAX_TAIL,
     STORED,
-    End,
-    Entry,
-    Record,
+    ArchiveEntry,
+    DirectoryEnd,
+    DirectoryRecord,
     check_local_header,
     max_local_header,
     parse_directory,
@@ -50,7 +50,7 @@ _WINDOW: Final = 4 << 10
 _RAW: Final = -15
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A member of an open archive.
 
     Attributes:
@@ -59,7 +59,7 @@ class Member(NamedTuple):
         sha256: Digest of its content, in hexadecimal; None when ``metadata.json`` names none.
     """
 
-    entry: Entry
+    entry: ArchiveEntry
     start: int
     sha256: str | None
 
@@ -95,7 +95,7 @@ class Archive:
             members, directories = _split_entries(records[0])
             _check_sizes(members, limits)
             for entry in directories:
-                _drain(stream_member(fd, Member(entry, self._starts[entry.member], None)))
+                _drain(stream_member(fd, ArchiveMember(entry, self._starts[entry.member], None)))
             self.metadata: dict[str, Any] = {}
             content = b"".join(self.stream(members[0]))
             self.metadata = parse_metadata(content, max_values=limits.metadata_values)
@@ -122,7 +122,7 @@ class Archive:
         with closing_fd(_open(path)) as fd:
             yield cls(fd, path, limits)
 
-    def stream(self, entry: Entry) -> Iterator[bytes]:
+    def stream(self, entry: ArchiveEntry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.
 
         The content is verified once the last piece was taken without an exception.
@@ -136,11 +136,11 @@ class Archive:
         """
         return read_member(self.fd, self.path, self.member(entry))
 
-    def member(self, entry: Entry) -> Member:
+    def member(self, entry: ArchiveEntry) -> ArchiveMember:
         """Return the argument of :func:`read_member` for one of ``entries``."""
         recorded = self.metadata.get("files", {}).get(entry.member)
         sha256 = None if recorded is None else recorded["sha256"]
-        return Member(entry, self._starts[entry.member], sha256)
+        return ArchiveMember(entry, self._starts[entry.member], sha256)
 
     def verify(self, progress: Report | None = None) -> None:
         """Read every member and check it.
@@ -156,7 +156,7 @@ class Archive:
             _drain(counter.counted(self.stream(entry)))
 
 
-def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
+def read_member(fd: int, path: Path, member: ArchiveMember) -> Iterator[bytes]:
     """Yield the content of a member as :meth:`Archive.stream` does.
 
     Args:
@@ -171,7 +171,7 @@ def read_member(fd: int, path: Path, member: Member) -> Iterator[bytes]:
         yield from stream_member(fd, member)
 
 
-def packed_sha256(fd: int, path: Path, member: Member) -> bytes:
+def packed_sha256(fd: int, path: Path, member: ArchiveMember) -> bytes:
     """Return the digest of a member's packed content.
 
     Args:
@@ -189,7 +189,7 @@ def packed_sha256(fd: int, path: Path, member: Member) -> bytes:
     return digest.digest()
 
 
-def stream_member(fd: int, member: Member) -> Iterator[bytes]:
+def stream_member(fd: int, member: ArchiveMember) -> Iterator[bytes]:
     """Yield the content of a member as :func:`read_member` does, without the path in errors.
 
     Args:
@@ -254,7 +254,7 @@ def _open(path: Path) -> int:
 # Headers
 
 
-def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
+def _read_directory(fd: int, limits: Limits) -> tuple[list[DirectoryRecord], DirectoryEnd]:
     file_size = os.fstat(fd).st_size
     tail = os.pread(fd, MAX_TAIL, max(0, file_size - MAX_TAIL))
     end = parse_end(tail, file_size)
@@ -265,7 +265,9 @@ def _read_directory(fd: int, limits: Limits) -> tuple[list[Record], End]:
     return list(parse_directory(os.pread(fd, end.size, end.offset), end.members)), end
 
 
-def _split_entries(records: Iterable[Record]) -> tuple[list[Entry], list[Entry]]:
+def _split_entries(
+    records: Iterable[DirectoryRecord],
+) -> tuple[list[ArchiveEntry], list[ArchiveEntry]]:
     """Return the members, ``metadata.json`` first, and the entries for directories.
 
     Programs that write entries for directories take the members in the order of the file system.
@@ -280,7 +282,7 @@ def _split_entries(records: Iterable[Record]) -> tuple[list[Entry], list[Entry]]
     return members, directories
 
 
-def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
+def _check_headers(fd: int, records: list[DirectoryRecord], end: DirectoryEnd) -> dict[str, int]:
     """Check every header, and that members are contiguous; return the offset of each content."""
     starts: dict[str, int] = {}
     window, window_start, position = b"", 0, 0
@@ -306,7 +308,7 @@ def _check_headers(fd: int, records: list[Record], end: End) -> dict[str, int]:
     return starts
 
 
-def _check_sizes(entries: Iterable[Entry], limits: Limits) -> None:
+def _check_sizes(entries: Iterable[ArchiveEntry], limits: Limits) -> None:
     total = 0
     for entry in entries:
         is_metadata = entry.name == METADATA_NAME
@@ -328,7 +330,7 @@ def _drain(chunks: Iterator[bytes]) -> None:
         pass
 
 
-def _read_range(fd: int, start: int, length: int, entry: Entry) -> Iterator[bytes]:
+def _read_range(fd: int, start: int, length: int, entry: ArchiveEntry) -> Iterator[bytes]:
     for chunk in read_range(fd, start, length):
         length -= len(chunk)
         yield chunk
@@ -336,7 +338,7 @@ def _read_range(fd: int, start: int, length: int, entry: Entry) -> Iterator[byte
         _refuse("the archive became shorter while it was read", entry)
 
 
-def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+def _inflated(packed: Iterator[bytes], entry: ArchiveEntry) -> Iterator[bytes]:
     inflater = zlib.decompressobj(_RAW)
     left = entry.size
     while not inflater.eof:
@@ -355,9 +357,9 @@ def _inflated(packed: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
         _refuse("there are bytes after the content of an entry", entry)
 
 
-def _refuse(message: str, entry: Entry | None = None) -> NoReturn:
+def _refuse(message: str, entry: ArchiveEntry | None = None) -> NoReturn:
     raise CheckpointFormatError(message, entry=entry.name if entry else None)
 
 
-def _exceed(message: str, entry: Entry | None = None) -> NoReturn:
+def _exceed(message: str, entry: ArchiveEntry | None = None) -> NoReturn:
     raise CheckpointLimitError(message, entry=entry.name if entry else None)

@@ -28,7 +28,7 @@ from clawblox.checkpoint.archive.earlier import (
 from clawblox.checkpoint.archive.intake import UnreadableSource, VanishedSource
 from clawblox.checkpoint.archive.layout import (
     STORED,
-    Entry,
+    ArchiveEntry,
     central_directory,
     local_header,
     local_header_size,
@@ -40,7 +40,7 @@ from clawblox.checkpoint.archive.packing import (
     pack_small,
     pack_to,
 )
-from clawblox.checkpoint.archive.reader import Member
+from clawblox.checkpoint.archive.reader import ArchiveMember
 from clawblox.checkpoint.model import RejectedContent, Source
 from clawblox.checkpoint.names import METADATA_NAME
 from clawblox.checkpoint.progress import Progress
@@ -80,7 +80,7 @@ class ArchiveWriter:
     )
     files: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
     copied: dict[str, bytes] = attrs.field(factory=dict, init=False)
-    _entries: list[Entry] = attrs.field(factory=list, init=False)
+    _entries: list[ArchiveEntry] = attrs.field(factory=list, init=False)
     _packed: list[Packed] = attrs.field(factory=list, init=False)
     _end: int = attrs.field(init=False)
 
@@ -89,10 +89,10 @@ class ArchiveWriter:
         self._end = local_header_size(METADATA_NAME, reserved) + reserved
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[ArchiveMember]:
         """Return the members so far, without ``metadata.json``."""
         return [
-            Member(entry, _content_start(entry), packed.sha256.hex())
+            ArchiveMember(entry, _content_start(entry), packed.sha256.hex())
             for entry, packed in zip(self._entries, self._packed, strict=True)
         ]
 
@@ -157,7 +157,7 @@ class ArchiveWriter:
         if len(content) > self._metadata_bytes:
             raise CheckpointError("metadata.json is larger than its reserved space")
         crc, size = zlib.crc32(content), len(content)
-        entry = Entry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
+        entry = ArchiveEntry(METADATA_NAME, STORED, crc, size, size, _METADATA_MODE, 0)
         directory = central_directory((entry, *self._entries), self._end)
         write_all_at(self._fd, local_header(entry) + content, 0)
         write_all_at(self._fd, directory, self._end)
@@ -175,7 +175,7 @@ class ArchiveWriter:
 
     def _append(self, source: Source, packed: Packed) -> None:
         """Write the header of a member, and its content unless a sink has it; then record it."""
-        entry = Entry(
+        entry = ArchiveEntry(
             source.name,
             packed.method,
             packed.crc,
@@ -205,7 +205,7 @@ class ArchiveWriter:
         self._on_added(packed.sha256.hex(), packed.size)
 
 
-def _content_start(entry: Entry) -> int:
+def _content_start(entry: ArchiveEntry) -> int:
     return entry.offset + local_header_size(entry.member, entry.size)
 
 

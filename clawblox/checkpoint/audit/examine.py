@@ -24,8 +24,13 @@ from typing import Any, Final, NamedTuple, Self
 
 import attrs
 
-from clawblox.checkpoint.archive.layout import Entry
-from clawblox.checkpoint.archive.reader import Member, packed_sha256, read_member, stream_member
+from clawblox.checkpoint.archive.layout import ArchiveEntry
+from clawblox.checkpoint.archive.reader import (
+    ArchiveMember,
+    packed_sha256,
+    read_member,
+    stream_member,
+)
 from clawblox.checkpoint.progress import Progress
 from clawblox.checkpoint.secrets import Scanner
 from clawblox.errors import CheckpointError
@@ -46,7 +51,7 @@ _REPORT_BYTES: Final = 1 << 20
 """Number of bytes between two progress reports: few reports, so that sending never blocks."""
 
 
-class Answer(NamedTuple):
+class ExaminerAnswer(NamedTuple):
     """An examiner's answer about a member, or a report of progress.
 
     Attributes:
@@ -99,7 +104,7 @@ class Examiner(HelperProcess):
         """
         self.send(b"\n", archive)
 
-    def assign(self, members: Mapping[int, Member]) -> None:
+    def assign(self, members: Mapping[int, ArchiveMember]) -> None:
         """Assign members to examine, by index.
 
         Raises:
@@ -113,13 +118,13 @@ class Examiner(HelperProcess):
         ]
         self.send(_encode(batch))
 
-    def receive_answer(self) -> Answer:
+    def receive_answer(self) -> ExaminerAnswer:
         """Return the next answer. Blocks until it comes.
 
         Raises:
             HelperLost: The process ended.
         """
-        answer = Answer(*json.loads(self.receive()))
+        answer = ExaminerAnswer(*json.loads(self.receive()))
         if answer.place is not None:
             del self.open_bytes[answer.place]
         return answer
@@ -148,12 +153,12 @@ def main(client: str) -> None:
         _, archives, _, _ = socket.recv_fds(channel, 1, 1)
         while archives:
             for place, entry, start, sha256 in _receive(channel):
-                member = Member(Entry(*entry), start, sha256)
+                member = ArchiveMember(ArchiveEntry(*entry), start, sha256)
                 _examine(channel, archives[0], scanner, place, member)
 
 
 def _examine(
-    channel: socket.socket, archive: int, scanner: Scanner, place: int, member: Member
+    channel: socket.socket, archive: int, scanner: Scanner, place: int, member: ArchiveMember
 ) -> None:
     unreported = 0
 
@@ -163,7 +168,7 @@ def _examine(
             yield chunk
             unreported += len(chunk)
             if unreported >= _REPORT_BYTES:
-                channel.send(_encode(Answer(None, None, unreported)))
+                channel.send(_encode(ExaminerAnswer(None, None, unreported)))
                 unreported = 0
 
     before = scanner.containers
@@ -174,7 +179,7 @@ def _examine(
     except (CheckpointError, OSError, MemoryError):
         is_clean = False
     containers = scanner.containers - before if is_clean else None
-    channel.send(_encode(Answer(place, containers, unreported)))
+    channel.send(_encode(ExaminerAnswer(place, containers, unreported)))
 
 
 _EXAMINERS: Final = 2
@@ -225,7 +230,7 @@ class Examination:
         self,
         fd: int,
         path: Path,
-        members: Sequence[Member],
+        members: Sequence[ArchiveMember],
         copied: Mapping[str, bytes] | None = None,
     ) -> list[Finding]:
         """Verify members and search them for secrets. Blocks.
@@ -257,7 +262,7 @@ class Examination:
                 findings += self._scanner.scan(name, content, sha256=member.sha256)
         return findings
 
-    def _recall(self, members: Iterable[Member]) -> dict[int, int]:
+    def _recall(self, members: Iterable[ArchiveMember]) -> dict[int, int]:
         """Return the number of containers in members that are known to be clean, by index."""
         recalled = (
             (place, None if member.sha256 is None else self._scanner.recall(member.sha256))
@@ -265,7 +270,7 @@ class Examination:
         )
         return {place: containers for place, containers in recalled if containers is not None}
 
-    def _verify(self, fd: int, path: Path, member: Member, packed: bytes | None) -> None:
+    def _verify(self, fd: int, path: Path, member: ArchiveMember, packed: bytes | None) -> None:
         if packed is not None and packed == packed_sha256(fd, path, member):
             self._progress.advance(member.entry.size)
             return
@@ -284,7 +289,7 @@ class Examination:
         while self._examiners:
             self._examiners.pop().end()
 
-    def _ask(self, archive: int, members: Mapping[int, Member]) -> dict[int, int]:
+    def _ask(self, archive: int, members: Mapping[int, ArchiveMember]) -> dict[int, int]:
         """Return the number of containers in members that examiners found clean, by index."""
         batches = deque(_batches(members))
         clean: dict[int, int] = {}
@@ -306,8 +311,8 @@ class Examination:
     def _take(
         self,
         examiner: Examiner,
-        batches: deque[dict[int, Member]],
-        members: Mapping[int, Member],
+        batches: deque[dict[int, ArchiveMember]],
+        members: Mapping[int, ArchiveMember],
         clean: dict[int, int],
     ) -> None:
         answer = examiner.receive_answer()
@@ -323,7 +328,7 @@ class Examination:
         ):
             self._assign(examiner, batches)
 
-    def _assign(self, examiner: Examiner, batches: deque[dict[int, Member]]) -> None:
+    def _assign(self, examiner: Examiner, batches: deque[dict[int, ArchiveMember]]) -> None:
         if batches:
             examiner.assign(batches.popleft())
 
@@ -336,8 +341,8 @@ class Examination:
             examiner.end()
 
 
-def _batches(members: Mapping[int, Member]) -> Iterator[dict[int, Member]]:
-    batch: dict[int, Member] = {}
+def _batches(members: Mapping[int, ArchiveMember]) -> Iterator[dict[int, ArchiveMember]]:
+    batch: dict[int, ArchiveMember] = {}
     size = 0
     for place, member in members.items():
         batch[place] = member

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.examine import Examination
 from clawblox.checkpoint.model import Allowance, Limits
@@ -192,17 +192,17 @@ def diff_checkpoints(
         )
 
 
-def _members(archive: Archive) -> dict[str, Entry]:
+def _members(archive: Archive) -> dict[str, ArchiveEntry]:
     return {entry.name: entry for entry in archive.entries if entry.name != METADATA_NAME}
 
 
-def _differs(one: Archive, ours: Entry, other: Archive, theirs: Entry) -> bool:
+def _differs(one: Archive, ours: ArchiveEntry, other: Archive, theirs: ArchiveEntry) -> bool:
     if (ours.size, ours.crc, ours.mode) != (theirs.size, theirs.crc, theirs.mode):
         return True
     return _digest(one, ours) != _digest(other, theirs)
 
 
-def _digest(archive: Archive, entry: Entry) -> str:
+def _digest(archive: Archive, entry: ArchiveEntry) -> str:
     # The digest in the metadata has not been compared with the content.
     digest = hashlib.sha256()
     for chunk in archive.stream(entry):

@@ -23,11 +23,11 @@ from clawblox.checkpoint.collect.sessions import (
     find_format,
 )
 from clawblox.checkpoint.collect.workspace import list_workspace
-from clawblox.checkpoint.model import AgentState, Link, Repository, Source
+from clawblox.checkpoint.model import AgentState, Repository, Source, WorkspaceLink
 from clawblox.errors import CheckpointError
 from clawblox.results import Excluded
 from clawblox.system.regular_files import open_directory
-from clawblox.system.trees import Entry, TreeWalk
+from clawblox.system.trees import DirectoryEntry, TreeWalk
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at agents for a moment between turns."""
@@ -43,7 +43,7 @@ _STATE_DIRS: Final = frozenset(path for known in FORMATS.values() for path in kn
 
 
 @attrs.define(kw_only=True)
-class Plan:
+class ArchivePlan:
     """The planned contents of an archive.
 
     Attributes:
@@ -60,7 +60,7 @@ class Plan:
     sources: list[Source] = attrs.field(factory=list)
     agents: dict[str, AgentState] = attrs.field(factory=dict)
     excluded: list[Excluded] = attrs.field(factory=list)
-    links: list[Link] = attrs.field(factory=list)
+    links: list[WorkspaceLink] = attrs.field(factory=list)
     directories: list[str] = attrs.field(factory=list)
     repositories: list[Repository] = attrs.field(factory=list)
     unarchivable: list[str] = attrs.field(factory=list)
@@ -73,7 +73,7 @@ def plan(
     backend: str | None,
     workspace_only: bool,
     keep: Collection[policy.FoldedPath] = (),
-) -> Plan:
+) -> ArchivePlan:
     """Read the agents' directories and plan the contents of an archive.
 
     Args:
@@ -89,7 +89,7 @@ def plan(
         CheckpointError: A directory cannot be read, or an agent has no conversation although
             ``backend`` is given or its session id is recorded.
     """
-    contents = Plan()
+    contents = ArchivePlan()
     for name, directory in agents.items():
         chosen = _WORKSPACE_ONLY if workspace_only else _choose_format(directory, backend)
         _add_workspace(contents, name, directory, keep)
@@ -166,7 +166,9 @@ def _find_only_format(agent_dir: Path) -> SessionFormat | str:
     return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
 
 
-def _add_sources(contents: Plan, agent: str, agent_dir: Path, sources: Iterable[Source]) -> None:
+def _add_sources(
+    contents: ArchivePlan, agent: str, agent_dir: Path, sources: Iterable[Source]
+) -> None:
     prefix = f"agents/{agent}/session/"
     contents.sources += [
         attrs.evolve(
@@ -179,7 +181,7 @@ def _add_sources(contents: Plan, agent: str, agent_dir: Path, sources: Iterable[
 
 
 def _list_beside(
-    contents: Plan, agent: str, agent_dir: Path, archived: Iterable[Source], reason: str
+    contents: ArchivePlan, agent: str, agent_dir: Path, archived: Iterable[Source], reason: str
 ) -> None:
     """List as excluded everything beside the workspace that is not archived.
 
@@ -208,7 +210,7 @@ def _is_state(path: str) -> bool:
 
 
 def _add_workspace(
-    contents: Plan, name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]
+    contents: ArchivePlan, name: str, agent_dir: Path, keep: Collection[policy.FoldedPath]
 ) -> None:
     prefix = f"agents/{name}/{WORKSPACE}/"
     try:
@@ -235,7 +237,9 @@ def _add_workspace(
     contents.excluded += [
         Excluded(path=prefix + path, reason=why) for path, why in listing.excluded
     ]
-    contents.links += [Link(path=prefix + path, target=target) for path, target in listing.links]
+    contents.links += [
+        WorkspaceLink(path=prefix + path, target=target) for path, target in listing.links
+    ]
     contents.directories += [prefix + path for path in listing.directories]
     contents.repositories += [_with_prefix(prefix, each) for each in listing.git.settings]
     contents.unarchivable += [prefix + path for path in listing.unarchivable]
@@ -282,7 +286,7 @@ def list_beside(agent_dir: Path, workspace: str, archived: Collection[str]) -> l
     return listed
 
 
-def _entered(walk: TreeWalk, entry: Entry) -> bool:
+def _entered(walk: TreeWalk, entry: DirectoryEntry) -> bool:
     """Return whether the entry is a directory, which is visited next."""
     with contextlib.suppress(OSError):
         walk.enter(entry.name)

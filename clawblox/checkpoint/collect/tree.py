@@ -19,7 +19,7 @@ import attrs
 from clawblox.checkpoint import names
 from clawblox.errors import CheckpointError
 from clawblox.system.regular_files import open_directory, open_file, open_regular
-from clawblox.system.trees import Entry, TreeWalk
+from clawblox.system.trees import DirectoryEntry, TreeWalk
 
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """Errors of opening a directory that has vanished or was replaced since it was listed."""
@@ -165,7 +165,7 @@ class _Listing:
             except PermissionError:
                 self.tree.unreadable.append(path)
 
-    def _list_entry(self, entry: Entry, path: str) -> None:
+    def _list_entry(self, entry: DirectoryEntry, path: str) -> None:
         is_directory = entry.kind == "directory"
         reason = self._judge(path, is_directory)
         if reason is not None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.reader import Archive, located
 from clawblox.checkpoint.collect.sessions import Placement
 from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
@@ -175,7 +175,7 @@ class _Load:
             staging.new_link(parts, target)
 
     def _write(
-        self, staging: Staging, entry: Entry, place: Placement, content: Iterator[bytes]
+        self, staging: Staging, entry: ArchiveEntry, place: Placement, content: Iterator[bytes]
     ) -> None:
         parts = split_path(place.path)
         chunks = content if place.transform is None else place.transform(content)
@@ -287,7 +287,7 @@ def _extract(content: Iterator[bytes], directory: Path, place: Callable[[str], P
     return digest.hexdigest()
 
 
-def _find_entry(archive: Archive) -> Entry:
+def _find_entry(archive: Archive) -> ArchiveEntry:
     for entry in archive.entries:
         if entry.name == SNAPSHOT_NAME:
             return entry

@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from clawblox.agents.programs import STATE_DIR
-from clawblox.checkpoint.archive.layout import Entry
+from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.metadata import recorded_repositories
 from clawblox.checkpoint.collect.policy import (
     GIT_DIR,
@@ -90,7 +90,7 @@ class Placing:
     def __init__(
         self,
         metadata: Mapping[str, Any],
-        entries: Iterable[Entry],
+        entries: Iterable[ArchiveEntry],
         run_dir: Path,
         keep: Collection[FoldedPath] = (),
         directories: Iterable[str] = (),
@@ -111,7 +111,7 @@ class Placing:
         self._files = _paths_by_agent(names, "workspace")
         self._git = self._find_git_directories()
 
-    def place(self, entry: Entry) -> Placement | None:
+    def place(self, entry: ArchiveEntry) -> Placement | None:
         """Return the place of a member other than ``metadata.json``; None if it has none.
 
         The path of the place is relative to the run directory.
@@ -125,7 +125,7 @@ class Placing:
         self._is_excluded(entry.name, place)
         return None
 
-    def reject(self, entry: Entry, reason: str) -> None:
+    def reject(self, entry: ArchiveEntry, reason: str) -> None:
         """Record that a member was not restored because of its content."""
         self._rejected.add(entry.name)
         self._is_excluded(entry.name, reason)
@@ -294,7 +294,7 @@ class Placing:
 
 
 def agent_names(
-    metadata: Mapping[str, Any], entries: Iterable[Entry], directories: Iterable[str]
+    metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry], directories: Iterable[str]
 ) -> tuple[str, ...]:
     """Return the agents of an archive, in its metadata or with members or directories.
 

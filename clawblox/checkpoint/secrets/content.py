@@ -18,7 +18,12 @@ import attrs
 
 from clawblox.checkpoint.recent import RecentValues
 from clawblox.checkpoint.secrets.containers.beginnings import beginnings, opener_at
-from clawblox.checkpoint.secrets.containers.decoder import Decoder, OuterContent, Refusal, Sink
+from clawblox.checkpoint.secrets.containers.decoder import (
+    Decoder,
+    OuterContent,
+    Sink,
+    UnsearchableContainer,
+)
 from clawblox.checkpoint.secrets.findings import FileFindings, make_finding
 from clawblox.checkpoint.secrets.matching import (
     MAX_DEPTH,
@@ -33,7 +38,7 @@ from clawblox.checkpoint.secrets.patterns.base64_runs import (
     join_lines,
     skip_run,
 )
-from clawblox.checkpoint.secrets.patterns.shapes import Match
+from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch
 from clawblox.results import Finding
 
 STRIDE: Final = 128 << 10
@@ -54,7 +59,7 @@ PROCESS_KEY: Final = secrets.token_bytes(32)
 
 
 @attrs.frozen
-class Verdict:
+class WindowVerdict:
     """The result of searching a clean window.
 
     Attributes:
@@ -83,7 +88,7 @@ def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
     return state.digest()
 
 
-verdicts: Final = RecentValues[Verdict](capacity=1 << 17)
+verdicts: Final = RecentValues[WindowVerdict](capacity=1 << 17)
 """The verdicts on windows: with windows of 128 KiB, 16 GiB of content in about 30 MB."""
 
 content_verdicts: Final = RecentValues[int](capacity=1 << 16)
@@ -148,7 +153,7 @@ class ScannedContent:
             Refusal: Too many containers are nested.
         """
         if self._depth >= MAX_DEPTH:
-            raise Refusal(f"more than {MAX_DEPTH} containers are nested")
+            raise UnsearchableContainer(f"more than {MAX_DEPTH} containers are nested")
         if not self._is_opened:
             self._is_opened = True
             self._findings.containers += 1
@@ -178,7 +183,7 @@ class ScannedContent:
         self._lead = end - kept_from
         del self._data[:kept_from]
 
-    def _judge(self, window: _Window) -> Verdict:
+    def _judge(self, window: _Window) -> WindowVerdict:
         circumstances = self._findings.circumstances
         if circumstances is None:
             return self._search_window(window)
@@ -193,7 +198,7 @@ class ScannedContent:
             verdicts.remember(key, verdict)
         return verdict
 
-    def _search_window(self, window: _Window) -> Verdict:
+    def _search_window(self, window: _Window) -> WindowVerdict:
         containers = self._findings.containers
         long_run = self._inspect(window)
         newlines = window.text.count(b"\n", window.begin, window.end)
@@ -204,7 +209,7 @@ class ScannedContent:
             is_start=window.is_start,
             is_deepest=self._depth >= MAX_DEPTH,
         )
-        return Verdict(newlines, self._findings.containers - containers, long_run, starts)
+        return WindowVerdict(newlines, self._findings.containers - containers, long_run, starts)
 
     def _inspect(self, window: _Window) -> int | None:
         known = self._findings.known
@@ -220,7 +225,7 @@ class ScannedContent:
             content.close()
         return runs.long_run
 
-    def _finding(self, match: Match, window: _Window) -> Finding:
+    def _finding(self, match: SecretMatch, window: _Window) -> Finding:
         lines_before = window.text.count(b"\n", window.begin, match.start)
         line = None if self._is_binary else self._line + lines_before
         return make_finding(match, self._path, line, self._base + match.start)
@@ -323,7 +328,7 @@ class Parts:
         opener = opener_at(text, start, is_start=not offset)
         try:
             part = opener(self._outer, f" at {offset}" if offset else "") if opener else None
-        except Refusal as refusal:
+        except UnsearchableContainer as refusal:
             self._outer.refuse(str(refusal))
             return start
         return self._feed(part, text, start, end) if part else start
@@ -332,9 +337,9 @@ class Parts:
         self._part = part
         try:
             if self._outer.decoded_bytes > MAX_DECODED_BYTES:
-                raise Refusal("decodes to too many bytes")
+                raise UnsearchableContainer("decodes to too many bytes")
             rest = part.feed(text[start:end])
-        except Refusal as refusal:
+        except UnsearchableContainer as refusal:
             self._outer.refuse(str(refusal))
             rest = b""
         if rest is None:

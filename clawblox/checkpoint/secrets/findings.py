@@ -11,7 +11,7 @@ import attrs
 
 from clawblox.checkpoint.secrets.matching import find_matches
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
-from clawblox.checkpoint.secrets.patterns.shapes import Match
+from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch
 from clawblox.results import Finding
 
 
@@ -69,7 +69,7 @@ def _recurs_inside(path: str, places: Sequence[str]) -> bool:
     return first < len(places) and places[first].startswith(inside)
 
 
-def make_finding(match: Match, path: str, line: int | None, offset: int) -> Finding:
+def make_finding(match: SecretMatch, path: str, line: int | None, offset: int) -> Finding:
     """Return a finding that shows only a digest, the first characters and the length."""
     secret = match.rule.encode() + b"\0" + match.secret
     return Finding(

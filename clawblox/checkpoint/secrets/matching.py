@@ -17,7 +17,7 @@ from clawblox.checkpoint.secrets.containers.detect import HEAD_SIZE, opener_for
 from clawblox.checkpoint.secrets.patterns.accelerator import can_match
 from clawblox.checkpoint.secrets.patterns.base64_runs import base64_runs, decode_base64
 from clawblox.checkpoint.secrets.patterns.known import KnownSecrets
-from clawblox.checkpoint.secrets.patterns.shapes import Match, find_shapes, long_words
+from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch, find_shapes, long_words
 from clawblox.checkpoint.secrets.patterns.views import find_views
 
 MAX_DEPTH: Final = 4
@@ -37,12 +37,12 @@ class Base64Runs:
         long_run: Start of a run that continues after the window; None if there is no such run.
     """
 
-    matches: list[Match]
+    matches: list[SecretMatch]
     containers: list[bytes] = attrs.field(repr=False)
     long_run: int | None
 
 
-def find_matches(text: bytes, known: KnownSecrets) -> Iterator[Match]:
+def find_matches(text: bytes, known: KnownSecrets) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in every reading of it."""
     yield from _find_in_one_reading(text, known)
     for view in find_views(text):
@@ -86,7 +86,7 @@ def read_base64(
 
 def _search_pieces(
     pieces: list[bytes], spans: list[tuple[int, int]], known: KnownSecrets
-) -> tuple[list[Match], list[bytes]]:
+) -> tuple[list[SecretMatch], list[bytes]]:
     # One search for all pieces: searching each short digest by itself would cost as much.
     text = b"\n".join(pieces)
     starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
@@ -98,7 +98,7 @@ def _search_pieces(
     return moved, [*(pieces[index] for index in holders), *nested.containers]
 
 
-def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[Match]:
+def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[SecretMatch]:
     has_shapes = can_match(text)
     if not (has_shapes or known):
         return []
@@ -107,13 +107,13 @@ def _find_in_one_reading(text: bytes, known: KnownSecrets) -> list[Match]:
     return _without_overlaps([*known.find(text, words), *shapes])
 
 
-def _moved(match: Match, start: int, end: int) -> Match:
+def _moved(match: SecretMatch, start: int, end: int) -> SecretMatch:
     return attrs.evolve(match, start=start, end=end)
 
 
-def _without_overlaps(matches: Iterable[Match]) -> list[Match]:
+def _without_overlaps(matches: Iterable[SecretMatch]) -> list[SecretMatch]:
     """Return the strongest matches: a secret that matches several rules is one finding."""
-    kept: list[Match] = []  # in order, without overlaps
+    kept: list[SecretMatch] = []  # in order, without overlaps
     for match in sorted(matches, key=lambda match: (match.rank, match.start - match.end)):
         at = bisect_right(kept, match.start, key=lambda other: other.start)
         follows = at == 0 or kept[at - 1].end <= match.start

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import click
 
-from clawblox.checks import Check, CheckResult, CheckStatus, run_checks
+from clawblox.checks import CheckStatus, MachineCheck, MachineCheckResult, run_checks
 from clawblox.cli.doctor import agents, machine, nodes, resources, software
 from clawblox.cli.parameters import PATH, examples, json_option
 from clawblox.printable import printable
@@ -73,7 +73,7 @@ def command(*, address: str | None, directory: Path, as_json: bool) -> int:
     return 1 if missing_requirements(results) else 0
 
 
-_Results: TypeAlias = Sequence[tuple[Check, CheckResult]]
+_Results: TypeAlias = Sequence[tuple[MachineCheck, MachineCheckResult]]
 
 _WIDTH = 79
 _NAME_WIDTH = 18
@@ -116,7 +116,9 @@ def as_table(results: _Results, *, is_coloured: bool) -> str:
     return "\n".join([*lines, *_wrap(_sum_up(results), "", "")])
 
 
-def _describe(check: Check, result: CheckResult, *, is_coloured: bool) -> Iterator[str]:
+def _describe(
+    check: MachineCheck, result: MachineCheckResult, *, is_coloured: bool
+) -> Iterator[str]:
     is_lacking = check.is_required and result.status == "missing"
     sign = "✗" if is_lacking else _SIGNS[result.status]
     state = f"{sign} {result.status}".ljust(10)

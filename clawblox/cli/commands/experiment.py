@@ -45,17 +45,17 @@ from clawblox.config.arguments import mismatch
 from clawblox.errors import UsageError
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.journal import read_lines
-from clawblox.experiment.history.lines import WORK, Line
+from clawblox.experiment.history.lines import WORK, JournalLine
 from clawblox.experiment.live.survey import Stage, Survey
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.plan.dotted import apply_settings
 from clawblox.experiment.plan.smoke import make_smoke_plan
 from clawblox.experiment.plan.values import to_plain
 from clawblox.experiment.reading.record import read_experiment
+from clawblox.experiment.running.backends import survey_experiment
+from clawblox.experiment.running.open_experiment import ask_experiment
+from clawblox.experiment.running.opening import check_amendment
 from clawblox.experiment.schedule.score_functions import load_score
-from clawblox.experiment.session.open_experiment import ask_experiment
-from clawblox.experiment.session.opening import check_amendment
-from clawblox.experiment.session.workshops import survey_experiment
 from clawblox.experiment.tables.lead_time import find_lead_time
 from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.spelling import suggest_nearest
@@ -209,13 +209,15 @@ def run(
         return anyio.run(run_experiment, call, lambda: AsyncExperiment(plan, dir=directory))
 
 
-def _find_stage(lines: Sequence[Line]) -> Stage:
+def _find_stage(lines: Sequence[JournalLine]) -> Stage:
     if any(line.type in WORK for line in lines):
         return "worked"
     return "recorded" if lines else "new"
 
 
-def _show_dry_run(plan: Plan, survey: Survey, lines: Sequence[Line], *, as_json: bool) -> None:
+def _show_dry_run(
+    plan: Plan, survey: Survey, lines: Sequence[JournalLine], *, as_json: bool
+) -> None:
     chains = {chain.name: to_plain(chain.condition) for chain in plan.chains()}
     lead_time = find_lead_time(plan, lines)
     facts = {

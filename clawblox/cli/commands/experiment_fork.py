@@ -27,8 +27,8 @@ from clawblox.errors import UsageError
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
-from clawblox.experiment.session.forking import Fork, plan_fork
-from clawblox.experiment.session.open_experiment import ask_experiment
+from clawblox.experiment.running.forking import ForkRequest, plan_fork
+from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.tables.status import RUNNING
 from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiment_fork import ForkPreview, describe_fork
@@ -127,7 +127,7 @@ def fork(
     source = record.find_checkpoint(checkpoint)
     plan = None if score is None else apply_score(record.plan, score)
     if dry_run:
-        preview = anyio.run(_preview_fork, record, Fork(source=source, **arguments))
+        preview = anyio.run(_preview_fork, record, ForkRequest(source=source, **arguments))
         show(preview.facts(), "\n".join(describe_fork(preview)), as_json=how["as_json"])
         return 0
     call = make_call(ctx, place, **how)
@@ -150,7 +150,7 @@ def fork(
     return anyio.run(branch_off)
 
 
-async def _preview_fork(record: ExperimentRecord, fork: Fork) -> ForkPreview:
+async def _preview_fork(record: ExperimentRecord, fork: ForkRequest) -> ForkPreview:
     """Return a preview of a fork, after the checks of a real one; nothing is started or written."""
     status = (await look_at_experiment(record.dir)).status
     running = [chain.name for chain in status.chains if chain.state in RUNNING]

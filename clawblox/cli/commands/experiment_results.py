@@ -23,7 +23,7 @@ from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
 from clawblox.errors import ConfigError
 from clawblox.experiment.async_experiment import AsyncExperiment
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.leftovers import Leftover, list_leftovers, remove_leftovers
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.schedule.score_functions import load_function
@@ -181,7 +181,7 @@ def rescore(directory: str, function: str | None) -> int:
         raise ConfigError("must be given, as the plan has no score", key="MODULE:FUNC")
     score = None if function is None else load_function(function, "MODULE:FUNC")
 
-    async def score_all() -> tuple[list[Row], Sequence[Line]]:
+    async def score_all() -> tuple[list[Row], Sequence[JournalLine]]:
         async with AsyncExperiment.open(place) as experiment:
             known = len(experiment.record.lines)
             async with progress_bar("Scoring", 0) as bar:

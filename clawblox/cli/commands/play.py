@@ -22,9 +22,9 @@ from clawblox.cli.parameters import (
     existing_run_dir,
     run_dir_option,
 )
-from clawblox.cli.playing.consoles import Console, StreamConsole
+from clawblox.cli.playing.consoles import PlayConsole, StreamConsole
 from clawblox.cli.playing.lines import VERBS
-from clawblox.cli.playing.session import Session
+from clawblox.cli.playing.session import PlaySession
 from clawblox.cli.running.foreground import summarise_run
 from clawblox.cli.running.run_dirs import open_world, opened_run_dir
 from clawblox.cli.running.runner import CommandSignals
@@ -43,7 +43,7 @@ from clawblox.views.formatting import format_seconds, shorten_path
 from clawblox.world.agent_client import join_place
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.input_examples import InputExample, find_examples
-from clawblox.world.recorded import TIMEOUT_S, Player, RecordedPlace
+from clawblox.world.recorded import TIMEOUT_S, RecordedPlace, RecordedPlayer
 from clawblox.world_keys import CONFIG_NAME
 
 
@@ -114,7 +114,7 @@ class Game:
     _instance: str | None
     _agent: str
     _world: AsyncWorld | None = None
-    _session: Session | None = attrs.field(init=False, default=None)
+    _session: PlaySession | None = attrs.field(init=False, default=None)
     _signals: CommandSignals = attrs.field(init=False, factory=CommandSignals)
     _scope: anyio.CancelScope = attrs.field(init=False)
     _status: int = attrs.field(init=False, default=1)
@@ -186,13 +186,13 @@ class Game:
         with RecordedPlace(self._run_dir, record) as place:
             client = await join_place(place, self._agent, timeout=TIMEOUT_S)
             # It served a moment ago; had it died since, the session would have to report that.
-            async with Player(place, client, Presence(record, "serving")) as player:
+            async with RecordedPlayer(place, client, Presence(record, "serving")) as player:
                 try:
                     examples = find_examples(await client.api())
                 except ClawbloxError:
                     examples = ()
                 with _open_console(f"{client.name}@{record.name}> ", examples) as console:
-                    self._session = Session(player, console, examples)
+                    self._session = PlaySession(player, console, examples)
                     if console.is_interactive:
                         note(f"You are {client.name!r} in {record.name}. Type help for help.\n")
                     with suppress(OutputGone):
@@ -201,7 +201,7 @@ class Game:
 
 def _open_console(
     prompt: str, examples: tuple[InputExample, ...]
-) -> AbstractContextManager[Console]:
+) -> AbstractContextManager[PlayConsole]:
     """Return a line editor on a terminal, if it is installed; else the standard streams."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and os.environ.get("TERM", "dumb") != "dumb":

@@ -31,7 +31,7 @@ from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
-from clawblox.rundir.interrupted import Interruption, find_interrupted
+from clawblox.rundir.interrupted import InterruptedRun, find_interrupted
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import format_labels, shorten_path, suggest
@@ -196,7 +196,7 @@ def _choose(chosen: Selection) -> Sequence[str]:
     return matches
 
 
-def _open_its_world(interruption: Interruption) -> AsyncWorld:
+def _open_its_world(interruption: InterruptedRun) -> AsyncWorld:
     """Return the world of the instances that continue."""
     worlds: dict[str, list[str]] = {}
     for record in interruption.records:

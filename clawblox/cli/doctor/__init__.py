@@ -14,21 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from clawblox.checks import Check, CheckResult
+from clawblox.checks import MachineCheck, MachineCheckResult
 
-_F = TypeVar("_F", bound=Callable[[], CheckResult])
+_F = TypeVar("_F", bound=Callable[[], MachineCheckResult])
 
 
-class Checks(list[Check]):
+class DoctorChecks(list[MachineCheck]):
     """The checks of a module, in their order."""
 
     def add(
         self, group: str, name: str, without: str, remedy: str, *, is_required: bool = False
     ) -> Callable[[_F], _F]:
-        """Return a decorator that adds a check; see :class:`Check`."""
+        """Return a decorator that adds a check; see :class:`MachineCheck`."""
 
         def decorate(look: _F) -> _F:
-            self.append(Check(group, name, look, without, remedy, is_required))
+            self.append(MachineCheck(group, name, look, without, remedy, is_required))
             return look
 
         return decorate

@@ -31,8 +31,8 @@ from clawblox.agents.running.preparation import (
 from clawblox.agents.sandbox.bubblewrap import Bubblewrap
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT
 from clawblox.agents.sandbox.native import NATIVE_PROGRAMS, NativeSandbox
-from clawblox.checks import CheckResult, missing, ok, warning
-from clawblox.cli.doctor import Checks
+from clawblox.checks import MachineCheckResult, missing, ok, warning
+from clawblox.cli.doctor import DoctorChecks
 from clawblox.cli.doctor.software import run_program
 from clawblox.errors import AgentSetupError
 from clawblox.protocol import INSTANCE_ENV
@@ -60,7 +60,7 @@ _LEAVE_ROOT: Final = (
     "another user, or give the container CAP_SYS_ADMIN."
 )
 
-CHECKS: Final = Checks()
+CHECKS: Final = DoctorChecks()
 _sandbox_check = partial(CHECKS.add, "Sandboxes")
 
 
@@ -78,7 +78,7 @@ def _scratch_agent_dir() -> Iterator[AgentDir]:
         yield directory
 
 
-def look_for_program(driver: Driver, command: str) -> CheckResult:
+def look_for_program(driver: Driver, command: str) -> MachineCheckResult:
     """Ask a program for its version, and its driver for unmet requirements."""
     path = shutil.which(command)
     if path is None:
@@ -103,7 +103,9 @@ async def _ask_version(argv: Sequence[str], env: Mapping[str, str]) -> VersionAn
             await tree.end(Grace(_GRACE_S))
 
 
-def _judge(driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]) -> CheckResult:
+def _judge(
+    driver: Driver, answer: VersionAnswer | None, env: Mapping[str, str]
+) -> MachineCheckResult:
     if answer is None:
         return warning(f"it did not print its version within {_TIMEOUT_S:g} s")
     number = find_number(answer.text)
@@ -161,7 +163,7 @@ for _command, _driver in {**_OWN_DRIVERS, **_ACP}.items():
     "Allow them: sysctl user.max_user_namespaces=10000; on Ubuntu also "
     "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
 )
-def look_for_namespaces() -> CheckResult:
+def look_for_namespaces() -> MachineCheckResult:
     """Make the network of a sandbox, in a process that ends immediately."""
     channel, helper_end = open_channel()
     with channel, helper_end:
@@ -176,7 +178,7 @@ def look_for_namespaces() -> CheckResult:
 
 
 @_sandbox_check("bubblewrap", _WITHOUT, "Install it: apt install bubblewrap.")
-def look_for_bubblewrap() -> CheckResult:
+def look_for_bubblewrap() -> MachineCheckResult:
     """Run a program in the sandbox of an agent."""
     version = run_program("bwrap", "--version").removeprefix("bubblewrap ")
     try:
@@ -194,7 +196,7 @@ def look_for_bubblewrap() -> CheckResult:
     "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",
     "Install what is missing: apt install bubblewrap socat ripgrep.",
 )
-def look_for_native_sandbox() -> CheckResult:
+def look_for_native_sandbox() -> MachineCheckResult:
     """Run a program in a sandbox like Claude Code's own, alone and within ours."""
     absent = [name for name in NATIVE_PROGRAMS if shutil.which(name) is None]
     if absent:

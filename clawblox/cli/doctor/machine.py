@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from clawblox.checks import CheckResult, missing, ok, warning
-from clawblox.cli.doctor import Checks
+from clawblox.checks import MachineCheckResult, missing, ok, warning
+from clawblox.cli.doctor import DoctorChecks
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.port_leases import LeaseFile
@@ -34,7 +34,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
 _MEMINFO = Path("/proc/meminfo")
 
-CHECKS: Final = Checks()
+CHECKS: Final = DoctorChecks()
 _kernel_check = partial(CHECKS.add, "Kernel", is_required=True)
 _limit_check = partial(CHECKS.add, "Limits")
 
@@ -44,7 +44,7 @@ _limit_check = partial(CHECKS.add, "Limits")
     "No world can be started: its end would not be noticed.",
     "Use Linux 5.4 or later; in a container, let its seccomp profile allow pidfd_open.",
 )
-def _look_for_pidfds() -> CheckResult:
+def _look_for_pidfds() -> MachineCheckResult:
     with closing_fd(os.pidfd_open(os.getpid())) as pidfd:
         signal.pidfd_send_signal(pidfd, 0)
         with suppress(ChildProcessError):  # this process is no child of its own
@@ -57,7 +57,7 @@ def _look_for_pidfds() -> CheckResult:
     "No world can be started: its processes would not be found.",
     "Mount /proc: mount -t proc proc /proc.",
 )
-def _look_at_proc() -> CheckResult:
+def _look_at_proc() -> MachineCheckResult:
     with Path("/proc/self/environ").open("rb"):
         boot_id()
     return missing("/proc shows no processes") if read_process(os.getpid()) is None else ok("/proc")
@@ -68,7 +68,7 @@ def _look_at_proc() -> CheckResult:
     "No world can be started: two could get the same port.",
     "Make /tmp writable for you, on a local file system.",
 )
-def _look_at_leases() -> CheckResult:
+def _look_at_leases() -> MachineCheckResult:
     leases = LeaseFile()
     leases.take(_NO_PORT)  # False while another doctor has it: that works too
     leases.release(_NO_PORT)
@@ -81,7 +81,7 @@ def _look_at_leases() -> CheckResult:
     "The times in manifests, and the names of runs and saves, are wrong.",
     "Set the clock: timedatectl set-ntp true.",
 )
-def _look_at_wall_clock() -> CheckResult:
+def _look_at_wall_clock() -> MachineCheckResult:
     wall, monotonic = utc_now(), time.monotonic()
     installed_at = Path(__file__).stat().st_mtime
     if wall.timestamp() < installed_at:
@@ -99,7 +99,7 @@ def _look_at_wall_clock() -> CheckResult:
     "Raise the limit: ulimit -n 65536, or LimitNOFILE= of the systemd unit.",
     is_required=True,
 )
-def look_at_open_files() -> CheckResult:
+def look_at_open_files() -> MachineCheckResult:
     """Compare the limit of open files with what instances need."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
@@ -117,7 +117,7 @@ def look_at_open_files() -> CheckResult:
     "Raise the limit: ulimit -u, or the pids limit of the container.",
     is_required=True,
 )
-def look_at_processes() -> CheckResult:
+def look_at_processes() -> MachineCheckResult:
     """Compare the limits of processes with those that run."""
     room = [limit - used for limit, used in _process_limits()]
     if not room:
@@ -149,7 +149,7 @@ def _count_threads(pid: int) -> int:
     "The kernel may kill worlds (SIGKILL).",
     "Run fewer instances, or give the machine or container more memory.",
 )
-def look_at_memory() -> CheckResult:
+def look_at_memory() -> MachineCheckResult:
     """Look how much memory is available, in the machine and in the control group."""
     lines = (line.split() for line in _MEMINFO.read_text().splitlines())
     machine = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}

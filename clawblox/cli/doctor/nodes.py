@@ -12,7 +12,15 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from clawblox.checks import Check, CheckResult, CheckStatus, missing, ok, run_checks, warning
+from clawblox.checks import (
+    CheckStatus,
+    MachineCheck,
+    MachineCheckResult,
+    missing,
+    ok,
+    run_checks,
+    warning,
+)
 from clawblox.cli.doctor import agents
 from clawblox.errors import ConfigError
 from clawblox.experiment.cluster.connect import connect, gather
@@ -29,7 +37,7 @@ _SHOWN: Final = 5
 _SEVERITIES: Final[tuple[CheckStatus, ...]] = ("ok", "warning", "missing")
 
 _Answers: TypeAlias = Mapping[str, Any]
-_Judge: TypeAlias = Callable[[Any], CheckResult]
+_Judge: TypeAlias = Callable[[Any], MachineCheckResult]
 
 
 def look_at_node() -> dict[str, Any]:
@@ -39,7 +47,7 @@ def look_at_node() -> dict[str, Any]:
     return {"facts": describe_node(), "checks": checks}
 
 
-def find_cluster_checks(address: str) -> list[Check]:
+def find_cluster_checks(address: str) -> list[MachineCheck]:
     """Ask the nodes of a cluster, and return the checks that judge their answers. Blocks.
 
     Args:
@@ -56,21 +64,23 @@ def find_cluster_checks(address: str) -> list[Check]:
         return [*_make_checks(*gather(engine, look_at_node, _ANSWERS_S))]
 
 
-def _make_checks(answers: _Answers, failures: Mapping[str, str]) -> Iterator[Check]:
+def _make_checks(answers: _Answers, failures: Mapping[str, str]) -> Iterator[MachineCheck]:
     is_answered = partial(_judge_nodes, answers, failures)
     without, remedy = "No attempt can run on such a node.", "Look for it: ray status."
-    yield Check("Cluster", "nodes", is_answered, without, remedy, is_required=True)
+    yield MachineCheck("Cluster", "nodes", is_answered, without, remedy, is_required=True)
     if not answers:
         return
     here = {"this process": {"facts": describe_node()}, **answers}
     for key in ("clawblox", "engine", "python"):
         look = partial(_compare, here, _fact(key, ok), unlike="missing")
         remedy = "Install the same versions on all nodes: one image, or one list of requirements."
-        yield Check("Cluster", f"same {key}", look, without, remedy, is_required=True)
+        yield MachineCheck("Cluster", f"same {key}", look, without, remedy, is_required=True)
     for key, judge, without, remedy in _FACTS:
         unlike: CheckStatus = "ok" if judge is _judge_space else "warning"
         look = partial(_compare, answers, _fact(key, judge), unlike)
-        yield Check("Cluster", key.removesuffix("_bytes").replace("_", " "), look, without, remedy)
+        yield MachineCheck(
+            "Cluster", key.removesuffix("_bytes").replace("_", " "), look, without, remedy
+        )
     for check in agents.CHECKS:
         yield attrs.evolve(check, look=partial(_compare, answers, _result(check.id)))
 
@@ -80,10 +90,12 @@ def _fact(key: str, judge: _Judge) -> _Judge:
 
 
 def _result(name: str) -> _Judge:
-    return lambda answer: CheckResult(*answer["checks"][name])
+    return lambda answer: MachineCheckResult(*answer["checks"][name])
 
 
-def _compare(answers: _Answers, read: _Judge, unlike: CheckStatus = "warning") -> CheckResult:
+def _compare(
+    answers: _Answers, read: _Judge, unlike: CheckStatus = "warning"
+) -> MachineCheckResult:
     """Return the results of all nodes as one: the worst, with the nodes of each where they differ.
 
     Args:
@@ -99,26 +111,28 @@ def _compare(answers: _Answers, read: _Judge, unlike: CheckStatus = "warning") -
     worst = max(statuses, key=_SEVERITIES.index)
     remedies = (one.remedy for one in results.values() if one.status == worst and one.remedy)
     named = [f"{text} ({name_some(names, _SHOWN)})" for text, names in nodes.items()]
-    return CheckResult(worst, "; ".join(named if len(nodes) > 1 else nodes), next(remedies, None))
+    return MachineCheckResult(
+        worst, "; ".join(named if len(nodes) > 1 else nodes), next(remedies, None)
+    )
 
 
-def _judge_nodes(answers: _Answers, failures: Mapping[str, str]) -> CheckResult:
+def _judge_nodes(answers: _Answers, failures: Mapping[str, str]) -> MachineCheckResult:
     if failures or not answers:
         lost = "; ".join(f"{node}: {why}" for node, why in failures.items())
         return missing(lost or "the cluster has none")
     return ok(f"{len(answers)}: {name_some([*answers], _SHOWN)}")
 
 
-def _judge_space(free: int) -> CheckResult:
+def _judge_space(free: int) -> MachineCheckResult:
     text = f"{format_bytes(free)} free"
     return ok(text) if free >= _LITTLE_SCRATCH else warning(text)
 
 
-def _judge_niceness(niceness: int) -> CheckResult:
+def _judge_niceness(niceness: int) -> MachineCheckResult:
     return ok("0") if niceness <= 0 else warning(str(niceness))
 
 
-def _want(is_there: bool) -> CheckResult:
+def _want(is_there: bool) -> MachineCheckResult:
     return ok("yes") if is_there else warning("no")
 
 

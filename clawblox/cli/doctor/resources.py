@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from clawblox import protocol
-from clawblox.checks import CheckResult, missing, ok, warning
-from clawblox.cli.doctor import Checks
+from clawblox.checks import MachineCheckResult, missing, ok, warning
+from clawblox.cli.doctor import DoctorChecks
 from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
 from clawblox.printable import name_some, quote_words
@@ -46,7 +46,7 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 _SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse|9p|virtiofs|afs")
 """File systems that several machines may have, by the beginnings of their types."""
 
-CHECKS: Final = Checks()
+CHECKS: Final = DoctorChecks()
 _check_here = partial(CHECKS.add, "Current directory", remedy=_MOVE)
 _require_here = partial(_check_here, is_required=True)
 _network_check = partial(CHECKS.add, "Network")
@@ -57,7 +57,7 @@ _network_check = partial(CHECKS.add, "Network")
     "Runs in this directory cannot write their logs, records and snapshots.",
     remedy="Free some space, or put run directories elsewhere: --run-dir.",
 )
-def look_at_space(directory: Path = _HERE) -> CheckResult:
+def look_at_space(directory: Path = _HERE) -> MachineCheckResult:
     """Write a file into a directory or its nearest existing parent, and look at the free space."""
     directory = directory.absolute()
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
@@ -77,7 +77,7 @@ def look_at_space(directory: Path = _HERE) -> CheckResult:
     "file locks",
     "Nothing can run here: two orchestrators could use one run directory.",
 )
-def look_for_locks(directory: Path = _HERE) -> CheckResult:
+def look_for_locks(directory: Path = _HERE) -> MachineCheckResult:
     """Lock a file, and again in another process, which must be refused."""
     with _scratch(directory) as scratch, _created(scratch / "lock") as first:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +88,7 @@ def look_for_locks(directory: Path = _HERE) -> CheckResult:
 
 
 @_check_here("file system", "Experiments here end with the machine.")
-def look_at_file_system(directory: Path = _HERE) -> CheckResult:
+def look_at_file_system(directory: Path = _HERE) -> MachineCheckResult:
     """Name the type of a file system, and what keeps a second driver of an experiment away."""
     mounts = {
         Path(line.split()[4].replace("\\040", " ")): line.partition(" - ")[2].split()[0]
@@ -106,7 +106,7 @@ def look_at_file_system(directory: Path = _HERE) -> CheckResult:
     "replaced files",
     "Nothing can run here: files would be incomplete, and two could drive one experiment.",
 )
-def look_for_replacing(directory: Path = _HERE) -> CheckResult:
+def look_for_replacing(directory: Path = _HERE) -> MachineCheckResult:
     """Rename a file over another one, and create a file that exists, which must be refused."""
     with (
         _scratch(directory) as scratch,
@@ -126,7 +126,7 @@ def look_for_replacing(directory: Path = _HERE) -> CheckResult:
     "hard links",
     "Nothing can run here: manifests and snapshots cannot be written.",
 )
-def look_for_links(directory: Path = _HERE) -> CheckResult:
+def look_for_links(directory: Path = _HERE) -> MachineCheckResult:
     """Give a file a second name."""
     with _scratch(directory) as scratch, _created(scratch / "file"):
         os.link(scratch / "file", scratch / "link")
@@ -137,7 +137,7 @@ def look_for_links(directory: Path = _HERE) -> CheckResult:
     "exchange of files",
     "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
 )
-def look_for_exchange(directory: Path = _HERE) -> CheckResult:
+def look_for_exchange(directory: Path = _HERE) -> MachineCheckResult:
     """Let two files change places."""
     with _scratch(directory) as scratch, _created(scratch / "one"), _created(scratch / "other"):
         is_possible = rename_with(EXCHANGE, scratch / "one", scratch / "other")
@@ -148,7 +148,7 @@ def look_for_exchange(directory: Path = _HERE) -> CheckResult:
     "sockets",
     "Nothing can run here: orchestrators cannot listen for other commands.",
 )
-def look_for_sockets(directory: Path = _HERE) -> CheckResult:
+def look_for_sockets(directory: Path = _HERE) -> MachineCheckResult:
     """Bind a socket to a name."""
     with (
         _scratch(directory) as scratch,
@@ -164,7 +164,7 @@ def look_for_sockets(directory: Path = _HERE) -> CheckResult:
     "Each save and each start waits for the disk.",
     remedy="Put run directories on a faster disk: --run-dir.",
 )
-def look_at_durability(directory: Path = _HERE) -> CheckResult:
+def look_at_durability(directory: Path = _HERE) -> MachineCheckResult:
     """Measure how long it takes to make a small file durable."""
     with _scratch(directory) as scratch, _created(scratch / "file") as fd:
         os.write(fd, b"clawblox")
@@ -204,7 +204,7 @@ CHECKS.add(
     "Stop what listens on these ports.",
     is_required=True,
 )
-def look_for_free_ports(leased: range = LEASE_RANGE) -> CheckResult:
+def look_for_free_ports(leased: range = LEASE_RANGE) -> MachineCheckResult:
     """Count the ports that worlds can get, on which no process listens."""
     taken = {port for port, _ in every_listener() if port in leased}
     free = len(leased) - len(taken)
@@ -219,7 +219,9 @@ def look_for_free_ports(leased: range = LEASE_RANGE) -> CheckResult:
     "An outgoing connection can take the port of a world that starts.",
     "Separate them: sysctl net.ipv4.ip_local_port_range='32768 60999'.",
 )
-def look_at_range(leased: range = LEASE_RANGE, ephemeral: range | None = None) -> CheckResult:
+def look_at_range(
+    leased: range = LEASE_RANGE, ephemeral: range | None = None
+) -> MachineCheckResult:
     """Compare the ports of worlds with those that the kernel gives to outgoing connections."""
     ephemeral = ephemeral or ephemeral_range()
     shared = range(max(leased.start, ephemeral.start), min(leased.stop, ephemeral.stop))
@@ -233,7 +235,7 @@ def look_at_range(leased: range = LEASE_RANGE, ephemeral: range | None = None) -
     "Bring the loopback up: ip link set lo up.",
     is_required=True,
 )
-def look_for_loopback(host: str = "127.0.0.1") -> CheckResult:
+def look_for_loopback(host: str = "127.0.0.1") -> MachineCheckResult:
     """Listen on an address and connect to it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener, socket.socket(family) as client:
@@ -250,7 +252,7 @@ def look_for_loopback(host: str = "127.0.0.1") -> CheckResult:
     "Worlds without an orchestrator keep their ports and use the processor.",
     "End them with the commands above.",
 )
-def _look_for_orphans() -> CheckResult:
+def _look_for_orphans() -> MachineCheckResult:
     orphans = dict(_find_orphans())
     if not orphans:
         return ok("none")

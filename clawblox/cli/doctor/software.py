@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-from clawblox.checks import CheckResult, missing, ok, warning
-from clawblox.cli.doctor import Checks
+from clawblox.checks import MachineCheckResult, missing, ok, warning
+from clawblox.cli.doctor import DoctorChecks
 from clawblox.extras import EXTRAS, install_command
 from clawblox.system.process import run_briefly
 
@@ -21,10 +21,10 @@ _TIMEOUT_S = 4.0
 _OLDEST_TMUX = (3, 0)
 """The first that can set variables of a window."""
 
-CHECKS: Final = Checks()
+CHECKS: Final = DoctorChecks()
 
 
-def look_for_packages(names: Sequence[str]) -> CheckResult:
+def look_for_packages(names: Sequence[str]) -> MachineCheckResult:
     """Look whether all of some packages are installed."""
     absent, versions = [], []
     for name in names:
@@ -37,7 +37,7 @@ def look_for_packages(names: Sequence[str]) -> CheckResult:
     return ok(", ".join(versions) or "part of Python")
 
 
-def _look_for_extra(name: str) -> CheckResult:
+def _look_for_extra(name: str) -> MachineCheckResult:
     """Look whether the packages of an extra are installed."""
     is_in_python = name == "zstd" and sys.version_info >= (3, 14)
     result = look_for_packages(() if is_in_python else tuple(EXTRAS[name].values()))
@@ -65,7 +65,7 @@ for _name, _without in (
 @CHECKS.add(
     "Programs", "tmux", "clawblox run --tmux does not work.", "Install it: apt install tmux."
 )
-def _look_for_tmux() -> CheckResult:
+def _look_for_tmux() -> MachineCheckResult:
     """Run tmux and compare its version."""
     version = run_program("tmux", "-V").removeprefix("tmux ")
     number = re.search(r"(\d+)\.(\d+)", version)

@@ -34,7 +34,7 @@ def _paint(kind: Kind, text: str) -> str:
     return f"{style}{text}{_RESET}" if style and text else text
 
 
-class Console(ABC):
+class PlayConsole(ABC):
     """Input and output of a session; a context manager.
 
     Args:
@@ -86,7 +86,7 @@ class Console(ABC):
         await self.show([text])
 
 
-class StreamConsole(Console):
+class StreamConsole(PlayConsole):
     """Standard input, output and error as they are.
 
     On a terminal it shows a prompt, and the kernel edits the line.

@@ -17,12 +17,12 @@ from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from clawblox.cli.playing.consoles import Console
+from clawblox.cli.playing.consoles import PlayConsole
 from clawblox.cli.terminal.streams import raw_stream
 from clawblox.system.regular_files import open_own
 
 
-class EditorConsole(Console):
+class EditorConsole(PlayConsole):
     """A terminal with a line editor.
 
     Args:

@@ -31,7 +31,7 @@ _WORD = re.compile(r"[^\W\d][\w-]*")
 
 
 @attrs.frozen
-class Line:
+class PlayCommand:
     """A command.
 
     Attributes:
@@ -47,7 +47,7 @@ class Line:
     is_short: bool = False
 
 
-def parse_line(text: str) -> Line | None:
+def parse_line(text: str) -> PlayCommand | None:
     """Return the command of a line; None for an empty line or a comment.
 
     A first word that is no command is the type of an input.
@@ -61,20 +61,20 @@ def parse_line(text: str) -> Line | None:
     verb, _, rest = text.partition(" ")
     rest = rest.strip()
     if verb not in VERBS:
-        return Line("act", verb, parse_data(rest), is_short=True)
+        return PlayCommand("act", verb, parse_data(rest), is_short=True)
     if verb == "act":
         kind, _, data = rest.partition(" ")
         if not kind:
             raise UsageError(
                 "act: must be followed by the type of an input", hint="help shows the inputs"
             )
-        return Line("act", kind, parse_data(data.strip()))
+        return PlayCommand("act", kind, parse_data(data.strip()))
     if verb == "say" and not rest:
         raise UsageError("say: must be followed by a text")
     if rest and verb not in _TAKES_TEXT:
         hint = f"to send an input of this type: act {text}"
         raise UsageError(f"{verb}: must be typed alone, not with {rest!r}", hint=hint)
-    return Line(verb, rest)
+    return PlayCommand(verb, rest)
 
 
 def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON

@@ -12,8 +12,8 @@ import attrs
 import click
 
 from clawblox.cli.flags import in_flags
-from clawblox.cli.playing.consoles import Console
-from clawblox.cli.playing.lines import VERBS, Line, parse_line
+from clawblox.cli.playing.consoles import PlayConsole
+from clawblox.cli.playing.lines import VERBS, PlayCommand, parse_line
 from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.differences import find_differences
@@ -29,7 +29,7 @@ from clawblox.views.event_lines import describe_error, describe_saved
 from clawblox.views.observations import find_value, format_difference, format_value
 from clawblox.world.agent_client import AsyncAgentClient
 from clawblox.world.input_examples import InputExample
-from clawblox.world.recorded import Player
+from clawblox.world.recorded import RecordedPlayer
 
 _CHAT_INTERVAL_S = 1.0
 _LIFE_INTERVAL_S = 0.25
@@ -41,7 +41,7 @@ _MAX_MESSAGES = 20
 _NO_SUCH_ROUTE: Final = (404, 405, 501)
 
 
-class Session:
+class PlaySession:
     """The actions of an agent from a console, until its lines or its world end.
 
     Args:
@@ -50,12 +50,14 @@ class Session:
         examples: The inputs that the documentation of the world shows.
     """
 
-    def __init__(self, player: Player, console: Console, examples: Sequence[InputExample]) -> None:
+    def __init__(
+        self, player: RecordedPlayer, console: PlayConsole, examples: Sequence[InputExample]
+    ) -> None:
         self._player = player
         self._console = console
         self._examples = examples
         self._seen: Any = None
-        self._talk = Chat()
+        self._talk = HeardChat()
         self._lines = 0
         self._has_failed = False
         self._contained = DisplayContainment()
@@ -156,7 +158,7 @@ class Session:
     async def _complain(self, text: str) -> None:
         await self._console.complain(self._console.paint("error", text))
 
-    async def _act(self, line: Line) -> None:
+    async def _act(self, line: PlayCommand) -> None:
         try:
             await self._show_changes(await self._player.agent.act(line.text, line.data))
         except ActionRefusedError as error:
@@ -165,11 +167,11 @@ class Session:
                 error.hint = f"{line.text!r} was sent as an input; help lists the commands"
             raise
 
-    async def _observe(self, _line: Line) -> None:
+    async def _observe(self, _line: PlayCommand) -> None:
         self._seen = await self._player.agent.observe()
         await self._show_value(self._seen)
 
-    async def _changes(self, _line: Line) -> None:
+    async def _changes(self, _line: PlayCommand) -> None:
         await self._show_changes(await self._player.agent.observe())
 
     async def _show_changes(self, now: Any) -> None:  # noqa: ANN401 - JSON
@@ -187,7 +189,7 @@ class Session:
             lines.append(paint("note", more))
         await self._console.show(lines)
 
-    async def _show(self, line: Line) -> None:
+    async def _show(self, line: PlayCommand) -> None:
         if self._seen is None:
             self._seen = await self._player.agent.observe()
         await self._show_value(find_value(self._seen, line.text), is_shortened=False)
@@ -198,22 +200,22 @@ class Session:
             format_value(value, width=console.width, paint=console.paint, is_shortened=is_shortened)
         )
 
-    async def _say(self, line: Line) -> None:
+    async def _say(self, line: PlayCommand) -> None:
         await self._player.agent.say(line.text)
 
-    async def _chat(self, _line: Line) -> None:
+    async def _chat(self, _line: PlayCommand) -> None:
         await self._talk.listen(self._player.agent)
         messages = list(self._talk.messages)[-_MAX_MESSAGES:]
         note = self._console.paint("note", "no messages")
         await self._console.show(list(map(self._format, messages)) or [note])
 
-    async def _api(self, _line: Line) -> None:
+    async def _api(self, _line: PlayCommand) -> None:
         await self._console.show(printable_lines(await self._player.agent.api()).splitlines())
 
-    async def _save(self, _line: Line) -> None:
+    async def _save(self, _line: PlayCommand) -> None:
         await self._console.show([describe_saved(await self._player.save())])
 
-    async def _help(self, _line: Line) -> None:
+    async def _help(self, _line: PlayCommand) -> None:
         width = max(len(usage) for usage, _ in VERBS.values())
         lines = [f"{usage.ljust(width)}  {text}" for usage, text in VERBS.values()]
         if self._examples:
@@ -239,7 +241,7 @@ class Session:
                 is_first = False
             await anyio.sleep(_CHAT_INTERVAL_S)
 
-    async def _report_new(self, new: Sequence[Message], *, is_first: bool) -> None:
+    async def _report_new(self, new: Sequence[HeardMessage], *, is_first: bool) -> None:
         if is_first and new and self._console.is_interactive:
             text = f"{len(new)} chat message{'s'[: len(new) != 1]} so far: chat"
             await self._console.show([self._console.paint("note", text)])
@@ -247,13 +249,13 @@ class Session:
         if foreign:
             await self._console.show(list(map(self._format, foreign)))
 
-    def _is_own(self, message: Message) -> bool:
+    def _is_own(self, message: HeardMessage) -> bool:
         access = self._player.agent.access
         if message.agent_id is not None and access.agent_id is not None:
             return bool(message.agent_id == access.agent_id)
         return message.name == access.name
 
-    def _format(self, message: Message) -> str:
+    def _format(self, message: HeardMessage) -> str:
         name = self._console.paint("key", f"{message.name or 'somebody'}:")
         return f"{name} {message.content}"
 
@@ -301,7 +303,7 @@ class Session:
         except ClawbloxError as error:
             await self._complain(f"{name} serves again, but: {describe_error(error)}")
             return
-        self._talk = Chat()
+        self._talk = HeardChat()
         with suppress(ClawbloxError):  # messages from before the restart are not new
             await self._talk.listen(self._player.agent)
         how = "with your session" if is_known else "without your session: you are a new agent"
@@ -312,7 +314,7 @@ _KEPT_MESSAGES = 200
 
 
 @attrs.frozen
-class Message:
+class HeardMessage:
     """A chat message.
 
     Attributes:
@@ -328,7 +330,7 @@ class Message:
     content: str
 
 
-class Chat:
+class HeardChat:
     """The chat messages that an agent has heard.
 
     Attributes:
@@ -336,12 +338,12 @@ class Chat:
     """
 
     def __init__(self) -> None:
-        self.messages: deque[Message] = deque(maxlen=_KEPT_MESSAGES)
-        self._heard: set[Message] = set()
+        self.messages: deque[HeardMessage] = deque(maxlen=_KEPT_MESSAGES)
+        self._heard: set[HeardMessage] = set()
         self._last_id: str | int | None = None
         self._lock = anyio.Lock()
 
-    async def listen(self, agent: AsyncAgentClient) -> list[Message]:
+    async def listen(self, agent: AsyncAgentClient) -> list[HeardMessage]:
         """Return the messages that were not heard before.
 
         Raises:
@@ -349,7 +351,7 @@ class Chat:
 
         Cancellation: later calls may lack messages of this call.
         """
-        new: list[Message] = []
+        new: list[HeardMessage] = []
         async with self._lock:
             while True:  # a world answers a page at a time
                 page = _read_messages(await agent.messages(after=self._last_id))
@@ -362,7 +364,7 @@ class Chat:
                 new += unheard
 
 
-def _read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world decides
+def _read_messages(answer: Any) -> list[HeardMessage]:  # noqa: ANN401 - the world decides
     """Return the messages in an answer to ``GET /chat/messages``, in its order.
 
     The answer is a list, or an object with a list as ``messages``; other items are left out.
@@ -374,10 +376,10 @@ def _read_messages(answer: Any) -> list[Message]:  # noqa: ANN401 - the world de
     ]
 
 
-def _read_message(item: Mapping[str, Any]) -> Message:
+def _read_message(item: Mapping[str, Any]) -> HeardMessage:
     key, agent_id = item.get("id"), item.get("agent_id")
     name = item.get("agent_name", item.get("name"))
-    return Message(
+    return HeardMessage(
         id=key if isinstance(key, str | int) else None,
         agent_id=agent_id if isinstance(agent_id, str) else None,
         name=printable(name) if isinstance(name, str) else "",

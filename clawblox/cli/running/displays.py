@@ -15,7 +15,7 @@ from clawblox.system.clock import format_utc, utc_now
 from clawblox.views.event_lines import EventLine
 
 if TYPE_CHECKING:
-    from clawblox.views.board import Frame
+    from clawblox.views.board import BoardFrame
     from clawblox.views.steering import Action, Steering, Verb
 
 FINISH_TIMEOUT_S: Final = 1.0
@@ -55,7 +55,7 @@ class Scene(Protocol[Seen]):
     def take_news(self, now: Seen) -> Iterable[EventLine]:
         """Return the events up to a state that were not returned before."""
 
-    def draw(self, before: Seen | None, now: Seen, frame: Frame) -> Sequence[str]:
+    def draw(self, before: Seen | None, now: Seen, frame: BoardFrame) -> Sequence[str]:
         """Return the lines of a table.
 
         Args:

@@ -27,8 +27,8 @@ from clawblox.cli.terminal.reports import DisplayContainment
 from clawblox.concurrency.tasks import Tasks
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.state import AttemptState
-from clawblox.experiment.session.events import ExperimentEvent
-from clawblox.experiment.session.session import EXIT_STATUS, RunOutcome
+from clawblox.experiment.running.events import ExperimentEvent
+from clawblox.experiment.running.experiment_run import EXIT_STATUS, RunOutcome
 from clawblox.telemetry.events import Subscription
 from clawblox.views.experiments import describe_waits, summarise_experiment
 from clawblox.views.formatting import format_json, shorten_path, suggest

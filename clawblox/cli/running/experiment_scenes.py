@@ -17,16 +17,16 @@ from clawblox.cli.running.run_actions import read_log
 from clawblox.cli.terminal.output import Output, OutputGone
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.reading.inspection import inspect_generation
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session.events import ExperimentEvent, describe_line
-from clawblox.experiment.session.open_experiment import ask_experiment
+from clawblox.experiment.running.events import ExperimentEvent, describe_line
+from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, decode_live
 from clawblox.foreign_values import finite_number
 from clawblox.rundir.experiments import find_experiment_host
 from clawblox.rundir.status import read_run
-from clawblox.views.board import Frame
+from clawblox.views.board import BoardFrame
 from clawblox.views.event_lines import EventLine
 from clawblox.views.experiment_events import describe_experiment_event
 from clawblox.views.experiment_generation import describe_agents
@@ -47,7 +47,7 @@ class ExperimentLook:
     """
 
     status: ExperimentStatus
-    lines: Sequence[Line]
+    lines: Sequence[JournalLine]
     at: float = attrs.field(factory=time.monotonic)
 
 
@@ -89,7 +89,9 @@ class ExperimentScene:
         events = (describe_experiment_event(self._shorten(describe_line(line))) for line in new)
         return [event for event in events if event is not None]
 
-    def draw(self, _before: ExperimentLook | None, now: ExperimentLook, frame: Frame) -> list[str]:
+    def draw(
+        self, _before: ExperimentLook | None, now: ExperimentLook, frame: BoardFrame
+    ) -> list[str]:
         """Return the lines of the table."""
         return render_experiment(now.status, frame)
 

@@ -21,7 +21,7 @@ from clawblox.cli.terminal.screen import Screen
 from clawblox.concurrency.tasks import Tasks
 from clawblox.errors import ClawbloxError
 from clawblox.printable import printable
-from clawblox.views.board import Frame
+from clawblox.views.board import BoardFrame
 from clawblox.views.event_lines import EventLine, RecentEvents, describe_error
 from clawblox.views.steering import UNSTEERED, Action, Steering, press
 
@@ -165,7 +165,7 @@ class LiveTable(Display, Generic[Seen]):
             return
         lines = self._screen.lines
         pane = await self._keys.read_pane(lines)
-        frame = Frame(
+        frame = BoardFrame(
             self._screen.columns,
             lines,
             self._recent_events.last(_RECENT_EVENTS),

@@ -20,7 +20,7 @@ from clawblox.cli.experiment_dirs import refuse_experiment
 from clawblox.config.options import StartOptions
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import quote_words
-from clawblox.rundir.interrupted import Interruption, read_interruption
+from clawblox.rundir.interrupted import InterruptedRun, read_interruption
 from clawblox.rundir.paths import records_journal, resolve_run_dir
 from clawblox.rundir.records import InstanceRecord, has_records
 from clawblox.rundir.snapshot_files import snapshot_places
@@ -207,7 +207,7 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
         )
 
 
-def find_team_resume(run_dir: Path, interruption: Interruption) -> TeamResume | None:
+def find_team_resume(run_dir: Path, interruption: InterruptedRun) -> TeamResume | None:
     """Return the agent that is brought back with its instance, and the checkpoint of both. Blocks.
 
     Args:
@@ -231,7 +231,7 @@ def find_team_resume(run_dir: Path, interruption: Interruption) -> TeamResume | 
     return TeamResume.find(run_dir, source.path, instance, interruption, record)
 
 
-def suggest_agent(interruption: Interruption, run_dir: Path) -> Iterator[str]:
+def suggest_agent(interruption: InterruptedRun, run_dir: Path) -> Iterator[str]:
     """Yield the command line that restores the agent of a run, if there is one. Blocks."""
     if (team := read_team(run_dir)) is not None:
         if team.command_line is not None:

@@ -18,11 +18,7 @@ from clawblox.errors import ClawbloxError, UsageError
 from clawblox.printable import name_some, printable
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.experiments import find_experiment_part
-from clawblox.rundir.interrupted import (
-    STOPPED_ON_PURPOSE,
-    Interrupted,
-    Interruption,
-)
+from clawblox.rundir.interrupted import STOPPED_ON_PURPOSE, Interrupted, InterruptedRun
 from clawblox.rundir.records import InstanceRecord
 from clawblox.rundir.status import read_run
 from clawblox.views.formatting import count_words, format_age, format_seconds, shorten_path, suggest
@@ -36,7 +32,7 @@ Choice: TypeAlias = Literal["continue", "fresh"]
 """How to treat interrupted instances: continue them, or start new instances."""
 
 
-def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
+def require_interrupted(interruption: InterruptedRun, run_dir: Path) -> None:
     """Refuse a run without instances that can continue.
 
     Raises:
@@ -53,7 +49,7 @@ def require_interrupted(interruption: Interruption, run_dir: Path) -> None:
 
 
 def show_interruption(
-    interruption: Interruption, run_dir: Path, team: TeamResume | None = None
+    interruption: InterruptedRun, run_dir: Path, team: TeamResume | None = None
 ) -> None:
     """Print which instances continue, from which saves, and which stay ended.
 
@@ -158,7 +154,7 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
     return f"'{shorten_path(run_dir)}' has {count}: {name_some(names, _SHOWN_NAMES)}"
 
 
-def _describe_left(interruption: Interruption) -> str:
+def _describe_left(interruption: InterruptedRun) -> str:
     """Return why instances are left alone, with their names."""
     reasons: dict[str, list[str]] = {}
     for name, why in interruption.left.items():

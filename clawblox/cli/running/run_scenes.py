@@ -26,10 +26,10 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.instance.ramp import read_stall_s
 from clawblox.rundir.status import OVER, InstanceStatus, read_run, read_runs
 from clawblox.system.clock import utc_now
-from clawblox.views.board import Frame, View, render
+from clawblox.views.board import BoardFrame, BoardView, render
 from clawblox.views.event_lines import EventLine, changes_between
 from clawblox.views.formatting import shorten_path
-from clawblox.views.rows import Row, make_row, name_runs, summarise
+from clawblox.views.rows import InstanceRow, make_row, name_runs, summarise
 from clawblox.views.steering import Action, Steering, Verb
 
 
@@ -55,7 +55,7 @@ class Look:
 
 def make_rows(
     before: Look | None, now: Look, states: Mapping[str, str], *, names_runs: bool = False
-) -> list[Row]:
+) -> list[InstanceRow]:
     """Return the rows of the table.
 
     Args:
@@ -88,7 +88,10 @@ def make_rows(
         for status in now.instances
     ]
     shown = {status.name for status in now.instances}
-    return [*rows, *(Row(name, state) for name, state in states.items() if name not in shown)]
+    return [
+        *rows,
+        *(InstanceRow(name, state) for name, state in states.items() if name not in shown),
+    ]
 
 
 def pressure_between(before: Look | None, now: Look) -> float | None:
@@ -179,10 +182,10 @@ class OwnRun(_Runs):
         """Return nothing: the orchestrator adds the events of its world to the display."""
         return ()
 
-    def draw(self, before: Look | None, now: Look, frame: Frame) -> list[str]:
+    def draw(self, before: Look | None, now: Look, frame: BoardFrame) -> list[str]:
         """Return the lines of the table."""
         counts = self._states.counts()
-        view = View(
+        view = BoardView(
             title=" · ".join((self._world, *self._facts, shorten_path(self._run_dir))),
             elapsed_s=time.monotonic() - self._begun_at,
             counts=counts,
@@ -268,10 +271,10 @@ class WatchedRuns(_Runs):
         self._is_first_shown = False
         return news
 
-    def draw(self, before: Look | None, now: Look, frame: Frame) -> list[str]:
+    def draw(self, before: Look | None, now: Look, frame: BoardFrame) -> list[str]:
         """Return the lines of the table."""
         waiting = {"waiting": self._waiting} if self._waiting else {}
-        view = View(
+        view = BoardView(
             title=self._describe(now.instances),
             elapsed_s=None if self.is_finished else _run_time(now.instances),
             counts={**waiting, **Counter(status.state for status in now.instances)},

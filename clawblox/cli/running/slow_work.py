@@ -23,7 +23,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.world_toml import ReadyRule, read_world_config
 from clawblox.errors import ConfigError
-from clawblox.instance.health import Probe, look_once
+from clawblox.instance.health import ReadinessProbe, look_once
 from clawblox.instance.listening import find_elsewhere
 from clawblox.printable import printable
 from clawblox.results import StartedWorld
@@ -129,12 +129,12 @@ class StartProbe:
     _timeout: float = attrs.field(kw_only=True, default=_PROBE_TIMEOUT_S)
     _seen: str = attrs.field(init=False, default="")
     _probed_at: float = attrs.field(init=False, default=-math.inf)
-    _probe: Probe = attrs.field(init=False)
+    _probe: ReadinessProbe = attrs.field(init=False)
 
     @_probe.default
-    def _make_probe(self) -> Probe:
+    def _make_probe(self) -> ReadinessProbe:
         record, log = self._record, self._ready.log
-        return Probe(
+        return ReadinessProbe(
             host=record.host,
             port=record.port,
             path=record.base_path + self._ready.path if log is None else None,

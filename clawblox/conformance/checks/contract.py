@@ -10,9 +10,9 @@ from typing import Any, Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.failed_starts import PortWatch, find_free_port, is_open, summarize_start
-from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
     CALL_TIMEOUT_S,
     JSON_BODY,
@@ -23,8 +23,8 @@ from clawblox.conformance.live import (
     require_control,
     require_refused,
 )
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
-from clawblox.differences import Difference
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotApplicable, NotMet
+from clawblox.differences import ValueDifference
 from clawblox.errors import (
     WorldCallError,
     WorldExitedBeforeReadyError,
@@ -43,7 +43,7 @@ from clawblox.snapshot.header import InvalidDocument, parse_header
 from clawblox.system.connection import AnswerTooLargeError, Connection, Delivery
 from clawblox.system.request import MAX_ANSWER_BYTES, make_request, parse_address
 
-CHECKS: Final = Checks("contract")
+CHECKS: Final = AreaChecks("contract")
 
 _BASE_PATH: Final = "/worlds/w1"
 _OTHER_LOOPBACK: Final = "127.0.0.2"
@@ -69,30 +69,30 @@ _MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
 
 
 @CHECKS.must("ready", f"A world becomes ready: GET {API_ROUTE} is answered with 200.")
-async def look_at_readiness(lab: Lab) -> str:
+async def check_readiness(ctx: CheckContext) -> str:
     """Ask for the documentation without any header of the interface."""
     try:
-        async with lab.probe.use() as live:
+        async with ctx.probe.use() as live:
             exchange = await live.call("GET", API_ROUTE)
     except WorldStartError as error:
-        if not lab.instances.is_startable:  # nothing has been seen of the world
+        if not ctx.instances.is_startable:  # nothing has been seen of the world
             raise
-        raise Failed(summarize_start("did not become ready", error)) from None
+        raise NotMet(summarize_start("did not become ready", error)) from None
     if exchange.status != 200:
-        raise Failed(f"the answer was {exchange.outcome}", exchange=exchange)
+        raise NotMet(f"the answer was {exchange.outcome}", exchange=exchange)
     after = "" if live.started is None else f" {live.started.ready_s:.2f} s after its start"
     return f"it answered 200{after}"
 
 
 @CHECKS.should("alias", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
-async def look_at_alias(lab: Lab) -> str:
+async def check_alias(ctx: CheckContext) -> str:
     """Compare the two documents."""
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         document, alias = [await live.call("GET", route) for route in (API_ROUTE, API_ALIAS_ROUTE)]
     require_accepted(alias, f"GET {API_ALIAS_ROUTE}")
     if document.content != alias.content:
         sizes = f"{len(document.content)} and {len(alias.content)} bytes"
-        raise Failed(f"the two documents differ ({sizes})", exchange=alias)
+        raise NotMet(f"the two documents differ ({sizes})", exchange=alias)
     return f"both have the same {len(alias.content)} bytes"
 
 
@@ -101,20 +101,20 @@ async def look_at_alias(lab: Lab) -> str:
     f"POST {JOIN_ROUTE} needs no body and answers a session and an agent id, texts that each agent"
     " has for itself.",
 )
-async def look_at_join(lab: Lab) -> str:
+async def check_join(ctx: CheckContext) -> str:
     """Compare what two agents got."""
-    async with lab.probe.use() as live:
-        await lab.probe.fill(live)
+    async with ctx.probe.use() as live:
+        await ctx.probe.fill(live)
         agents = list(live.players)
     for player in agents:
         if not player.agent_id:
-            raise Failed(f"the answer to the join of {player.name} has no text as agent_id")
+            raise NotMet(f"the answer to the join of {player.name} has no text as agent_id")
     if len(agents) < 2:
         return "one agent got a session and an agent id; the world has no place for a second"
     for what in ("session", "agent_id"):
         if len({getattr(player, what) for player in agents}) < len(agents):
             names = " and ".join(player.name for player in agents)
-            raise Failed(f"{names} got the same {what}")
+            raise NotMet(f"{names} got the same {what}")
     return f"{len(agents)} agents got sessions and agent ids that differ"
 
 
@@ -122,9 +122,9 @@ async def look_at_join(lab: Lab) -> str:
     "rejoin",
     f"POST {JOIN_ROUTE} with a known {SESSION_HEADER} answers the same session and agent.",
 )
-async def look_at_rejoin(lab: Lab) -> str:
+async def check_rejoin(ctx: CheckContext) -> str:
     """Join with a session that is in use."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         player = players[0]
         exchange = await player.rejoin()
         fields = exchange.fields
@@ -136,9 +136,9 @@ async def look_at_rejoin(lab: Lab) -> str:
         if fields.get(key) != value:
             difference = None
             if key == "agent_id":  # sessions are secret
-                difference = Difference(f"body.{key}", value, fields.get(key))
+                difference = ValueDifference(f"body.{key}", value, fields.get(key))
             evidence = f"the answer has another {key} than the first join"
-            raise Failed(evidence, exchange=exchange, difference=difference)
+            raise NotMet(evidence, exchange=exchange, difference=difference)
     return "session and agent id were the same"
 
 
@@ -177,16 +177,16 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
         )
     except (ValueError, RecursionError) as error:
         reason = f": {error}" if isinstance(error, _NotStrictError) else f": {exchange.outcome}"
-        raise Failed(f"{what} is not strict JSON{reason}", exchange=exchange) from None
+        raise NotMet(f"{what} is not strict JSON{reason}", exchange=exchange) from None
     if not isinstance(document, dict):
-        raise Failed(f"{what} is not a JSON object: {exchange.outcome}", exchange=exchange)
+        raise NotMet(f"{what} is not a JSON object: {exchange.outcome}", exchange=exchange)
     return document
 
 
 @CHECKS.must("observe", "An observation is a JSON object in strict JSON.")
-async def look_at_observation(lab: Lab) -> str:
+async def check_observation(ctx: CheckContext) -> str:
     """Parse the observations of the agents strictly."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         exchanges = [await player.observe() for player in players]
     for player, exchange in zip(players, exchanges, strict=True):
         require_accepted(exchange, f"an observation of {player.name}")
@@ -198,15 +198,15 @@ async def look_at_observation(lab: Lab) -> str:
     "time",
     "Observations state the simulated time, as a number time or tick at the top level.",
 )
-async def look_at_observed_time(lab: Lab) -> str:
+async def check_observed_time(ctx: CheckContext) -> str:
     """Look for the simulated time in an observation."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         exchange = await players[0].observe()
     require_accepted(exchange, "an observation")
     time = exchange.time
     if time is None:
         keys = ", ".join(list(exchange.fields)[:12]) or "none"
-        raise Failed(f"neither is there; the keys are: {keys}", exchange=exchange)
+        raise NotMet(f"neither is there; the keys are: {keys}", exchange=exchange)
     return f"the time was {time:g}"
 
 
@@ -215,11 +215,11 @@ async def look_at_observed_time(lab: Lab) -> str:
     "An accepted input is answered with a fresh observation, in which time has not gone back; in a"
     " world that stands still between inputs, inputs let time pass.",
 )
-async def look_at_inputs(lab: Lab) -> str:
+async def check_inputs(ctx: CheckContext) -> str:
     """Send each known input, and compare the times of the answers."""
-    actions = (await lab.inputs.require_actions())[:_MOST_ACTIONS]
-    comparison = await lab.comparison()
-    async with lab.probe.playing() as players:
+    actions = (await ctx.inputs.require_actions())[:_MOST_ACTIONS]
+    comparison = await ctx.comparison()
+    async with ctx.probe.playing() as players:
         before = await players[0].observe()
         exchanges = [await player.act(action) for action in actions for player in players]
     accepted = [exchange for exchange in exchanges if exchange.is_accepted]
@@ -234,11 +234,11 @@ async def look_at_inputs(lab: Lab) -> str:
         raise CouldNotRun(f"{len(accepted)} inputs were accepted, but not all answers have a time")
     for exchange, earlier, later in zip(accepted, stated, stated[1:], strict=False):
         if later < earlier:
-            difference = Difference("body.time", earlier, later)
-            raise Failed("time went back", exchange=exchange, difference=difference)
+            difference = ValueDifference("body.time", earlier, later)
+            raise NotMet("time went back", exchange=exchange, difference=difference)
     if not comparison.runs_by_itself and stated[-1] == stated[0]:
         evidence = f"after {len(accepted)} accepted inputs the time was still {stated[0]:g}"
-        raise Failed(evidence, exchange=accepted[-1])
+        raise NotMet(evidence, exchange=accepted[-1])
     return (
         f"{len(accepted)} of {len(exchanges)} inputs were accepted, at times from {stated[1]:g} to"
         f" {stated[-1]:g}"
@@ -249,9 +249,9 @@ async def look_at_inputs(lab: Lab) -> str:
     "malformed",
     f"A malformed POST {INPUT_ROUTE} is refused with 4xx, and the world continues.",
 )
-async def look_at_malformed_inputs(lab: Lab) -> str:
+async def check_malformed_inputs(ctx: CheckContext) -> str:
     """Send inputs that no agent should send."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         player = players[0]
         for what, content_type, body in _MALFORMED:
             headers = {SESSION_HEADER: player.session, "Content-Type": content_type}
@@ -264,9 +264,9 @@ async def look_at_malformed_inputs(lab: Lab) -> str:
 
 
 @CHECKS.must("chat", "A chat message reaches the other agents, with its content and a created_at.")
-async def look_at_chat(lab: Lab) -> str:
+async def check_chat(ctx: CheckContext) -> str:
     """Let one agent talk and the other listen."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         speaker, listener = players[0], players[-1]
         said = await speaker.say(_TEXT)
         heard, own = await listener.hear(), await speaker.hear()
@@ -275,12 +275,12 @@ async def look_at_chat(lab: Lab) -> str:
     require_accepted(said, "a chat message")
     require_accepted(heard, "the question for chat messages")
     if (message := _find_message(heard)) is None:
-        if lab.instances.config.get("speech") and _find_message(own) is not None:
+        if ctx.instances.config.get("speech") and _find_message(own) is not None:
             raise CouldNotRun("only the author heard it, and world.toml limits who hears whom")
-        raise Failed("the other agent did not get the message", exchange=heard)
+        raise NotMet("the other agent did not get the message", exchange=heard)
     if "created_at" not in message:
         keys = ", ".join(map(str, message))
-        raise Failed(f"the message has no created_at; its keys are: {keys}", exchange=heard)
+        raise NotMet(f"the message has no created_at; its keys are: {keys}", exchange=heard)
     if speaker is listener:
         raise NotApplicable("max_players is 1: there is no other agent, and its author heard it")
     return f"the other agent heard it, with created_at {message['created_at']!r}"
@@ -295,9 +295,9 @@ def _find_message(exchange: Exchange) -> dict[str, Any] | None:
 
 
 @CHECKS.must("leave", "After POST /leave the session is over.")
-async def look_at_leave(lab: Lab) -> str:
+async def check_leave(ctx: CheckContext) -> str:
     """Let an agent leave, and observe with its session."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         player = players[-1]
         require_control(await player.observe(), "an observation before the agent left")
         left = await player.leave()
@@ -315,10 +315,10 @@ async def look_at_leave(lab: Lab) -> str:
     "After a POST with a body of some KB, refused or not, the connection can be used for the next"
     " request, or its end is announced with Connection: close.",
 )
-async def look_at_kept_connections(lab: Lab) -> str:
+async def check_kept_connections(ctx: CheckContext) -> str:
     """Send two requests on one connection, the first with a body that the world may not want."""
     announced = 0
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         for route, query in _BODIED:
             first, second = await _ask_twice(live, route, query)
             session = first.fields.get("session") if route == JOIN_ROUTE else None
@@ -331,7 +331,7 @@ async def look_at_kept_connections(lab: Lab) -> str:
                     f"after POST {route} with {len(_LONG_BODY)} bytes ({first.status}), the next"
                     f" request on the connection failed: {second.outcome}"
                 )
-                raise Failed(evidence, exchange=first)
+                raise NotMet(evidence, exchange=first)
     kept = len(_BODIED) - announced
     return f"{kept} connections were kept, and the end of {announced} was announced"
 
@@ -360,7 +360,7 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
     try:
         first = await ask("POST", route, query, _LONG_BODY)
         if first.answer is None:
-            raise Failed(f"POST {route} with a body: {first.failure}", exchange=first)
+            raise NotMet(f"POST {route} with a body: {first.failure}", exchange=first)
         if not connection.is_open:
             return first, None
         return first, await ask("GET", API_ROUTE, "", None)
@@ -373,28 +373,28 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
     "WORLD_HOST and WORLD_PORT decide where a world listens, and nothing else.",
     needs_directory=True,
 )
-async def look_at_environment(lab: Lab) -> str:
+async def check_environment(ctx: CheckContext) -> str:
     """Look where the instance that most checks use listens."""
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         assert live.started is not None
         port = live.started.port
         if await is_open(_OTHER_LOOPBACK, port):
-            raise Failed(f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well")
+            raise NotMet(f"WORLD_HOST was 127.0.0.1, but it listens on {_OTHER_LOOPBACK} as well")
     return f"it listened on port {port} of 127.0.0.1, and not on {_OTHER_LOOPBACK}"
 
 
 @CHECKS.should("base_path", "WORLD_BASE_PATH is the prefix of every route.", needs_directory=True)
-async def look_at_base_path(lab: Lab) -> str:
+async def check_base_path(ctx: CheckContext) -> str:
     """Start the world with a base path, and play below it."""
-    async with lab.probe.use():  # shows how long a start takes
+    async with ctx.probe.use():  # shows how long a start takes
         pass
     try:
-        async with lab.instances.start(base_path=_BASE_PATH, timeout=lab.probe.patience) as live:
-            player = await live.join(lab.instances.names[0])
+        async with ctx.instances.start(base_path=_BASE_PATH, timeout=ctx.probe.patience) as live:
+            player = await live.join(ctx.instances.names[0])
             require_accepted(await player.observe(), f"an observation below {_BASE_PATH}")
     except (WorldExitedBeforeReadyError, WorldReadyTimeoutError) as error:
         reason = str(error).partition("\n")[0]
-        raise Failed(f"with WORLD_BASE_PATH={_BASE_PATH} it was not ready: {reason}") from None
+        raise NotMet(f"with WORLD_BASE_PATH={_BASE_PATH} it was not ready: {reason}") from None
     return f"an agent joined and observed below {_BASE_PATH}"
 
 
@@ -403,11 +403,11 @@ async def look_at_base_path(lab: Lab) -> str:
     "Flags of the world's command override the environment: --port decides, not WORLD_PORT.",
     needs_directory=True,
 )
-async def look_at_flags(lab: Lab) -> str:
+async def check_flags(ctx: CheckContext) -> str:
     """Start a copy of the world whose command ends in ``--port``."""
-    if lab.instances.require_world().run_command is None:
+    if ctx.instances.require_world().run_command is None:
         raise NotApplicable("the world has no command of its own")
-    async with lab.probe.use():  # shows how long a start takes
+    async with ctx.probe.use():  # shows how long a start takes
         pass
     flag, environment = [await run_blocking(find_free_port) for _ in range(2)]
 
@@ -415,7 +415,7 @@ async def look_at_flags(lab: Lab) -> str:
         document["run"]["command"] = [*document["run"]["command"], "--port", str(flag)]
         document["run"].pop("listen", None)  # an inherited socket is on WORLD_PORT
 
-    variant = lab.instances.variant("flags", append_flag)
+    variant = ctx.instances.variant("flags", append_flag)
     async with variant as world, anyio.create_task_group() as tasks:
         watch = PortWatch(flag)
         reason = ""
@@ -423,7 +423,7 @@ async def look_at_flags(lab: Lab) -> str:
         async def start() -> None:
             nonlocal reason
             try:
-                await lab.instances.begin(world, lab.probe.patience, port=environment)
+                await ctx.instances.begin(world, ctx.probe.patience, port=environment)
                 reason = f"it served on WORLD_PORT={environment}, not on --port {flag}"
             except WorldExitedBeforeReadyError as error:
                 line = error.log_lines[-1] if error.log_lines else str(error.exit)
@@ -440,27 +440,27 @@ async def look_at_flags(lab: Lab) -> str:
         return f"with --port {flag} and WORLD_PORT={environment} it served on {flag}"
     if reason.startswith("it takes no"):
         raise NotApplicable(reason)
-    raise Failed(reason)
+    raise NotMet(reason)
 
 
 @CHECKS.should(
     "snapshot_header",
     "A snapshot is strict JSON with a text as format and a number as time at the top level.",
 )
-async def look_at_snapshot_header(lab: Lab) -> str:
+async def check_snapshot_header(ctx: CheckContext) -> str:
     """Read the top level of a snapshot, also as a save reads it."""
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         exchange = await live.snapshot()
     require_accepted(exchange, "the request for a snapshot")
     document = require_object(exchange, "the snapshot")
     try:
         header = parse_header(exchange.content)
     except InvalidDocument as error:  # of thousands of levels, for example
-        raise Failed(f"the snapshot is not strict JSON: {error}", exchange=exchange) from None
+        raise NotMet(f"the snapshot is not strict JSON: {error}", exchange=exchange) from None
     if header.format is None:
-        raise Failed(f"its format is {document.get('format')!r}, not a text", exchange=exchange)
+        raise NotMet(f"its format is {document.get('format')!r}, not a text", exchange=exchange)
     if header.time is None:
-        raise Failed(f"its time is {document.get('time')!r}, not a number", exchange=exchange)
+        raise NotMet(f"its time is {document.get('time')!r}, not a number", exchange=exchange)
     return f"its format is {header.format}, its time {header.time:g}"
 
 
@@ -469,11 +469,11 @@ async def look_at_snapshot_header(lab: Lab) -> str:
     "A snapshot identifies the content of its world, for example by a scene hash.",
     needs_directory=True,
 )
-async def look_at_identity(lab: Lab) -> str:
+async def check_identity(ctx: CheckContext) -> str:
     """Look for a hash that stays the same while the world changes."""
-    identity = (await lab.ordinary()).find_identity()
+    identity = (await ctx.baseline()).find_identity()
     if not identity:
-        raise Failed("no text at its top level looks like a hash of the content and stays the same")
+        raise NotMet("no text at its top level looks like a hash of the content and stays the same")
     return f"it has {', '.join(f'{key} = {value[:16]}' for key, value in identity.items())}"
 
 
@@ -483,18 +483,18 @@ async def look_at_identity(lab: Lab) -> str:
     " or for an agent that it runs.",
     is_last=True,
 )
-async def look_at_answer_sizes(lab: Lab) -> str:
+async def check_answer_sizes(ctx: CheckContext) -> str:
     """Observe and listen, and look at the sizes of all answers that the checks got."""
     reason = None
     try:
-        async with lab.probe.playing() as players:
+        async with ctx.probe.playing() as players:
             await players[0].observe()
             await players[0].hear()
     except CouldNotRun as failure:
         reason = failure
-    for live in lab.instances.lives:
+    for live in ctx.instances.lives:
         if live.too_large is not None:
-            raise Failed(live.too_large.failure, exchange=live.too_large)
+            raise NotMet(live.too_large.failure, exchange=live.too_large)
     if reason is not None:
         raise reason
-    return f"the largest answer had {max(live.largest_bytes for live in lab.instances.lives)} bytes"
+    return f"the largest answer had {max(live.largest_bytes for live in ctx.instances.lives)} bytes"

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from itertools import combinations
 from typing import Final
 
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.disguise import draw_word
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import (
     JSON_BODY,
-    Action,
+    AgentInput,
     LiveWorld,
     Player,
     is_missing,
@@ -23,7 +23,7 @@ from clawblox.conformance.live import (
     require_control,
     require_refused,
 )
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotApplicable, NotMet
 from clawblox.protocol import (
     API_ROUTE,
     CHAT_ROUTE,
@@ -35,7 +35,7 @@ from clawblox.protocol import (
     SNAPSHOT_ROUTE,
 )
 
-CHECKS: Final = Checks("gate")
+CHECKS: Final = AreaChecks("gate")
 
 _QUERIES: Final = ("token", "operator_token", "operator", OPERATOR_HEADER)
 _HEADERS: Final = ("X-Token", "X-Auth-Token", "X-Api-Key", "Operator-Token", SESSION_HEADER)
@@ -68,9 +68,9 @@ def _make_wrong_tokens(token: str) -> dict[str, str]:
     "snapshot_token",
     f"GET {SNAPSHOT_ROUTE} is accepted with the right {OPERATOR_HEADER} only.",
 )
-async def look_at_snapshot_tokens(lab: Lab) -> str:
+async def check_snapshot_tokens(ctx: CheckContext) -> str:
     """Ask for a snapshot with the right token, with wrong ones and without one."""
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         wrong = _make_wrong_tokens(live.operator_token)
         require_accepted(await live.snapshot(), "the right token")
         require_refused(await _ask_snapshot(live), "a request without a token")
@@ -84,9 +84,9 @@ async def look_at_snapshot_tokens(lab: Lab) -> str:
     f"The operator's token counts in the header {OPERATOR_HEADER} only: queries and cookies end up"
     " in logs, or are sent by browsers.",
 )
-async def look_at_token_forms(lab: Lab) -> str:
+async def check_token_forms(ctx: CheckContext) -> str:
     """Send the right token in other places."""
-    async with lab.probe.use() as live:
+    async with ctx.probe.use() as live:
         token = live.operator_token
         require_control(await live.snapshot(), f"the token in {OPERATOR_HEADER}")
         headers = {
@@ -97,7 +97,7 @@ async def look_at_token_forms(lab: Lab) -> str:
         for name in _QUERIES:
             exchange = await _ask_snapshot(live, query=f"{name}={token}")
             if exchange.is_accepted:  # the query would show the token
-                raise Failed(f"the token was accepted as {name}= in the query")
+                raise NotMet(f"the token was accepted as {name}= in the query")
             require_refused(exchange, f"the token as {name}= in the query")
         for name, value in headers.items():
             require_refused(await _ask_snapshot(live, {name: value}), f"the token in {name}")
@@ -107,14 +107,14 @@ async def look_at_token_forms(lab: Lab) -> str:
 
 
 @asynccontextmanager
-async def _acting(lab: Lab) -> AsyncIterator[tuple[Player, Action]]:
+async def _acting(ctx: CheckContext) -> AsyncIterator[tuple[Player, AgentInput]]:
     """Yield an agent with a session, and an input that the world accepts from it.
 
     Raises:
         CouldNotRun: It accepts none that is known; then the refusal of others shows nothing.
     """
-    actions = await lab.inputs.require_actions()
-    async with lab.probe.playing() as players:
+    actions = await ctx.inputs.require_actions()
+    async with ctx.probe.playing() as players:
         for action in actions:
             if (await players[0].act(action)).is_accepted:
                 yield players[0], action
@@ -123,7 +123,7 @@ async def _acting(lab: Lab) -> AsyncIterator[tuple[Player, Action]]:
 
 
 async def _ask_everything(
-    player: Player, action: Action, session: str | None
+    player: Player, action: AgentInput, session: str | None
 ) -> list[tuple[str, Exchange]]:
     """Send the requests of agents with another session, or none; return those that exist."""
     live = player.live
@@ -138,9 +138,9 @@ async def _ask_everything(
 
 
 @CHECKS.must("sessions", f"Agents observe, act, talk and leave with their {SESSION_HEADER} only.")
-async def look_at_missing_sessions(lab: Lab) -> str:
+async def check_missing_sessions(ctx: CheckContext) -> str:
     """Send the requests of agents without a session."""
-    async with _acting(lab) as (player, action):
+    async with _acting(ctx) as (player, action):
         require_control(await player.observe(), "an observation with a session")
         exchanges = await _ask_everything(player, action, None)
     for what, exchange in exchanges:
@@ -149,12 +149,12 @@ async def look_at_missing_sessions(lab: Lab) -> str:
 
 
 @CHECKS.must("unknown_session", "A session that the world never issued is refused.")
-async def look_at_unknown_sessions(lab: Lab) -> str:
+async def check_unknown_sessions(ctx: CheckContext) -> str:
     """Send the requests of agents with made-up sessions, one of which looks like a real one."""
     count = 0
-    async with _acting(lab) as (player, action):
+    async with _acting(ctx) as (player, action):
         require_control(await player.observe(), "an observation with a known session")
-        for session in (_make_session(player.session), draw_word(lab.instances.random("session"))):
+        for session in (_make_session(player.session), draw_word(ctx.instances.random("session"))):
             for what, exchange in await _ask_everything(player, action, session):
                 require_refused(exchange, f"{what} with an unknown session")
                 count += 1
@@ -173,9 +173,9 @@ def _make_session(like: str) -> str:
     "POST /join with an unknown session is refused, or answers a fresh session: a session that an"
     " agent chooses itself can be chosen by another one too.",
 )
-async def look_at_adoption(lab: Lab) -> str:
+async def check_adoption(ctx: CheckContext) -> str:
     """Join with a session that was never issued."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         live = players[0].live
         session = _make_session(players[0].session)
         exchange = await live.visit("Adopted", session=session)
@@ -183,7 +183,7 @@ async def look_at_adoption(lab: Lab) -> str:
         require_refused(exchange, "a join with an unknown session")
         return f"the session was refused with {exchange.status}"
     if exchange.fields.get("session") == session:
-        raise Failed("the world adopted a session that it had never issued", exchange=exchange)
+        raise NotMet("the world adopted a session that it had never issued", exchange=exchange)
     return "the world issued another session instead"
 
 
@@ -193,15 +193,15 @@ async def look_at_adoption(lab: Lab) -> str:
     " must not know them.",
     needs_directory=True,
 )
-async def look_at_fresh_sessions(lab: Lab) -> str:
+async def check_fresh_sessions(ctx: CheckContext) -> str:
     """Compare the sessions of the next agent in the original and in two restored worlds."""
-    newcomers = await (await lab.comparison()).require_newcomers()
+    late_joiners = await (await ctx.comparison()).require_late_joiners()
     lives = ("the original after the save", "a restored world", "another restored world")
-    named = zip(lives, (newcomer.player.session for newcomer in newcomers), strict=True)
+    named = zip(lives, (late_joiner.player.session for late_joiner in late_joiners), strict=True)
     for (first, one), (second, other) in combinations(named, 2):
         if one == other:
-            raise Failed(f"{second} issued the same session as {first}")
-    return f"{len(newcomers)} lives of one save issued different sessions to their next agents"
+            raise NotMet(f"{second} issued the same session as {first}")
+    return f"{len(late_joiners)} lives of one save issued different sessions to their next agents"
 
 
 @CHECKS.should(
@@ -209,9 +209,9 @@ async def look_at_fresh_sessions(lab: Lab) -> str:
     "Requests with a foreign Host are refused, so that a web page whose name resolves to this"
     " machine cannot play.",
 )
-async def look_at_foreign_hosts(lab: Lab) -> str:
+async def check_foreign_hosts(ctx: CheckContext) -> str:
     """Send requests of an agent with a foreign ``Host``."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         player = players[0]
         require_control(await player.observe(), "an observation with the world's own Host")
         headers = {SESSION_HEADER: player.session}
@@ -222,9 +222,9 @@ async def look_at_foreign_hosts(lab: Lab) -> str:
 
 
 @CHECKS.should("foreign_origin", "Requests with the Origin of a foreign web page are refused.")
-async def look_at_foreign_origins(lab: Lab) -> str:
+async def check_foreign_origins(ctx: CheckContext) -> str:
     """Send requests of an agent with a foreign ``Origin``."""
-    async with _acting(lab) as (player, action):
+    async with _acting(ctx) as (player, action):
         require_control(await player.observe(), "an observation without an Origin")
         headers = {SESSION_HEADER: player.session, "Origin": _FOREIGN_ORIGIN}
         observed = await player.live.call("GET", OBSERVE_ROUTE, headers=headers)
@@ -235,9 +235,9 @@ async def look_at_foreign_origins(lab: Lab) -> str:
 
 
 @CHECKS.should("large_body", "A body of 1 MB is refused, and the world continues.")
-async def look_at_large_bodies(lab: Lab) -> str:
+async def check_large_bodies(ctx: CheckContext) -> str:
     """Send an input with much padding."""
-    async with _acting(lab) as (player, action):
+    async with _acting(ctx) as (player, action):
         body = json.dumps({**action.body, "padding": "x" * _LARGE_BODY_BYTES}).encode()
         headers = {**JSON_BODY, SESSION_HEADER: player.session}
         exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
@@ -246,7 +246,7 @@ async def look_at_large_bodies(lab: Lab) -> str:
     if exchange.answer is None:  # it was cut off: refused without a word
         return f"the connection was closed: {exchange.failure}"
     if exchange.is_accepted:  # the request is too long to be shown
-        raise Failed(f"an input of {len(body)} bytes was accepted with {exchange.status}")
+        raise NotMet(f"an input of {len(body)} bytes was accepted with {exchange.status}")
     require_refused(exchange, f"an input of {len(body)} bytes")
     return f"it was refused with {exchange.status}"
 
@@ -256,22 +256,22 @@ async def look_at_large_bodies(lab: Lab) -> str:
     "No more agents than max_players of world.toml can join.",
     needs_directory=True,
 )
-async def look_at_limits(lab: Lab) -> str:
+async def check_limits(ctx: CheckContext) -> str:
     """Let one agent more join than the world has places."""
-    limit = lab.instances.require_world().config.get("max_players")
+    limit = ctx.instances.require_world().config.get("max_players")
     if limit is None:
         raise NotApplicable("world.toml has no max_players")
-    ordinary = await lab.ordinary()
-    if ordinary.overflow is None:
-        raise CouldNotRun(f"{limit} agents could not join: {ordinary.failure or 'they are many'}")
-    require_refused(ordinary.overflow, f"a join after {limit} agents")
-    return f"after {limit} agents, the next was refused with {ordinary.overflow.status}"
+    baseline = await ctx.baseline()
+    if baseline.overflow is None:
+        raise CouldNotRun(f"{limit} agents could not join: {baseline.failure or 'they are many'}")
+    require_refused(baseline.overflow, f"a join after {limit} agents")
+    return f"after {limit} agents, the next was refused with {baseline.overflow.status}"
 
 
 @CHECKS.should("session_ids", "Sessions cannot be guessed: they are long, and count nothing.")
-async def look_at_session_ids(lab: Lab) -> str:
+async def check_session_ids(ctx: CheckContext) -> str:
     """Compare the sessions of three agents."""
-    async with lab.probe.playing() as players:
+    async with ctx.probe.playing() as players:
         sessions = [player.session for player in players]
         issued = (await players[0].live.visit("Guest")).fields.get("session")
         sessions += [issued] if isinstance(issued, str) else []
@@ -279,10 +279,10 @@ async def look_at_session_ids(lab: Lab) -> str:
         raise CouldNotRun("only one agent could join")
     shortest = min(map(len, sessions))
     if shortest < _LEAST_SESSION_CHARS:
-        raise Failed(f"a session has {shortest} characters only")
+        raise NotMet(f"a session has {shortest} characters only")
     different = min(_count_different(*pair) for pair in combinations(sessions, 2))
     if different < _LEAST_DIFFERENT_CHARS:
-        raise Failed(f"two sessions differ in {different} of {shortest} characters only")
+        raise NotMet(f"two sessions differ in {different} of {shortest} characters only")
     return (
         f"{len(sessions)} sessions of {shortest} characters or more differ in at least {different}"
     )

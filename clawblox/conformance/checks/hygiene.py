@@ -8,6 +8,8 @@ from typing import Final
 
 from clawblox.columns import shorten
 from clawblox.concurrency.threads import run_blocking, run_checked
+from clawblox.conformance.baseline import GROWTH_BYTES
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.host_traces import (
     Find,
     find_body_leaves,
@@ -15,18 +17,16 @@ from clawblox.conformance.host_traces import (
     find_secret,
     find_trace,
 )
-from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import LiveWorld
-from clawblox.conformance.ordinary import GROWTH_BYTES
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed
-from clawblox.differences import ABSENT, Difference
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotMet
+from clawblox.differences import ABSENT, ValueDifference
 from clawblox.printable import name_some, printable
 from clawblox.protocol import ScriptErrors
 from clawblox.results import StartedWorld, StopResult
 from clawblox.rundir.records import read_record
 from clawblox.world.sources import digest_sources
 
-CHECKS: Final = Checks("hygiene")
+CHECKS: Final = AreaChecks("hygiene")
 _must = partial(CHECKS.must, needs_directory=True)
 _should = partial(CHECKS.should, needs_directory=True)
 
@@ -35,16 +35,16 @@ _MAX_ERROR_CHARS: Final = 300
 
 
 @_should("growth", "A snapshot has the state, not the history: it does not grow with every input.")
-async def look_at_growth(lab: Lab) -> str:
+async def check_growth(ctx: CheckContext) -> str:
     """Compare the sizes of snapshots, and of what an agent sees, between blocks of equal inputs."""
-    await lab.inputs.require_actions()
-    ordinary = await lab.ordinary()
-    *_, last = growths = ordinary.require(ordinary.growth)
+    await ctx.inputs.require_actions()
+    baseline = await ctx.baseline()
+    *_, last = growths = baseline.require(baseline.growth)
     if not last.is_everywhere:
         return str(last.last_block)
     unseen = [str(growth) for growth in growths if not growth.is_seen]
     if unseen:
-        raise Failed(
+        raise NotMet(
             f"the snapshot grew by more than {GROWTH_BYTES} bytes an input in every block, and not"
             f" only because agents saw more: {'; '.join(unseen)}"
         )
@@ -55,11 +55,11 @@ async def look_at_growth(lab: Lab) -> str:
     )
 
 
-async def _read_snapshots(lab: Lab) -> tuple[LiveWorld, bytes]:
+async def _read_snapshots(ctx: CheckContext) -> tuple[LiveWorld, bytes]:
     """Return the instance that was saved, and its latest snapshot."""
-    ordinary = await lab.ordinary()
-    snapshots = [each for each in ordinary.snapshots if each.is_accepted]
-    return ordinary.live, ordinary.require(snapshots)[-1].content
+    baseline = await ctx.baseline()
+    snapshots = [each for each in baseline.snapshots if each.is_accepted]
+    return baseline.live, baseline.require(snapshots)[-1].content
 
 
 async def _search(content: bytes, find: Find) -> int:
@@ -73,24 +73,24 @@ async def _search(content: bytes, find: Find) -> int:
     """
     count, trace = await run_blocking(find_trace, find_body_leaves(content), find)
     if trace is not None:
-        difference = Difference(trace.path, ABSENT, trace.value)
-        raise Failed(f"the snapshot has {trace.what}", difference=difference)
+        difference = ValueDifference(trace.path, ABSENT, trace.value)
+        raise NotMet(f"the snapshot has {trace.what}", difference=difference)
     return count
 
 
 @_must("secrets", "A snapshot has no token and no secret variable of the environment.")
-async def look_at_secrets(lab: Lab) -> str:
+async def check_secrets(ctx: CheckContext) -> str:
     """Search a snapshot for the secrets that the world got."""
-    live, content = await _read_snapshots(lab)
-    secrets = lab.instances.find_secrets(live)
+    live, content = await _read_snapshots(ctx)
+    secrets = ctx.instances.find_secrets(live)
     await _search(content, partial(find_secret, secrets=secrets))
     return f"{len(content)} bytes have none of {len(secrets)} secrets"
 
 
 @_should("paths", "A snapshot has no absolute path of its machine, so that it fits any other.")
-async def look_at_paths(lab: Lab) -> str:
+async def check_paths(ctx: CheckContext) -> str:
     """Search a snapshot for paths."""
-    _, content = await _read_snapshots(lab)
+    _, content = await _read_snapshots(ctx)
     count = await _search(content, find_host_path)
     return f"none of {count} values is a path"
 
@@ -100,31 +100,31 @@ async def look_at_paths(lab: Lab) -> str:
     "A world writes no token and no secret variable to its files.",
     is_last=True,
 )
-async def look_at_token_on_disk(lab: Lab) -> str:
+async def check_token_on_disk(ctx: CheckContext) -> str:
     """Look for secrets in the files that changed in each life: logs, and all that it wrote."""
-    await lab.ordinary()
-    await lab.instances.search_disk()
-    assert lab.instances.disk is not None
-    for name, what in lab.instances.disk.traces.items():
-        raise Failed(f"{name} has {what}")
-    for name, reason in lab.instances.disk.unread.items():
+    await ctx.baseline()
+    await ctx.instances.search_disk()
+    assert ctx.instances.disk is not None
+    for name, what in ctx.instances.disk.traces.items():
+        raise NotMet(f"{name} has {what}")
+    for name, reason in ctx.instances.disk.unread.items():
         raise CouldNotRun(f"{name} cannot be read: {reason}")
-    count, secrets = len(lab.instances.disk.searched), len(lab.instances.mask.variables)
+    count, secrets = len(ctx.instances.disk.searched), len(ctx.instances.mask.variables)
     return f"{count} files that lives have written have none of {secrets} secrets"
 
 
-async def _find_changed_files(lab: Lab) -> list[str]:
+async def _find_changed_files(ctx: CheckContext) -> list[str]:
     """Return the files of the world that its instances made or changed.
 
     Raises:
         CouldNotRun: They cannot be read.
     """
     try:
-        directory = lab.instances.require_world().dir
+        directory = ctx.instances.require_world().dir
         now = await run_checked(lambda check: digest_sources(directory, check=check))
     except OSError as error:
         raise CouldNotRun(f"the directory of the world cannot be read: {error}") from None
-    return sorted(name for name, digest in now.items() if lab.instances.files.get(name) != digest)
+    return sorted(name for name, digest in now.items() if ctx.instances.files.get(name) != digest)
 
 
 @_should(
@@ -132,18 +132,18 @@ async def _find_changed_files(lab: Lab) -> list[str]:
     "A world leaves no files in its directory: recordings belong to WORLD_RECORD_DIR.",
     is_last=True,
 )
-async def look_at_files(lab: Lab) -> str:
+async def check_files(ctx: CheckContext) -> str:
     """Compare the world's directory with what it was before the first start."""
-    await lab.ordinary()
-    changed = await _find_changed_files(lab)
+    await ctx.baseline()
+    changed = await _find_changed_files(ctx)
     if changed:
-        raise Failed(f"these were made or changed: {name_some(changed, _SHOWN)}")
-    return f"its {len(lab.instances.files)} files are as they were, and no other is there"
+        raise NotMet(f"these were made or changed: {name_some(changed, _SHOWN)}")
+    return f"its {len(ctx.instances.files)} files are as they were, and no other is there"
 
 
-async def _find_stop(lab: Lab) -> tuple[int, StopResult]:
+async def _find_stop(ctx: CheckContext) -> tuple[int, StopResult]:
     """Return the process id of an ordinary life, and how it was stopped."""
-    live = (await lab.ordinary()).live
+    live = (await ctx.baseline()).live
     assert live.started is not None
     assert live.stopped is not None
     return live.started.pid, live.stopped
@@ -154,23 +154,23 @@ def _is_process(pid: int, described: str) -> bool:
 
 
 @_must("stop", "SIGTERM ends a world within the grace.")
-async def look_at_stop(lab: Lab) -> str:
+async def check_stop(ctx: CheckContext) -> str:
     """Look how the world's own process ended."""
-    pid, stopped = await _find_stop(lab)
+    pid, stopped = await _find_stop(ctx)
     if stopped.rung == "already_exited":
-        raise Failed(f"it had ended before it was stopped: {stopped.exit}")
+        raise NotMet(f"it had ended before it was stopped: {stopped.exit}")
     if any(_is_process(pid, killed) for killed in stopped.killed):
-        raise Failed(f"it ignored SIGTERM, and was killed after {stopped.elapsed_s:.1f} s")
+        raise NotMet(f"it ignored SIGTERM, and was killed after {stopped.elapsed_s:.1f} s")
     return f"SIGTERM ended it with {stopped.exit} in {stopped.elapsed_s:.2f} s"
 
 
 @_must("processes", "Nothing of a world runs on after its stop.")
-async def look_at_processes(lab: Lab) -> str:
+async def check_processes(ctx: CheckContext) -> str:
     """Look for other processes that had to be killed."""
-    pid, stopped = await _find_stop(lab)
+    pid, stopped = await _find_stop(ctx)
     left = [killed for killed in stopped.killed if not _is_process(pid, killed)]
     if left:
-        raise Failed(
+        raise NotMet(
             f"these ignored SIGTERM, and were killed after {stopped.elapsed_s:.1f} s:"
             f" {name_some(left, _SHOWN)}"
         )
@@ -182,18 +182,18 @@ async def look_at_processes(lab: Lab) -> str:
     "No script of a world fails: the world reports no script errors to its operator.",
     is_last=True,
 )
-async def look_at_script_errors(lab: Lab) -> str:
+async def check_script_errors(ctx: CheckContext) -> str:
     """Read what each life has reported last, after its end."""
-    await lab.ordinary()
-    await lab.probe.end()
-    reports = await run_blocking(_read_reports, [live.started for live in lab.instances.lives])
+    await ctx.baseline()
+    await ctx.probe.end()
+    reports = await run_blocking(_read_reports, [live.started for live in ctx.instances.lives])
     if reports:
         worst = max(reports, key=lambda errors: errors.count)
-        raise Failed(
+        raise NotMet(
             f"a life reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
             " script, or let pcall catch what may fail: the log of the world has each place"
         )
-    return f"none of {len(lab.instances.lives)} lives reported an error"
+    return f"none of {len(ctx.instances.lives)} lives reported an error"
 
 
 def _read_reports(lives: Iterable[StartedWorld | None]) -> list[ScriptErrors]:

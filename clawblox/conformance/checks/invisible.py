@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio.lowlevel
 
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.host_traces import (
     Find,
@@ -25,13 +26,12 @@ from clawblox.conformance.host_traces import (
     find_secret,
     find_trace,
 )
-from clawblox.conformance.lab import Lab
 from clawblox.conformance.live import is_missing
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed
-from clawblox.differences import ABSENT, Difference, find_differences
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotMet
+from clawblox.differences import ABSENT, ValueDifference, find_differences
 from clawblox.system.clock import utc_now
 
-CHECKS: Final = Checks("invisible")
+CHECKS: Final = AreaChecks("invisible")
 
 _LEAST_PAIRS: Final = 3
 _TIME_HEADERS: Final = frozenset({"date", "last-modified", "expires", "age", "server-timing"})
@@ -40,7 +40,9 @@ _FRAMING_HEADERS: Final = frozenset({"content-length", "connection", "keep-alive
 
 
 async def _require_none(
-    answers: Iterable[Exchange], find: Find, leaves: Callable[[Exchange], Iterable[tuple[str, Any]]]
+    answers: Iterable[Exchange],
+    find: Find,
+    leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
 ) -> int:
     """Require that nothing is found in some answers, and return the number of values.
 
@@ -55,8 +57,8 @@ async def _require_none(
         if trace is not None:
             route = exchange.url.partition("://")[2].partition("/")[2]
             evidence = f"the answer to {exchange.method} /{route} has {trace.what}"
-            difference = Difference(trace.path, ABSENT, trace.value)
-            raise Failed(evidence, exchange=exchange, difference=difference)
+            difference = ValueDifference(trace.path, ABSENT, trace.value)
+            raise NotMet(evidence, exchange=exchange, difference=difference)
     return count
 
 
@@ -65,9 +67,9 @@ def _body_leaves(exchange: Exchange) -> Iterator[tuple[str, Any]]:
 
 
 @CHECKS.must("host_time", "What agents get has simulated time only, never the host's time.")
-async def look_at_host_time(lab: Lab) -> str:
+async def check_host_time(ctx: CheckContext) -> str:
     """Search every body that agents get for times near now."""
-    seen = await lab.sights()
+    seen = await ctx.sights()
     if not any(exchange.is_accepted for exchange in seen.answers):
         raise CouldNotRun(f"the world accepted nothing: {seen.answers[0].outcome}")
     answers = list(seen.everything)
@@ -80,9 +82,9 @@ async def look_at_host_time(lab: Lab) -> str:
     "Headers of answers to agents state no host time, and equal requests get equal headers: a date"
     " or a count shows agents that the world was restored.",
 )
-async def look_at_headers(lab: Lab) -> str:
+async def check_headers(ctx: CheckContext) -> str:
     """Look at the headers of all answers, and compare those of equal requests."""
-    seen = await lab.sights()
+    seen = await ctx.sights()
     answers = list(seen.everything)
     count = await _require_none(
         answers, partial(_find_header_trace, now=utc_now()), find_header_leaves
@@ -94,8 +96,8 @@ async def look_at_headers(lab: Lab) -> str:
         for path in before.keys() | after.keys():
             if before.get(path) != after.get(path):
                 evidence = f"two equal requests got different values of {path.partition('.')[2]}"
-                difference = Difference(path, before.get(path), after.get(path))
-                raise Failed(evidence, exchange=second, difference=difference)
+                difference = ValueDifference(path, before.get(path), after.get(path))
+                raise NotMet(evidence, exchange=second, difference=difference)
     return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
 
 
@@ -115,11 +117,11 @@ def _find_header_trace(
     "Agents get nothing of the operator: no token, no variable of the environment, no path of the"
     " host.",
 )
-async def look_at_operator(lab: Lab) -> str:
+async def check_operator(ctx: CheckContext) -> str:
     """Search everything that agents get for secrets and absolute paths."""
-    seen = await lab.sights()
-    async with lab.probe.use() as live:
-        secrets = lab.instances.find_secrets(live)
+    seen = await ctx.sights()
+    async with ctx.probe.use() as live:
+        secrets = ctx.instances.find_secrets(live)
     answers = list(seen.everything)
     docs = {exchange.url for exchange in seen.docs}
     find = partial(find_secret, secrets=secrets)
@@ -136,9 +138,9 @@ async def look_at_operator(lab: Lab) -> str:
     " same ids as without the restore, and no other value belongs to one process.",
     needs_directory=True,
 )
-async def look_at_process_ids(lab: Lab) -> str:
+async def check_process_ids(ctx: CheckContext) -> str:
     """Compare ids in the original and in a restored world."""
-    comparison = await lab.comparison()
+    comparison = await ctx.comparison()
     pairs = await comparison.pair_observations()
     if len(pairs) < _LEAST_PAIRS:
         raise CouldNotRun(f"only {len(pairs)} observations have the same time in both worlds")
@@ -147,13 +149,13 @@ async def look_at_process_ids(lab: Lab) -> str:
             f"in each of {len(pairs)} observations at the same times, the restored world had"
             " another value than the original: an id of the process"
         )
-        difference = Difference(path, before, after)
-        raise Failed(evidence, exchange=pairs[0][1], difference=difference)
-    original, restored, _ = await comparison.require_newcomers()
+        difference = ValueDifference(path, before, after)
+        raise NotMet(evidence, exchange=pairs[0][1], difference=difference)
+    original, restored, _ = await comparison.require_late_joiners()
     ids = original.player.agent_id, restored.player.agent_id
     if ids[0] != ids[1]:
         evidence = "the next agent got another id in the restored world than in the original"
-        raise Failed(evidence, difference=Difference("body.agent_id", *ids))
+        raise NotMet(evidence, difference=ValueDifference("body.agent_id", *ids))
     if not ids[0]:
         raise CouldNotRun("a join answers no text as agent_id")
     if original.said is None or restored.said is None or is_missing(original.said):
@@ -164,8 +166,8 @@ async def look_at_process_ids(lab: Lab) -> str:
     said = original.said.fields.get("id"), restored.said.fields.get("id")
     if said[0] != said[1]:
         evidence = "the next chat message got another id in the restored world"
-        difference = Difference("body.id", *said)
-        raise Failed(evidence, exchange=restored.said, difference=difference)
+        difference = ValueDifference("body.id", *said)
+        raise NotMet(evidence, exchange=restored.said, difference=difference)
     if said[0] is None:
         return f"the next agent got {ids[0]} in both worlds; chat messages have no ids"
     return f"in both worlds the next agent got {ids[0]}, the next chat message {said[0]}"

@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any, Final
 
 from clawblox.concurrency.threads import run_blocking
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.exchange import is_json, read_json
-from clawblox.conformance.failed_starts import Refusal
-from clawblox.conformance.lab import Lab
+from clawblox.conformance.failed_starts import RefusedStart
 from clawblox.conformance.live import MAX_SNAPSHOT_BYTES
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed, NotApplicable
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotApplicable, NotMet
 from clawblox.errors import WorldReadyTimeoutError
 from clawblox.protocol import RESUME_ENV
 from clawblox.system.regular_files import read_regular
 
-CHECKS: Final = Checks("refuse")
+CHECKS: Final = AreaChecks("refuse")
 _must = partial(CHECKS.must, needs_directory=True)
 _should = partial(CHECKS.should, needs_directory=True)
 
@@ -27,18 +27,18 @@ _VERSIONS: Final = ("version", "format_version", "schema_version", "schema")
 _FORMAT_VERSION: Final = re.compile(r"(\d+)(?=\D*$)")
 
 
-async def _read_save(lab: Lab) -> bytes:
+async def _read_save(ctx: CheckContext) -> bytes:
     """Return a snapshot that the world wrote."""
-    ordinary = await lab.ordinary()
-    save = ordinary.require(ordinary.save)
+    baseline = await ctx.baseline()
+    save = baseline.require(baseline.save)
     return await run_blocking(lambda: read_regular(save.path, max_bytes=MAX_SNAPSHOT_BYTES))
 
 
-async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> str:
+async def _require_refusal(ctx: CheckContext, name: str, content: bytes, what: str) -> str:
     """Start the world with a snapshot, and require that it refuses it.
 
     Args:
-        lab: The world under test.
+        ctx: The world under test.
         name: Name of the file.
         content: The snapshot.
         what: The snapshot in words, the beginning of a sentence.
@@ -49,30 +49,30 @@ async def _require_refusal(lab: Lab, name: str, content: bytes, what: str) -> st
     Raises:
         Failed: It did not, or too late.
     """
-    path = lab.instances.scratch / name
+    path = ctx.instances.scratch / name
     await run_blocking(path.write_bytes, content)
-    return await _judge(lab, lab.instances.try_resume(path), what)
+    return await _judge(ctx, ctx.instances.try_resume(path), what)
 
 
-async def _judge(lab: Lab, attempt: Awaitable[Refusal | None], what: str) -> str:
+async def _judge(ctx: CheckContext, attempt: Awaitable[RefusedStart | None], what: str) -> str:
     try:
         refusal = await attempt
     except WorldReadyTimeoutError as error:
         reason = str(error).partition("\n")[0]
-        raise Failed(f"{what}: the world neither refused it nor became ready: {reason}") from None
+        raise NotMet(f"{what}: the world neither refused it nor became ready: {reason}") from None
     if refusal is None:
-        raise Failed(f"{what}: the world became ready with it")
+        raise NotMet(f"{what}: the world became ready with it")
     if refusal.exit is not None and refusal.exit.status == 0:
-        raise Failed(f"{what}: the world ended with exit status 0, as if nothing was wrong")
-    if refusal.was_open and not _inherits_listener(lab):
-        raise Failed(f"{what}: the world refused it only after its port was open")
-    when = "it was ready" if _inherits_listener(lab) else "its port was open"
+        raise NotMet(f"{what}: the world ended with exit status 0, as if nothing was wrong")
+    if refusal.was_open and not _inherits_listener(ctx):
+        raise NotMet(f"{what}: the world refused it only after its port was open")
+    when = "it was ready" if _inherits_listener(ctx) else "its port was open"
     return f"{what}: the world ended before {when}, {refusal.exit}"
 
 
-def _inherits_listener(lab: Lab) -> bool:
+def _inherits_listener(ctx: CheckContext) -> bool:
     """Return whether the world's port is open before it starts."""
-    run = lab.instances.config.get("run", {})
+    run = ctx.instances.config.get("run", {})
     usual = "bind" if run.get("command") else "inherit"
     return bool(run.get("listen", usual) == "inherit")
 
@@ -82,13 +82,13 @@ def _inherits_listener(lab: Lab) -> bool:
     "A world that is given a damaged snapshot ends with an error before it opens its port; it does"
     " not start fresh.",
 )
-async def look_at_corrupt(lab: Lab) -> str:
+async def check_corrupt(ctx: CheckContext) -> str:
     """Overwrite bytes in the middle of a snapshot."""
-    content = await _read_save(lab)
+    content = await _read_save(ctx)
     middle = len(content) // 2
     damaged = content[:middle] + _GARBAGE + content[middle + len(_GARBAGE) :]
     return await _require_refusal(
-        lab, "corrupt.json", damaged, f"{len(_GARBAGE)} bytes of {len(content)} were overwritten"
+        ctx, "corrupt.json", damaged, f"{len(_GARBAGE)} bytes of {len(content)} were overwritten"
     )
 
 
@@ -96,30 +96,30 @@ async def look_at_corrupt(lab: Lab) -> str:
     "truncated",
     "A world that is given a truncated snapshot ends with an error before it opens its port.",
 )
-async def look_at_truncated(lab: Lab) -> str:
+async def check_truncated(ctx: CheckContext) -> str:
     """Cut a snapshot off."""
-    content = await _read_save(lab)
+    content = await _read_save(ctx)
     kept = len(content) * 2 // 3
     what = f"the last {len(content) - kept} bytes of {len(content)} were cut off"
-    return await _require_refusal(lab, "truncated.json", content[:kept], what)
+    return await _require_refusal(ctx, "truncated.json", content[:kept], what)
 
 
 @_must(
     "empty",
     "A world that is given an empty snapshot ends with an error before it opens its port.",
 )
-async def look_at_empty(lab: Lab) -> str:
+async def check_empty(ctx: CheckContext) -> str:
     """Give the world an empty file."""
-    return await _require_refusal(lab, "empty.json", b"", "the snapshot was empty")
+    return await _require_refusal(ctx, "empty.json", b"", "the snapshot was empty")
 
 
-async def _read_document(lab: Lab) -> dict[str, Any]:
+async def _read_document(ctx: CheckContext) -> dict[str, Any]:
     """Return a snapshot that the world wrote, as JSON.
 
     Raises:
         CouldNotRun: It is not a JSON object.
     """
-    document = read_json(await _read_save(lab))
+    document = read_json(await _read_save(ctx))
     if not is_json(document):
         raise CouldNotRun("the snapshot is not JSON")
     if not isinstance(document, dict):
@@ -135,24 +135,24 @@ def _encode(document: dict[str, Any]) -> bytes:
     "foreign",
     "A world refuses a snapshot of other content: one whose scene hash is not its own.",
 )
-async def look_at_foreign(lab: Lab) -> str:
+async def check_foreign(ctx: CheckContext) -> str:
     """Change what identifies the content of the world in a snapshot."""
-    identity = (await lab.ordinary()).find_identity()
+    identity = (await ctx.baseline()).find_identity()
     if not identity:
         raise CouldNotRun("nothing at the top level of the snapshot looks like a scene hash")
-    document = await _read_document(lab)
+    document = await _read_document(ctx)
     for key, value in identity.items():
         document[key] = ("1" if value.startswith("0") else "0") + value[1:]
     what = f"{', '.join(identity)} changed"
-    return await _require_refusal(lab, "foreign.json", _encode(document), what)
+    return await _require_refusal(ctx, "foreign.json", _encode(document), what)
 
 
 @_should("newer", "A world refuses a snapshot of a newer version of its format.")
-async def look_at_newer(lab: Lab) -> str:
+async def check_newer(ctx: CheckContext) -> str:
     """Raise the version number of a snapshot."""
-    document = await _read_document(lab)
+    document = await _read_document(ctx)
     raised = _raise_version(document)
-    return await _require_refusal(lab, "newer.json", _encode(document), raised)
+    return await _require_refusal(ctx, "newer.json", _encode(document), raised)
 
 
 def _raise_version(document: dict[str, Any]) -> str:
@@ -176,17 +176,17 @@ def _raise_version(document: dict[str, Any]) -> str:
     "missing",
     f"A world whose {RESUME_ENV} names no file ends with an error; it does not start fresh.",
 )
-async def look_at_missing(lab: Lab) -> str:
+async def check_missing(ctx: CheckContext) -> str:
     """Start a copy of the world whose command sets the variable to a path that does not exist."""
-    if lab.instances.require_world().run_command is None:
+    if ctx.instances.require_world().run_command is None:
         raise NotApplicable("the world has no command of its own")
-    path = lab.instances.scratch / "missing.json"
+    path = ctx.instances.scratch / "missing.json"
 
     def set_variable(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         run = document["run"]
         run["command"] = ["env", f"{RESUME_ENV}={path}", *run["command"]]
         run.pop("listen", None)  # then its port is closed until it opens it
 
-    async with lab.instances.variant("missing", set_variable) as world:
+    async with ctx.instances.variant("missing", set_variable) as world:
         what = f"{RESUME_ENV} named {path.name}, which does not exist"
-        return await _judge(lab, lab.instances.try_start(world, None), what)
+        return await _judge(ctx, ctx.instances.try_start(world, None), what)

@@ -14,25 +14,25 @@ from typing import Final
 from anyio import from_thread
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import landings
+from clawblox.conformance import input_timing
 from clawblox.conformance.comparison import NOTHING_CHANGED
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.exchange import compare_answers, compare_bodies
 from clawblox.conformance.fresh.lives import live_fresh
-from clawblox.conformance.lab import Lab
-from clawblox.conformance.landings import Landing
+from clawblox.conformance.input_timing import InputArrival
 from clawblox.conformance.lockstep import Lockstep
 from clawblox.conformance.realtime import OPAQUE, has_changes, require_equal
 from clawblox.conformance.registry import (
-    Checks,
+    AreaChecks,
     CouldNotRun,
-    Failed,
     Findings,
     NotApplicable,
+    NotMet,
     TooLittleSeen,
 )
 from clawblox.extras import install_command
 
-CHECKS: Final = Checks("restore")
+CHECKS: Final = AreaChecks("restore")
 _must = partial(CHECKS.must, needs_directory=True)
 
 _EXAMPLES: Final = 5
@@ -44,18 +44,18 @@ _EXAMPLES: Final = 5
     "A restored world answers as the world that was saved would have answered: the same bytes to"
     " the same inputs, or the same documents at the same simulated times.",
 )
-async def look_at_trace(lab: Lab) -> Findings:
+async def check_trace(ctx: CheckContext) -> Findings:
     """Compare the original with its first restore."""
-    return await (await lab.comparison()).compare_trace()
+    return await (await ctx.comparison()).compare_trace()
 
 
 @_must(
     "landings",
     "Lives of a running world are equal after an input that landed at the same simulated time.",
 )
-async def look_at_landings(lab: Lab) -> Findings:
+async def check_landings(ctx: CheckContext) -> Findings:
     """Compare lives of a running world in which the same input landed together."""
-    lives = await lab.landings()
+    lives = await ctx.input_timing()
     landed = lives.pairs(saved=False)
     pairs, times = _require_equal_pairs(landed)
     with_original, _ = _require_equal_pairs([each for each in landed if each[0] is lives.original])
@@ -73,7 +73,7 @@ async def look_at_landings(lab: Lab) -> Findings:
     )
 
 
-def _require_equal_pairs(pairs: Sequence[tuple[Landing, Landing]]) -> tuple[int, int]:
+def _require_equal_pairs(pairs: Sequence[tuple[InputArrival, InputArrival]]) -> tuple[int, int]:
     """Return the number of equal pairs with enough common times, and of these times.
 
     Raises:
@@ -95,36 +95,36 @@ def _require_equal_pairs(pairs: Sequence[tuple[Landing, Landing]]) -> tuple[int,
     "pending",
     "A save keeps the inputs that wait for the next tick, in the world and in the snapshot.",
 )
-async def look_at_pending(lab: Lab) -> str:
+async def check_pending(ctx: CheckContext) -> str:
     """Save a running world while an input waits, and restore such a save."""
-    lives = await lab.landings()
+    lives = await ctx.input_timing()
     if lives.is_opaque:
         raise CouldNotRun(OPAQUE)
     try:
         _require_equal_pairs(lives.pairs(saved=False))
-    except Failed:
+    except NotMet:
         raise CouldNotRun("lives differ even without a save in between: restore.landings") from None
     _require_equal_pairs(lives.pairs(saved=True))
-    waiting = await landings.find_waiting(lab.instances, lives)
+    waiting = await input_timing.find_queued_input(ctx.instances, lives)
     if waiting is None:
         raise TooLittleSeen("no save had an input waiting")
     landing, exchange = waiting
-    restored = await landings.continue_waiting(lab.instances, exchange)
+    restored = await input_timing.continue_queued_input(ctx.instances, exchange)
     who = "a life restored from a save that was made while the input waited"
     times = require_equal(who, (landing.documents, restored))
     return f"after a restore with a waiting input, {times} simulated times were equal"
 
 
 @_must("second", "Every restore of a save continues in the same way.")
-async def look_at_second(lab: Lab) -> Findings:
+async def check_second(ctx: CheckContext) -> Findings:
     """Compare two restores of the same save."""
-    return await (await lab.comparison()).compare_second()
+    return await (await ctx.comparison()).compare_second()
 
 
 @_must("again", "A restore of a restored world is exact too.")
-async def look_at_again(lab: Lab) -> Findings:
+async def check_again(ctx: CheckContext) -> Findings:
     """Compare a restored world with a restore of its own save."""
-    return await (await lab.comparison()).compare_again()
+    return await (await ctx.comparison()).compare_again()
 
 
 @_must(
@@ -132,50 +132,50 @@ async def look_at_again(lab: Lab) -> Findings:
     "A restore is exact also where nothing of an earlier life is left but the save: no file, no"
     " process and no listener.",
 )
-async def look_at_fresh_places(lab: Lab) -> Findings:
+async def check_fresh_places(ctx: CheckContext) -> Findings:
     """Compare the original with a restore in places of its own."""
-    return await live_fresh(lab.instances, await lab.comparison())
+    return await live_fresh(ctx.instances, await ctx.comparison())
 
 
 @_must("save_changes_nothing", "A save changes nothing that the world does afterwards.")
-async def look_at_saves(lab: Lab) -> Findings:
+async def check_saves(ctx: CheckContext) -> Findings:
     """Compare two restores of the same save, of which one is saved in between."""
-    return await (await lab.comparison()).compare_saved()
+    return await (await ctx.comparison()).compare_saved()
 
 
 @_must(
     "resnapshot",
     "The snapshot of a restored world, where time stands still, has the bytes of the save.",
 )
-async def look_at_resnapshot(lab: Lab) -> str:
+async def check_resnapshot(ctx: CheckContext) -> str:
     """Compare the save with the first snapshot of a restored world."""
-    lives = await lab.require(Lockstep)
+    lives = await ctx.require(Lockstep)
     saved = (await lives.original()).saved.snapshot
     first = (await lives.resaved()).first
     found = compare_answers(saved, first)
     if found is not None:
         evidence = "the first snapshot of the restored world differs from the save"
-        raise Failed(evidence, exchange=first, difference=found)
+        raise NotMet(evidence, exchange=first, difference=found)
     return f"{len(first.content)} bytes were equal"
 
 
 @_must("cut_points", "A restore is exact wherever in its life the world was saved.")
-async def look_at_cut_points(lab: Lab) -> str:
+async def check_cut_points(ctx: CheckContext) -> str:
     """Restore saves from before random steps of a script; a failure is reduced to the first."""
-    lives = await lab.require(Lockstep)
+    lives = await ctx.require(Lockstep)
     try:
         await run_blocking(importlib.import_module, "hypothesis")  # takes a second, or several
         import hypothesis
         from hypothesis import strategies
     except ImportError:
         raise CouldNotRun(f"it needs hypothesis: {install_command('check')}") from None
-    await lab.inputs.require_actions()
+    await ctx.inputs.require_actions()
     steps = len((await lives.resaved()).saves)
     tried = set[int]()
     outcomes: list[Exception] = []
 
     def search() -> None:
-        @hypothesis.seed(lab.instances.seed)
+        @hypothesis.seed(ctx.instances.seed)
         @hypothesis.settings(
             max_examples=_EXAMPLES,
             database=None,
@@ -206,8 +206,8 @@ async def look_at_cut_points(lab: Lab) -> str:
 def _without_repetition(outcome: Exception) -> Exception:
     """Return an outcome that another restore of the same save did not have, with these words."""
     evidence = f"{outcome}; another restore of the same save did not show this"
-    if isinstance(outcome, Failed):
-        return Failed(evidence, exchange=outcome.exchange, difference=outcome.difference)
+    if isinstance(outcome, NotMet):
+        return NotMet(evidence, exchange=outcome.exchange, difference=outcome.difference)
     return CouldNotRun(evidence) if isinstance(outcome, CouldNotRun) else outcome
 
 
@@ -219,25 +219,25 @@ def _count(number: int, noun: str) -> str:
 
 
 @_must("sessions", "The sessions of all agents keep working after a restore, without a new join.")
-async def look_at_sessions(lab: Lab) -> str:
+async def check_sessions(ctx: CheckContext) -> str:
     """Observe with every session of the original."""
-    arrival = (await (await lab.comparison()).restored()).arrival
-    return f"{len(arrival.observed)} sessions were accepted"
+    first = (await (await ctx.comparison()).restored()).first
+    return f"{len(first.observed)} sessions were accepted"
 
 
 @_must("chat", "The chat history is the same after a restore.")
-async def look_at_chat(lab: Lab) -> str:
+async def check_chat(ctx: CheckContext) -> str:
     """Compare the chat of each agent before the save and after the restore."""
-    comparison = await lab.comparison()
-    before, restored = (await comparison.original()).arrival, await comparison.restored()
-    after = restored.arrival
+    comparison = await ctx.comparison()
+    before, restored = (await comparison.original()).first, await comparison.restored()
+    after = restored.first
     if not before.heard[0].is_accepted:
         raise NotApplicable(f"the world has no chat: {before.heard[0].outcome}")
     for player, first, second in zip(after.players, before.heard, after.heard, strict=True):
         found = compare_bodies(first.content, second.content)
         if first.status != second.status or found is not None:
             evidence = f"the messages that {player.name} gets are others than before"
-            raise Failed(evidence, exchange=second, difference=found)
+            raise NotMet(evidence, exchange=second, difference=found)
     messages = after.heard[0].fields.get("messages")
     if not isinstance(messages, list) or not messages:
         raise CouldNotRun("no message was posted before the save")
@@ -245,7 +245,7 @@ async def look_at_chat(lab: Lab) -> str:
     said = restored.said
     if said is not None and said.fields.get("id") in ids:
         evidence = f"a message after the restore has the id of another: {said.fields['id']!r}"
-        raise Failed(evidence, exchange=said)
+        raise NotMet(evidence, exchange=said)
     return f"the history of {_count(len(messages), 'message')} was the same"
 
 
@@ -253,12 +253,12 @@ async def look_at_chat(lab: Lab) -> str:
     "joins",
     "An agent that joins a restored world finds what it would have found without the restore.",
 )
-async def look_at_joins(lab: Lab) -> Findings:
+async def check_joins(ctx: CheckContext) -> Findings:
     """Compare what a new agent sees in the original and in a restored world."""
-    comparison = await lab.comparison()
-    players = (await comparison.restored()).arrival.players
-    newcomer = (await comparison.require_newcomers())[1]
-    agent_id = newcomer.player.agent_id
+    comparison = await ctx.comparison()
+    players = (await comparison.restored()).first.players
+    late_joiner = (await comparison.require_late_joiners())[1]
+    agent_id = late_joiner.player.agent_id
     if agent_id and agent_id in {player.agent_id for player in players}:
-        raise Failed(f"an agent that joined after the restore got the id of another: {agent_id!r}")
-    return await comparison.compare_joins(newcomer)
+        raise NotMet(f"an agent that joined after the restore got the id of another: {agent_id!r}")
+    return await comparison.compare_joins(late_joiner)

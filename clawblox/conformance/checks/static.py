@@ -6,12 +6,12 @@ from functools import partial
 from typing import Final
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.lab import Lab
-from clawblox.conformance.registry import Checks, CouldNotRun, Failed
+from clawblox.conformance.context import CheckContext
+from clawblox.conformance.registry import AreaChecks, CouldNotRun, NotMet
 from clawblox.protocol import API_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV, SNAPSHOT_ROUTE
 from clawblox.system.regular_files import read_file
 
-CHECKS: Final = Checks("static")
+CHECKS: Final = AreaChecks("static")
 
 _MAX_DOC_BYTES: Final = 4 << 20
 _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
@@ -23,11 +23,11 @@ _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
     "A world has a world.toml that is valid TOML, with values of valid types.",
     needs_start=False,
 )
-async def look_at_world_toml(lab: Lab) -> str:
+async def check_world_toml(ctx: CheckContext) -> str:
     """Read ``world.toml``."""
-    if lab.instances.fault:
-        raise Failed(lab.instances.fault)
-    world = lab.instances.require_world()
+    if ctx.instances.fault:
+        raise NotMet(ctx.instances.fault)
+    world = ctx.instances.require_world()
     return f"it is valid, with {len(world.config)} keys at the top level"
 
 
@@ -37,10 +37,10 @@ async def look_at_world_toml(lab: Lab) -> str:
     needs_directory=True,
     needs_start=False,
 )
-async def look_at_spelling(lab: Lab) -> str:
+async def check_spelling(ctx: CheckContext) -> str:
     """Look for unknown keys that are nearly known."""
-    if warnings := lab.instances.require_world().config_warnings:
-        raise Failed("; ".join(warnings))
+    if warnings := ctx.instances.require_world().config_warnings:
+        raise NotMet("; ".join(warnings))
     return "no key looks misspelled"
 
 
@@ -49,21 +49,21 @@ async def look_at_spelling(lab: Lab) -> str:
     "The document that world.toml names as the documentation for agents exists, and the world"
     f" serves one at {API_ROUTE} that is not empty.",
 )
-async def look_at_api_doc(lab: Lab) -> str:
+async def check_api_doc(ctx: CheckContext) -> str:
     """Read the documentation, as a file and as an agent does."""
     path = None
-    if lab.instances.world is not None:
-        path = lab.instances.world.api_doc_path
-        config = lab.instances.config
+    if ctx.instances.world is not None:
+        path = ctx.instances.world.api_doc_path
+        config = ctx.instances.config
         is_named = config.get("api", {}).get("doc_path") or config.get("scripts", {}).get("skill")
         if is_named and not await run_blocking(path.is_file):
-            raise Failed(f"{path.relative_to(lab.instances.world.dir)} is not a file")
-    async with lab.probe.use() as live:
+            raise NotMet(f"{path.relative_to(ctx.instances.world.dir)} is not a file")
+    async with ctx.probe.use() as live:
         exchange = await live.call("GET", API_ROUTE)
     if not exchange.is_accepted:
-        raise Failed(f"it is not served: {exchange.outcome}", exchange=exchange)
+        raise NotMet(f"it is not served: {exchange.outcome}", exchange=exchange)
     if not exchange.content.strip():
-        raise Failed("the document that is served is empty", exchange=exchange)
+        raise NotMet("the document that is served is empty", exchange=exchange)
     return f"{len(exchange.content)} bytes are served"
 
 
@@ -71,21 +71,21 @@ async def look_at_api_doc(lab: Lab) -> str:
     "hidden_routes",
     f"The documentation for agents mentions neither {SNAPSHOT_ROUTE} nor the operator's token.",
 )
-async def look_at_hidden_routes(lab: Lab) -> str:
+async def check_hidden_routes(ctx: CheckContext) -> str:
     """Search the served document and the file for the operator's half of the interface."""
-    texts = {"the document that is served": await lab.inputs.api_doc()}
-    if lab.instances.world is not None:
-        path = lab.instances.world.api_doc_path
+    texts = {"the document that is served": await ctx.inputs.api_doc()}
+    if ctx.instances.world is not None:
+        path = ctx.instances.world.api_doc_path
         if await run_blocking(path.is_file):
             read = partial(read_file, max_bytes=_MAX_DOC_BYTES)
-            name = str(path.relative_to(lab.instances.world.dir))
-            content = await run_blocking(read, lab.instances.world.dir, name)
+            name = str(path.relative_to(ctx.instances.world.dir))
+            content = await run_blocking(read, ctx.instances.world.dir, name)
             texts[name] = content.decode(errors="replace")
     for place, text in texts.items():
         for number, line in enumerate(text.splitlines(), 1):
             for hidden in _HIDDEN:
                 if hidden.lower() in line.lower():
-                    raise Failed(f"{place} mentions {hidden} in line {number}: {line.strip()}")
+                    raise NotMet(f"{place} mentions {hidden} in line {number}: {line.strip()}")
     if not any(texts.values()):
         raise CouldNotRun("there is no documentation for agents")
     return f"{sum(map(len, texts.values()))} characters mention none of {', '.join(_HIDDEN)}"
@@ -96,15 +96,15 @@ async def look_at_hidden_routes(lab: Lab) -> str:
     "The inputs are known: the documentation for agents shows each as JSON that can be sent as it"
     " stands, or world.toml lists them as [conformance] actions.",
 )
-async def look_at_actions(lab: Lab) -> str:
+async def check_actions(ctx: CheckContext) -> str:
     """Look for inputs that the other checks may send."""
     try:
-        actions = await lab.inputs.require_actions()
+        actions = await ctx.inputs.require_actions()
     except CouldNotRun as reason:
-        if lab.instances.fault:
+        if ctx.instances.fault:
             raise
-        raise Failed(str(reason)) from None
+        raise NotMet(str(reason)) from None
     known = ", ".join(sorted({one.type for one in actions}))
-    if unsent := (await lab.inputs.known()).describe_unsent():
+    if unsent := (await ctx.inputs.known()).describe_unsent():
         raise CouldNotRun(f"only {known} can be sent; {unsent}")
     return f"{len(actions)} inputs are known: {known}"

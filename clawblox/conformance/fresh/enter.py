@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from clawblox.conformance.fresh.views import TooMuch, View
+from clawblox.conformance.fresh.views import DirectoryView, TooMuch
 
 MountPath: TypeAlias = Callable[[str, float], list[str]]
 """Returns the arguments that show a path as it was at a time."""
@@ -76,7 +76,7 @@ def _show_home(path: str, since: float) -> list[str]:
 
 def _show(path: str, since: float, *, is_writable: bool = False) -> list[str]:
     try:
-        return View(path, since).arguments(is_writable=is_writable)
+        return DirectoryView(path, since).arguments(is_writable=is_writable)
     except TooMuch:
         print(f"{NOT_SEARCHED}{path}", file=sys.stderr, flush=True)  # noqa: T201 - for our caller
         return []

@@ -41,7 +41,7 @@ _SOCKET: Final = "socket:["
 _Version = tuple[int, int, int]
 
 
-class Watch:
+class FootprintWatch:
     """Watches the temporary directories and Unix listeners, from before a start to after a stop.
 
     Args:

@@ -17,12 +17,12 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.config.home import home_dir
 from clawblox.conformance import realtime
 from clawblox.conformance.failed_starts import STOP_GRACE_S, describe_start
-from clawblox.conformance.fresh.footprints import Watch
-from clawblox.conformance.fresh.messages import Agent, Order, Result
+from clawblox.conformance.fresh.footprints import FootprintWatch
+from clawblox.conformance.fresh.messages import AgentIdentity, LifeRequest, Result
 from clawblox.conformance.instances import SAVE_TIMEOUT_S
-from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, arrive, run_script
+from clawblox.conformance.live import MAX_SNAPSHOT_BYTES, LiveWorld, Player, observe_all, run_script
 from clawblox.conformance.masking import find_secrets
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, NotMet
 from clawblox.errors import WorldError, WorldStartError
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import StartedWorld
@@ -33,13 +33,13 @@ from clawblox.system.regular_files import read_regular
 from clawblox.world.async_world import AsyncWorld
 
 
-async def live(order: Order) -> Result:
+async def live(order: LifeRequest) -> Result:
     """Return the result of a life."""
     result = Result()
     own = Path(order.run_dir).parent, home_dir()
     without = (order.run_dir, order.world, *map(str, own))
     watch = await run_blocking(
-        lambda: Watch(is_alone=order.is_alone, without=without, known=order.listeners)
+        lambda: FootprintWatch(is_alone=order.is_alone, without=without, known=order.listeners)
     )
     async with AsyncWorld(dir=order.world, run_dir=order.run_dir) as world:
         try:
@@ -59,9 +59,9 @@ async def live(order: Order) -> Result:
         try:
             players = await _play(order, world, alive, result)
             await watch.compare_saves(partial(_save_again, order, players))
-        except (Failed, CouldNotRun, WorldError) as error:
+        except (NotMet, CouldNotRun, WorldError) as error:
             result.fault, result.reason = "life", str(error)
-            result.evidence = error.exchange if isinstance(error, Failed) else None
+            result.evidence = error.exchange if isinstance(error, NotMet) else None
         finally:
             alive.close()
             await run_blocking(watch.look, mark)
@@ -78,7 +78,9 @@ def _find_mark(started: StartedWorld) -> Mark:
     return Mark(f"{INSTANCE_ENV}={cookie}".encode(), leaders)
 
 
-async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Result) -> list[Player]:
+async def _play(
+    order: LifeRequest, world: AsyncWorld, alive: LiveWorld, result: Result
+) -> list[Player]:
     """Fill the result with what is seen, and return the agents.
 
     Raises:
@@ -89,11 +91,13 @@ async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Resul
         agent.playing(alive) if agent.session else await alive.join(agent.name)
         for agent in order.agents
     ]
-    result.agents = tuple(Agent(player.name, player.session, player.agent_id) for player in players)
+    result.agents = tuple(
+        AgentIdentity(player.name, player.session, player.agent_id) for player in players
+    )
     if not order.save:
         await run_script(players, order.warm)
         await _save(world, alive, result)
-    await arrive(players)
+    await observe_all(players)
     if order.is_realtime:
         watched = await realtime.watch_quietly(
             players[0], observed_until=order.observed_until, saved_until=order.saved_until
@@ -105,7 +109,7 @@ async def _play(order: Order, world: AsyncWorld, alive: LiveWorld, result: Resul
     return players
 
 
-async def _save_again(order: Order, players: Sequence[Player]) -> None:
+async def _save_again(order: LifeRequest, players: Sequence[Player]) -> None:
     """Save the world in another state than before."""
     await run_script(players, [step for step in order.warm if step.kind == "act"])
     await players[0].live.snapshot()
@@ -127,7 +131,7 @@ async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
 def main() -> None:
     """Live the life that the input orders, and write what was seen to the output."""
     with os.fdopen(os.dup(0), "rb") as file:
-        order = msgspec.msgpack.decode(file.read(), type=Order)
+        order = msgspec.msgpack.decode(file.read(), type=LifeRequest)
     output = os.dup(1)
     os.dup2(2, 1)  # so that nothing else is written to the result
     write_all(output, msgspec.msgpack.encode(anyio.run(live, order)))

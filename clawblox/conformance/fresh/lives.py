@@ -16,19 +16,19 @@ import attrs
 import msgspec
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance.comparison import Comparison, Life, Seen, Subject
+from clawblox.conformance.comparison import ContinuedLife, RepeatableLife, RestoreComparison, Seen
 from clawblox.conformance.fresh.enter import NOT_SEARCHED
 from clawblox.conformance.fresh.messages import (
     MAX_RESULT_BYTES,
-    Agent,
-    Order,
+    AgentIdentity,
+    LifeRequest,
     Result,
     decode_result,
 )
-from clawblox.conformance.fresh.places import BYTECODE_ENV, Place, find_bubblewrap, make_place
+from clawblox.conformance.fresh.places import BYTECODE_ENV, FreshPlace, find_bubblewrap, make_place
 from clawblox.conformance.instances import Instances
 from clawblox.conformance.masking import SESSION
-from clawblox.conformance.registry import CouldNotRun, Failed, Findings
+from clawblox.conformance.registry import CouldNotRun, Findings, NotMet
 from clawblox.printable import name_some
 from clawblox.protocol import INSTANCE_ENV
 from clawblox.results import ProcessExit
@@ -47,7 +47,9 @@ _KEPT_ENV: Final = (BYTECODE_ENV,)
 """Variables of a place that the world gets too."""
 
 
-async def live_fresh(instances: Instances, comparison: Comparison[Life]) -> Findings:
+async def live_fresh(
+    instances: Instances, comparison: RestoreComparison[ContinuedLife]
+) -> Findings:
     """Return the evidence of restored lives in fresh places; each was equal to the one saved.
 
     Raises:
@@ -91,7 +93,7 @@ def _name(parts: Iterable[Iterable[str]]) -> str:
 
 
 async def _live_equal(
-    places: _Places, comparison: Comparison[Life], subject: Subject
+    places: _Places, comparison: RestoreComparison[ContinuedLife], subject: RepeatableLife
 ) -> tuple[_Life, int]:
     """Return a life in fresh places, and how much of it was equal.
 
@@ -103,7 +105,7 @@ async def _live_equal(
     life = await places.live(order, {path.name: path for path in (save, rows_beside(save))})
     try:
         return life, _count_equal(comparison, subject.seen, life.result)
-    except Failed as difference:
+    except NotMet as difference:
         await _require_difference(places, comparison, order, difference)
         raise
 
@@ -112,12 +114,14 @@ async def _live_equal(
 class _Life:
     """A life, and where it was lived."""
 
-    place: Place
+    place: FreshPlace
     result: Result
     not_searched: tuple[str, ...]
 
 
-def _count_equal(comparison: Comparison[Life], expected: Seen, actual: Result) -> int:
+def _count_equal(
+    comparison: RestoreComparison[ContinuedLife], expected: Seen, actual: Result
+) -> int:
     """Return how much of a life in fresh places is equal.
 
     Raises:
@@ -127,12 +131,15 @@ def _count_equal(comparison: Comparison[Life], expected: Seen, actual: Result) -
     if actual.fault == "start":
         raise CouldNotRun(actual.reason)
     if actual.fault:
-        raise Failed(f"{WHO} failed: {actual.reason}", exchange=actual.evidence)
+        raise NotMet(f"{WHO} failed: {actual.reason}", exchange=actual.evidence)
     return comparison.count_equal(expected, actual, WHO)
 
 
 async def _require_difference(
-    places: _Places, comparison: Comparison[Life], order: Order, difference: Failed
+    places: _Places,
+    comparison: RestoreComparison[ContinuedLife],
+    order: LifeRequest,
+    difference: NotMet,
 ) -> None:
     """Require that the places are not the reason for a difference.
 
@@ -143,7 +150,7 @@ async def _require_difference(
         CouldNotRun: The two lives are equal, or one of them cannot be lived.
     """
     reason = f"{difference.evidence}; but so would any life there"
-    agents = tuple(Agent(agent.name) for agent in order.agents)
+    agents = tuple(AgentIdentity(agent.name) for agent in order.agents)
     first = await places.live(attrs.evolve(order, agents=agents), {})
     if first.result.fault:
         raise CouldNotRun(f"{reason}: {first.result.reason}")
@@ -153,7 +160,7 @@ async def _require_difference(
     restored = await places.live(attrs.evolve(order, agents=saved.agents), files)
     try:
         _count_equal(comparison, saved, restored.result)
-    except Failed:
+    except NotMet:
         return
     except CouldNotRun as outcome:
         raise CouldNotRun(f"{reason}: {outcome}") from None
@@ -177,15 +184,17 @@ class _Places:
         self._bubblewrap = bubblewrap
         self._views = views
 
-    def order(self, subject: Subject, *, is_realtime: bool) -> Order:
+    def order(self, subject: RepeatableLife, *, is_realtime: bool) -> LifeRequest:
         """Return the order for a life, without its places."""
         instances = self._instances
-        return Order(
+        return LifeRequest(
             name=instances.next_name(),
             env=dict(instances.env),
             options=instances.options,
             is_realtime=is_realtime,
-            agents=tuple(Agent(each.name, each.session, each.agent_id) for each in subject.players),
+            agents=tuple(
+                AgentIdentity(each.name, each.session, each.agent_id) for each in subject.players
+            ),
             warm=subject.warm,
             script=subject.seen.trace.steps,
             observed_until=max(subject.seen.observations, default=-1.0),
@@ -193,7 +202,7 @@ class _Places:
             listeners=tuple(instances.listeners),
         )
 
-    async def live(self, order: Order, files: Mapping[str, Path | bytes]) -> _Life:
+    async def live(self, order: LifeRequest, files: Mapping[str, Path | bytes]) -> _Life:
         """Return a life in new places.
 
         Args:
@@ -230,7 +239,7 @@ class _Places:
         return _Life(place, result, tuple(line.removeprefix(NOT_SEARCHED) for line in skipped))
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Place]:
+    async def _open(self) -> AsyncIterator[FreshPlace]:
         instances = self._instances
         world = instances.require_world()
         directory = instances.scratch / "fresh"
@@ -255,7 +264,7 @@ class _Places:
                 await run_blocking(discard_tree, directory)
 
 
-def _put(place: Place, files: Mapping[str, Path | bytes]) -> None:
+def _put(place: FreshPlace, files: Mapping[str, Path | bytes]) -> None:
     for name, content in files.items():
         target = place.directory / "save" / name
         if isinstance(content, bytes):
@@ -265,7 +274,7 @@ def _put(place: Place, files: Mapping[str, Path | bytes]) -> None:
 
 
 async def _run(
-    place: Place, order: Order, *, pass_fds: Sequence[int]
+    place: FreshPlace, order: LifeRequest, *, pass_fds: Sequence[int]
 ) -> tuple[bytes, bytes, ProcessExit]:
     """Return the result of a life as bytes, the end of its log, and how its process ended.
 

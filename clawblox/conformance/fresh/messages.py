@@ -21,7 +21,7 @@ Fault: TypeAlias = Literal["", "start", "life"]
 
 
 @attrs.frozen
-class Agent:
+class AgentIdentity:
     """An agent, without the instance that it has joined.
 
     Attributes:
@@ -40,7 +40,7 @@ class Agent:
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class LifeRequest:
     """A life to live.
 
     Attributes:
@@ -66,7 +66,7 @@ class Order:
     env: dict[str, str]
     options: TrialOptions
     is_realtime: bool
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentIdentity, ...]
     save: str = ""
     warm: tuple[Step, ...] = ()
     script: tuple[Step, ...] = ()
@@ -97,7 +97,7 @@ class Result(Seen):
     reason: str = ""
     evidence: Exchange | None = None
     secrets: dict[str, str] = attrs.field(factory=dict, repr=False)
-    agents: tuple[Agent, ...] = ()
+    agents: tuple[AgentIdentity, ...] = ()
     save: bytes = b""
     rows: bytes = b""
     files: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Result(Seen):
     foreign: tuple[str, ...] = ()
 
 
-def decode_result(data: bytes, order: Order) -> Result:
+def decode_result(data: bytes, order: LifeRequest) -> Result:
     """Return a result from its bytes, which the world could have changed.
 
     Args:
@@ -125,7 +125,7 @@ def decode_result(data: bytes, order: Order) -> Result:
     return result
 
 
-def _require_whole(result: Result, order: Order) -> None:
+def _require_whole(result: Result, order: LifeRequest) -> None:
     """Require what the life of an order always has, and a request that can be shown as a command.
 
     Raises:

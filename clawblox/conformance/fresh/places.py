@@ -45,7 +45,7 @@ BESIDE: Final = (
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class FreshPlace:
     """Where a life is lived.
 
     Attributes:
@@ -97,7 +97,7 @@ def make_place(
     bubblewrap: str | None,
     since: float,
     views: int,
-) -> Place:
+) -> FreshPlace:
     """Make a place.
 
     Args:
@@ -117,7 +117,7 @@ def make_place(
         fresh = {variable: str(directory / name) for variable, name in names}
         for path in fresh.values():
             Path(path).mkdir(parents=True, exist_ok=True)
-        return Place(
+        return FreshPlace(
             directory=directory,
             world=copy or world,
             run_dir=directory / "run",
@@ -150,7 +150,7 @@ def make_place(
         "cwd": "/",
         "command": inside,
     }
-    return Place(
+    return FreshPlace(
         directory=directory,
         world=world,
         run_dir=run_dir,

@@ -26,7 +26,7 @@ class TooMuch(Exception):  # noqa: N818 - names the condition
     """A directory cannot be searched in the time and with the mounts that there are."""
 
 
-class View:
+class DirectoryView:
     """A directory without what has changed in it.
 
     Args:

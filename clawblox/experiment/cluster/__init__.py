@@ -1,7 +1,7 @@
 """Attempts on the nodes of a cluster: the protocols in ``schedule.ports`` over calls.
 
-- ``workshop``, ``remote_attempt``: the driver's side.
-- ``host``, ``host_files``: one attempt on a node, with a ``LiveWorkshop`` of its own. They know no
+- ``remote_backend``, ``remote_attempt``: the driver's side.
+- ``host``, ``host_files``: one attempt on a node, with a ``LiveBackend`` of its own. They know no
   engine.
 - ``node``, ``scratch``: the machine and the process of a host, and its directories.
 - ``messages``: what the two sides send each other.

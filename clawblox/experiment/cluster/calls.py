@@ -28,7 +28,7 @@ class HostLostError(Exception):
     """The lease of a host is over: neither it nor its agents live any more."""
 
 
-class Caller:
+class HostCaller:
     """Makes calls to a host; several may wait at the same time. Made in their event loop.
 
     Args:
@@ -124,7 +124,7 @@ def _find_way_into_loop() -> Callable[[Callable[[], object]], None]:
 
 
 @attrs.define(eq=False)
-class _Run:
+class _RunningCall:
     """A call that the host runs or has run, and its outcome."""
 
     has_ended: anyio.Event = attrs.field(factory=anyio.Event)
@@ -155,7 +155,7 @@ class Answers:
         self._start_soon = start_soon
         self._latest = 0
         self._pending: set[int] = set()
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, _RunningCall] = {}
 
     async def answer(
         self, number: int, pending: tuple[int, ...], run: Callable[[], Awaitable[Any]]
@@ -180,8 +180,8 @@ class Answers:
             raise ValueError(f"number: must be that of a call that is waited for, not {number}")
         found = self._runs.get(number)
         if found is None:
-            found = _Run()
-            self._start_soon(_Run.run, found, run)
+            found = _RunningCall()
+            self._start_soon(_RunningCall.run, found, run)
             self._runs[number] = found
         await found.has_ended.wait()
         if found.error is not None:

@@ -34,7 +34,7 @@ class TransferError(Exception):
     """Files that arrived, or that should be sent, are damaged, too large or not allowed."""
 
 
-class Chunk(bytes):
+class FileChunk(bytes):
     """Bytes of a file. An engine that pickles by protocol 5 need not copy them.
 
     They arrive there as a read-only memoryview.
@@ -109,7 +109,7 @@ class IncomingFile:
         self._partial.close()
 
 
-def read_chunk(path: Path, offset: int, size: int) -> Chunk:
+def read_chunk(path: Path, offset: int, size: int) -> FileChunk:
     """Return a part of a regular file; blocks.
 
     Raises:
@@ -117,7 +117,7 @@ def read_chunk(path: Path, offset: int, size: int) -> Chunk:
         OSError: It cannot be read.
     """
     with closing_fd(open_regular(path)) as fd:
-        data = Chunk(os.pread(fd, size, offset))
+        data = FileChunk(os.pread(fd, size, offset))
     if len(data) != size:
         raise TransferError(f"{path} has become shorter than {offset + size} bytes")
     return data

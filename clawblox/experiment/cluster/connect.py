@@ -31,10 +31,10 @@ def connect(cluster: Cluster) -> Engine:
             key="cluster",
             hint=f"install it: {install_command('ray')}",
         )
-    from clawblox.experiment.cluster.host import Host
+    from clawblox.experiment.cluster.host import AttemptHost
     from clawblox.experiment.cluster.ray_engine import RayEngine  # slow to import
 
-    return RayEngine(cluster.address, partial(Host, cluster.lease))
+    return RayEngine(cluster.address, partial(AttemptHost, cluster.lease))
 
 
 def require_safe(engine: Engine, cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ class HostHandle(Protocol):
     def call(
         self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
     ) -> Future[Any]:
-        """Call a method of the host, :meth:`clawblox.experiment.cluster.host.Host.call`.
+        """Call a method of the host, :meth:`clawblox.experiment.cluster.host.AttemptHost.call`.
 
         Args:
             number: Number of the call, from 1; a repeated call has the same number.
@@ -43,7 +43,7 @@ class HostHandle(Protocol):
         """
 
     def renew(self, token: float | None) -> Future[float]:
-        """Renew the lease of the host, :meth:`clawblox.experiment.cluster.host.Host.renew`.
+        """Renew the lease of the host, :meth:`clawblox.experiment.cluster.host.AttemptHost.renew`.
 
         It is answered although the host is busy with other calls.
 

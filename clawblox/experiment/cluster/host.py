@@ -1,6 +1,6 @@
 """A host: the process on a node that runs one attempt, in a scratch directory of its own.
 
-It has a ``LiveWorkshop`` there. It knows no engine: ``calls.Caller`` calls it, whatever carries the
+It has a ``LiveBackend`` there. It knows no engine: ``calls.Caller`` calls it, whatever carries the
 calls. It runs in asyncio's event loop, since that is what Ray gives to its processes. What one task
 enters, the same task leaves: the attempt is open in a task of its own, and calls only use it.
 """
@@ -24,24 +24,24 @@ from clawblox.experiment.cluster.calls import Answers
 from clawblox.experiment.cluster.host_files import LAYOUT, HostFiles
 from clawblox.experiment.cluster.lease import Tenancy, read_boottime
 from clawblox.experiment.cluster.messages import (
+    AttemptAgents,
+    AttemptOpening,
     News,
-    Opening,
     Reply,
-    State,
     pack_event,
 )
-from clawblox.experiment.cluster.mirror import Mark, read_growth
+from clawblox.experiment.cluster.mirror import ReadMark, read_growth
 from clawblox.experiment.cluster.node import NodeLog, describe_node
 from clawblox.experiment.cluster.scratch import make_place
 from clawblox.experiment.history.lines import CheckpointKind
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.live_attempt import LiveAttempt
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.survey import check_program_here
 from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.schedule.ports import Attempt, Room, SavedAttempt, Signal
+from clawblox.experiment.schedule.ports import Attempt, Room, SavedCheckpointFile, Signal
 from clawblox.results import Event, SavedSnapshot
 from clawblox.snapshot.rows import ROWS_SUFFIX
 from clawblox.system.guard import guard
@@ -67,7 +67,7 @@ _FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read", "remo
 _log = OwnLog(__name__)
 
 
-class Host:
+class AttemptHost:
     """Runs one attempt; see :class:`clawblox.experiment.cluster.remote_attempt.RemoteAttempt`.
 
     Args:
@@ -84,9 +84,9 @@ class Host:
         self._serving: asyncio.Task[None] | None = None
         self._is_ready = anyio.Event()
         self._files: HostFiles
-        self._workshop: LiveWorkshop | None = None
+        self._backend: LiveBackend | None = None
         self._attempt: Attempt | None = None
-        self._order: Order
+        self._order: AttemptOrder
         self._closing = anyio.Event()
         self._is_closed = anyio.Event()
         self._is_open = anyio.Event()
@@ -155,11 +155,11 @@ class Host:
             return Reply(error=_portable(error), state=self._state())
         return Reply(value=value, state=self._state())
 
-    def _state(self) -> State | None:
+    def _state(self) -> AttemptAgents | None:
         if self._attempt is None:
             return None
         self._state_number += 1
-        return State(
+        return AttemptAgents(
             number=self._state_number,
             activity=tuple(self._attempt.activity()),
             usage=tuple(self._attempt.usage()),
@@ -188,7 +188,7 @@ class Host:
 
         Cancellation: has no effect.
         """
-        await self._make_workshop(env).check(chain)
+        await self._make_backend(env).check(chain)
 
     async def check_program(
         self, chain: Chain, spec: AgentSpec, env: Mapping[str, str] | None
@@ -206,7 +206,7 @@ class Host:
 
     # -- the attempt ------------------------------------------------------------------------------
 
-    async def open(self, opening: Opening) -> None:
+    async def open(self, opening: AttemptOpening) -> None:
         """Open an attempt, whose files were sent.
 
         Raises:
@@ -216,25 +216,25 @@ class Host:
         Cancellation: it is opened nevertheless.
         """
         self._order = await run_blocking(self._files.unpack, opening)
-        self._workshop = self._make_workshop(opening.env, opening.grace_s)
-        self._tasks.start_soon(self._workshop.serve)
+        self._backend = self._make_backend(opening.env, opening.grace_s)
+        self._tasks.start_soon(self._backend.serve)
         self._tasks.start_soon(self._live)
         await self._is_open.wait()
         if self._error is not None:
             raise self._error
 
-    def _make_workshop(
+    def _make_backend(
         self, env: Mapping[str, str] | None, grace_s: float = DEFAULT_GRACE_S
-    ) -> LiveWorkshop:
+    ) -> LiveBackend:
         values = dict(os.environ if env is None else env)
-        return LiveWorkshop(
+        return LiveBackend(
             self._files.place, LAYOUT, values, grace_s=grace_s, on_event=self._note_event
         )
 
     async def _live(self) -> None:
-        assert self._workshop is not None
+        assert self._backend is not None
         try:
-            async with self._workshop.open(self._order, self._note_signal, Room()) as self._attempt:
+            async with self._backend.open(self._order, self._note_signal, Room()) as self._attempt:
                 self._is_open.set()
                 await self._closing.wait()
         except Exception as error:  # noqa: BLE001 - raised by the calls that wait for it
@@ -252,7 +252,7 @@ class Host:
         Cancellation: it is ended nevertheless.
         """
         self._closing.set()
-        if self._workshop is not None:
+        if self._backend is not None:
             await self._is_closed.wait()
         if self._error is not None:
             raise self._error
@@ -261,7 +261,7 @@ class Host:
         self._signals.append(signal)
         self._has_news.set()
 
-    def _note_event(self, _order: Order, event: Event) -> None:
+    def _note_event(self, _order: AttemptOrder, event: Event) -> None:
         if len(self._events) < _MAX_EVENTS:  # they are in the files too
             self._events.append(event)
         self._has_news.set()
@@ -317,7 +317,7 @@ class Host:
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed_s: float, idle_wait: float
-    ) -> SavedAttempt:
+    ) -> SavedCheckpointFile:
         """Make a checkpoint, which can be read then.
 
         Args:
@@ -347,7 +347,7 @@ class Host:
         self._files.take_back(file)
         await self._opened.remove_checkpoint(file)
 
-    async def news(self, marks: Mapping[str, Mark], wait_s: float) -> News:
+    async def news(self, marks: Mapping[str, ReadMark], wait_s: float) -> News:
         """Return what is new; wait for something, but not for long.
 
         Args:

@@ -15,10 +15,10 @@ from clawblox.errors import UsageError
 from clawblox.experiment import layout
 from clawblox.experiment.cluster import scratch
 from clawblox.experiment.cluster.chunks import IncomingFile, read_chunk
-from clawblox.experiment.cluster.messages import Changes, Opening
+from clawblox.experiment.cluster.messages import AttemptOpening, Changes
 from clawblox.experiment.cluster.mirror import is_mirrored
 from clawblox.experiment.cluster.trees import Stamp, difference, list_tree, pack, unpack
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_files import require_record
 from clawblox.experiment.plan.plan import Layout
 from clawblox.system.files import digest_file
@@ -71,7 +71,7 @@ class HostFiles:
         """Take a chunk of an expected bundle."""
         self._incoming[name].write(offset, data)
 
-    def unpack(self, opening: Opening) -> Order:
+    def unpack(self, opening: AttemptOpening) -> AttemptOrder:
         """Unpack what was sent; return the attempt with the paths that it has here.
 
         Raises:
@@ -100,7 +100,7 @@ class HostFiles:
         self._incoming[name].publish()
         return self.place / name
 
-    def _localize(self, opening: Opening) -> Order:
+    def _localize(self, opening: AttemptOpening) -> AttemptOrder:
         plan = opening.order.chain.plan
         world = plan.world
         if opening.world is not None:

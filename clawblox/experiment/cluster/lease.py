@@ -36,7 +36,7 @@ def read_boottime() -> float:
 
 
 @attrs.define
-class Lease:
+class HostLease:
     """The driver's side of a lease. Pure.
 
     Attributes:
@@ -130,7 +130,7 @@ class Renewer:
         self.granted: Future[None] = Future()
         self.lost: Future[str] = Future()
         self._handle = handle
-        self._lease = Lease(length_s)
+        self._lease = HostLease(length_s)
         self._now = now
         self._lock = threading.Lock()
         self._interval_s = min(_INTERVAL_S, length_s / 6)

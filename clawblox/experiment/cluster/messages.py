@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from clawblox.agents.values import AgentEvent, Usage
-from clawblox.experiment.cluster.mirror import Growth
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.cluster.mirror import FileGrowth
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.schedule.ports import AgentActivity, Signal
 from clawblox.results import Event, WorldEvent
 
@@ -19,7 +19,7 @@ _EVENTS: Mapping[str, type[Event]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Opening:
+class AttemptOpening:
     """An attempt that a host opens, besides the files that were sent before.
 
     Attributes:
@@ -30,7 +30,7 @@ class Opening:
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
     """
 
-    order: Order
+    order: AttemptOrder
     world: str | None
     prompts: Sequence[bytes | None]
     env: Mapping[str, str] | None = attrs.field(repr=False)
@@ -38,7 +38,7 @@ class Opening:
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class AttemptAgents:
     """What the agents of an attempt do and use.
 
     Attributes:
@@ -64,7 +64,7 @@ class Reply:
 
     value: Any = None
     error: Exception | None = None
-    state: State | None = None
+    state: AttemptAgents | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +78,7 @@ class News:
         log: Lines of this package's own log: level, event and fields.
     """
 
-    growths: Sequence[Growth]
+    growths: Sequence[FileGrowth]
     signals: Sequence[Signal]
     events: Sequence[tuple[str, Mapping[str, Any]]]
     log: Sequence[tuple[str, str, Mapping[str, str]]]

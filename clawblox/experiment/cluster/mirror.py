@@ -52,7 +52,7 @@ _IN_THE_WAY: Final = (*CHANGED, errno.EISDIR, errno.EMLINK)
 """Errors of a copy that is gone, or that something else has replaced."""
 
 
-class Mark(NamedTuple):
+class ReadMark(NamedTuple):
     """How far a version of a file was read.
 
     Attributes:
@@ -64,7 +64,7 @@ class Mark(NamedTuple):
     digest: bytes
 
 
-class Growth(NamedTuple):
+class FileGrowth(NamedTuple):
     """New bytes of a file.
 
     Attributes:
@@ -83,7 +83,9 @@ class Growth(NamedTuple):
 # -- the node's side -------------------------------------------------------------------------------
 
 
-def read_growth(run_dir: Path, marks: Mapping[str, Mark], limit: int = POLL_BYTES) -> list[Growth]:
+def read_growth(
+    run_dir: Path, marks: Mapping[str, ReadMark], limit: int = POLL_BYTES
+) -> list[FileGrowth]:
     """Return what has come to the mirrored files since they were read.
 
     Files that have little to send are sent first, and what they leave is shared by the others.
@@ -100,7 +102,7 @@ def read_growth(run_dir: Path, marks: Mapping[str, Mark], limit: int = POLL_BYTE
             start = marks[name].offset if name in marks else 0
             waiting[name] = file.size - start if file.size >= start else file.size
     names = sorted(waiting, key=lambda name: (name not in marks, name))[:MAX_FILES]
-    growths: list[Growth] = []
+    growths: list[FileGrowth] = []
     for number, name in enumerate(sorted(names, key=waiting.__getitem__)):
         with contextlib.suppress(OSError):  # it is gone, or is something else
             share = limit // (len(names) - number)
@@ -110,7 +112,7 @@ def read_growth(run_dir: Path, marks: Mapping[str, Mark], limit: int = POLL_BYTE
     return growths
 
 
-def _read_file(run_dir: Path, name: str, mark: Mark | None, limit: int) -> Growth | None:
+def _read_file(run_dir: Path, name: str, mark: ReadMark | None, limit: int) -> FileGrowth | None:
     with closing_fd(open_file(run_dir, name)) as fd:
         inode = os.fstat(fd).st_ino
         offset = 0 if mark is None else mark.offset
@@ -124,7 +126,7 @@ def _read_file(run_dir: Path, name: str, mark: Mark | None, limit: int) -> Growt
     if is_same and not data:
         return None
     # Of what was read, not of what is there now, which may be another version already.
-    return Growth(name, offset, data, _digest(inode, first + data, last + data))
+    return FileGrowth(name, offset, data, _digest(inode, first + data, last + data))
 
 
 def _digest(inode: int, first: bytes, last: bytes) -> bytes:
@@ -152,10 +154,10 @@ class Mirror:
     def __init__(self, run_dir: Path, clock: Callable[[], float]) -> None:
         self._run_dir = run_dir
         self._clock = clock
-        self.marks: dict[str, Mark] = {}
+        self.marks: dict[str, ReadMark] = {}
         self.last_at: float | None = None
 
-    def apply(self, growths: Iterable[Growth]) -> None:
+    def apply(self, growths: Iterable[FileGrowth]) -> None:
         """Copy the answer to a poll; no link is followed.
 
         A copy that was changed or moved here is made again by the next polls.
@@ -177,13 +179,13 @@ class Mirror:
             try:
                 self._write(growth)
                 end = growth.offset + len(growth.data)
-                self.marks[growth.name] = Mark(end, growth.digest)
+                self.marks[growth.name] = ReadMark(end, growth.digest)
             except OSError as error:
                 if error.errno not in _IN_THE_WAY:
                     raise
         self.last_at = self._clock()
 
-    def _check(self, growth: Growth, left: int) -> None:
+    def _check(self, growth: FileGrowth, left: int) -> None:
         name, offset, data, digest = growth
         known = self.marks[name].offset if name in self.marks else 0
         if not is_mirrored(check_name(name)):
@@ -193,7 +195,7 @@ class Mirror:
         if left < 0 or offset + len(data) > MAX_FILE_BYTES or len(digest) > _DIGEST_BYTES:
             raise TransferError(f"{name!r} has grown too much")
 
-    def _write(self, growth: Growth) -> None:
+    def _write(self, growth: FileGrowth) -> None:
         with opened_parent(self._run_dir, growth.name, creates=True) as (parent, name):
             directory = f"/proc/self/fd/{parent}"  # no link leads elsewhere
             if growth.offset == 0:

@@ -22,14 +22,21 @@ from clawblox.checkpoint.archive import registry
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.cluster.calls import Caller, HostLostError
+from clawblox.experiment.cluster.calls import HostCaller, HostLostError
 from clawblox.experiment.cluster.chunks import TransferError, receive_file
 from clawblox.experiment.cluster.host import NEWS_WAIT_S
-from clawblox.experiment.cluster.messages import Changes, News, Opening, Reply, State, unpack_event
+from clawblox.experiment.cluster.messages import (
+    AttemptAgents,
+    AttemptOpening,
+    Changes,
+    News,
+    Reply,
+    unpack_event,
+)
 from clawblox.experiment.cluster.mirror import Mirror
 from clawblox.experiment.cluster.trees import apply
 from clawblox.experiment.history.lines import CheckpointKind
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.hooks import LiveGeneration, ViewedAgent
 from clawblox.experiment.schedule.ports import (
@@ -38,14 +45,14 @@ from clawblox.experiment.schedule.ports import (
     AttemptError,
     NodeLost,
     ProviderError,
-    SavedAttempt,
+    SavedCheckpointFile,
     Signal,
 )
 from clawblox.results import Event, SavedSnapshot
 from clawblox.rundir.manifest import MANIFEST_NAME
 from clawblox.rundir.paths import STATE_DIR_NAME
 from clawblox.snapshot.rows import ROWS_SUFFIX
-from clawblox.system.clock import Clock
+from clawblox.system.clock import TimeSource
 from clawblox.system.files import make_private_dir
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
@@ -97,16 +104,16 @@ class RemoteAttempt:
         clock: Tells how old the copies are.
     """
 
-    order: Order
+    order: AttemptOrder
     run_dir: Path
     node: str
-    caller: Caller
+    caller: HostCaller
     agents: Sequence[RemoteAgent]
     _report: Callable[[Signal], object]
     _pass_on: Callable[[Event], object]
-    _clock: Clock
+    _clock: TimeSource
     _mirror: Mirror = attrs.field(init=False)
-    _state: State | None = attrs.field(default=None, init=False)
+    _state: AttemptAgents | None = attrs.field(default=None, init=False)
     _token: int = attrs.field(default=0, init=False)
     _seed: int | None = attrs.field(default=None, init=False)
     _begun_at: float = attrs.field(default=math.inf, init=False)
@@ -114,7 +121,7 @@ class RemoteAttempt:
     _pulling: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
     @asynccontextmanager
-    async def opened(self, opening: Opening) -> AsyncIterator[RemoteAttempt]:
+    async def opened(self, opening: AttemptOpening) -> AsyncIterator[RemoteAttempt]:
         """Open the attempt on the node; leaving ends it, and brings its run directory here.
 
         Args:
@@ -151,7 +158,7 @@ class RemoteAttempt:
         except ProviderError as error:
             raise ProviderError(self._rename_account(error.failure)) from error
 
-    def _note_state(self, state: State) -> None:
+    def _note_state(self, state: AttemptAgents) -> None:
         if self._state is not None and state.number < self._state.number:
             return
         self._state = state
@@ -282,7 +289,7 @@ class RemoteAttempt:
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
-    ) -> SavedAttempt:
+    ) -> SavedCheckpointFile:
         """Save world and agents in an archive, and bring it here.
 
         Raises:
@@ -292,7 +299,7 @@ class RemoteAttempt:
 
         Cancellation: the archive is here, complete, or absent.
         """
-        saved: SavedAttempt = await self._ask("checkpoint", kind, elapsed(), idle_wait)
+        saved: SavedCheckpointFile = await self._ask("checkpoint", kind, elapsed(), idle_wait)
         begun_at = anyio.current_time()
         try:
             await self._receive(saved.file, saved.size_bytes, saved.sha256)
@@ -417,16 +424,16 @@ def _blaming_transfer(node: str) -> Iterator[None]:
 
 
 async def call_host(
-    caller: Caller,
+    caller: HostCaller,
     name: str,
     *arguments: object,
-    note: Callable[[State], object] = lambda _state: None,
+    note: Callable[[AttemptAgents], object] = lambda _state: None,
 ) -> Any:  # noqa: ANN401 - the methods of hosts differ
     """Call a method of a host.
 
     Args:
         caller: Makes the call.
-        name: The method, of :class:`~clawblox.experiment.cluster.host.Host`.
+        name: The method, of :class:`~clawblox.experiment.cluster.host.AttemptHost`.
         *arguments: Its arguments.
         note: Called with the state of the host's attempt, if it has one.
 

@@ -57,7 +57,7 @@ Check: TypeAlias = Callable[[], object]
 """Called often; ends a call by raising an error."""
 
 
-class Limits(NamedTuple):
+class TreeLimits(NamedTuple):
     """The largest directory that travels.
 
     Attributes:
@@ -69,7 +69,7 @@ class Limits(NamedTuple):
     total_bytes: int = 256 << 30
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = TreeLimits()
 
 
 def _go_on() -> None: ...
@@ -117,13 +117,13 @@ def _content_size(status: os.stat_result) -> int:
     return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-def _require_room(members: int, total: int, limits: Limits) -> None:
+def _require_room(members: int, total: int, limits: TreeLimits) -> None:
     if members > limits.members or total > limits.total_bytes:
         most = f"{limits.members} files or {limits.total_bytes} bytes"
         raise TransferError(f"the directory has more than {most}")
 
 
-def list_tree(root: Path, limits: Limits = LIMITS) -> dict[str, Stamp]:
+def list_tree(root: Path, limits: TreeLimits = LIMITS) -> dict[str, Stamp]:
     """Return the files, links and directories below a directory, for :func:`difference`.
 
     Pipes, sockets and devices are left out, and paths of more than 100 names or 4095 bytes.
@@ -243,7 +243,7 @@ def _copy(source: int, target: int, start: int, size: int, check: Check) -> bool
     return True
 
 
-def _read_index(bundle: int, limits: Limits) -> list[_Member]:
+def _read_index(bundle: int, limits: TreeLimits) -> list[_Member]:
     """Return the members of a foreign bundle, all of which have been checked."""
     end = os.fstat(bundle).st_size - _LENGTH_BYTES
     length = int.from_bytes(os.pread(bundle, _LENGTH_BYTES, max(0, end)))
@@ -292,7 +292,7 @@ def _refuse(name: str, reason: str) -> NoReturn:
 # -- unpacking -------------------------------------------------------------------------------------
 
 
-def unpack(file: Path, target: Path, limits: Limits = LIMITS, check: Check = _go_on) -> None:
+def unpack(file: Path, target: Path, limits: TreeLimits = LIMITS, check: Check = _go_on) -> None:
     """Make a directory of a foreign bundle; it is complete or absent.
 
     Args:
@@ -312,7 +312,11 @@ def unpack(file: Path, target: Path, limits: Limits = LIMITS, check: Check = _go
 
 
 def apply(
-    file: Path, target: Path, gone: Iterable[str], limits: Limits = LIMITS, check: Check = _go_on
+    file: Path,
+    target: Path,
+    gone: Iterable[str],
+    limits: TreeLimits = LIMITS,
+    check: Check = _go_on,
 ) -> None:
     """Change a directory as another one has changed, by foreign names and a foreign bundle.
 

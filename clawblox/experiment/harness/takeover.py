@@ -25,7 +25,7 @@ from clawblox.experiment.harness.script_files import (
     read_rows,
 )
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import About, Line, LineType
+from clawblox.experiment.history.lines import About, JournalLine, LineType
 from clawblox.experiment.history.state import IMPORTED, ExperimentState
 from clawblox.experiment.live.run_directories import set_aside
 from clawblox.experiment.plan.naming import is_name, safe_name
@@ -121,7 +121,7 @@ def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGenerat
     return read_chain(chain_dir, agents=len(chain.plan.agents)).generations
 
 
-def _recorded_runs(lines: Sequence[Line], chain: str) -> set[tuple[int | None, str]]:
+def _recorded_runs(lines: Sequence[JournalLine], chain: str) -> set[tuple[int | None, str]]:
     """Return the complete generations of a chain in the journal, with their names in its table."""
     return {
         (line.generation, str(line.data.get("run_id", line.data.get("files", line.attempt))))
@@ -195,7 +195,7 @@ def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
 
 
 def _find_facts(
-    lines: Sequence[Line], chain: str, attempt: str, path: Path
+    lines: Sequence[JournalLine], chain: str, attempt: str, path: Path
 ) -> Mapping[str, Any] | None:
     """Return what the journal records about a checkpoint of this package; None if nothing."""
     for line in reversed(lines):

@@ -11,7 +11,7 @@ from clawblox.agents.values import Usage
 from clawblox.experiment.history.lines import (
     CheckpointKind,
     FileName,
-    Line,
+    JournalLine,
     Name,
     Number,
     Seconds,
@@ -106,7 +106,7 @@ class Checkpoint:
         return int(self.elapsed_s)
 
 
-def read_checkpoint(line: Line) -> Checkpoint:
+def read_checkpoint(line: JournalLine) -> Checkpoint:
     """Return the checkpoint that a line records."""
     data = line.data
     return Checkpoint(

@@ -79,7 +79,7 @@ class AgentFacts(Struct):
 
 
 class InputFacts(Struct):
-    """Digests of inputs; see :class:`clawblox.experiment.inputs.Inputs`."""
+    """Digests of inputs; see :class:`clawblox.experiment.inputs.InputDigests`."""
 
     world: dict[str, str]
     prompts: dict[str, str]

@@ -27,7 +27,7 @@ from clawblox.experiment.history.facts import check_members
 from clawblox.experiment.history.lines import (
     EXPERIMENT,
     About,
-    Line,
+    JournalLine,
     LineType,
     collector_paused,
     decode,
@@ -40,7 +40,7 @@ from clawblox.rundir.driver_lease import DriverLease, driven_error
 from clawblox.rundir.experiments import JOURNAL_NAME, LOST_PREFIX, experiment_lock
 from clawblox.rundir.paths import state_dir
 from clawblox.system.append_log import LogChangedError, OwnedLog, complete_lines
-from clawblox.system.clock import Clock, SystemClock, format_utc_ms
+from clawblox.system.clock import SystemClock, TimeSource, format_utc_ms
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.locks import is_file_at, lock_file, lock_owner, renew_lock, unlock_file
 from clawblox.system.record_file import UPDATE_HINT
@@ -68,7 +68,7 @@ class Journal:
         lines: All lines so far.
     """
 
-    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+    def __init__(self, directory: Path, clock: TimeSource | None = None) -> None:
         self.directory = directory
         self.lease = DriverLease(directory)
         self._clock = clock or SystemClock()
@@ -78,7 +78,7 @@ class Journal:
         self._lock = -1
         self._lost: JournalLostError | None = None
         self._reserve = state_dir(directory) / _RESERVE_NAME
-        self.lines: list[Line] = []
+        self.lines: list[JournalLine] = []
 
     def __enter__(self) -> Self:
         """Take the locks, and read the lines.
@@ -139,7 +139,7 @@ class Journal:
         type: LineType,  # noqa: A002 - the name of the member
         data: Mapping[str, Any] | None = None,
         about: About = EXPERIMENT,
-    ) -> Line:
+    ) -> JournalLine:
         """Write a line; it is durable when this returns.
 
         Args:
@@ -156,7 +156,7 @@ class Journal:
             raise UsageError("the experiment is closed")
         if self._lost is not None:
             raise self._lost
-        line = Line(
+        line = JournalLine(
             seq=len(self.lines) + 1,
             at=format_utc_ms(int(self._clock.utc().timestamp() * 1000) * 1_000_000),
             type=type,
@@ -193,7 +193,7 @@ class Journal:
             self._reserve.unlink(missing_ok=True)
             self._log.append(text)
 
-    def _keep_lines(self, lines: Sequence[Line], reason: str) -> JournalLostError:
+    def _keep_lines(self, lines: Sequence[JournalLine], reason: str) -> JournalLostError:
         """Write all lines into a file beside the journal; return the error that names it."""
         stamp = layout.format_stamp(self._clock.utc())
         names = (f"{LOST_PREFIX}{number}.jsonl" for number in numbered(stamp))
@@ -215,7 +215,7 @@ class Journal:
                 publish_bytes(self._reserve, bytes(_RESERVE_BYTES), durable=False)
 
 
-def read_lines(directory: Path) -> list[Line]:
+def read_lines(directory: Path) -> list[JournalLine]:
     """Return the complete lines of an experiment's journal, whoever writes it. Blocks.
 
     Args:
@@ -235,7 +235,7 @@ def read_lines(directory: Path) -> list[Line]:
         raise _unusable(path, error) from error
 
 
-def fold_lines(directory: Path, lines: Sequence[Line]) -> ExperimentState:
+def fold_lines(directory: Path, lines: Sequence[JournalLine]) -> ExperimentState:
     """Return the state of an experiment.
 
     Args:
@@ -262,12 +262,12 @@ def invalid_line(directory: Path, message: str) -> ClawbloxError:
     return ClawbloxError(f"{directory / JOURNAL_NAME}: {message}", hint=hint)
 
 
-def _decode_all(path: Path, data: bytes) -> list[Line]:
+def _decode_all(path: Path, data: bytes) -> list[JournalLine]:
     with collector_paused():
         return list(_decode(path, data))
 
 
-def _decode(path: Path, data: bytes) -> Iterator[Line]:
+def _decode(path: Path, data: bytes) -> Iterator[JournalLine]:
     for number, text in enumerate(complete_lines(data), start=1):
         try:
             line = decode(text, number)

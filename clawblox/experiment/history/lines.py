@@ -47,7 +47,7 @@ LineType: TypeAlias = Literal[
     "hook.called",
     "hook.failed",
 ]
-"""Types of a :class:`Line`."""
+"""Types of a :class:`JournalLine`."""
 
 CheckpointKind: TypeAlias = Literal["periodic", "pause", "boundary", "end"]
 """Why a checkpoint was made: at the interval, before a pause, before the save prompt, or at the end
@@ -104,7 +104,7 @@ EXPERIMENT: Final = About()
 
 
 @attrs.frozen(kw_only=True)
-class Line:
+class JournalLine:
     """A line of the journal.
 
     Attributes:
@@ -126,17 +126,17 @@ class Line:
     data: Mapping[str, Any] = attrs.field(factory=dict)
 
 
-_decoder: Final = msgspec.json.Decoder(Line)
+_decoder: Final = msgspec.json.Decoder(JournalLine)
 _to_usage: Final = converter(tuple[Usage, ...])
 
 
-def encode(line: Line) -> bytes:
+def encode(line: JournalLine) -> bytes:
     """Return a line as it is written, with its newline."""
     members = attrs.asdict(line, recurse=False)
     return encode_line({name: value for name, value in members.items() if value is not None})
 
 
-def decode(text: bytes, number: int) -> Line:
+def decode(text: bytes, number: int) -> JournalLine:
     """Return a line of the file.
 
     Args:

@@ -30,7 +30,7 @@ import attrs
 
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import FailureCause, Phase
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import AttemptState, ChainState, GenerationState
 from clawblox.experiment.plan.plan import Chain
@@ -53,11 +53,11 @@ class Commit:
         order: The attempt, with its totals.
     """
 
-    order: Order
+    order: AttemptOrder
 
 
 @attrs.frozen(kw_only=True)
-class Interrupt:
+class CloseAttempt:
     """Close an attempt that nothing runs any longer.
 
     Attributes:
@@ -68,7 +68,7 @@ class Interrupt:
 
 
 @attrs.frozen(kw_only=True)
-class Over:
+class Finished:
     """The chain does nothing more.
 
     Attributes:
@@ -78,7 +78,7 @@ class Over:
     status: Literal["done", "failed"]
 
 
-Next: TypeAlias = Order | Commit | Interrupt | Over
+Next: TypeAlias = AttemptOrder | Commit | CloseAttempt | Finished
 """What a chain does next; an order with a name continues an attempt that was opened, but whose
 directory may not exist yet."""
 
@@ -121,7 +121,7 @@ class _Decision:
             return self._begin(1 if branch is None else branch.source.generation)
         if latest.is_over:
             is_last = latest.number >= self.plans.last_generation(self.chain)
-            return Over(status="done") if is_last else self._begin(latest.number + 1)
+            return Finished(status="done") if is_last else self._begin(latest.number + 1)
         if not latest.attempts:
             return self._begin(latest.number)
         attempt = latest.attempts[-1]
@@ -140,7 +140,7 @@ class _Decision:
         if attempt.step == "opened" and attempt.opened.seq > generation.mended_at:
             return self._read_order(generation, attempt)
         if attempt.step != "scored":
-            return Interrupt(attempt=attempt)
+            return CloseAttempt(attempt=attempt)
         order = self._read_order(generation, attempt)
         totals = attrs.evolve(
             order,
@@ -151,7 +151,7 @@ class _Decision:
         )
         return Commit(order=totals)
 
-    def _read_order(self, generation: GenerationState, attempt: AttemptState) -> Order:
+    def _read_order(self, generation: GenerationState, attempt: AttemptState) -> AttemptOrder:
         """Return the order for an attempt, from its line and the lines before."""
         points = (point for point in generation.checkpoints() if point.ref == attempt.origin)
         reason = str(attempt.opened.data.get("reason", ""))
@@ -167,7 +167,7 @@ class _Decision:
         retry, failures = self.chain.plan.retry, count_failures(generation)
         cause = str(attempt.end_data.get("cause"))
         if failures and (cause in _FATAL or failures > retry.attempts):
-            return Over(status="failed")
+            return Finished(status="failed")
         back = max(0, failures - 1) if retry.source == "checkpoint" else None
         if attempt.is_lost:
             back = self._after_a_break
@@ -175,7 +175,9 @@ class _Decision:
             back = 0  # no checkpoint is to blame for what another program does with a port
         return self._begin_again(generation, back, f"failed: {cause}")
 
-    def _begin_again(self, generation: GenerationState, back: int | None, reason: str) -> Order:
+    def _begin_again(
+        self, generation: GenerationState, back: int | None, reason: str
+    ) -> AttemptOrder:
         """Return a new attempt.
 
         Args:
@@ -193,7 +195,7 @@ class _Decision:
             return self._begin_from(path[-1], reason)
         return self._begin(generation.number, reason)
 
-    def _begin_from(self, point: Checkpoint, reason: str) -> Order:
+    def _begin_from(self, point: Checkpoint, reason: str) -> AttemptOrder:
         return self._order(
             point.ref.generation,
             phase=_PHASES.get(point.kind, "work"),
@@ -206,7 +208,7 @@ class _Decision:
             retry_reason=reason,
         )
 
-    def _begin(self, number: int, reason: str = "") -> Order:
+    def _begin(self, number: int, reason: str = "") -> AttemptOrder:
         """Return an attempt at the beginning of a generation."""
         branch = self.own.branch
         if branch is not None and number == branch.source.generation:
@@ -225,7 +227,7 @@ class _Decision:
             world=ends[-1] if inherit.world and ends else None,
         )
 
-    def _order(self, number: int, **facts: Any) -> Order:
+    def _order(self, number: int, **facts: Any) -> AttemptOrder:
         """Return an order with the plan in force."""
         chain, revision = self.plans.in_force(self.chain, number)
-        return Order(chain=chain, generation=number, revision=revision, **facts)
+        return AttemptOrder(chain=chain, generation=number, revision=revision, **facts)

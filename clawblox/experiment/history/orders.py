@@ -13,7 +13,7 @@ from clawblox.experiment.plan.plan import Chain
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class AttemptOrder:
     """An attempt to be made.
 
     Attributes:

@@ -11,12 +11,12 @@ import attrs
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import EXPERIMENT, About, Line, LineType
+from clawblox.experiment.history.lines import EXPERIMENT, About, JournalLine, LineType
 from clawblox.experiment.history.state import ExperimentState
 
 
 @attrs.define(eq=False)
-class Recorder:
+class JournalRecorder:
     """Writes lines; see :class:`~clawblox.experiment.history.journal.Journal`.
 
     Args:
@@ -29,8 +29,8 @@ class Recorder:
 
     _journal: Journal
     state: ExperimentState
-    _on_line: Callable[[Line], object]
-    _call: Callable[[Callable[[], Line]], Awaitable[Line]] = run_blocking
+    _on_line: Callable[[JournalLine], object]
+    _call: Callable[[Callable[[], JournalLine]], Awaitable[JournalLine]] = run_blocking
     derive: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint
     _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
 
@@ -40,7 +40,7 @@ class Recorder:
         data: Mapping[str, Any] | None = None,
         about: About = EXPERIMENT,
         condition: Callable[[ExperimentState], bool] = lambda _state: True,
-    ) -> Line | None:
+    ) -> JournalLine | None:
         """Write a line; it is durable when this returns.
 
         Args:

@@ -1,7 +1,4 @@
-"""The state of an experiment, computed from the lines of its journal. Pure.
-
-``machine`` decides from it what comes next.
-"""
+"""The state of an experiment, computed from the lines of its journal. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +14,13 @@ from clawblox.experiment.history.checkpoints import (
     CheckpointRef,
     read_checkpoint,
 )
-from clawblox.experiment.history.lines import ENDINGS, Line, Phase, collector_paused, read_usage
+from clawblox.experiment.history.lines import (
+    ENDINGS,
+    JournalLine,
+    Phase,
+    collector_paused,
+    read_usage,
+)
 from clawblox.experiment.history.scores import Scores, format_version, is_revision
 from clawblox.typed_values import converter
 
@@ -56,7 +59,7 @@ class AttemptState:
     chain: str
     generation: int
     run_id: str
-    opened: Line
+    opened: JournalLine
     phase: Phase
     origin: CheckpointRef | None
     step: Step = "opened"
@@ -68,7 +71,7 @@ class AttemptState:
     world_time: float | None = None
     scores: Mapping[str, Any] | None = None
     scored_by: str = ""
-    ending: Line | None = None
+    ending: JournalLine | None = None
 
     @property
     def outcome(self) -> str | None:
@@ -246,7 +249,7 @@ class ChainState:
             yield from generation.attempts
 
     @property
-    def last_ending(self) -> Line | None:
+    def last_ending(self) -> JournalLine | None:
         """The line that ended its latest attempt; None if none has ended it."""
         latest = self.latest
         return latest.attempts[-1].ending if latest is not None and latest.attempts else None
@@ -276,14 +279,14 @@ class ExperimentState:
         endings: Number of attempts that have ended.
     """
 
-    def __init__(self, lines: Iterable[Line] = ()) -> None:
+    def __init__(self, lines: Iterable[JournalLine] = ()) -> None:
         self.chains: dict[str, ChainState] = {}
         self.revision = 0
         self.plan_file = "plan.toml"
         self.accounts: dict[str, Mapping[str, Any]] = {}
         self.wall_s = 0.0
         self.waits: dict[str, Mapping[str, Any]] = {}
-        self.session: Line | None = None
+        self.session: JournalLine | None = None
         self.hooks: Mapping[str, Mapping[str, str | None]] = {}
         self.score_versions: dict[str, str] = {}
         self.seq = 0
@@ -320,11 +323,11 @@ class ExperimentState:
         found = self.chain(str(chain)).generations.get(generation or 0)
         return None if found is None else found.find_attempt(str(run_id))
 
-    def is_of_session(self, line: Line) -> bool:
+    def is_of_session(self, line: JournalLine) -> bool:
         """Return whether a line is one of the session that runs now."""
         return self.session is not None and line.seq > self.session.seq
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: JournalLine) -> None:
         """Take the next line into account; lines that change nothing are ignored."""
         self.seq = line.seq
         handler = _HANDLERS.get(line.type)
@@ -333,23 +336,23 @@ class ExperimentState:
         elif line.type in _STEPS or line.type in ENDINGS:
             self._advance(line)
 
-    def _begin(self, line: Line) -> None:
+    def _begin(self, line: JournalLine) -> None:
         if line.seq != 1:
             raise _contradiction(line, "an experiment begins in line 1")
         self.plan_file = str(line.data.get("plan", self.plan_file))
 
-    def _begin_session(self, line: Line) -> None:
+    def _begin_session(self, line: JournalLine) -> None:
         self.session = line
         self.waits = {}
         hooks = line.data.get("hooks")
         self.hooks = hooks if isinstance(hooks, Mapping) else {}
 
-    def _end_session(self, line: Line) -> None:
+    def _end_session(self, line: JournalLine) -> None:
         self.wall_s += float(line.data.get("elapsed_s", 0.0))
         self.session = None
         self.waits = {name: wait for wait in line.data.get("waits", ()) for name in wait["chains"]}
 
-    def _amend(self, line: Line) -> None:
+    def _amend(self, line: JournalLine) -> None:
         self.revision += 1
         if line.data["revision"] != self.revision:
             raise _contradiction(line, f"the revision must be {self.revision}")
@@ -358,25 +361,25 @@ class ExperimentState:
             for latest in filter(None, (chain.latest for chain in self.chains.values())):
                 latest.mended_at = latest.failures_from = line.seq
 
-    def _limit(self, line: Line) -> None:
+    def _limit(self, line: JournalLine) -> None:
         self.accounts[str(line.data["account"])] = line.data
 
-    def _clear(self, line: Line) -> None:
+    def _clear(self, line: JournalLine) -> None:
         self.accounts.pop(str(line.data["account"]), None)
 
-    def _fork(self, line: Line) -> None:
+    def _fork(self, line: JournalLine) -> None:
         branch = _to_branch(line.data)
         self._require_made(line, branch.source)
         if line.chain in self.chains:
             raise _contradiction(line, f"{line.chain} has lines before")
         self._own_chain(line).branch = branch
 
-    def _retry(self, line: Line) -> None:
+    def _retry(self, line: JournalLine) -> None:
         latest = self._own_chain(line).latest
         if latest is not None:
             latest.failures_from = line.seq
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: JournalLine) -> None:
         data, generation = line.data, self._own_generation(line)
         origin = None if data.get("origin") is None else _to_ref(data["origin"])
         if origin is not None:
@@ -401,14 +404,14 @@ class ExperimentState:
             )
         )
 
-    def _import(self, line: Line) -> None:
+    def _import(self, line: JournalLine) -> None:
         self._own_generation(line).imported = line.data
 
-    def _rescore(self, line: Line) -> None:
+    def _rescore(self, line: JournalLine) -> None:
         version = self._note_version(line, line.data.get("function"))
         self._own_generation(line).rescored.append((line.data, version))
 
-    def _note_version(self, line: Line, function: object) -> str:
+    def _note_version(self, line: JournalLine, function: object) -> str:
         """Return the version of the function that computed the scores of a line.
 
         A function that has been changed, and fails, has not computed the scores that are kept.
@@ -419,7 +422,7 @@ class ExperimentState:
         self.score_versions |= revised | dict(Scores().merge(line.data, version).versions)
         return version
 
-    def _checkpoint(self, line: Line) -> None:
+    def _checkpoint(self, line: JournalLine) -> None:
         attempt = self._own_attempt(line)
         checkpoint = read_checkpoint(line)
         attempt.checkpoints.append(checkpoint)
@@ -427,13 +430,13 @@ class ExperimentState:
         attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
         attempt.world_time = checkpoint.world_time
 
-    def _remove_checkpoint(self, line: Line) -> None:
+    def _remove_checkpoint(self, line: JournalLine) -> None:
         attempt = self._own_attempt(line)
         attempt.checkpoints = [
             other for other in attempt.checkpoints if other.ref.file != line.data["file"]
         ]
 
-    def _advance(self, line: Line) -> None:
+    def _advance(self, line: JournalLine) -> None:
         attempt = self._own_attempt(line)
         if line.type in ENDINGS:
             attempt.ending = line
@@ -451,34 +454,34 @@ class ExperimentState:
             attempt.scores = line.data
             attempt.scored_by = self._note_version(line, self.hooks.get("score"))
 
-    def _own_chain(self, line: Line) -> ChainState:
+    def _own_chain(self, line: JournalLine) -> ChainState:
         name = str(line.chain)
         return self.chains.setdefault(name, ChainState(name=name))
 
-    def _own_generation(self, line: Line) -> GenerationState:
+    def _own_generation(self, line: JournalLine) -> GenerationState:
         chain, number = self._own_chain(line), int(line.generation or 0)
         begun = GenerationState(chain=chain.name, number=number)
         return chain.generations.setdefault(number, begun)
 
-    def _own_attempt(self, line: Line) -> AttemptState:
+    def _own_attempt(self, line: JournalLine) -> AttemptState:
         attempt = self.find_attempt(line.chain, line.generation, line.attempt)
         if attempt is None:
             raise _contradiction(line, f"there is no attempt {line.attempt}")
         return attempt
 
-    def _require_made(self, line: Line, ref: CheckpointRef) -> None:
+    def _require_made(self, line: JournalLine, ref: CheckpointRef) -> None:
         """Require that an earlier attempt made a checkpoint: no chain leads back to itself."""
         if self.find_attempt(ref.chain, ref.generation, ref.attempt) is None:
             raise _contradiction(line, f"there is no attempt {ref.attempt} of {ref.chain}")
 
 
-def _contradiction(line: Line, message: str) -> ValueError:
+def _contradiction(line: JournalLine, message: str) -> ValueError:
     return ValueError(f"line {line.seq} is not valid: {message}")
 
 
 _to_branch: Final = converter(Branch)
 _to_ref: Final = converter(CheckpointRef)
-_HANDLERS: Final[Mapping[str, Callable[[ExperimentState, Line], None]]] = {
+_HANDLERS: Final[Mapping[str, Callable[[ExperimentState, JournalLine], None]]] = {
     "experiment.begun": ExperimentState._begin,
     "session.begun": ExperimentState._begin_session,
     "session.ended": ExperimentState._end_session,

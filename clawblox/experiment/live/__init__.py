@@ -1,6 +1,6 @@
 """Attempts on real worlds and agents: the implementation of the protocols in ``schedule.ports``.
 
-- ``live_workshop``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
+- ``live_backend``, ``preparing``, ``attempt_files``: make attempts, and their run directories.
 - ``live_attempt``, ``attempt_agents``, ``attempt_errors``: an attempt, its agents and its errors.
 - ``branches``: the agents of a branch, forked from those in a checkpoint.
 - ``run_directories``: makes, checks, prunes and renames run directories.

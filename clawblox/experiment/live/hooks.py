@@ -18,7 +18,7 @@ from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.values import AgentEvent, Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.results import Labels, SavedSnapshot
 from clawblox.world.access import make_member, read_session
 from clawblox.world.agent_client import AsyncAgentClient
@@ -130,7 +130,7 @@ class _GenerationView:
         seed: Seed of the world's random state.
     """
 
-    def __init__(self, order: Order, seed: int | None) -> None:
+    def __init__(self, order: AttemptOrder, seed: int | None) -> None:
         self._order = order
         self._seed = seed
 
@@ -232,7 +232,7 @@ class LiveGeneration(_GenerationView):
 
     def __init__(
         self,
-        order: Order,
+        order: AttemptOrder,
         world: ViewedWorld,
         seed: int | None,
         agents: Sequence[ViewedAgent],

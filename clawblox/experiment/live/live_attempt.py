@@ -22,7 +22,7 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.history.lines import CheckpointKind
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_agents import AttemptAgent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
@@ -32,7 +32,7 @@ from clawblox.experiment.live.prompts import read_template, render
 from clawblox.experiment.schedule.ports import (
     AgentActivity,
     AttemptError,
-    SavedAttempt,
+    SavedCheckpointFile,
     Signal,
     WorldEnded,
 )
@@ -71,7 +71,7 @@ class LiveAttempt:
         pass_on: Called with each event of the world and of the agents.
     """
 
-    order: Order
+    order: AttemptOrder
     run_dir: Path
     record: AttemptRecord
     world: AsyncWorld
@@ -263,7 +263,7 @@ class LiveAttempt:
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
-    ) -> SavedAttempt:
+    ) -> SavedCheckpointFile:
         """Save world and agents in an archive, as ``schedule.ports.Attempt`` describes it.
 
         Raises:
@@ -288,7 +288,7 @@ class LiveAttempt:
                 known_secrets=self._secrets,
             )
         names = {agent.agent.name: agent.name for agent in self.agents}
-        return SavedAttempt(
+        return SavedCheckpointFile(
             file=saved.path.name,
             sha256=saved.sha256,
             size_bytes=saved.size_bytes,

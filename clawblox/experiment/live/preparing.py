@@ -17,7 +17,7 @@ from clawblox.checkpoint.options import LoadOptions
 from clawblox.config.world_toml import read_world_config
 from clawblox.experiment import layout
 from clawblox.experiment.history.checkpoints import CheckpointRef
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_files import (
     AttemptRecord,
     RecordedAgent,
@@ -73,7 +73,7 @@ class Preparation:
         check: Called often while workspaces are copied; ends the call by raising an error.
     """
 
-    order: Order
+    order: AttemptOrder
     _chain_dir: Callable[[str], Path]
     _experiment_dir: Path
     _check: Callable[[], None]

@@ -22,7 +22,7 @@ import attrs
 from clawblox.agents.drivers import find_driver
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.errors import AgentError, ConfigError
-from clawblox.experiment.inputs import Inputs, digest_inputs
+from clawblox.experiment.inputs import InputDigests, digest_inputs
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.credentials import Credentials
 from clawblox.experiment.live.plan_faults import (
@@ -124,7 +124,7 @@ async def survey_plan(
                 faults.append(ConfigError(error.message, key=key, hint=error.hint))
         except ConfigError as error:
             faults.append(below(error, key))
-    inputs: Inputs | None = None
+    inputs: InputDigests | None = None
     try:
         inputs = await run_checked(
             lambda check: digest_inputs(plan, experiment_dir=directory, check=check)
@@ -231,7 +231,7 @@ def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError
 
 
 def _measure(
-    plan: Plan, directory: Path, inputs: Inputs, programs: Mapping[str, str | None]
+    plan: Plan, directory: Path, inputs: InputDigests, programs: Mapping[str, str | None]
 ) -> Survey:
     """Return what the experiment will use. Blocks."""
     digest = hashlib.sha256(repr(sorted(inputs.world.items())).encode())

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.experiment.history.lines import ENDINGS, Line
-from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.lines import ENDINGS, JournalLine
+from clawblox.experiment.history.machine import Finished, next_step
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Chain
@@ -60,17 +60,17 @@ class NoticeBook:
         lines: The lines of its journal so far.
     """
 
-    def __init__(self, lines: Collection[Line] = ()) -> None:
+    def __init__(self, lines: Collection[JournalLine] = ()) -> None:
         self._announced: set[str] = set()
         self._told: dict[tuple[str, bool], int] = {}
         self._amended: list[int] = []
         self._limited: dict[str, int] = {}
         self._working = self._session = self._ending = 0
-        self._ended: Line | None = None
+        self._ended: JournalLine | None = None
         for line in lines:
             self.note(line)
 
-    def note(self, line: Line) -> bool:
+    def note(self, line: JournalLine) -> bool:
         """Take the next line into account; return whether an event may be due after it."""
         if line.type in ENDINGS or line.type == "imported":
             self._ending = line.seq
@@ -153,12 +153,12 @@ class NoticeBook:
             yield from self._find_ends(self._ended, plans, failed)
 
     def _find_ends(
-        self, ended: Line, plans: Plans, failed: Mapping[str, Line]
+        self, ended: JournalLine, plans: Plans, failed: Mapping[str, JournalLine]
     ) -> Iterator[tuple[int, Notice]]:
         """Yield what the end of a session shows, with the number of its line."""
         status = ended.data.get("reason")
         if status == "done" and all(
-            next_step(plans, chain) == Over(status="done") for chain in plans.chains.values()
+            next_step(plans, chain) == Finished(status="done") for chain in plans.chains.values()
         ):
             yield ended.seq, _notice("done", "", False, {}, f"done:{self._ending}")
         if status == "failed":
@@ -191,22 +191,22 @@ def merge(notices: Collection[Notice]) -> list[Notice]:
 
 
 def _notice(
-    event: NoticeEvent, reason: str, is_running: bool, endings: Mapping[str, Line], key: str
+    event: NoticeEvent, reason: str, is_running: bool, endings: Mapping[str, JournalLine], key: str
 ) -> Notice:
     texts = {name: str(ending.data.get("text", "")) for name, ending in endings.items()}
     return Notice(event=event, reason=reason, is_running=is_running, chains=texts, keys=(key,))
 
 
-def _find_failed(plans: Plans) -> Iterator[tuple[str, Line]]:
+def _find_failed(plans: Plans) -> Iterator[tuple[str, JournalLine]]:
     for name, chain in plans.chains.items():
         ending = plans.state.chain(name).last_ending
         is_failed = ending is not None and ending.type == "failed"
-        if is_failed and next_step(plans, chain) == Over(status="failed"):
+        if is_failed and next_step(plans, chain) == Finished(status="failed"):
             assert ending is not None
             yield name, ending
 
 
-def _find_pause(state: ExperimentState, name: str) -> Line | None:
+def _find_pause(state: ExperimentState, name: str) -> JournalLine | None:
     """Return the line by which a chain is paused, if its account is not the reason."""
     ending = state.chain(name).last_ending
     if ending is None or ending.type != "paused" or "reason" not in ending.data:
@@ -216,7 +216,7 @@ def _find_pause(state: ExperimentState, name: str) -> Line | None:
 
 def _find_limited(
     chains: Mapping[str, Chain], state: ExperimentState, account: str
-) -> Iterator[tuple[str, Line]]:
+) -> Iterator[tuple[str, JournalLine]]:
     for name in chains:
         ending = state.chain(name).last_ending
         if ending is not None and ending.data.get("account") == account:

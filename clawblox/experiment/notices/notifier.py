@@ -14,9 +14,9 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.notices.book import Notice, NoticeBook, merge
 from clawblox.experiment.notices.delivery import DeliveryError, post, run_command
 from clawblox.experiment.tables.status import ExperimentStatus
@@ -43,8 +43,8 @@ class Notifier:
 
     _directory: Path
     _plans: Plans
-    _lines: Sequence[Line]
-    _recorder: Recorder
+    _lines: Sequence[JournalLine]
+    _recorder: JournalRecorder
     _status: Callable[[], ExperimentStatus]
     _book: NoticeBook = attrs.field(init=False)
     _pending: list[Notice] = attrs.field(init=False)
@@ -55,7 +55,7 @@ class Notifier:
         self._book = NoticeBook(self._lines)
         self._pending = self._book.take_due(self._plans)
 
-    def note(self, line: Line) -> None:
+    def note(self, line: JournalLine) -> None:
         """Take a line into account that was written."""
         if not self._book.note(line):
             return

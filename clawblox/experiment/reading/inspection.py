@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.agents.narration import Line, narrate
+from clawblox.agents.narration import NarrationLine, narrate
 from clawblox.agents.trajectory import read_activity
 from clawblox.errors import ClawbloxError
 from clawblox.experiment import layout
@@ -52,7 +52,7 @@ class InspectedAgent:
 
     row: AgentRow
     directory: Path | None
-    activity: Sequence[Line] = ()
+    activity: Sequence[NarrationLine] = ()
     error: str = ""
 
 
@@ -139,7 +139,7 @@ def _inspect_agent(row: AgentRow, root: Path, run_dir: Path | None, lines: int) 
         directory = run_dir / "agents" / row.name
     else:
         return InspectedAgent(row=row, directory=None)
-    latest: deque[Line] = deque(maxlen=lines)
+    latest: deque[NarrationLine] = deque(maxlen=lines)
     try:
         require_no_link(directory.parent, directory, directory / "logs")
         for report in read_activity(directory):

@@ -24,7 +24,7 @@ from clawblox.experiment.history.journal import (
     read_lines,
     require_none_lost,
 )
-from clawblox.experiment.history.lines import WORK, Line
+from clawblox.experiment.history.lines import WORK, JournalLine
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ChainState, ExperimentState, GenerationState
 from clawblox.experiment.links import require_no_link, require_no_links
@@ -59,7 +59,7 @@ class ExperimentRecord:
 
     dir: Path
     plans: Plans
-    lines: Sequence[Line]
+    lines: Sequence[JournalLine]
 
     @property
     def state(self) -> ExperimentState:
@@ -180,7 +180,7 @@ def read_experiment(directory: str | os.PathLike[str]) -> ExperimentRecord:
         raise
 
 
-def read_record(directory: Path, lines: Sequence[Line]) -> ExperimentRecord:
+def read_record(directory: Path, lines: Sequence[JournalLine]) -> ExperimentRecord:
     """Return an experiment from its lines and its directory. Blocks.
 
     Args:
@@ -196,7 +196,7 @@ def read_record(directory: Path, lines: Sequence[Line]) -> ExperimentRecord:
     return ExperimentRecord(dir=directory, plans=plans, lines=lines)
 
 
-def read_plans(directory: Path, lines: Sequence[Line]) -> list[Plan]:
+def read_plans(directory: Path, lines: Sequence[JournalLine]) -> list[Plan]:
     """Return the plan of an experiment in each revision. Blocks.
 
     Raises:
@@ -232,7 +232,9 @@ def _run_names(chain: ChainState) -> set[str]:
     }
 
 
-def _require_fitting(directory: Path, lines: Sequence[Line], chains: Mapping[str, Chain]) -> None:
+def _require_fitting(
+    directory: Path, lines: Sequence[JournalLine], chains: Mapping[str, Chain]
+) -> None:
     """Check that the lines are about chains of the plan, and about as many agents as they have.
 
     A plan whose chains had never worked may have been mended: then it may have other chains now.

@@ -1,7 +1,7 @@
 """Runs chains within the limits of a plan, over protocols for worlds and agents.
 
 - ``scheduler``: a task for each chain.
-- ``slots``, ``accounts``, ``spending``: the limits: places, providers' accounts, money and costs.
+- ``admission``, ``accounts``, ``spending``: the limits: slots, providers' accounts, money, costs.
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
 - ``ports``: what an attempt needs of its world and agents.
 - ``callbacks``, ``timing``: the hooks of an attempt; its clock, and waits for its messages.

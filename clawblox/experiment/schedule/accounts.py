@@ -16,7 +16,7 @@ import attrs
 
 from clawblox.experiment.history.lines import PauseReason
 from clawblox.experiment.schedule.timing import wait_until
-from clawblox.system.clock import Clock
+from clawblox.system.clock import TimeSource
 
 _BACKOFF_S: Final = (60.0, 120.0, 300.0, 600.0, 900.0)
 _PROBE_LOGIN_S: Final = 60.0
@@ -53,7 +53,7 @@ class Accounts:
         longest_pause: Seconds for which an account may be limited.
     """
 
-    def __init__(self, clock: Clock, longest_pause: float) -> None:
+    def __init__(self, clock: TimeSource, longest_pause: float) -> None:
         self._clock = clock
         self._longest_s = longest_pause
         self._limited: dict[str, _Limited] = {}

@@ -20,12 +20,12 @@ from clawblox.experiment.history.lines import (
     About,
     CheckpointKind,
     FailureCause,
-    Line,
+    JournalLine,
     LineType,
     usage_data,
 )
-from clawblox.experiment.history.orders import Order
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.orders import AttemptOrder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.layout import failed_name
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
@@ -33,8 +33,8 @@ from clawblox.experiment.schedule.callbacks import Callbacks, HookError
 from clawblox.experiment.schedule.pauses import (
     Close,
     Message,
-    Pause,
     PauseError,
+    PauseRequest,
     blame_provider,
 )
 from clawblox.experiment.schedule.ports import (
@@ -42,17 +42,17 @@ from clawblox.experiment.schedule.ports import (
     AgentEnded,
     AgentFailed,
     Attempt,
+    AttemptBackend,
     AttemptError,
     NodeLost,
     ProviderError,
     Room,
-    SavedAttempt,
-    Workshop,
+    SavedCheckpointFile,
     WorldEnded,
 )
 from clawblox.experiment.schedule.spending import add_usage
-from clawblox.experiment.schedule.timing import Mailbox, Meter
-from clawblox.system.clock import Clock, format_utc
+from clawblox.experiment.schedule.timing import ActiveClock, Mailbox
+from clawblox.system.clock import TimeSource, format_utc
 from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_S: Final = 30.0
@@ -72,7 +72,7 @@ class GenerationRunner:
 
     Args:
         order: The attempt, which was opened.
-        workshop: Makes it.
+        backend: Makes it.
         recorder: Writes its lines.
         clock: The clock of the generation.
         callbacks: The hooks of the experiment.
@@ -82,21 +82,21 @@ class GenerationRunner:
 
     Attributes:
         mailbox: Takes requests to close or pause, from any task of the event loop.
-        meter: Counts its seconds.
+        active_clock: Counts its seconds.
         usage: Usage of each agent since the attempt began.
         world_time: Simulation time when it was last known; None before.
     """
 
-    order: Order
-    _workshop: Workshop
-    _recorder: Recorder
-    _clock: Clock
+    order: AttemptOrder
+    _backend: AttemptBackend
+    _recorder: JournalRecorder
+    _clock: TimeSource
     _callbacks: Callbacks
     _room: Room = THIS_MACHINE
     usage: tuple[Usage, ...] = ()
     _on_progress: Callable[[], object] = lambda: None
     mailbox: Mailbox[Message] = attrs.field(init=False)
-    meter: Meter = attrs.field(init=False)
+    active_clock: ActiveClock = attrs.field(init=False)
     world_time: float | None = attrs.field(init=False)
     _plan: Plan = attrs.field(init=False)
     _close_reason: str = attrs.field(init=False)
@@ -108,7 +108,7 @@ class GenerationRunner:
 
     def __attrs_post_init__(self) -> None:
         self.mailbox = Mailbox(self._clock)
-        self.meter = Meter(self._clock, self.order.elapsed_s, self.order.idle_s)
+        self.active_clock = ActiveClock(self._clock, self.order.elapsed_s, self.order.idle_s)
         self.world_time = self.order.world_time
         self._plan = self.order.chain.plan
         self._close_reason = self.order.close_reason
@@ -138,7 +138,7 @@ class GenerationRunner:
         """
         try:
             if self.order.phase != "score" or self._callbacks.has_score:
-                await self._write("prepared", await self._workshop.prepare(self.order))
+                await self._write("prepared", await self._backend.prepare(self.order))
                 await self._live()
             await self._commit()
         except AttemptError as error:
@@ -155,26 +155,26 @@ class GenerationRunner:
 
     async def _note_failure(self, error: AttemptError) -> None:
         """Write why the attempt failed; what fails on a full disk is paused instead."""
-        if error.cause in _NEED_DISK and await self._workshop.free_bytes() < _FULL_DISK_BYTES:
-            await self._pause(Pause(reason="disk", text=f"the disk is full: {error.text}"))
+        if error.cause in _NEED_DISK and await self._backend.free_bytes() < _FULL_DISK_BYTES:
+            await self._pause(PauseRequest(reason="disk", text=f"the disk is full: {error.text}"))
         else:
             await self._fail(error.cause, error.text)
 
     async def _note_os_error(self, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            await self._pause(Pause(reason="disk", text=f"the disk is full: {error}"))
+            await self._pause(PauseRequest(reason="disk", text=f"the disk is full: {error}"))
         else:
             await self._fail("start", str(error))
 
     async def _live(self) -> None:
-        async with self._workshop.open(self.order, self.mailbox.put, self._room) as attempt:
+        async with self._backend.open(self.order, self.mailbox.put, self._room) as attempt:
             self._attempt = attempt
             try:
                 await self._take_steps()
             except PauseError as error:
                 # Saved before the pause, unless the pause comes from a save that failed.
-                if self.meter.is_running and error.pause.reason != "checkpoint":
-                    self.meter.stop()
+                if self.active_clock.is_running and error.pause.reason != "checkpoint":
+                    self.active_clock.stop()
                     await self._checkpoint("pause")
                 raise
             finally:
@@ -193,9 +193,9 @@ class GenerationRunner:
         await self._write("working", await self._attempt.start())
 
     async def _work(self) -> None:
-        self.meter.start()
+        self.active_clock.start()
         self._close_reason = await self._wait_for_end()
-        self.meter.stop()
+        self.active_clock.stop()
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
             await self._save_firmly("boundary")
@@ -239,7 +239,7 @@ class GenerationRunner:
         if self.order.phase == "score":
             assert self.order.origin is not None
             run_id = self.order.origin.attempt
-        validated = await self._workshop.validate(self.order.chain, run_id)
+        validated = await self._backend.validate(self.order.chain, run_id)
         generation = self._recorder.state.chain(self.order.chain.name).latest
         assert generation is not None
         await self._write(
@@ -280,7 +280,11 @@ class GenerationRunner:
                 return reason
 
     def _next_deadline(self) -> float:
-        deadlines = [self.meter.reaches(self._active_limit_s), self._save_at, self._patience_ends]
+        deadlines = [
+            self.active_clock.reaches(self._active_limit_s),
+            self._save_at,
+            self._patience_ends,
+        ]
         if self._asks_world:
             deadlines.append(self._look_at)
         return min(deadlines)
@@ -307,15 +311,15 @@ class GenerationRunner:
     def _note_activity(self) -> None:
         present = [agent for agent in self._attempt.activity() if not agent.is_over]
         waits = [agent.provider_wait_s for agent in present]
-        self.meter.set_idle(bool(waits) and min(waits) > 0.0)
+        self.active_clock.set_idle(bool(waits) and min(waits) > 0.0)
         longest = max(present, key=lambda agent: agent.provider_wait_s, default=None)
         if longest is not None and longest.provider_wait_s >= self._plan.retry.pause_after:
             text = f"{longest.name} has waited {longest.provider_wait_s:.0f} s for its provider"
-            raise PauseError(Pause(reason="limit", text=text, account=longest.account))
+            raise PauseError(PauseRequest(reason="limit", text=text, account=longest.account))
 
     async def _find_end(self) -> str:
         """Return why the generation closes now; empty if it does not."""
-        if self.meter.active_s >= self._active_limit_s:
+        if self.active_clock.active_s >= self._active_limit_s:
             return "duration"
         if self._has_no_agents():
             return "agents_ended"
@@ -356,7 +360,7 @@ class GenerationRunner:
                 return "budget" if message.is_budget else ""
             case Close(reason=reason):
                 return reason
-            case Pause():
+            case PauseRequest():
                 raise PauseError(message)
             case _:  # a turn: the stop hook is asked again
                 if self._callbacks.has_stop:
@@ -400,11 +404,11 @@ class GenerationRunner:
         """Make a checkpoint; return whether it was made."""
         idle_wait = PAUSE_IDLE_WAIT_S
         if kind == "periodic":  # but not into the save phase
-            remaining_s = self._active_limit_s - self.meter.active_s
+            remaining_s = self._active_limit_s - self.active_clock.active_s
             idle_wait = max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
         try:
             saved = await self._attempt.checkpoint(
-                kind, lambda: self.meter.active_s, idle_wait=idle_wait
+                kind, lambda: self.active_clock.active_s, idle_wait=idle_wait
             )
         except WorldExitedError as error:
             raise AttemptError("world", str(error)) from error
@@ -417,7 +421,7 @@ class GenerationRunner:
         await self._retain()
         return True
 
-    def _describe(self, kind: CheckpointKind, saved: SavedAttempt) -> Mapping[str, Any]:
+    def _describe(self, kind: CheckpointKind, saved: SavedCheckpointFile) -> Mapping[str, Any]:
         self.usage = tuple(self._attempt.usage())
         return {
             **attrs.asdict(saved),
@@ -435,9 +439,9 @@ class GenerationRunner:
         if kind == "pause" or not self._plan.checkpoint.required:
             return
         if is_secret and kind in ("boundary", "end"):
-            raise PauseError(Pause(reason="secret", text=str(error)))
+            raise PauseError(PauseRequest(reason="secret", text=str(error)))
         if self._failed_saves >= _MAX_FAILED_SAVES:
-            raise PauseError(Pause(reason="checkpoint", text=str(error)))
+            raise PauseError(PauseRequest(reason="checkpoint", text=str(error)))
 
     async def _retain(self) -> None:
         """Remove the oldest archives of the interval, except the sources of forks."""
@@ -465,23 +469,23 @@ class GenerationRunner:
         facts = {"cause": cause, "text": text, "moved_to": moved_to}
         facts |= await self._totals(self.order.run_id)
         await self._write("failed", facts)
-        await self._workshop.set_aside(self.order.chain.name, self.order.run_id, moved_to)
+        await self._backend.set_aside(self.order.chain.name, self.order.run_id, moved_to)
         await self._recorder.derive()  # the pointer names the new path
 
-    async def _pause(self, pause: Pause) -> None:
+    async def _pause(self, pause: PauseRequest) -> None:
         totals = await self._totals(self.order.run_id)
         await self._write("paused", {**attrs.asdict(pause), **totals})
 
     async def _totals(self, run_id: str) -> dict[str, Any]:
-        errors = await self._workshop.script_errors(self.order.chain.name, run_id)
+        errors = await self._backend.script_errors(self.order.chain.name, run_id)
         facts = {} if errors is None else {"script_errors": attrs.asdict(errors)}
         return {"usage": usage_data(self.usage), **self._seconds(), **facts}
 
     def _seconds(self) -> dict[str, float]:
-        return {"elapsed_s": self.meter.active_s, "idle_s": self.meter.idle_s}
+        return {"elapsed_s": self.active_clock.active_s, "idle_s": self.active_clock.idle_s}
 
     async def _write(
         self, kind: LineType, data: Mapping[str, Any] | None = None, **options: Any
-    ) -> Line | None:
+    ) -> JournalLine | None:
         about = About(self.order.chain.name, self.order.generation, self.order.run_id)
         return await self._recorder.write(kind, data, about, **options)

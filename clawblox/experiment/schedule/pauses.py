@@ -24,7 +24,7 @@ class Close:
 
 
 @attrs.frozen(kw_only=True)
-class Pause:
+class PauseRequest:
     """Asks an attempt to make a checkpoint and to stop; its line records the members.
 
     Attributes:
@@ -40,12 +40,12 @@ class Pause:
     account: str | None = None
 
 
-def blame_journal(error: OSError) -> Pause:
+def blame_journal(error: OSError) -> PauseRequest:
     """Return the pause for an error that kept a line out of the journal."""
-    return Pause(reason="disk", text=f"the journal cannot be written: {error}")
+    return PauseRequest(reason="disk", text=f"the journal cannot be written: {error}")
 
 
-Message: TypeAlias = Signal | Close | Pause
+Message: TypeAlias = Signal | Close | PauseRequest
 """What reaches the task that runs an attempt."""
 
 
@@ -56,12 +56,12 @@ class PauseError(Exception):
         pause: Why.
     """
 
-    def __init__(self, pause: Pause) -> None:
+    def __init__(self, pause: PauseRequest) -> None:
         super().__init__(pause.text)
         self.pause = pause
 
 
-def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Pause:
+def blame_provider(failure: AgentFailed, now: datetime, node: str) -> PauseRequest:
     """Return the pause of an attempt whose agent cannot work now.
 
     Args:
@@ -72,7 +72,7 @@ def blame_provider(failure: AgentFailed, now: datetime, node: str) -> Pause:
     if (until := failure.retry_at) is not None and until <= now:
         until = None  # one of the two clocks is wrong
     where = f" on node {node}" if failure.kind == "auth" and node else ""
-    return Pause(
+    return PauseRequest(
         reason="auth" if failure.kind == "auth" else "limit",
         text=f"{failure.name}{where}: {failure.text}",
         until=None if until is None else format_utc(until),

@@ -16,7 +16,7 @@ import attrs
 from clawblox.agents.values import Usage
 from clawblox.errors.agent import ErrorKind
 from clawblox.experiment.history.lines import CheckpointKind, FailureCause
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.protocol import ScriptErrors
 
@@ -151,7 +151,7 @@ class AgentActivity:
 
 
 @attrs.frozen(kw_only=True)
-class SavedAttempt:
+class SavedCheckpointFile:
     """A checkpoint that an attempt made.
 
     Attributes:
@@ -244,7 +244,7 @@ class Attempt(Protocol):
 
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
-    ) -> SavedAttempt:
+    ) -> SavedCheckpointFile:
         """Save world and agents in an archive, whatever the agents are doing. They notice nothing.
 
         Args:
@@ -296,7 +296,7 @@ class Attempt(Protocol):
         """Return the live view for hooks, ``live.hooks.LiveGeneration``."""
 
 
-class Workshop(Protocol):
+class AttemptBackend(Protocol):
     """Makes the attempts of an experiment, and cares for their directories."""
 
     async def serve(self) -> None:
@@ -340,7 +340,7 @@ class Workshop(Protocol):
         Cancellation: some of them may have ended.
         """
 
-    async def prepare(self, order: Order) -> Mapping[str, Any]:
+    async def prepare(self, order: AttemptOrder) -> Mapping[str, Any]:
         """Make the run directory of an attempt, complete or not at all; adopt a complete one.
 
         Returns:
@@ -360,7 +360,7 @@ class Workshop(Protocol):
         """
 
     def open(
-        self, order: Order, report: Callable[[Signal], object], room: Room
+        self, order: AttemptOrder, report: Callable[[Signal], object], room: Room
     ) -> AbstractAsyncContextManager[Attempt]:
         """Return an attempt; leaving it ends everything that it started.
 
@@ -397,7 +397,7 @@ class Workshop(Protocol):
         Cancellation: it is renamed or not.
         """
 
-    async def discard(self, order: Order) -> None:
+    async def discard(self, order: AttemptOrder) -> None:
         """Remove the directory of an attempt that was only scored; idempotent.
 
         Cancellation: a part of it may remain.

@@ -17,28 +17,28 @@ import anyio.abc
 import attrs
 
 from clawblox.experiment.history.lines import About, usage_data
-from clawblox.experiment.history.machine import Commit, Interrupt, Over, next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.machine import CloseAttempt, Commit, Finished, next_step
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import AttemptState, ExperimentState
 from clawblox.experiment.layout import free_attempt_name, run_prefix
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
+from clawblox.experiment.schedule.admission import Admission, Slot, make_place
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
-from clawblox.experiment.schedule.pauses import Close, Pause, blame_journal
+from clawblox.experiment.schedule.pauses import Close, PauseRequest, blame_journal
 from clawblox.experiment.schedule.ports import (
     THIS_MACHINE,
+    AttemptBackend,
     AttemptError,
     ProviderError,
     Room,
-    Workshop,
 )
-from clawblox.experiment.schedule.slots import Place, Slots, make_place
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.amounts import format_bytes
-from clawblox.system.clock import Clock, parse_utc
+from clawblox.system.clock import TimeSource, parse_utc
 from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_AT_DISK_S: Final = 30.0
@@ -68,7 +68,7 @@ class _RunningChain:
     awaits: str = ""
     is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
-    def interrupt(self, request: Close | Pause) -> None:
+    def interrupt(self, request: Close | PauseRequest) -> None:
         """Hand a request to its attempt; without one, end its task."""
         if self.runner is None:
             self.waiting.cancel()
@@ -81,7 +81,7 @@ class Scheduler:
 
     Args:
         plans: The plans of the experiment.
-        workshop: Makes the attempts.
+        backend: Makes the attempts.
         recorder: Writes the lines.
         clock: The clock of the experiment.
         callbacks: The hooks.
@@ -99,9 +99,9 @@ class Scheduler:
     def __init__(
         self,
         plans: Plans,
-        workshop: Workshop,
-        recorder: Recorder,
-        clock: Clock,
+        backend: AttemptBackend,
+        recorder: JournalRecorder,
+        clock: TimeSource,
         callbacks: Callbacks,
         *,
         wall_s: float = 0.0,
@@ -110,22 +110,22 @@ class Scheduler:
         plan = plans.present
         self._plans = plans
         self._limits = plan.limits
-        self._workshop = workshop
+        self._backend = backend
         self._recorder = recorder
         self._clock = clock
         self._callbacks = callbacks
         self._started_at = clock.monotonic()
         self._begun_at = self._started_at - wall_s
         self._running: dict[str, _RunningChain] = {}
-        self._slots = Slots(plan.limits, self._can_start, self._halt_if_stuck)
+        self._slots = Admission(plan.limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         # None before the first look at the disk: nothing starts until then.
         self._is_disk_low = False if plan.limits.min_free is None else None
         self._warn = warn
         self._has_warned = False
-        self.pauses: dict[str, Pause] = {}
+        self.pauses: dict[str, PauseRequest] = {}
         self.failures: dict[str, str] = {}
-        self.halted: Pause | None = None
+        self.halted: PauseRequest | None = None
         self.accounts = Accounts(clock, plan.retry.longest_pause)
         self.spending = Spending(plans)
 
@@ -170,7 +170,7 @@ class Scheduler:
             watch.start_soon(self._watch_disk)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                await self.spending.count_left(self._workshop.usage)
+                await self.spending.count_left(self._backend.usage)
                 for chain in chains:
                     self.add(chain)
             self._tasks = None
@@ -201,7 +201,7 @@ class Scheduler:
 
     # -- pauses and halts -----------------------------------------------------------------------
 
-    def pause(self, pause: Pause, chains: Collection[str] | None = None) -> None:
+    def pause(self, pause: PauseRequest, chains: Collection[str] | None = None) -> None:
         """Pause chains: their attempts make a checkpoint and stop.
 
         Args:
@@ -213,7 +213,7 @@ class Scheduler:
                 self.pauses.setdefault(name, pause)
                 running.interrupt(pause)
 
-    def halt(self, pause: Pause) -> None:
+    def halt(self, pause: PauseRequest) -> None:
         """Start nothing new, and pause everything that runs.
 
         Args:
@@ -231,7 +231,7 @@ class Scheduler:
             if (running := self._running.get(name)) is not None:
                 await running.is_over.wait()
 
-    def close_all(self, pause: Pause) -> None:
+    def close_all(self, pause: PauseRequest) -> None:
         """Start nothing new, and close all generations that run, with their save prompts.
 
         Args:
@@ -249,14 +249,16 @@ class Scheduler:
         if not self._running or self._slots.taken or self.halted is not None:
             return
         if all(map(self._waits_for_login, self._running.values())):
-            self.halt(Pause(reason="auth", text="every chain that is left waits for a login"))
+            self.halt(
+                PauseRequest(reason="auth", text="every chain that is left waits for a login")
+            )
         elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
-            self.halt(Pause(reason="dollars", text=self.spending.describe()))
+            self.halt(PauseRequest(reason="dollars", text=self.spending.describe()))
 
     def _waits_for_login(self, running: _RunningChain) -> bool:
         if running.runner is not None or self.accounts.is_probing(running.chain.name):
             return False
-        accounts = self._workshop.accounts(running.chain)
+        accounts = self._backend.accounts(running.chain)
         return self.accounts.blocking(accounts, running.chain.name) == "auth"
 
     async def _watch_wall(self) -> None:
@@ -266,25 +268,25 @@ class Scheduler:
         while self._clock.monotonic() < ends_at:
             await self._clock.sleep_until(ends_at)
         text = f"the experiment has run for {wall:g} s, its limits.wall"
-        self.close_all(Pause(reason="wall", text=text))
+        self.close_all(PauseRequest(reason="wall", text=text))
 
     async def _watch_disk(self) -> None:
         while (least := self._limits.min_free) is not None:
-            free = await self._workshop.free_bytes()
+            free = await self._backend.free_bytes()
             text = f"{format_bytes(free)} are free, and limits.min_free is {format_bytes(least)}"
             if free < least and not self._is_disk_low:
                 self._warn("disk.low", text)
             self._is_disk_low = free < least
             if self._is_disk_low and not self._slots.taken:
-                self.halt(Pause(reason="disk", text=text))
+                self.halt(PauseRequest(reason="disk", text=text))
                 return
             self._slots.grant()
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
 
-    def _can_start(self, place: Place) -> bool:
+    def _can_start(self, place: Slot) -> bool:
         return self.halted is None and self._is_disk_low is False and self._affords(place)
 
-    def _affords(self, place: Place) -> bool:
+    def _affords(self, place: Slot) -> bool:
         """Return whether the money suffices for an attempt and everything that runs."""
         return self.spending.affords(sum(other.usd for other in self._slots.taken) + place.usd)
 
@@ -295,15 +297,15 @@ class Scheduler:
         await self._outlast_hosts(running)
         while True:
             match next_step(self._plans, chain):
-                case Over(status=status):
+                case Finished(status=status):
                     if status == "failed" and self._plans.present.retry.on_failure == "stop_all":
-                        self.halt(Pause(reason="request", text=f"{chain.name} has failed"))
+                        self.halt(PauseRequest(reason="request", text=f"{chain.name} has failed"))
                     return
-                case Interrupt(attempt=attempt):
+                case CloseAttempt(attempt=attempt):
                     await self._close_attempt(attempt)
                 case Commit(order=order):
                     await self._commit(order)
-                case Order() as order:
+                case AttemptOrder() as order:
                     if self._is_blocked(running):
                         return
                     await self._await_turn(running)
@@ -328,7 +330,9 @@ class Scheduler:
         name = running.chain.name
         ending = self.state.chain(name).last_ending
         if ending is not None and ending.type == "paused" and self.state.is_of_session(ending):
-            cause = Pause(reason=ending.data["reason"], text=str(ending.data.get("text", "")))
+            cause = PauseRequest(
+                reason=ending.data["reason"], text=str(ending.data.get("text", ""))
+            )
             if cause.reason in _BLOCKING:
                 self.pauses[name] = cause
             elif cause.reason == "disk":
@@ -348,45 +352,45 @@ class Scheduler:
         async def check_login() -> bool:
             try:
                 with suppress(AttemptError):  # the attempt reports it
-                    await self._workshop.check(chain)
+                    await self._backend.check(chain)
             except ProviderError:
                 return False
             return True
 
         try:
             self._halt_if_stuck()
-            accounts = self._workshop.accounts(chain)
+            accounts = self._backend.accounts(chain)
             if self.accounts.blocking(accounts, chain.name) is not None:
                 self._slots.grant()
             await self.accounts.wait(accounts, chain.name, check_login)
         except LongPauseError:
-            reason = self.accounts.blocking(self._workshop.accounts(chain), chain.name) or "limit"
+            reason = self.accounts.blocking(self._backend.accounts(chain), chain.name) or "limit"
             what = "login has been expired" if reason == "auth" else "account has been limited"
             text = f"its {what} for more than {chain.plan.retry.longest_pause:g} s"
-            self.pauses.setdefault(chain.name, Pause(reason=reason, text=text))
+            self.pauses.setdefault(chain.name, PauseRequest(reason=reason, text=text))
             running.waiting.cancel()
             await anyio.lowlevel.checkpoint()
 
     async def _close_attempt(self, attempt: AttemptState) -> None:
-        usage = await self._workshop.usage(attempt.chain, attempt.run_id)
+        usage = await self._backend.usage(attempt.chain, attempt.run_id)
         await self._recorder.write(
             "interrupted",
             {"usage": usage_data(usage)},
             About(attempt.chain, attempt.generation, attempt.run_id),
         )
 
-    async def _commit(self, order: Order) -> None:
-        usage = tuple(await self._workshop.usage(order.chain.name, order.run_id))
+    async def _commit(self, order: AttemptOrder) -> None:
+        usage = tuple(await self._backend.usage(order.chain.name, order.run_id))
         await self._make_runner(order, usage=usage).finish()
 
-    async def _run_attempt(self, running: _RunningChain, order: Order) -> None:
+    async def _run_attempt(self, running: _RunningChain, order: AttemptOrder) -> None:
         chain = running.chain
         place = make_place(self._plans, chain, order.generation)
         await self._slots.take(place)
         runs_world = order.phase != "score" or self._callbacks.has_score
         try:
             running.awaits = "for a node"
-            room_given = self._workshop.room(chain) if runs_world else nullcontext(THIS_MACHINE)
+            room_given = self._backend.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
                 opened = self.state.find_attempt(chain.name, order.generation, order.run_id)
@@ -403,7 +407,9 @@ class Scheduler:
             self.accounts.release(chain.name)
             self._slots.leave(place)
 
-    async def _open(self, running: _RunningChain, order: Order, room: Room) -> GenerationRunner:
+    async def _open(
+        self, running: _RunningChain, order: AttemptOrder, room: Room
+    ) -> GenerationRunner:
         """Return the runner of an attempt, whose line is written."""
         is_new = not order.run_id
         if is_new:
@@ -424,7 +430,7 @@ class Scheduler:
                 self._warn("machine.changed", text)
         return runner
 
-    def _find_difference(self, order: Order, room: Room) -> str:
+    def _find_difference(self, order: AttemptOrder, room: Room) -> str:
         """Return how a machine differs from the one where the origin was made, if known."""
         ref = order.origin
         source = ref and self.state.find_attempt(ref.chain, ref.generation, ref.attempt)
@@ -441,9 +447,9 @@ class Scheduler:
         prefix = run_prefix(plan.name, chain.name, layout, given=plan.run_prefix)
         return free_attempt_name(prefix, generation, self._clock.utc(), taken)
 
-    def _make_runner(self, order: Order, **more: Any) -> GenerationRunner:
+    def _make_runner(self, order: AttemptOrder, **more: Any) -> GenerationRunner:
         return GenerationRunner(
-            order, self._workshop, self._recorder, self._clock, self._callbacks, **more
+            order, self._backend, self._recorder, self._clock, self._callbacks, **more
         )
 
     # -- after an attempt -----------------------------------------------------------------------
@@ -454,7 +460,7 @@ class Scheduler:
         assert runner is not None
         self.spending.note(running.chain, runner.usage)
         if self.spending.has_reached(1.0):
-            self.close_all(Pause(reason="dollars", text=self.spending.describe()))
+            self.close_all(PauseRequest(reason="dollars", text=self.spending.describe()))
         if self.spending.has_reached(_WARN_AT) and not self._has_warned:
             self._has_warned = True
             self._warn("budget.warning", self.spending.describe())
@@ -464,7 +470,7 @@ class Scheduler:
         """Note that the accounts work which this attempt tries, if its agents have got answers."""
         if not self.accounts.is_probing(runner.order.chain.name):
             return
-        accounts = self._workshop.accounts(runner.order.chain)
+        accounts = self._backend.accounts(runner.order.chain)
         for account, usage in zip(accounts, runner.usage, strict=False):
             if usage.output_tokens and self.accounts.clear(account):
                 assert self._tasks is not None

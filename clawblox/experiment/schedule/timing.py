@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from clawblox.system.clock import Clock
+from clawblox.system.clock import TimeSource
 
 _T = TypeVar("_T")
 
 
-class Meter:
+class ActiveClock:
     """Counts the active and the idle seconds of a generation.
 
     Seconds are idle while every agent only waits for its provider. Nothing is counted before
@@ -25,7 +25,7 @@ class Meter:
         idle_s: Idle seconds so far.
     """
 
-    def __init__(self, clock: Clock, active_s: float = 0.0, idle_s: float = 0.0) -> None:
+    def __init__(self, clock: TimeSource, active_s: float = 0.0, idle_s: float = 0.0) -> None:
         self._clock = clock
         self._counted = {False: active_s, True: idle_s}
         self._is_idle = False
@@ -73,7 +73,7 @@ class Meter:
         return self._clock.monotonic() + active_s - self.active_s
 
 
-async def wait_until(clock: Clock, event: anyio.Event, deadline: float) -> None:
+async def wait_until(clock: TimeSource, event: anyio.Event, deadline: float) -> None:
     """Wait for an event, but not longer than until a deadline.
 
     Args:
@@ -92,7 +92,7 @@ async def wait_until(clock: Clock, event: anyio.Event, deadline: float) -> None:
         group.cancel_scope.cancel()
 
 
-async def _cancel_at(clock: Clock, deadline: float, scope: anyio.CancelScope) -> None:
+async def _cancel_at(clock: TimeSource, deadline: float, scope: anyio.CancelScope) -> None:
     await clock.sleep_until(deadline)
     scope.cancel()
 
@@ -104,7 +104,7 @@ class Mailbox(Generic[_T]):
         clock: The clock of the deadlines.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: TimeSource) -> None:
         self._clock = clock
         self._messages: deque[_T] = deque()
         self._news = anyio.Event()

@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 
 from clawblox.experiment import layout
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.plan.plan import Layout
 from clawblox.system.clock import format_utc, parse_utc
 from clawblox.system.files import make_private_dir, publish_changed
@@ -59,7 +59,7 @@ class PlannedChain:
 
 def write_chain_files(
     chain_dir: Path,
-    lines: Sequence[Line],
+    lines: Sequence[JournalLine],
     revisions: Sequence[PlannedChain],
     style: Layout,
     moved: Mapping[str, str],
@@ -103,8 +103,8 @@ def _has_sound_pointer(chain_dir: Path) -> bool:
 
 
 def find_latest(
-    chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]
-) -> tuple[Line, Path] | None:
+    chain_dir: Path, lines: Sequence[JournalLine], moved: Mapping[str, str]
+) -> tuple[JournalLine, Path] | None:
     """Return the line of a chain's latest archive that exists, and its path; None without one.
 
     Args:
@@ -121,7 +121,7 @@ def find_latest(
     return None
 
 
-def is_moving(chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]) -> bool:
+def is_moving(chain_dir: Path, lines: Sequence[JournalLine], moved: Mapping[str, str]) -> bool:
     """Return whether the latest archive is in a directory that is about to be renamed.
 
     Args:
@@ -137,7 +137,7 @@ def is_moving(chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]) 
     return archive.parents[1].name != moved.get(attempt, attempt)
 
 
-def moved_attempts(lines: Iterable[Line]) -> dict[str, str]:
+def moved_attempts(lines: Iterable[JournalLine]) -> dict[str, str]:
     """Return the new names of the run directories that were renamed after a failure, by attempt.
 
     No two attempts of an experiment have the same name.
@@ -154,7 +154,7 @@ def moved_attempts(lines: Iterable[Line]) -> dict[str, str]:
 
 def format_table(
     chain_dir: Path,
-    lines: Sequence[Line],
+    lines: Sequence[JournalLine],
     revisions: Sequence[PlannedChain],
     moved: Mapping[str, str],
 ) -> bytes:
@@ -178,7 +178,7 @@ def format_table(
 
 def _rows(
     chain_dir: Path,
-    lines: Sequence[Line],
+    lines: Sequence[JournalLine],
     revisions: Sequence[PlannedChain],
     moved: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
@@ -197,7 +197,11 @@ def _rows(
 
 
 def _committed_rows(
-    chain_dir: Path, line: Line, opened: Line, planned: PlannedChain, origins: _Origins
+    chain_dir: Path,
+    line: JournalLine,
+    opened: JournalLine,
+    planned: PlannedChain,
+    origins: _Origins,
 ) -> Iterator[dict[str, Any]]:
     attempt = _files(line)
     for index, agent in enumerate(line.data["agents"]):
@@ -224,7 +228,9 @@ class _Origins:
         moved: The attempts of all chains that were moved.
     """
 
-    def __init__(self, chain_dir: Path, lines: Sequence[Line], moved: Mapping[str, str]) -> None:
+    def __init__(
+        self, chain_dir: Path, lines: Sequence[JournalLine], moved: Mapping[str, str]
+    ) -> None:
         self._chain_dir = chain_dir
         self._moved = moved
         self._workspaces = {
@@ -233,7 +239,7 @@ class _Origins:
             if line.type in ("committed", "imported")
         }
 
-    def describe(self, opened: Line, index: int, planned: PlannedChain) -> str:
+    def describe(self, opened: JournalLine, index: int, planned: PlannedChain) -> str:
         """Return where an agent's workspace came from, as the table shows it.
 
         Args:
@@ -259,7 +265,7 @@ class _Origins:
         return layout.archive_path(chain_dir, self._moved.get(attempt, attempt), origin["file"])
 
 
-def _files(line: Line) -> str:
+def _files(line: JournalLine) -> str:
     """Return the attempt that left the workspaces of a generation."""
     name = "files" if line.type == "committed" else "run_id"
     return str(line.data.get(name, line.attempt))

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.layout import chain_dir, experiment_prefix
 from clawblox.experiment.plan.plan import Chain
@@ -45,10 +45,10 @@ class DerivedFiles:
         lines: All lines so far.
     """
 
-    def __init__(self, directory: Path, plans: Plans, lines: Sequence[Line]) -> None:
+    def __init__(self, directory: Path, plans: Plans, lines: Sequence[JournalLine]) -> None:
         self._directory = directory
         self._plans = plans
-        self._by_chain: dict[str, list[Line]] = {}
+        self._by_chain: dict[str, list[JournalLine]] = {}
         self._moved: dict[str, str] = {}
         self._changed: set[str] = set()
         self._has_results = True
@@ -58,7 +58,7 @@ class DerivedFiles:
             self.note(line)
         self._changed.update(self._by_chain)
 
-    def note(self, line: Line) -> None:
+    def note(self, line: JournalLine) -> None:
         """Take a line into account; the files are written soon after."""
         if line.chain is not None:
             self._by_chain.setdefault(line.chain, []).append(line)
@@ -125,7 +125,7 @@ class DerivedFiles:
 
     def _write(
         self,
-        chains: Sequence[tuple[Chain, Sequence[Line], Sequence[PlannedChain]]],
+        chains: Sequence[tuple[Chain, Sequence[JournalLine], Sequence[PlannedChain]]],
         moved: Mapping[str, str],
     ) -> set[str]:
         """Return the chains to be written again, since a directory is about to be renamed."""

@@ -43,7 +43,7 @@ class GroupSummary:
 
 
 @attrs.frozen(kw_only=True)
-class Difference:
+class GroupDifference:
     """Difference between branches with a message and control branches of the same checkpoint.
 
     Attributes:
@@ -97,7 +97,7 @@ class _Pair:
 
 def compare_branches(
     flat: FlatRows, branches: Mapping[ChainKey, Branch], keys: Sequence[str], column: str
-) -> Iterator[Difference]:
+) -> Iterator[GroupDifference]:
     """Yield the differences of branches from the controls of the same checkpoint, by message.
 
     Args:
@@ -119,7 +119,7 @@ def compare_branches(
             if not pairs:
                 continue
             found = estimate([pair.treated - pair.control for pair in pairs])
-            yield Difference(
+            yield GroupDifference(
                 by={**common, strip(PROMPT): label},
                 column=strip(column),
                 unit=unit,

@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from clawblox.config.options import DEFAULT_GRACE_S
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.plan.plan import Plan
 from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 
@@ -32,7 +32,7 @@ class LeadTime:
     lead_s: int
 
 
-def find_lead_time(plan: Plan, lines: Iterable[Line]) -> LeadTime:
+def find_lead_time(plan: Plan, lines: Iterable[JournalLine]) -> LeadTime:
     """Return the lead time, from the longest save so far.
 
     A pause waits for a moment between turns, saves all worlds at once, on the same disk, and stops

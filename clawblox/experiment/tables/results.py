@@ -33,8 +33,8 @@ from clawblox.experiment.tables.flat_rows import (
 from clawblox.experiment.tables.groups import (
     PROMPT,
     ChainKey,
-    Difference,
     FlatRows,
+    GroupDifference,
     GroupSummary,
     compare_branches,
     group_rows,
@@ -153,7 +153,7 @@ class Results:
             summaries.append(GroupSummary(by=group, estimate=found, has_kept=has_kept))
         return summaries
 
-    def differences(self, column: str, *, by: By = ("prompt",)) -> list[Difference]:
+    def differences(self, column: str, *, by: By = ("prompt",)) -> list[GroupDifference]:
         """Return how branches differ from the control branches of the same checkpoint, in pairs.
 
         A control is a branch without a message of its own. Pairs are of the same generation; of
@@ -277,7 +277,7 @@ class Results:
 
     def _compare(
         self, complete: FlatRows, keys: Sequence[str], wanted: Iterable[str]
-    ) -> list[Difference]:
+    ) -> list[GroupDifference]:
         if PROMPT not in keys:
             return []
         return [

@@ -43,7 +43,7 @@ _PHASES: Final = {"work": "working", "save": "saving", "score": "scoring"}
 
 
 @attrs.frozen(kw_only=True)
-class RowFacts:
+class CommonFacts:
     """The facts that the row of a generation and the row of an agent in it share.
 
     Tokens, turns and cost are those of the committed history: the attempt that was committed, and
@@ -101,8 +101,8 @@ class RowFacts:
 
 
 @attrs.frozen(kw_only=True)
-class Row(RowFacts):
-    """A generation of a chain: the facts of :class:`RowFacts` for all its agents, and its own.
+class Row(CommonFacts):
+    """A generation of a chain: the facts of :class:`CommonFacts` for all its agents, and its own.
 
     Attributes:
         attempts: Number of its attempts.
@@ -160,8 +160,8 @@ class Row(RowFacts):
 
 
 @attrs.frozen(kw_only=True)
-class AgentRow(RowFacts):
-    """An agent in a generation of a chain: the facts of :class:`RowFacts`, and its own.
+class AgentRow(CommonFacts):
+    """An agent in a generation of a chain: the facts of :class:`CommonFacts`, and its own.
 
     Attributes:
         index: Place of the agent in its world, from 0.
@@ -295,7 +295,7 @@ class _Record:
             )
 
     def _facts(self, agents: Collection[int]) -> dict[str, Any]:
-        """Return the members of :class:`RowFacts` for agents, given by their places."""
+        """Return the members of :class:`CommonFacts` for agents, given by their places."""
         latest = self._latest_attempt
         is_imported = latest is None
         used = [(index, _at(self._usage, index, Usage())) for index in agents]

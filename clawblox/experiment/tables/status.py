@@ -12,9 +12,9 @@ import attrs
 import msgspec
 
 from clawblox.agents.values import Usage, sum_usage
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.machine import Next, Over, next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.lines import JournalLine
+from clawblox.experiment.history.machine import Finished, Next, next_step
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.scores import Scores
 from clawblox.experiment.history.state import (
@@ -230,7 +230,7 @@ def make_status(
     facts, plan, state = live or {}, plans.present, plans.state
     session = state.session if pid is not None else None
     views = [
-        _View(plans, chain, facts.get(name, LiveChain()), now, pid is not None)
+        _StatusView(plans, chain, facts.get(name, LiveChain()), now, pid is not None)
         for name, chain in plans.chains.items()
     ]
     chains = tuple(view.status() for view in views)
@@ -274,7 +274,7 @@ def forecast(chains: Iterable[ChainStatus], limits: Limits, agents: int) -> floa
     return max(sum(remaining) / max(1, slots), max(remaining, default=0.0))
 
 
-def _count(views: Iterable[_View], chains: Iterable[ChainStatus]) -> Counter[str]:
+def _count(views: Iterable[_StatusView], chains: Iterable[ChainStatus]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for view, chain in zip(views, chains, strict=True):
         over = sum(generation.is_over for generation in view.own.generations.values())
@@ -290,7 +290,7 @@ def _count(views: Iterable[_View], chains: Iterable[ChainStatus]) -> Counter[str
 
 
 @attrs.frozen
-class _View:
+class _StatusView:
     """A chain with everything that its status is computed from."""
 
     plans: Plans
@@ -314,7 +314,9 @@ class _View:
 
     def status(self) -> ChainStatus:
         following = next_step(self.plans, self.chain)
-        number = following.generation if isinstance(following, Order) else self._latest_number
+        number = (
+            following.generation if isinstance(following, AttemptOrder) else self._latest_number
+        )
         generation = self.own.generations.get(number) or GenerationState(
             chain=self.chain.name, number=number
         )
@@ -367,7 +369,7 @@ class _View:
         """Return the state of the chain, and the reason for it."""
         attempt = generation.latest_attempt
         ending = None if attempt is None else attempt.ending
-        if isinstance(following, Over):
+        if isinstance(following, Finished):
             facts = {}
             if following.status == "failed" and ending is not None:
                 facts = _find_ending(ending.data)
@@ -384,7 +386,7 @@ class _View:
             return {"state": "waiting" if attempt is None else "paused", **_find_ending(wait)}
         return {"state": "waiting", "reason": _describe_wait(attempt)}
 
-    def _is_of_session(self, line: Line) -> bool:
+    def _is_of_session(self, line: JournalLine) -> bool:
         """Return whether the process that runs the experiment wrote a line."""
         return self.is_run and self.plans.state.is_of_session(line)
 

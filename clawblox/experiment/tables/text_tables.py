@@ -9,7 +9,7 @@ import attrs
 
 from clawblox.columns import Column, format_lines
 from clawblox.experiment.tables.flat_rows import LABEL, KeptScore, strip
-from clawblox.experiment.tables.groups import Difference, FlatRows, group_rows, summarise
+from clawblox.experiment.tables.groups import FlatRows, GroupDifference, group_rows, summarise
 
 KEPT: Final = "*"
 """Mark of a score of another version of its function, and of a mean with such a score."""
@@ -57,7 +57,7 @@ _SHORTEST: Final = 16
 
 
 @attrs.frozen
-class _Shown:
+class _ShownTable:
     """A column of a table: its heading, its rank, and its values."""
 
     name: str
@@ -95,7 +95,7 @@ def format_rows(
     first = {"experiment": 0, "chain": 0} if is_joined else {"chain": 0}
     ranks = {**first, **{label: _rank_label(label, flat) for label in shown}, **own}
     columns = [
-        _Shown(_head(name, ranks), rank, [facts.get(name) for facts in flat])
+        _ShownTable(_head(name, ranks), rank, [facts.get(name) for facts in flat])
         for name, rank in {**ranks, **dict.fromkeys(scores, 1)}.items()
     ]
     return _join(columns, width)
@@ -132,11 +132,11 @@ def format_groups(
     """
     groups = group_rows(flat, keys) if keys else {(): flat}
     columns = [
-        _Shown(_head(key, {}), 0, [values[place] for values in groups])
+        _ShownTable(_head(key, {}), 0, [values[place] for values in groups])
         for place, key in enumerate(keys)
     ]
     sizes = [len(rows) for rows in groups.values()]
-    columns.append(_Shown(_COUNT, 0, sizes))
+    columns.append(_ShownTable(_COUNT, 0, sizes))
     for name, is_full in wanted.items():
         if name not in keys:
             columns += _estimate_columns(name, list(groups.values()), sizes, is_full=is_full)
@@ -145,25 +145,25 @@ def format_groups(
 
 def _estimate_columns(
     name: str, groups: Sequence[FlatRows], sizes: Sequence[int], *, is_full: bool
-) -> list[_Shown]:
+) -> list[_ShownTable]:
     """Return the columns of one column's estimates; a count of its own where values are missing."""
     found = [summarise(rows, name) for rows in groups]
     means = [
         KeptScore(estimate.mean) if has_kept and estimate.mean is not None else estimate.mean
         for estimate, has_kept in found
     ]
-    columns = [_Shown(_head(name, {}), _RANKS.get(name, 1), means)]
+    columns = [_ShownTable(_head(name, {}), _RANKS.get(name, 1), means)]
     if not is_full:
         return columns
     counts = [estimate.n for estimate, _ in found]
     if any(count not in (0, size) for count, size in zip(counts, sizes, strict=True)):
-        columns.append(_Shown(_COUNT, 2, counts))
+        columns.append(_ShownTable(_COUNT, 2, counts))
     errors = [estimate.standard_error for estimate, _ in found]
     medians = [estimate.median for estimate, _ in found]
-    return [*columns, _Shown(_ERROR, 2, errors), _Shown(_MEDIAN, 2, medians)]
+    return [*columns, _ShownTable(_ERROR, 2, errors), _ShownTable(_MEDIAN, 2, medians)]
 
 
-def format_differences(found: Sequence[Difference], width: int | None) -> str:
+def format_differences(found: Sequence[GroupDifference], width: int | None) -> str:
     """Return a table of the differences of branches from their controls.
 
     Args:
@@ -183,14 +183,14 @@ def format_differences(found: Sequence[Difference], width: int | None) -> str:
         "95% from": (1, [low for low, _ in intervals]),
         "95% to": (1, [high for _, high in intervals]),
     }
-    columns = [_Shown(name, rank, values) for name, (rank, values) in cells.items()]
+    columns = [_ShownTable(name, rank, values) for name, (rank, values) in cells.items()]
     return f"{_DIFFERENCES}\n{_join(columns, width)}"
 
 
 # -- columns and cells ---------------------------------------------------------------------------
 
 
-def _join(columns: Sequence[_Shown], width: int | None) -> str:
+def _join(columns: Sequence[_ShownTable], width: int | None) -> str:
     is_marked = any(isinstance(value, KeptScore) for column in columns for value in column.values)
     lines = format_lines([column.make_column() for column in columns], width)
     return "\n".join([*lines, *([KEPT_NOTE] if is_marked else [])])

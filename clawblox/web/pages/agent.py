@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from clawblox.agents.status import AgentStatus
-from clawblox.agents.trajectory import AgentTurn, Window, read_window
+from clawblox.agents.trajectory import AgentTurn, StepWindow, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import format_utc_ms, parse_since
@@ -28,7 +28,7 @@ from clawblox.views.agent_words import (
     to_seconds,
 )
 from clawblox.views.formatting import count_words, format_cost, format_count, suggest
-from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.views.html import Child, Markup, PageAddress, element, join, link, void
 from clawblox.web.agent_log import AgentView, opened_agent
 from clawblox.web.agent_steps import StepDrawer, draw_checkpoint
 from clawblox.web.page import Ask, Page, Part
@@ -136,7 +136,7 @@ def _noted(value: str, note: str) -> Child:
     return value and join((value, element("small", note, class_="muted")))
 
 
-def _draw_now(view: AgentView, tail: Window) -> Markup | None:
+def _draw_now(view: AgentView, tail: StepWindow) -> Markup | None:
     """Return its last call or words."""
     name = element("b", "last" if view.agent.is_over else "now")
     for step in reversed(tail.steps):
@@ -197,7 +197,7 @@ def _draw_forms(view: AgentView) -> Markup:
     return element("div", *forms, class_="row")
 
 
-def _draw_strip(view: AgentView, window: Window) -> Markup:
+def _draw_strip(view: AgentView, window: StepWindow) -> Markup:
     world, timed = view.world, [one for one in window.steps if "timestamp" in one]
     strip = Strip(
         turns=view.turns.turns,
@@ -221,11 +221,11 @@ def _list_marks(view: AgentView) -> Iterator[tuple[str, str, str]]:
             yield point.kind, point.place.utc, f"the world {point.label}"
 
 
-def _to_turn(view: AgentView, turn: AgentTurn) -> Address:
+def _to_turn(view: AgentView, turn: AgentTurn) -> PageAddress:
     return view.to(at=turn.start, fragment=f"turn-{turn.start}")
 
 
-def _draw_outline(view: AgentView, window: Window) -> Markup:
+def _draw_outline(view: AgentView, window: StepWindow) -> Markup:
     turns, shown = view.turns.turns, view.turns.find_turn(window.first)
     first = max(0, turns.index(shown) - _MAX_TURNS // 2) if shown else 0
     rows = [link(f"{first} earlier", _to_turn(view, turns[0]))] if first else []
@@ -233,7 +233,7 @@ def _draw_outline(view: AgentView, window: Window) -> Markup:
         words = (element("b", str(turn.number)), element("span", describe_turn_shortly(turn)))
         is_shown = turn.start < window.last and (turn.end is None or turn.end > window.first)
         place, kind = f"turn-{turn.start}", "shown" if is_shown else None
-        to = Address(f"#{place}") if is_shown else _to_turn(view, turn)
+        to = PageAddress(f"#{place}") if is_shown else _to_turn(view, turn)
         rows.append(link(join(words), to, data_turn=place, class_=kind))
     if later := len(turns[first + _MAX_TURNS :]):
         rows.append(link(f"{later} later", view.to()))
@@ -243,7 +243,7 @@ def _draw_outline(view: AgentView, window: Window) -> Markup:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def _make_steps(view: AgentView, window: Window, *, is_tail: bool) -> Part:
+def _make_steps(view: AgentView, window: StepWindow, *, is_tail: bool) -> Part:
     cursor = view.ask.cursors.get("steps", "")
     if cursor == _STILL:
         return Part("steps", join(()), _STILL)
@@ -257,13 +257,13 @@ def _make_steps(view: AgentView, window: Window, *, is_tail: bool) -> Part:
         earlier = view.to(before=window.first, fragment="end")
         ways.append(link("↑ earlier", earlier, data_key="earlier"))
         ways.append(link("first", view.to(at=0)))
-    ways.append(link("↓ end", Address("#end")))
+    ways.append(link("↓ end", PageAddress("#end")))
     head = element("p", join(ways, " · "), class_="muted")
     body = join((head, *_draw_steps(view, window)))
     return Part("steps", body, str(window.last) if is_tail else _STILL)
 
 
-def _draw_steps(view: AgentView, window: Window) -> Iterator[Markup]:
+def _draw_steps(view: AgentView, window: StepWindow) -> Iterator[Markup]:
     drawer = StepDrawer(view.turns, view, window.unanswered)
     if window.has_earlier:
         earlier = read_window(view.turns, before=window.first, max_bytes=_TAIL_BYTES)
@@ -271,7 +271,9 @@ def _draw_steps(view: AgentView, window: Window) -> Iterator[Markup]:
     return drawer.draw(window.steps)
 
 
-def _draw_end(view: AgentView, window: Window, tail: Window, *, is_tail: bool) -> Iterator[Child]:
+def _draw_end(
+    view: AgentView, window: StepWindow, tail: StepWindow, *, is_tail: bool
+) -> Iterator[Child]:
     """Yield what follows the steps: later ones, or checkpoints and how it ended."""
     if not is_tail:
         later = link("↓ later", view.to(at=window.last), data_key="later")

@@ -23,7 +23,7 @@ from clawblox.views.html import Child, Markup, element, join, link
 from clawblox.views.svg import Picture
 from clawblox.web.first_differences import (
     KINDS,
-    Event,
+    BranchEvent,
     FirstDifference,
     Side,
     align,
@@ -36,8 +36,8 @@ from clawblox.web.pages.save import draw_differences, explained
 from clawblox.web.pieces import clock, comparison, state_mark, table
 from clawblox.web.recordings import Points, Recordings, read_lanes
 from clawblox.web.run_history import (
+    ComparedRun,
     Origins,
-    Subject,
     find_line,
     find_subject,
     list_subjects,
@@ -84,12 +84,12 @@ def make_page(ask: Ask) -> Page:
     return Page("Compare", ask.crumbs(), [Part(name, body) for name, body in parts.items()])
 
 
-def _name_subject(ask: Ask, letter: str, subject: Subject) -> Markup:
+def _name_subject(ask: Ask, letter: str, subject: ComparedRun) -> Markup:
     to = ask.links.to("run", subject.run.ident)
     return element("p", element("b", letter), " ", link(subject.name, to))
 
 
-def _open(ask: Ask, subjects: Sequence[Subject], stack: contextlib.ExitStack) -> Sequence[Side]:
+def _open(ask: Ask, subjects: Sequence[ComparedRun], stack: contextlib.ExitStack) -> Sequence[Side]:
     lines = [find_line(ask.site, one.run, one.instance_name) for one in subjects]
     # A recording of both is opened twice, so each side has its own.
     return [Side(*stack.enter_context(Recordings().opened_axis(lives))) for lives in lines]
@@ -108,7 +108,7 @@ def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
 
 
 def _draw_parting(
-    ask: Ask, save: LineageSave | None, subjects: Sequence[Subject], sides: Sequence[Side]
+    ask: Ask, save: LineageSave | None, subjects: Sequence[ComparedRun], sides: Sequence[Side]
 ) -> Iterator[Markup]:
     words: Child = "They have no fork in common, so each is compared from its beginning."
     if save is not None:
@@ -135,7 +135,7 @@ def _draw_parting(
 
 
 def _draw_difference(
-    ask: Ask, subjects: Sequence[Subject], first: FirstDifference, source: str
+    ask: Ask, subjects: Sequence[ComparedRun], first: FirstDifference, source: str
 ) -> Iterator[Markup]:
     yield element("h3", f"First {first.kind} that differs: {first.events[0].agent}")
     yield element("p", f"{first.path or 'all of it'}, by {source}", class_="muted")
@@ -143,7 +143,7 @@ def _draw_difference(
     yield _draw_pair(_show_both(first.values), [*moments])
 
 
-def _link_moment(ask: Ask, subject: Subject, event: Event) -> Child:
+def _link_moment(ask: Ask, subject: ComparedRun, event: BranchEvent) -> Child:
     """Return a moment, which leads to the log of an agent or to the last recording of a side."""
     run, to = subject.run, partial(ask.links.to, "run", subject.run.ident)
     if event.log is not None:
@@ -157,7 +157,7 @@ def _link_moment(ask: Ask, subject: Subject, event: Event) -> Child:
 
 
 def _find_in_calls(
-    save: LineageSave | None, subjects: Sequence[Subject]
+    save: LineageSave | None, subjects: Sequence[ComparedRun]
 ) -> Iterator[FirstDifference]:
     """Yield what differs of each pair of agents."""
     since = [save.created_at if save and save in _list_saves(one) else None for one in subjects]
@@ -167,7 +167,7 @@ def _find_in_calls(
             yield from find_call_differences([agent.dir for agent in agents], since, names)
 
 
-def _pair(subjects: Sequence[Subject]) -> list[tuple[AgentStatus, AgentStatus]]:
+def _pair(subjects: Sequence[ComparedRun]) -> list[tuple[AgentStatus, AgentStatus]]:
     """Return the agents that both have: by name, or by their place in the world."""
     first, second = ({agent.name: agent for agent in one.run.agents} for one in subjects)
     pairs = pair_agents(first, second)
@@ -190,14 +190,14 @@ def _show(value: Any) -> str:  # noqa: ANN401 - JSON
 # -- facts -----------------------------------------------------------------------------------------
 
 
-def _draw_facts(ask: Ask, subjects: Sequence[Subject]) -> Markup:
+def _draw_facts(ask: Ask, subjects: Sequence[ComparedRun]) -> Markup:
     left, right = (dict(_list_facts(ask, subject)) for subject in subjects)
     facts = [(name, left.get(name), right.get(name)) for name in left | right]
     rows = [(*fact, "" if fact[1] == fact[2] else "yes") for fact in facts if any(fact[1:])]
     return join((element("h2", "Facts"), table("Facts", ("Fact", "A", "B", "Differs"), rows)))
 
 
-def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
+def _list_facts(ask: Ask, subject: ComparedRun) -> Iterator[tuple[str, Child]]:
     run, name = subject.run, subject.instance_name
     status = next((status for status in run.run.instances if status.name == name), None)
     for scored, score in read_scores(ask.site, run).items():
@@ -219,7 +219,7 @@ def _list_facts(ask: Ask, subject: Subject) -> Iterator[tuple[str, Child]]:
         yield f"Agent {agent.name.split('-')[0]}", f"{agent.state}: {agent.reason}".rstrip(": ")
 
 
-def _list_saves(subject: Subject) -> Sequence[LineageSave]:
+def _list_saves(subject: ComparedRun) -> Sequence[LineageSave]:
     return subject.instance.saves if subject.instance else ()
 
 
@@ -227,7 +227,7 @@ def _list_saves(subject: Subject) -> Sequence[LineageSave]:
 
 
 def _draw_axes(
-    save: LineageSave | None, subjects: Sequence[Subject], sides: Sequence[Side]
+    save: LineageSave | None, subjects: Sequence[ComparedRun], sides: Sequence[Side]
 ) -> Iterator[Markup]:
     yield element("h2", f"One axis{' from the fork on' if save else ''}")
     for letter, subject, side in zip("AB", subjects, sides, strict=True):
@@ -282,7 +282,7 @@ def _read_numbers(side: Side) -> Mapping[tuple[str, str], Points]:
 # -- prompts and worlds ----------------------------------------------------------------------------
 
 
-def _draw_prompts(subjects: Sequence[Subject]) -> Iterator[Markup]:
+def _draw_prompts(subjects: Sequence[ComparedRun]) -> Iterator[Markup]:
     """Yield the first messages to the agents."""
     if pairs := _pair(subjects):
         note = "Prompts of branches differ by design, so they are not searched for differences."
@@ -301,7 +301,7 @@ def _read_prompt(agent: AgentStatus) -> str | None:
     return None
 
 
-def _draw_worlds(ask: Ask, subjects: Sequence[Subject]) -> Iterator[Markup]:
+def _draw_worlds(ask: Ask, subjects: Sequence[ComparedRun]) -> Iterator[Markup]:
     """Yield how the documents differ in the last saves of the same simulated time."""
     lists = map(_list_saves, subjects)
     own, other = ({one.time: one for one in saves if one.path.is_file()} for saves in lists)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from clawblox.experiment.reading.overview import find_status
 from clawblox.experiment.tables.estimates import Estimate
-from clawblox.experiment.tables.groups import Difference
+from clawblox.experiment.tables.groups import GroupDifference
 from clawblox.experiment.tables.results import Results
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import ChainStatus, ExperimentStatus
@@ -22,7 +22,7 @@ from clawblox.views.experiments import (
     suggest_resume,
 )
 from clawblox.views.formatting import count_words, format_labels, format_node, format_rough_seconds
-from clawblox.views.html import Address, Child, Markup, element, join, link
+from clawblox.views.html import Child, Markup, PageAddress, element, join, link
 from clawblox.views.score_svg import draw_scores
 from clawblox.web.page import Ask, Page, Part
 from clawblox.web.pieces import (
@@ -52,7 +52,7 @@ _LEGEND: Final = (
     "■ 2 after two attempts"
 )
 
-_Pages: TypeAlias = Mapping[str, Address]
+_Pages: TypeAlias = Mapping[str, PageAddress]
 """The pages of runs, by their directories in the experiment; without those that are gone."""
 
 
@@ -181,7 +181,7 @@ def _estimate(found: Estimate | None) -> Cell:
     return Cell(f"{found.mean:.4g}{error} (n {found.n})", is_number=True, sort=f"{found.mean:.9g}")
 
 
-_DIFFERENCES: Final[Columns[tuple[str, Difference]]] = {
+_DIFFERENCES: Final[Columns[tuple[str, GroupDifference]]] = {
     "Branches": lambda one: ", ".join(f"{key}={value}" for key, value in one[1].by.items()),
     "Score": lambda one: one[0],
     "Control": lambda one: Cell("" if one[1].control is None else f"{one[1].control:.4g}", True),

@@ -27,19 +27,19 @@ from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_since
 from clawblox.telemetry.log_segments import LogSegment, list_segments
-from clawblox.telemetry.log_times import Entry, LogTimes
+from clawblox.telemetry.log_times import IndexEntry, LogTimes
 from clawblox.telemetry.tail import find_line_start, read_lines
 from clawblox.views.agent_words import pretty
 from clawblox.views.formatting import count_words, format_labels
-from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.views.html import Child, Markup, PageAddress, element, join, link, void
 from clawblox.web.agent_log import AgentView, opened_agent, read_address
 from clawblox.web.agent_steps import list_words
 from clawblox.web.files import (
     MAX_WANTED,
     MAX_WINDOW_BYTES,
+    FileWindow,
     Finder,
-    Match,
-    Window,
+    TextMatch,
     cut_match,
     decode,
     make_finder,
@@ -58,7 +58,7 @@ _REST: Final = 4096
 """Number of characters that are shown of an incomplete line."""
 _CURSOR: Final = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
 _SPANS: Final = ("10m", "1h", "1d")
-_WINDOWS: Final[Mapping[str, Callable[[int, int], Window]]] = {
+_WINDOWS: Final[Mapping[str, Callable[[int, int], FileWindow]]] = {
     "at": read_around,
     "start": read_from,
     "before": read_before,
@@ -162,7 +162,7 @@ def _make_parts(log: _OpenLog) -> Iterator[Part]:
     yield Part("ways-below", ways)
 
 
-def _read_window(log: _OpenLog) -> tuple[str, Window]:
+def _read_window(log: _OpenLog) -> tuple[str, FileWindow]:
     """Return a remark on the window that is asked for, and the window."""
     for name, read in _WINDOWS.items():
         place = log.ask.whole(name)
@@ -182,7 +182,7 @@ def _read_window(log: _OpenLog) -> tuple[str, Window]:
     return why, read_before(log.fd)
 
 
-def _draw_log(log: _OpenLog, window: Window) -> Iterator[Part]:
+def _draw_log(log: _OpenLog, window: FileWindow) -> Iterator[Part]:
     """Yield the lines, and the last one as long as it is incomplete.
 
     A log that grows continues at the cursor that the browser has: the place of the next line, and
@@ -207,7 +207,7 @@ def _draw_log(log: _OpenLog, window: Window) -> Iterator[Part]:
 
 
 def _draw_lines(
-    log: _OpenLog, window: Window, lines: Sequence[tuple[int, str]], notes: Sequence[Entry]
+    log: _OpenLog, window: FileWindow, lines: Sequence[tuple[int, str]], notes: Sequence[IndexEntry]
 ) -> Iterator[Markup]:
     waiting, shown, at = [*reversed(notes)], "", log.ask.whole("at")
     at = None if at is None else at - log.moved
@@ -220,14 +220,14 @@ def _draw_lines(
         arrived, time = log.times.arrival(offset), None
         if arrived and arrived[:19] != shown:
             shown = arrived[:19]
-            time = link(clock(arrived), Address(f"#{place}"), title=arrived)
+            time = link(clock(arrived), PageAddress(f"#{place}"), title=arrived)
         is_cut = offset == window.start and not window.starts_line
         kind = "line" if chosen is None else "line chosen"
         yield _draw_line(time, f"… {text}" if is_cut else text, kind, place)
     yield from map(_draw_note, reversed(waiting))
 
 
-def _draw_note(note: Entry) -> Markup:
+def _draw_note(note: IndexEntry) -> Markup:
     return _draw_line(clock(note.at), f"— {note.text or note.event}", "line note")
 
 
@@ -235,7 +235,7 @@ def _draw_line(time: Child, text: str, kind: str = "line", place: str | None = N
     return element("div", time or element("time"), element("span", text), id=place, class_=kind)
 
 
-def _draw_ways(log: _OpenLog, window: Window) -> Markup:
+def _draw_ways(log: _OpenLog, window: FileWindow) -> Markup:
     """Return the links to the windows before and after."""
     shown = f"{format_bytes(window.start) or '0 B'} to {format_bytes(window.end) or '0 B'}"
     ways: list[Child] = [shown]
@@ -274,7 +274,7 @@ def draw_search(ask: Ask, place: str) -> Markup:
 
 
 @attrs.frozen
-class _Place:
+class _LogPlace:
     """What is searched in a run at once.
 
     Attributes:
@@ -342,19 +342,19 @@ def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
     yield element("p", words, to, " ", everywhere)
 
 
-def _list_places(ask: Ask) -> Iterator[_Place]:
+def _list_places(ask: Ask) -> Iterator[_LogPlace]:
     for run in sorted(ask.site.runs(), key=lambda run: run.name):
         page = f"run/{run.ident}"
-        yield _Place(run, "names", page)
+        yield _LogPlace(run, "names", page)
         for status in run.run.instances:
-            yield _Place(run, f"log of {status.name}", f"{page}/log/{status.name}", status)
+            yield _LogPlace(run, f"log of {status.name}", f"{page}/log/{status.name}", status)
         for agent in run.agents:
             key = f"{page}/agent/{ask.site.identify(agent.dir)}"
-            yield _Place(run, f"agent {agent.name}", key, agent)
+            yield _LogPlace(run, f"agent {agent.name}", key, agent)
 
 
 def _search_place(
-    ask: Ask, find: Finder, place: _Place, start: int, seconds: float
+    ask: Ask, find: Finder, place: _LogPlace, start: int, seconds: float
 ) -> tuple[Sequence[Markup], int | None, bool]:
     """Search a place.
 
@@ -387,7 +387,7 @@ def _search_place(
 
 
 def _draw_steps(
-    ask: Ask, find: Finder, place: _Place, agent: AgentStatus, lines: Mapping[int, Match]
+    ask: Ask, find: Finder, place: _LogPlace, agent: AgentStatus, lines: Mapping[int, TextMatch]
 ) -> Sequence[Markup]:
     """Return matches by their lines of an agent's log, in the words of its steps if possible."""
     drawn, ends_at = list[Markup](), time.monotonic() + _WORDS_SECONDS
@@ -399,7 +399,9 @@ def _draw_steps(
     return [*drawn, *(_draw_match(ask, place, at, match) for at, match in rest)]
 
 
-def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Match) -> Markup:
+def _draw_step(
+    view: AgentView, find: Finder, place: _LogPlace, at: int, match: TextMatch
+) -> Markup:
     """Return a match with the turn, the time and the first words of its step that match, too."""
     turn, steps = view.turns.find_turn(at), read_window(view.turns, at, max_bytes=1).steps
     address, what = read_address(view.agent.dir), ""
@@ -418,13 +420,13 @@ def _draw_step(view: AgentView, find: Finder, place: _Place, at: int, match: Mat
     return _draw_match(view.ask, place, at, match, *words, element("b", what) if what else None)
 
 
-def _draw_match(ask: Ask, place: _Place, at: int, match: Match, *words: Child) -> Markup:
+def _draw_match(ask: Ask, place: _LogPlace, at: int, match: TextMatch, *words: Child) -> Markup:
     to = ask.links.to(*place.key.split("/"), fragment=f"o{at}", at=at)
     excerpt = element("code", match.before, element("mark", match.text), match.after)
     return element("li", join((link(place.words, to), *words, excerpt), " "))
 
 
-def _find_names(ask: Ask, find: Finder, place: _Place) -> Iterator[Markup]:
+def _find_names(ask: Ask, find: Finder, place: _LogPlace) -> Iterator[Markup]:
     run, to = place.run, ask.links.to("run", place.run.ident)
     names = [("run", run.name), ("run id", run.run_id)]
     for status in run.run.instances:

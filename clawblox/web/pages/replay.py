@@ -20,7 +20,7 @@ from clawblox.recording.reader import Record
 from clawblox.rundir.recordings import FoundRecording
 from clawblox.views.axis import Axis, Sent, format_position
 from clawblox.views.axis_svg import draw_axis
-from clawblox.views.html import Address, Child, Markup, element, join, link, void
+from clawblox.views.html import Child, Markup, PageAddress, element, join, link, void
 from clawblox.views.recordings import WorldAt, describe_event, read_world_at
 from clawblox.web.frames import LOOK_S, RecordedWorld, RunningViewer, find_world
 from clawblox.web.page import Ask, Page, Part
@@ -40,7 +40,7 @@ _Lanes = Mapping[str, Sequence[Sent]]
 
 
 @attrs.frozen
-class Replay:
+class ReplayedRecording:
     """A recording of a run.
 
     Attributes:
@@ -66,7 +66,7 @@ class Replay:
         """Whether it can grow."""
         return self.found.sha256 is None and self.run.is_live
 
-    def address(self, *path: str, **query: str) -> Address:
+    def address(self, *path: str, **query: str) -> PageAddress:
         """Return the address of its page, or of one below it."""
         return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, **query)
 
@@ -85,7 +85,7 @@ class Replay:
         return find_world(self.found, self.run.directory, digest, int(monotonic() / LOOK_S))
 
 
-def find_replay(ask: Ask, ident: str, number: str) -> Replay:
+def find_replay(ask: Ask, ident: str, number: str) -> ReplayedRecording:
     """Return a recording by the ids in an address. Blocks.
 
     Raises:
@@ -95,10 +95,10 @@ def find_replay(ask: Ask, ident: str, number: str) -> Replay:
     numbered = enumerate(read_history(run).recordings, 1)
     found = (one for place, one in numbered if str(place) == number)
     why = f"{run.name} has no recording {number}; start a world with --record"
-    return Replay(ask, run, number, first(found, why))
+    return ReplayedRecording(ask, run, number, first(found, why))
 
 
-def find_viewer(ask: Ask, ident: str, number: str) -> tuple[Replay, ViewerCommand]:
+def find_viewer(ask: Ask, ident: str, number: str) -> tuple[ReplayedRecording, ViewerCommand]:
     """Return a recording and the command of the viewer of its world. Blocks.
 
     Raises:
@@ -129,7 +129,7 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     return Page(f"Replay of {run.name}", ask.crumbs(run), parts, is_live=is_live)
 
 
-def _make_parts(replay: Replay) -> list[Part]:
+def _make_parts(replay: ReplayedRecording) -> list[Part]:
     ask, world, (axis, lanes) = replay.ask, replay.find_world(), _read_axis(replay)
     with replay.opened() as recording:
         (begin, end), given = recording.span, _find_time(ask, "t")
@@ -147,7 +147,7 @@ def _make_parts(replay: Replay) -> list[Part]:
         ]
 
 
-def _read_axis(replay: Replay) -> tuple[Axis, _Lanes]:
+def _read_axis(replay: ReplayedRecording) -> tuple[Axis, _Lanes]:
     """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
     site, instances = replay.ask.site, read_history(replay.run).lineage.instances
     name = replay.found.instance or next((one.name for one in instances), "")
@@ -174,7 +174,7 @@ def _find_time(ask: Ask, name: str) -> float | None:
     return float(given) if _TIME.fullmatch(given) else None
 
 
-def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
+def _draw_facts(replay: ReplayedRecording, recording: OpenRecording) -> Markup:
     (begin, end), index = recording.span, recording.reader.index
     count = len(read_history(replay.run).recordings)
     span = {"id": "span", "data_begin": repr(begin), "data_end": repr(end)}
@@ -193,7 +193,9 @@ def _draw_facts(replay: Replay, recording: OpenRecording) -> Markup:
     return facts(pairs)
 
 
-def _draw_world(replay: Replay, world: RecordedWorld, recording: OpenRecording) -> Iterator[Markup]:
+def _draw_world(
+    replay: ReplayedRecording, world: RecordedWorld, recording: OpenRecording
+) -> Iterator[Markup]:
     """Say why nothing is drawn, what has changed since, and what else can show the recording."""
     if world.problem:
         yield element("p", "◇ ", world.problem, class_="lost")
@@ -209,7 +211,7 @@ def _draw_world(replay: Replay, world: RecordedWorld, recording: OpenRecording) 
         yield element("details", summary, *drawn, id="viewer", open=is_open)
 
 
-def _draw_viewer(replay: Replay, viewer: ViewerCommand) -> Iterator[Child]:
+def _draw_viewer(replay: ReplayedRecording, viewer: ViewerCommand) -> Iterator[Child]:
     """Say what the world's own viewer runs before it is started, and then where it is."""
     running = replay.running
     words = (running and running.words) or viewer.fill(replay.found.path, "{port}")
@@ -229,7 +231,7 @@ def _draw_viewer(replay: Replay, viewer: ViewerCommand) -> Iterator[Child]:
 
 
 def _draw_player(
-    replay: Replay, recording: OpenRecording, frame: Address | None, time: float
+    replay: ReplayedRecording, recording: OpenRecording, frame: PageAddress | None, time: float
 ) -> Markup:
     begin, end = map(format_position, recording.span)
     speeds = (element("option", f"{speed}x", value=speed) for speed in _SPEEDS)
@@ -260,7 +262,7 @@ def _draw_axis(axis: Axis, lanes: _Lanes) -> Markup:
     return join((strip, and_more(len(lanes) - len(shown))))
 
 
-def _draw_events(replay: Replay, at: WorldAt) -> Markup:
+def _draw_events(replay: ReplayedRecording, at: WorldAt) -> Markup:
     rows = [_draw_event(replay, at, record) for record in (*at.before, *at.after)]
     now = (element("b", f"{at.time:.3f}"), None, None, element("b", "▶ this moment"))
     rows.insert(len(at.before), now)
@@ -268,7 +270,7 @@ def _draw_events(replay: Replay, at: WorldAt) -> Markup:
     return join((element("h2", "Inputs and events"), table("Inputs and events", headings, rows)))
 
 
-def _draw_event(replay: Replay, at: WorldAt, record: Record) -> Sequence[Child]:
+def _draw_event(replay: ReplayedRecording, at: WorldAt, record: Record) -> Sequence[Child]:
     moment, what = record.moment, describe_event(record.fields)
     who: Child = at.roster.names.get(str(record.fields.get("agent_id")), "")
     for agent in (one for one in replay.run.agents if one.name == who):

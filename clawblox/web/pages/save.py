@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from clawblox.differences import ABSENT, Difference, find_differences
+from clawblox.differences import ABSENT, ValueDifference, find_differences
 from clawblox.errors import CheckpointError
 from clawblox.rundir.lives import Origin
 from clawblox.rundir.saves import LineageSave
@@ -32,7 +32,7 @@ from clawblox.web.pieces import (
 from clawblox.web.run_history import (
     Origins,
     RunSave,
-    Start,
+    StartFromSave,
     find_before,
     find_save,
     list_handed_down,
@@ -121,8 +121,10 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
     heirs = {run_dir for run_dir, source, _ in list_handed_down(site, found.run) if source == path}
     heirs -= {start.run.directory for start in starts}
     runs = (run for run in site.runs() if run.directory in heirs)
-    starts += [Start(run, "", Origin(path), found, "the generation after", None) for run in runs]
-    columns: Columns[Start] = {
+    starts += [
+        StartFromSave(run, "", Origin(path), found, "the generation after", None) for run in runs
+    ]
+    columns: Columns[StartFromSave] = {
         "Run": lambda one: link(one.run.name, ask.links.to("run", one.run.ident)),
         "Instance": lambda one: one.instance,
         "How": lambda one: one.how,
@@ -212,7 +214,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     found = find_differences(before, after)
     if not found:
         return element("p", "The world documents are equal.", class_="muted")
-    columns: Columns[Difference] = {
+    columns: Columns[ValueDifference] = {
         "Path": lambda one: one.path or "all of it",
         names[0]: lambda one: _show(one)[0],
         names[1]: lambda one: _show(one)[1],
@@ -225,7 +227,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     )
 
 
-def _show(one: Difference) -> Sequence[str]:
+def _show(one: ValueDifference) -> Sequence[str]:
     """Return both values as texts, numbers rounded unless that hides the difference."""
     sides = (one.before, one.after)
     texts = ["—" if side is ABSENT else format_inline(side, max_chars=_MAX_CHARS) for side in sides]

@@ -14,7 +14,7 @@ import attrs
 
 from clawblox.agents.access.agent_access import AgentAccess
 from clawblox.agents.access.grant import Grant, Policy
-from clawblox.agents.access.proxy import Limits
+from clawblox.agents.access.proxy import ProxyLimits
 from clawblox.agents.layout import AgentDir
 from clawblox.config.world_toml import WorldConfig
 from tests.support.waiting import HANG_S
@@ -125,7 +125,7 @@ def served(
 ) -> Iterator[Served]:
     """Give an agent access, and serve it."""
     access = AgentAccess(
-        "Rocky-r001", AgentDir(directory), is_sandboxed=False, limits=Limits(**limits)
+        "Rocky-r001", AgentDir(directory), is_sandboxed=False, limits=ProxyLimits(**limits)
     )
     try:
         base_url = access.grant(grant)

@@ -12,7 +12,7 @@ import pytest
 
 from clawblox.agents.drivers.driver import AgentSetup, Begin, Continue, Conversation, Turn
 from clawblox.agents.layout import AgentDir
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from tests.support.waiting import HANG_S
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,15 +39,15 @@ def recorded_lines(name: str) -> list[bytes]:
     return (RECORDED / name).read_bytes().splitlines()
 
 
-def read_all(conversation: Conversation, lines: list[bytes]) -> list[Report]:
+def read_all(conversation: Conversation, lines: list[bytes]) -> list[DriverReport]:
     return [report for line in lines for report in conversation.read(line)]
 
 
-def types(reports: list[Report]) -> list[str]:
+def types(reports: list[DriverReport]) -> list[str]:
     return [report.type for report in reports]
 
 
-def data_by_type(reports: list[Report], kind: str) -> Iterator[dict]:
+def data_by_type(reports: list[DriverReport], kind: str) -> Iterator[dict]:
     return (dict(report.data) for report in reports if report.type == kind)
 
 

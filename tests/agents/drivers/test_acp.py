@@ -12,7 +12,7 @@ from clawblox.agents.drivers.acp import AcpDriver
 from clawblox.agents.drivers.driver import Continue, Conversation, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.errors import ConfigError
 from tests.agents.drivers.support import (
     FIRST,
@@ -39,7 +39,7 @@ def asked(conversation: Conversation) -> list[dict]:
     return [json.loads(line) for line in conversation.outgoing().splitlines()]
 
 
-def read(conversation: Conversation, *messages: dict) -> list[Report]:
+def read(conversation: Conversation, *messages: dict) -> list[DriverReport]:
     lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() for message in messages]
     return [report for line in lines for report in conversation.read(line)]
 
@@ -54,7 +54,9 @@ def recorded_turn(program: str) -> Turn:
     return Turn(prompt="third", start=Continue(session_id))
 
 
-def replay(program: str, name: str, turn: Turn, *texts: str) -> tuple[list[Report], list[dict]]:
+def replay(
+    program: str, name: str, turn: Turn, *texts: str
+) -> tuple[list[DriverReport], list[dict]]:
     """Return what is read in recorded lines, and what is written meanwhile."""
     conversation = converse(turn, model=MODELS.get(program))
     reports, sent, left = [], asked(conversation), [*texts]
@@ -148,7 +150,7 @@ def test_a_load_that_replays_nothing_confirms_nothing(result):
     conversation = converse(RESUMED)
     error, finished = read(conversation, INITIALIZED, {"id": 2, "result": result})
     assert (error.type, error.data["kind"]) == ("error", "resume")
-    assert finished == Report("turn.finished", {"ok": False, "text": error.data["message"]})
+    assert finished == DriverReport("turn.finished", {"ok": False, "text": error.data["message"]})
     assert prompts(asked(conversation)) == []
 
 
@@ -169,7 +171,7 @@ def test_a_load_of_another_conversation_is_reported_with_its_id():
 def test_a_refused_load_is_an_error_of_its_kind(message, kind):
     refusal = {"id": 2, "error": {"code": -32603, "message": message}}
     error, finished = read(converse(RESUMED), INITIALIZED, refusal)
-    assert error == Report("error", {"kind": kind, "message": message})
+    assert error == DriverReport("error", {"kind": kind, "message": message})
     assert finished.data["ok"] is False
 
 
@@ -223,9 +225,9 @@ def test_pieces_of_text_become_one_message():
     updates = [update(sessionUpdate=k, content={"type": "text", "text": t}) for k, t in chunks]
     reports = read(conversation, *updates, {"id": 3, "result": {"stopReason": "end_turn"}})
     assert reports == [
-        Report("reasoning", {"text": "let me see"}),
-        Report("message", {"role": "assistant", "text": "It is."}),
-        Report("turn.finished", {"ok": True, "text": "It is."}),
+        DriverReport("reasoning", {"text": "let me see"}),
+        DriverReport("message", {"role": "assistant", "text": "It is."}),
+        DriverReport("turn.finished", {"ok": True, "text": "It is."}),
     ]
 
 
@@ -410,5 +412,5 @@ def test_a_program_that_cannot_be_started_is_an_error(binary, command, complaint
 
 def test_the_last_lines_explain_a_failure():
     report = ACP.explain(["begin", "Error: 401 Unauthorized", '{"jsonrpc": "2.0"}', ""])
-    assert report == Report("error", {"kind": "auth", "message": "Error: 401 Unauthorized"})
+    assert report == DriverReport("error", {"kind": "auth", "message": "Error: 401 Unauthorized"})
     assert ACP.explain(["what a nice day"]) is None

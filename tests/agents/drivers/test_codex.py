@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.drivers.codex import CodexDriver
-from clawblox.agents.drivers.driver import Branch
+from clawblox.agents.drivers.driver import Fork
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.values import Usage
@@ -208,7 +208,7 @@ def write_rollout(directory: AgentDir, ids: str, base: str | None) -> Path:
 
 
 def branch_thread(directory: AgentDir) -> None:
-    branch = Branch(THREAD, NEW_ID, directory.path)
+    branch = Fork(THREAD, NEW_ID, directory.path)
     CODEX.branch(build_setup(directory), branch, Interruption())
 
 

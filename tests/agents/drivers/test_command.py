@@ -9,7 +9,7 @@ from clawblox.agents.drivers.command import CommandDriver, CommandTable
 from clawblox.agents.drivers.driver import Begin, Turn
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
-from clawblox.agents.values import Report
+from clawblox.agents.values import DriverReport
 from clawblox.errors import AgentResumeError, ConfigError
 from tests.agents.drivers.support import FIRST, NEW_ID, RESUMED, build_setup, read_all
 
@@ -74,7 +74,7 @@ def test_the_pattern_finds_the_session_and_every_line_is_a_message():
         ("message", "assistant", "\ufffd"),
         ("message", "assistant", "session: s-1"),
     ]
-    assert read_all(conversation, [b"session: s-2"])[0] == Report(
+    assert read_all(conversation, [b"session: s-2"])[0] == DriverReport(
         "session.confirmed", {"session_id": "s-2"}
     )
     assert not conversation.say("more")
@@ -84,7 +84,7 @@ def test_without_a_pattern_the_id_is_ours_from_the_first_line():
     ours = setup(command={"start": ["my-agent", "{prompt}", "--id", "{session}"]})
     assert COMMAND.invocation(ours, FIRST).argv[-1] == NEW_ID
     reports = COMMAND.converse(ours, FIRST).read(b"hello")
-    assert reports[0] == Report("session.confirmed", {"session_id": NEW_ID})
+    assert reports[0] == DriverReport("session.confirmed", {"session_id": NEW_ID})
 
 
 def test_a_command_with_a_model_needs_one():

@@ -15,9 +15,9 @@ from clawblox.agents.drivers import find_driver
 from clawblox.agents.drivers.output import reset_in
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
-from clawblox.agents.running.program import Line, read_reports
+from clawblox.agents.running.program import FileLine, read_reports
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.foreign_values import MAX_NUMBER, finite_number
 from clawblox.system.clock import utc_now
 from tests.agents.drivers.support import build_setup, recorded_lines, types
@@ -65,11 +65,11 @@ def with_number(line: bytes, number: str) -> bytes:
     return text.replace(f'"{MARK}"', number).encode()
 
 
-def read_recorded(name: str, number: str | None) -> list[Report]:
+def read_recorded(name: str, number: str | None) -> list[DriverReport]:
     reading = find_driver(RECORDED[name]).read_along(AgentDir(SANDBOX_WORKSPACE))
     lines = recorded_lines(name)
     said = lines if number is None else [with_number(line, number) for line in lines]
-    found = read_reports(reading, [Line(0, len(line), line) for line in said], "Eko")
+    found = read_reports(reading, [FileLine(0, len(line), line) for line in said], "Eko")
     return [report for _, report in found]
 
 
@@ -93,7 +93,7 @@ def test_a_turn_ends_whatever_its_numbers_are(name: str, number: str) -> None:
             assert 0.0 <= report.data["delay_s"] <= 24 * 3600
 
 
-def readings(reports: list[Report]) -> Iterator[Usage]:
+def readings(reports: list[DriverReport]) -> Iterator[Usage]:
     return (report.data["usage"] for report in reports if report.type == "usage")
 
 

@@ -21,7 +21,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.agents.programs import SANDBOX_WORKSPACE
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.usage import Ledger
-from clawblox.agents.values import Report, Usage
+from clawblox.agents.values import DriverReport, Usage
 from clawblox.concurrency.threads import Interruption
 from tests.agents.drivers.support import (
     FIRST,
@@ -394,7 +394,7 @@ def test_a_wire_that_disappears_counts_nothing_twice(directory):
     assert totals == [totals[0]] * 3
 
 
-def rest(report: Report) -> dict:
+def rest(report: DriverReport) -> dict:
     return {key: report.data[key] for key in ("scope", "files")}
 
 

@@ -13,7 +13,7 @@ import pytest
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.trajectory import export_trajectory
 from clawblox.agents.trajectory.turns import TurnIndex
-from clawblox.agents.trajectory.window import Window, read_window
+from clawblox.agents.trajectory.window import StepWindow, read_window
 from clawblox.telemetry.log_index import LogIndex
 from tests.agents.trajectory.support import PROMPTS, make_agent, write_events
 
@@ -34,7 +34,7 @@ def read_turns(directory: AgentDir) -> TurnIndex:
     return turns
 
 
-def windows_of(turns: TurnIndex, max_bytes: int) -> list[Window]:
+def windows_of(turns: TurnIndex, max_bytes: int) -> list[StepWindow]:
     """Return all windows of a log, from the first to the last."""
     found = [read_window(turns, 0, max_bytes=max_bytes)]
     while found[-1].has_later:

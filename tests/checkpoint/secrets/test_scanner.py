@@ -248,8 +248,8 @@ def test_lines_are_counted_through_windows_that_are_remembered(judged: list[int]
 
 
 def test_the_number_of_remembered_verdicts_is_bounded() -> None:
-    remembered = RecentValues[content.Verdict](capacity=2)
+    remembered = RecentValues[content.WindowVerdict](capacity=2)
     for key in (b"a", b"b", b"c"):
-        remembered.remember(key, content.Verdict(0, 0, None))
+        remembered.remember(key, content.WindowVerdict(0, 0, None))
         remembered.recall(b"a")
     assert [bool(remembered.recall(key)) for key in (b"a", b"b", b"c")] == [True, False, True]

@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from clawblox.experiment.cluster.engine import HostEndedError, HostHandle
-from clawblox.experiment.cluster.host import Host
+from clawblox.experiment.cluster.host import AttemptHost
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.system.process_tree import all_processes
 
@@ -233,7 +233,7 @@ def main() -> None:
     connection = Connection(int(descriptor))
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    host = Host(float(lease_s), node)
+    host = AttemptHost(float(lease_s), node)
     lock = threading.Lock()
 
     def answer(number: int, error: Exception | None, value: object) -> None:

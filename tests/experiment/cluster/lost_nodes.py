@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from clawblox.agents.prompts import AUTO_CONTINUE
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.history.state import AttemptState
 from clawblox.system.files import has_digest
 from clawblox.system.guard import GUARD_NAME
@@ -17,7 +17,7 @@ from clawblox.system.process_tree import all_processes, command_line
 from tests.experiment.real.trials import Trial
 
 
-def lines(trial: Trial, type_: str, **wanted: object) -> list[Line]:
+def lines(trial: Trial, type_: str, **wanted: object) -> list[JournalLine]:
     """Return the lines of a type with some members, or data."""
     return [
         line

@@ -11,7 +11,7 @@ import anyio.abc
 import attrs
 import pytest
 
-from clawblox.experiment.cluster.calls import Answers, Caller, HostLostError
+from clawblox.experiment.cluster.calls import Answers, HostCaller, HostLostError
 from clawblox.experiment.cluster.engine import CallLostError, HostEndedError
 from clawblox.experiment.cluster.lease import MARGIN_S, Renewer
 
@@ -103,7 +103,7 @@ class Both:
         self.now = 0.0
         self.handle = Handle()
         self.renewer = Renewer(self.handle, LENGTH_S, now=lambda: self.now)
-        self.caller = Caller(self.handle, self.renewer, pause_s=0)
+        self.caller = HostCaller(self.handle, self.renewer, pause_s=0)
         self.host = Deeds(tasks)
         self.results: list[Any] = []
         self.ended = anyio.Event()
@@ -342,7 +342,7 @@ async def test_call_cancelled_after_the_deed_is_forgotten(both):
 
 
 async def test_call_is_cancelled_while_it_waits_to_be_sent_again(both):
-    both.caller = Caller(both.handle, both.renewer, pause_s=1000)
+    both.caller = HostCaller(both.handle, both.renewer, pause_s=1000)
     scope = both.call("a")
     message = await both.handle.take()
     message.answer.set_exception(CallLostError())
@@ -410,7 +410,7 @@ async def lose(both: Both) -> None:
 
 
 async def test_all_calls_that_wait_end_when_the_host_is_lost(both):
-    both.caller = Caller(both.handle, both.renewer, pause_s=1000)
+    both.caller = HostCaller(both.handle, both.renewer, pause_s=1000)
     both.call("unanswered")
     await both.handle.take()
     both.call("to be sent again")

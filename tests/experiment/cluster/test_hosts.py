@@ -18,7 +18,7 @@ from clawblox.experiment.cluster.remote_attempt import call_host
 from clawblox.experiment.cluster.trees import pack
 from clawblox.experiment.plan import cluster
 from clawblox.experiment.schedule.ports import AttemptError
-from tests.experiment.attempts import Scene, make_remote_workshop, scene, serving
+from tests.experiment.attempts import Scene, make_remote_backend, scene, serving
 from tests.experiment.cluster import local_engine
 from tests.experiment.cluster.local_engine import LocalEngine, LocalHost
 
@@ -89,7 +89,7 @@ async def test_node_that_lost_a_host_is_avoided_until_a_host_works_there(
     monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
     engine = LocalEngine({"roomy": 2, "small": 1})
     chain = scene.order().chain
-    made = make_remote_workshop(scene.workshop.directory, "chains", {}, engine=engine)
+    made = make_remote_backend(scene.backend.directory, "chains", {}, engine=engine)
     async with serving(made):
         usual, made._cluster = made._cluster, attrs.evolve(made._cluster, lease=1.0)
         async with made.room(chain) as room:

@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 from clawblox.experiment.cluster import lease as lease_module
-from clawblox.experiment.cluster.lease import MARGIN_S, Lease, Tenancy
+from clawblox.experiment.cluster.lease import MARGIN_S, HostLease, Tenancy
 
 # -- both sides, messages and clocks -----------------------------------------------------------
 
@@ -75,7 +75,10 @@ class Simulation:
     """Runs both rules; the driver may look at its lease at every moment, even in its pauses."""
 
     def __init__(
-        self, world: World, lease_type: type[Lease] = Lease, tenancy_type: type[Tenancy] = Tenancy
+        self,
+        world: World,
+        lease_type: type[HostLease] = HostLease,
+        tenancy_type: type[Tenancy] = Tenancy,
     ) -> None:
         self.world = world
         self.lease = lease_type(world.length_s)
@@ -209,7 +212,7 @@ def test_healthy_host_is_never_lost(world: World) -> None:
 
 
 @attrs.define
-class SentLease(Lease):
+class SentLease(HostLease):
     """Counts from the time at which the renewal was sent."""
 
     sent_at: float = attrs.field(init=False, default=0.0)
@@ -218,7 +221,7 @@ class SentLease(Lease):
         super().answered(token, self.sent_at)
 
 
-class ComparedLease(Lease):
+class ComparedLease(HostLease):
     """Takes the clock of the node for its own."""
 
     def answered(self, token: float, at: float) -> None:
@@ -227,7 +230,7 @@ class ComparedLease(Lease):
             self.bound = token + self.length_s
 
 
-class RevivedLease(Lease):
+class RevivedLease(HostLease):
     """Takes answers that come too late."""
 
     def answered(self, token: float, at: float) -> None:
@@ -255,12 +258,12 @@ class RestartedTenancy(Tenancy):
 @pytest.mark.parametrize(
     ("lease_type", "tenancy_type", "margin_s"),
     [
-        (Lease, Tenancy, 0.0),
+        (HostLease, Tenancy, 0.0),
         (SentLease, Tenancy, MARGIN_S),
         (ComparedLease, Tenancy, MARGIN_S),
         (RevivedLease, Tenancy, MARGIN_S),
-        (Lease, ArrivalTenancy, MARGIN_S),
-        (Lease, RestartedTenancy, MARGIN_S),
+        (HostLease, ArrivalTenancy, MARGIN_S),
+        (HostLease, RestartedTenancy, MARGIN_S),
     ],
 )
 def test_simulation_catches_a_wrong_rule(
@@ -335,13 +338,13 @@ def test_lease_that_is_over_is_never_revived() -> None:
 
 
 def test_driver_knows_no_bound_before_the_first_answer() -> None:
-    lease = Lease(30)
+    lease = HostLease(30)
     assert (lease.token, lease.bound) == (None, None)
     assert not lease.is_over(1e9)
 
 
 def test_host_is_lost_a_second_after_the_bound() -> None:
-    lease = Lease(30)
+    lease = HostLease(30)
     lease.answered(5000, at=100)
     assert (lease.token, lease.bound) == (5000, 130)
     assert not lease.is_over(130.9)
@@ -349,14 +352,14 @@ def test_host_is_lost_a_second_after_the_bound() -> None:
 
 
 def test_overtaken_answer_changes_nothing() -> None:
-    lease = Lease(30)
+    lease = HostLease(30)
     lease.answered(5000, at=100)
     lease.answered(4990, at=110)
     assert (lease.token, lease.bound) == (5000, 130)
 
 
 def test_answer_after_the_loss_changes_nothing() -> None:
-    lease = Lease(30)
+    lease = HostLease(30)
     lease.answered(5000, at=100)
     lease.answered(5010, at=131)
     assert lease.is_over(131)

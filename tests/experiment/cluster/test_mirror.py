@@ -16,7 +16,7 @@ from clawblox.experiment.cluster.chunks import TransferError
 from clawblox.experiment.cluster.mirror import (
     MAX_FILE_BYTES,
     POLL_BYTES,
-    Growth,
+    FileGrowth,
     Mirror,
     read_growth,
 )
@@ -43,7 +43,7 @@ class Sides:
             file.write(data)
         return path
 
-    def poll(self, limit: int = POLL_BYTES) -> list[Growth]:
+    def poll(self, limit: int = POLL_BYTES) -> list[FileGrowth]:
         growths = read_growth(self.node, self.mirror.marks, limit)
         self.mirror.apply(growths)
         return growths
@@ -203,7 +203,7 @@ def test_the_number_of_files_is_limited(sides: Sides, monkeypatch: pytest.Monkey
     sides.write("logs/c", b"2")
     sides.poll_all()
     assert sides.contents(sides.driver) == {"logs/b": b"1", "logs/c": b"12"}
-    sides.mirror.apply([Growth("logs/a", 0, b"1", b"")])
+    sides.mirror.apply([FileGrowth("logs/a", 0, b"1", b"")])
     assert not (sides.driver / "logs/a").exists()
 
 
@@ -262,7 +262,7 @@ def test_a_file_that_becomes_a_link_before_it_is_opened_is_not_read(
 )  # fmt: skip
 def test_other_names_are_refused(sides: Sides, name: str) -> None:
     with pytest.raises(TransferError):
-        sides.mirror.apply([Growth(name, 0, b"x", b"")])
+        sides.mirror.apply([FileGrowth(name, 0, b"x", b"")])
     assert [*sides.driver.rglob("*")] == []
     assert sides.mirror.last_at is None
 
@@ -270,17 +270,17 @@ def test_other_names_are_refused(sides: Sides, name: str) -> None:
 @pytest.mark.parametrize(
     "growth",
     [
-        Growth("logs/x", 4, b"", b""),
-        Growth("logs/x", 2, b"", b""),
-        Growth("logs/x", -1, b"", b""),
-        Growth("logs/new", 3, b"", b""),
-        Growth("logs/x", 3, bytes(POLL_BYTES + 1), b""),
-        Growth("logs/x", 3, b"", bytes(33)),
+        FileGrowth("logs/x", 4, b"", b""),
+        FileGrowth("logs/x", 2, b"", b""),
+        FileGrowth("logs/x", -1, b"", b""),
+        FileGrowth("logs/new", 3, b"", b""),
+        FileGrowth("logs/x", 3, bytes(POLL_BYTES + 1), b""),
+        FileGrowth("logs/x", 3, b"", bytes(33)),
     ],
     ids=["later", "earlier", "negative", "new", "too much", "long digest"],
 )
-def test_other_offsets_and_sizes_are_refused(sides: Sides, growth: Growth) -> None:
-    sides.mirror.apply([Growth("logs/x", 0, b"abc", b"1")])
+def test_other_offsets_and_sizes_are_refused(sides: Sides, growth: FileGrowth) -> None:
+    sides.mirror.apply([FileGrowth("logs/x", 0, b"abc", b"1")])
     with pytest.raises(TransferError):
         sides.mirror.apply([growth])
     assert sides.contents(sides.driver) == {"logs/x": b"abc"}
@@ -288,7 +288,7 @@ def test_other_offsets_and_sizes_are_refused(sides: Sides, growth: Growth) -> No
 
 def test_a_poll_is_limited_altogether(sides: Sides) -> None:
     half = bytes(POLL_BYTES // 2)
-    growths = [Growth(f"logs/{name}", 0, half, b"") for name in "abc"]
+    growths = [FileGrowth(f"logs/{name}", 0, half, b"") for name in "abc"]
     sides.mirror.apply(growths[:2])
     with pytest.raises(TransferError, match="too much"):
         sides.mirror.apply(growths)
@@ -297,9 +297,9 @@ def test_a_poll_is_limited_altogether(sides: Sides) -> None:
 def test_a_copy_does_not_outgrow_its_limit(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_FILE_BYTES > POLL_BYTES
     monkeypatch.setattr(module, "MAX_FILE_BYTES", 5)
-    sides.mirror.apply([Growth("logs/x", 0, b"abc", b"")])
+    sides.mirror.apply([FileGrowth("logs/x", 0, b"abc", b"")])
     with pytest.raises(TransferError, match="too much"):
-        sides.mirror.apply([Growth("logs/x", 3, b"def", b"")])
+        sides.mirror.apply([FileGrowth("logs/x", 3, b"def", b"")])
 
 
 def blocked_by_a_link(path: Path, outside: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_cluster_is_one_of_ray_at_the_address_of_the_plan(
 ) -> None:
     monkeypatch.setattr(connecting, "find_missing", lambda _extra: ())
     for name, values in (
-        ("host", {"Host": lambda lease, node: (lease, node)}),
+        ("host", {"AttemptHost": lambda lease, node: (lease, node)}),
         ("ray_engine", {"RayEngine": lambda *arguments: arguments}),
     ):
         module = f"clawblox.experiment.cluster.{name}"

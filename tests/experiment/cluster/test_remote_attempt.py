@@ -13,14 +13,14 @@ import pytest
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ConfigError
-from clawblox.experiment.cluster import workshop
+from clawblox.experiment.cluster import remote_backend
 from clawblox.experiment.cluster.engine import CallLostError
 from clawblox.experiment.schedule.ports import AttemptError
 from tests.experiment.attempts import (
     Scene,
     alone,
     looks_inside,
-    make_remote_workshop,
+    make_remote_backend,
     scene,
     serving,
     wait_for_turns,
@@ -92,8 +92,8 @@ def lose_each_first(name: str, count: int, right: Any) -> Any:
 )
 async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scene) -> None:
     engine = FaultyEngine(lose_each_first)
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
-    async with serving(made) as alone.workshop:
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
+    async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             working = await attempt.start()
@@ -121,8 +121,8 @@ async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) ->
             return attrs.evolve(right, value=bytes(data))
         return right
 
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=FaultyEngine(damage))
-    async with serving(made) as alone.workshop:
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=FaultyEngine(damage))
+    async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             await attempt.start()
@@ -154,8 +154,8 @@ async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str)
             return attrs.evolve(right, value=attrs.evolve(right.value, file=name))
         return right
 
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=FaultyEngine(rename))
-    async with serving(made) as alone.workshop:
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=FaultyEngine(rename))
+    async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             await attempt.start()
@@ -167,10 +167,10 @@ async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str)
 async def test_another_version_on_a_node_is_named(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = await run_blocking(workshop.describe_node)
-    monkeypatch.setattr(workshop, "describe_node", lambda: {**here, "clawblox": "0.0.1"})
-    made = make_remote_workshop(alone.workshop.directory, "chains", {})
-    async with serving(made) as alone.workshop:
+    here = await run_blocking(remote_backend.describe_node)
+    monkeypatch.setattr(remote_backend, "describe_node", lambda: {**here, "clawblox": "0.0.1"})
+    made = make_remote_backend(alone.backend.directory, "chains", {})
+    async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         with pytest.raises(
             AttemptError, match=r"clawblox on the node .* and here 0\.0\.1"
@@ -183,14 +183,14 @@ async def test_another_version_on_a_node_is_named(
 async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
     alone: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshop, "_RETRY_S", 0.0)
-    monkeypatch.setattr(workshop, "_MAX_TRIES", 2)
+    monkeypatch.setattr(remote_backend, "_RETRY_S", 0.0)
+    monkeypatch.setattr(remote_backend, "_MAX_TRIES", 2)
     scratch = tmp_path / "open" / f"clawblox-hosts-{os.getuid()}"
     scratch.mkdir(parents=True)
     scratch.chmod(0o755)
     monkeypatch.setenv("CLAWBLOX_SCRATCH", str(scratch.parent))
-    made = make_remote_workshop(alone.workshop.directory, "chains", {})
-    async with serving(made) as alone.workshop:
+    made = make_remote_backend(alone.backend.directory, "chains", {})
+    async with serving(made) as alone.backend:
         with pytest.raises(ClawbloxError, match="only this user may use") as raised:
             async with made.room(alone.order().chain):
                 raise AssertionError
@@ -199,9 +199,9 @@ async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
 
 
 async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_path: Path) -> None:
-    made = make_remote_workshop(alone.workshop.directory, "chains", {})
+    made = make_remote_backend(alone.backend.directory, "chains", {})
     hosts = tmp_path / f"clawblox-hosts-{os.getuid()}" / "hosts"
-    async with serving(made) as alone.workshop:
+    async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             await attempt.start()
@@ -211,7 +211,7 @@ async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_pa
 
 async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
     engine = LocalEngine({"first": 1})
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     lost = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/no/such/claude")])
     async with serving(made):
         survey = await made.look(alone.plan, stage="recorded")
@@ -225,9 +225,9 @@ async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
 async def test_a_cluster_that_is_full_keeps_no_experiment_from_its_beginning(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshop, "_SURVEY_WAIT_S", 0.01)
+    monkeypatch.setattr(remote_backend, "_SURVEY_WAIT_S", 0.01)
     full = LocalEngine({"first": 0})
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=full)
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=full)
     pinned = alone.plan.but(agents=[alone.plan.agents[0].but(version="1.2.3")])
     async with serving(made):
         await made.survey(pinned, has_worked=False)
@@ -242,7 +242,7 @@ class OpenEngine(LocalEngine):
 
 async def test_keys_do_not_travel_to_a_cluster_that_anybody_can_use(alone: Scene) -> None:
     engine = OpenEngine({"first": 1})
-    made = make_remote_workshop(alone.workshop.directory, "chains", {}, engine=engine)
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     async with serving(made):
         with pytest.raises(ConfigError, match="must require a token"):
             await made.survey(alone.plan, has_worked=False)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clawblox.experiment.cluster import trees
 from clawblox.experiment.cluster.chunks import TransferError
 from clawblox.experiment.cluster.trees import (
-    Limits,
+    TreeLimits,
     apply,
     check_name,
     difference,
@@ -141,8 +141,8 @@ def test_what_is_too_deep_stays_behind(source: Path, place: Path, bundle: Path) 
 def test_a_larger_directory_is_refused_before_it_is_packed(source: Path) -> None:
     for name in "abc":
         (source / name).write_bytes(bytes(100))
-    list_tree(source, Limits(3, 300))
-    for limits in (Limits(2, 300), Limits(3, 299)):
+    list_tree(source, TreeLimits(3, 300))
+    for limits in (TreeLimits(2, 300), TreeLimits(3, 299)):
         with pytest.raises(TransferError, match="more than"):
             list_tree(source, limits)
 
@@ -451,7 +451,7 @@ def test_a_hostile_bundle_leaves_nothing(
 ) -> None:
     write_bundle(bundle, members)
     with pytest.raises(TransferError):
-        unpack(bundle, place / "new", Limits(members=1000))
+        unpack(bundle, place / "new", TreeLimits(members=1000))
     assert [*place.iterdir()] == []
 
 
@@ -519,10 +519,10 @@ def test_an_index_that_is_too_long_is_not_read(length: int, place: Path, bundle:
 
 def test_limits_hold_before_anything_is_written(place: Path, bundle: Path) -> None:
     write_bundle(bundle, [TOP, member(b"d/a", size=20)], bytes(20))
-    for limits in (Limits(members=1), Limits(total_bytes=19)):
+    for limits in (TreeLimits(members=1), TreeLimits(total_bytes=19)):
         with pytest.raises(TransferError, match="more than"):
             unpack(bundle, place / "new", limits)
-    unpack(bundle, place / "new", Limits(2, 20))
+    unpack(bundle, place / "new", TreeLimits(2, 20))
 
 
 def test_an_interrupted_unpacking_leaves_nothing(place: Path, bundle: Path) -> None:

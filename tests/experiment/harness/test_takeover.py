@@ -41,7 +41,7 @@ async def test_generations_of_the_scripts_are_taken_over_and_continued(scene: Sc
     before = (scene.directory / "generation_chain.csv").read_text().splitlines()
     outcome = await run(scene, scene.plan(generations=3, layout="flat", run_prefix="old"))
     assert outcome.status == "done"
-    (attempt,) = scene.workshop.attempts
+    (attempt,) = scene.backend.attempts
     assert attempt.order.generation == 3
     assert attempt.order.run_id == "old-g003"
     assert attempt.order.inherited == "old-g002"
@@ -58,7 +58,7 @@ async def test_generations_that_the_scripts_add_later_are_taken_over_too(scene: 
     assert (await run(scene, plan)).status == "done"
     scripts.complete(scene.directory, 2, run_id="old-g002")
     assert (await run(scene, plan.but(generations=3))).status == "done"
-    assert [attempt.order.generation for attempt in scene.workshop.attempts] == [3]
+    assert [attempt.order.generation for attempt in scene.backend.attempts] == [3]
 
 
 async def test_an_empty_table_of_the_scripts_is_continued_from_the_beginning(scene: Scene) -> None:
@@ -85,7 +85,7 @@ async def test_a_generation_that_the_scripts_completed_again_counts_as_they_did(
     assert row.run_dir == "runs/old-g002-rS"
     assert scripts.resume(scene.directory, 1).generation == 3
     await run(scene, flat_plan(scene))
-    assert scene.workshop.attempts[0].order.inherited == "old-g002-rS"
+    assert scene.backend.attempts[0].order.inherited == "old-g002-rS"
 
 
 async def test_an_attempt_that_the_scripts_completed_is_imported(scene: Scene) -> None:
@@ -190,10 +190,10 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     if is_elsewhere:
         archive = Path(shutil.move(archive, tmp_path / "elsewhere"))
         shutil.rmtree(scene.directory / "runs" / "old-g003")
-    scene.workshop.archives.add(("r1", "old-g003", archive.name))
+    scene.backend.archives.add(("r1", "old-g003", archive.name))
     outcome = await run(scene, flat_plan(scene), resume_from=archive)
     assert outcome.status == "done"
-    (attempt,) = scene.workshop.attempts
+    (attempt,) = scene.backend.attempts
     assert attempt.order.origin is not None
     assert attempt.order.origin.file == archive.name
     assert attempt.order.elapsed_s == 900.0
@@ -209,11 +209,11 @@ async def test_a_generation_continued_from_an_archive_never_begins_with_new_agen
     for generation in (1, 2):
         scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     archive = await run_blocking(own_archive, scene, 3)
-    scene.workshop.archives.add(("r1", "old-g003", archive.name))
-    scene.workshop.troubles["r1"] = [Trouble(50.0, "world")] * 4
+    scene.backend.archives.add(("r1", "old-g003", archive.name))
+    scene.backend.troubles["r1"] = [Trouble(50.0, "world")] * 4
     outcome = await run(scene, flat_plan(scene), resume_from=archive)
     assert outcome.status == "failed"
-    origins = [attempt.order.origin for attempt in scene.workshop.attempts]
+    origins = [attempt.order.origin for attempt in scene.backend.attempts]
     assert [origin and origin.file for origin in origins] == [archive.name] * 4
 
 
@@ -230,7 +230,7 @@ async def test_a_copy_of_an_archive_is_complete_or_absent(
         full.setattr(takeover.shutil, "copyfile", copy_half)
         with pytest.raises(OSError, match="no space"):
             await run(scene, flat_plan(scene), resume_from=archive)
-    scene.workshop.archives.add(("r1", "old-g001", archive.name))
+    scene.backend.archives.add(("r1", "old-g001", archive.name))
     assert (await run(scene, flat_plan(scene), resume_from=archive)).status == "done"
     copy = scene.directory / "runs" / "old-g001" / "checkpoints" / archive.name
     assert copy.read_bytes() == archive.read_bytes()
@@ -321,9 +321,9 @@ async def test_an_older_checkpoint_of_this_package_continues_with_its_totals(sce
         pass
     aside = await run_blocking(leave_failed_attempt, scene)
     archive = aside / "checkpoints" / "gen-t000900.ckpt"
-    scene.workshop.archives.add(("r1", "old-g002", archive.name))
+    scene.backend.archives.add(("r1", "old-g002", archive.name))
     await run(scene, flat_plan(scene), resume_from=archive)
-    order = scene.workshop.attempts[0].order
+    order = scene.backend.attempts[0].order
     assert order.origin is not None
     assert (order.origin.attempt, order.origin.file) == ("old-g002", archive.name)
     recorded = [line.data for line in read_lines(scene.directory) if line.type == "checkpoint"]

@@ -284,7 +284,10 @@ def test_of_two_that_outlast_the_same_driver_one_takes_over(
         os._exit(0)
     os.waitpid(pid, 0)
     first, second = DriverLease(tmp_path), DriverLease(tmp_path)
-    first.driver, second.driver = driver_lease.Driver.own(), driver_lease.Driver.own()
+    first.driver, second.driver = (
+        driver_lease.DrivingProcess.own(),
+        driver_lease.DrivingProcess.own(),
+    )
     seen = driver_lease._follow(first._root)
     rename, others = Path.replace, []
 

@@ -13,9 +13,9 @@ import attrs
 import pytest
 
 from clawblox.experiment.history.journal import JOURNAL_NAME, Journal, read_lines
-from clawblox.experiment.history.lines import Line, encode
-from clawblox.experiment.history.machine import Commit, Interrupt, Over, next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.lines import JournalLine, encode
+from clawblox.experiment.history.machine import CloseAttempt, Commit, Finished, next_step
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ChainState, ExperimentState
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -58,7 +58,7 @@ async def score(_end: Any) -> dict[str, float]:
 
 
 @cache
-def record() -> tuple[Plan, Sequence[Line]]:
+def record() -> tuple[Plan, Sequence[JournalLine]]:
     """Return a plan, and the lines of its experiment: whatever can happen has happened."""
     plan = make_plan(
         generations=GENERATIONS,
@@ -133,18 +133,18 @@ def check_step(plans: Plans, chain: ChainState, step: Any) -> None:
     over = [number for number, generation in chain.generations.items() if generation.is_over]
     latest = chain.latest
     match step:
-        case Over(status="done"):
+        case Finished(status="done"):
             assert over[-1] == last
-        case Over():
+        case Finished():
             assert latest is not None
             assert latest.attempts[-1].outcome == "failed"
-        case Order(generation=number, run_id=""):
+        case AttemptOrder(generation=number, run_id=""):
             assert number not in over
             assert number <= last
             assert latest is None or number == latest.number + latest.is_over
             assert latest is None or all(attempt.ending for attempt in latest.attempts)
             check_order(plans, chain, step)
-        case Order(run_id=name):
+        case AttemptOrder(run_id=name):
             assert latest is not None
             attempt = latest.attempts[-1]
             assert (attempt.ending, attempt.step, attempt.run_id) == (None, "opened", name)
@@ -156,12 +156,12 @@ def check_step(plans: Plans, chain: ChainState, step: Any) -> None:
             attempt = latest.attempts[-1]
             assert (attempt.ending, attempt.step, attempt.run_id) == (None, "scored", order.run_id)
             assert (order.origin, order.phase) == (attempt.origin, attempt.phase)
-        case Interrupt(attempt=attempt):
+        case CloseAttempt(attempt=attempt):
             assert attempt.ending is None
             assert attempt.step in ("prepared", "working", "closing", "saved")
 
 
-def check_order(plans: Plans, chain: ChainState, order: Order) -> None:
+def check_order(plans: Plans, chain: ChainState, order: AttemptOrder) -> None:
     """Check the plan, and that the checkpoint exists that is continued, of the same generation."""
     assert plans.revisions[order.revision].duration in (order.chain.plan.duration, 3600.0)
     if order.origin is None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.machine import Next, Over, count_failures, next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.machine import Finished, Next, count_failures, next_step
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.plan import AgentSpec, Inherit, Retry
 from tests.experiment.journals import Journal, make_plan, used
 
@@ -28,10 +28,10 @@ def follow(journal: Journal, retry: Retry = RETRY, **fields: Any) -> Next:
     return next_step(journal.plans(plan), plan.chains()[0])
 
 
-def decide(journal: Journal, retry: Retry = RETRY, **fields: Any) -> Order:
+def decide(journal: Journal, retry: Retry = RETRY, **fields: Any) -> AttemptOrder:
     """Return the attempt that follows in the chain r1."""
     step = follow(journal, retry, **fields)
-    assert isinstance(step, Order)
+    assert isinstance(step, AttemptOrder)
     return step
 
 
@@ -39,7 +39,7 @@ def fail(journal: Journal, cause: str = "world", **opened: Any) -> None:
     journal.open("r1", 1, **opened).work().end("failed", cause=cause)
 
 
-def archive_name(order: Order) -> str | None:
+def archive_name(order: AttemptOrder) -> str | None:
     return None if order.origin is None else order.origin.file
 
 
@@ -47,7 +47,7 @@ def archive_name(order: Order) -> str | None:
 def test_what_another_attempt_would_meet_again_is_not_tried_again(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
-    assert follow(journal) == Over(status="failed")
+    assert follow(journal) == Finished(status="failed")
 
 
 @pytest.mark.parametrize("cause", ["world", "agent", "start", "address", "defect", "node"])
@@ -67,7 +67,7 @@ def test_pauses_and_interruptions_count_as_no_failures() -> None:
         journal.open("r1", 1).work().end(ending, reason="limit", text="limit")
     fail(journal)
     assert archive_name(decide(journal)) == "c0.ckpt"
-    assert follow(journal, Retry(attempts=1)) == Over(status="failed")
+    assert follow(journal, Retry(attempts=1)) == Finished(status="failed")
 
 
 def lose(journal: Journal, times: int = 1) -> None:
@@ -93,7 +93,7 @@ def test_three_nodes_lost_in_a_row_without_a_new_checkpoint_count_as_one_failure
     lose(journal, 5)
     assert decide(journal, once).retry_reason == "failed: node"
     lose(journal)
-    assert follow(journal, once) == Over(status="failed")
+    assert follow(journal, once) == Finished(status="failed")
     journal.write("chain.retried", chain="r1")
     lose(journal, 2)
     journal.open("r1", 1).work().checkpoint()
@@ -106,7 +106,7 @@ def test_a_lost_node_of_an_attempt_that_has_failed_before_ends_no_chain() -> Non
     lose(journal)
     assert decide(journal, never).retry_reason == "failed: node"
     fail(journal)
-    assert follow(journal, never) == Over(status="failed")
+    assert follow(journal, never) == Finished(status="failed")
 
 
 @given(st.lists(st.sampled_from(["node", "world", "address", "interrupted", "checkpoint"])))
@@ -201,7 +201,9 @@ def test_a_branch_has_the_rest_of_the_generation_or_a_duration_of_its_own(
     journal.write("chain.forked", attrs.asdict(branch), chain="r1-f1-1")
     plans = journal.plans(make_plan())
     chain = plans.chains["r1-f1-1"]
-    order = Order(chain=chain, generation=2, origin=source, elapsed_s=elapsed_s, branch=branch)
+    order = AttemptOrder(
+        chain=chain, generation=2, origin=source, elapsed_s=elapsed_s, branch=branch
+    )
     assert next_step(plans, chain) == order
     assert order.message == "x"
 
@@ -248,6 +250,6 @@ def test_an_attempt_that_was_opened_keeps_its_name_and_its_plan() -> None:
     plans = journal.plans(make_plan(duration=600.0), make_plan(duration=1200.0))
     chain = plans.chains["r1"]
     order = next_step(plans, chain)
-    assert isinstance(order, Order)
+    assert isinstance(order, AttemptOrder)
     assert (order.run_id, order.revision) == (attempt.name, 0)
     assert (order.chain.plan.duration, chain.plan.duration) == (600.0, 1200.0)

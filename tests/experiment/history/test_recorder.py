@@ -7,8 +7,8 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.lines import JournalLine
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from tests.experiment.memory_journal import MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_line_is_written_and_reported_although_its_writer_is_cancelled() -> None:
     journal, state = MemoryJournal(SimulatedClock()), ExperimentState()
-    reported: list[Line] = []
+    reported: list[JournalLine] = []
     has_begun, may_end = anyio.Event(), anyio.Event()
 
-    async def call(append: Callable[[], Line]) -> Line:
+    async def call(append: Callable[[], JournalLine]) -> JournalLine:
         has_begun.set()
         await may_end.wait()
         return append()
 
-    recorder = Recorder(journal, state, reported.append, call)
+    recorder = JournalRecorder(journal, state, reported.append, call)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recorder.write, "session.begun")
         await has_begun.wait()

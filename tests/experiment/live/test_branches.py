@@ -13,7 +13,7 @@ from clawblox.agents.status import read_agents
 from clawblox.agents.values import Usage
 from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.checkpoints import Branch
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.schedule.ports import AttemptError
 from clawblox.rundir.manifest import read_manifest
@@ -27,7 +27,9 @@ pytestmark = pytest.mark.anyio
 STORM = "A storm is coming."
 
 
-def branch_order(scene: Scene, order: Order, number: int, prompt: str | None) -> Order:
+def branch_order(
+    scene: Scene, order: AttemptOrder, number: int, prompt: str | None
+) -> AttemptOrder:
     assert order.origin is not None
     branch = Branch(source=order.origin, group=1, number=number, prompt=prompt, label="storm")
     name = f"r1-f1-b{number}"
@@ -47,7 +49,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
     source = scene.order(origin=refer(FIRST, saved), elapsed_s=5.0)
     for number, prompt in ((1, STORM), (2, None)):
         order = branch_order(scene, source, number, prompt)
-        await scene.workshop.prepare(order)
+        await scene.backend.prepare(order)
         async with scene.open(order) as attempt:
             assert [usage.turns for usage in attempt.usage()] == [0, 0]
             working = await attempt.start()
@@ -84,7 +86,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             branch=None,
             origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
         )
-        await scene.workshop.prepare(again)
+        await scene.backend.prepare(again)
         async with scene.open(again) as attempt:
             continued = await attempt.start()
             await wait_for_turns(attempt, 1)
@@ -109,8 +111,8 @@ async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(sce
     await scene.prepare(scene.order())
     addresses = []
 
-    async def run(order: Order) -> None:
-        await scene.workshop.prepare(order)
+    async def run(order: AttemptOrder) -> None:
+        await scene.backend.prepare(order)
         async with scene.open(order) as branch:
             addresses.append([agent["base_url"] for agent in (await branch.start())["agents"]])
             await wait_for_turns(branch, 1)
@@ -136,7 +138,7 @@ async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
         await wait_for_turns(attempt, 1)
         saved = await attempt.checkpoint("periodic", lambda: 5.0, idle_wait=10.0)
         order = branch_order(alone, alone.order(origin=refer(FIRST, saved)), 1, STORM)
-        await alone.workshop.prepare(order)
+        await alone.backend.prepare(order)
         async with alone.open(order) as branch:
             with pytest.raises(AttemptError, match="that address is taken") as raised:
                 await branch.start()

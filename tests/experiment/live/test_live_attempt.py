@@ -21,7 +21,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import CheckpointSecretError, UsageError
 from clawblox.experiment.live import live_attempt
 from clawblox.experiment.live.attempt_agents import AttemptAgent
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.ports import (
     AgentEnded,
@@ -117,7 +117,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     assert [agent["name"] for agent in working["agents"]] == [
         f"{name}-r{FIRST}-w0-a{index}" for index, name in enumerate(DRIVERS)
     ]
-    used = await scene.workshop.usage("r1", FIRST)
+    used = await scene.backend.usage("r1", FIRST)
     assert [usage.turns for usage in used] >= [usage.turns for usage in before]
 
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), elapsed_s=12.5)
@@ -154,7 +154,7 @@ async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
 async def test_a_directory_that_is_in_the_way_is_no_attempt(alone: Scene) -> None:
     alone.run_dir().mkdir(parents=True)
     with pytest.raises(AttemptError, match="is in the way") as raised:
-        await alone.workshop.prepare(alone.order())
+        await alone.backend.prepare(alone.order())
     assert raised.value.cause == "start"
     assert list(alone.run_dir().iterdir()) == []
 
@@ -262,10 +262,10 @@ async def test_the_script_errors_of_its_world_are_found_when_it_has_ended(
     )
     alone.plan = alone.plan.but(world=world)
     await alone.prepare(alone.order())
-    assert await alone.workshop.script_errors("r1", FIRST) is None
+    assert await alone.backend.script_errors("r1", FIRST) is None
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
-    errors = await alone.workshop.script_errors("r1", FIRST)
+    errors = await alone.backend.script_errors("r1", FIRST)
     assert errors == ScriptErrors(1, "Failed to fire PlayerAdded: main.lua:1: no room")
 
 
@@ -297,14 +297,14 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
     for messages in await scene.told(working, again.run_id):
         assert messages.count(SAVE) == 1
         assert messages[-1] == SAVE
-    committed = await scene.workshop.validate(scene.plan.chains()[0], again.run_id)
+    committed = await scene.backend.validate(scene.plan.chains()[0], again.run_id)
     assert committed["workspaces"] == [
         f"runs/{again.run_id}/agents/{path.name}/workspace"
         for path in scene.agent_dirs(again.run_id)
     ]
 
     scored = scene.order(f"{FIRST}-r3", origin=refer(again.run_id, end), phase="score")
-    await scene.workshop.prepare(scored)
+    await scene.backend.prepare(scored)
     async with scene.open(scored) as attempt:
         assert (await attempt.start())["agents"] == []
         view = attempt.view()
@@ -312,7 +312,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         assert [agent.name for agent in view.agents] == list(DRIVERS)
         trajectory = await view.agents[0].trajectory()
         assert SAVE in str(trajectory["steps"][-2:])
-    assert await scene.workshop.usage("r1", scored.run_id) == [Usage(), Usage()]
+    assert await scene.backend.usage("r1", scored.run_id) == [Usage(), Usage()]
 
 
 @looks_inside
@@ -384,16 +384,16 @@ async def test_the_files_of_an_attempt_are_checked_and_pruned_as_the_plan_says(
     cache.mkdir()
     kept, pruned = (alone.plan.but(prune=prune).chains()[0] for prune in (False, True))
     with pytest.raises(AttemptError, match="is missing or empty") as raised:
-        await alone.workshop.validate(kept, FIRST)
+        await alone.backend.validate(kept, FIRST)
     assert raised.value.cause == "agent"
     for name in ("claude_session_id.txt", "world_session.txt", "logs/agent.log"):
         (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text("text")
     (directory / "runtime").mkdir(exist_ok=True)
     (directory / "runtime" / "system_prompt.md").write_text("text")
-    await alone.workshop.validate(kept, FIRST)
+    await alone.backend.validate(kept, FIRST)
     assert cache.exists()
-    await alone.workshop.validate(pruned, FIRST)
+    await alone.backend.validate(pruned, FIRST)
     assert not cache.exists()
 
 
@@ -420,7 +420,7 @@ async def test_a_check_without_a_key_is_a_failure_of_the_login(
     spec = AgentSpec("kimi", name="Eko", binary=install(tmp_path / "bin", "kimi"), model="k3")
     chain = alone.plan.but(agents=[spec]).chains()[0]
     with pytest.raises(ProviderError, match="KIMI_MODEL_API_KEY is not set") as raised:
-        await alone.workshop.check(chain)
+        await alone.backend.check(chain)
     assert raised.value.failure.kind == "auth"
 
 
@@ -448,19 +448,19 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
     origin = refer(FIRST, saved)
     for _ in range(2):
-        await alone.workshop.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
+        await alone.backend.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
     alone.run_dir(FIRST).mkdir()  # the public scripts use the name that is free now
-    await alone.workshop.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
+    await alone.backend.set_aside("r1", FIRST, f"{FIRST}.failed-20260101T000000Z")
     alone.run_dir(FIRST).rmdir()
     again = alone.order(f"{FIRST}-r2", origin=origin)
-    assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
-    assert await alone.workshop.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
+    assert await alone.backend.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
+    assert await alone.backend.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
     for wrong in ({"file": "gone.ckpt"}, {"sha256": "0" * 64}):
         lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, **wrong))
         with pytest.raises(AttemptError, match="is gone, or was changed"):
-            await alone.workshop.prepare(lost)
+            await alone.backend.prepare(lost)
         assert not alone.run_dir(lost.run_id).exists()
-    validated = await alone.workshop.validate(alone.plan.chains()[0], FIRST)
+    validated = await alone.backend.validate(alone.plan.chains()[0], FIRST)
     (workspace,) = validated["workspaces"]
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
 
@@ -500,8 +500,8 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
     order = attrs.evolve(
         scene.order("exp-r1-g002"), generation=2, inherited=FIRST, world=refer(FIRST, saved)
     )
-    facts = await scene.workshop.prepare(order)
-    assert await scene.workshop.prepare(order) == facts
+    facts = await scene.backend.prepare(order)
+    assert await scene.backend.prepare(order) == facts
     digests = facts["digests"]
     assert digests["world"] == saved.sha256
     moa = scene.agent_dirs(order.run_id)[1]
@@ -522,7 +522,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
 
 async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone: Scene) -> None:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(version="0.0.1")])
-    await alone.workshop.check(alone.plan.chains()[0])
+    await alone.backend.check(alone.plan.chains()[0])
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         with pytest.raises(AttemptError, match=r"must be 0\.0\.1") as raised:
@@ -533,7 +533,7 @@ async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone:
 async def test_what_is_missing_is_reported_before_anything_is_started(alone: Scene) -> None:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/nowhere/claude")])
     with pytest.raises(AttemptError, match="nowhere") as raised:
-        await alone.workshop.check(alone.plan.chains()[0])
+        await alone.backend.check(alone.plan.chains()[0])
     assert raised.value.cause == "setup"
     assert not alone.run_dir().parent.exists()
 
@@ -591,12 +591,12 @@ async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None
     show = f"RUN printenv {name} > {{}}"
     spec = alone.plan.agents[0].but(env=[name], prompt=show.format("first.txt"))
     alone.plan = alone.plan.but(agents=[spec])
-    own = LiveWorkshop(alone.workshop.directory, "chains", {name: value})
+    own = LiveBackend(alone.backend.directory, "chains", {name: value})
     await alone.prepare(alone.order())
     workspace = alone.agent_dirs()[0] / "workspace"
     async with (
-        serving(own) as workshop,
-        workshop.open(alone.order(), alone.signals.append) as attempt,
+        serving(own) as backend,
+        backend.open(alone.order(), alone.signals.append) as attempt,
     ):
         await attempt.start()
         await wait_for_turns(attempt, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.agents.options import AgentOptions
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_agents import make_agent
 from clawblox.experiment.live.attempt_files import AttemptRecord
 from clawblox.experiment.live.live_attempt import LiveAttempt
@@ -47,7 +47,7 @@ async def start(
     branch = facts.pop("branch", None)
     chain = attrs.evolve(plan.chains()[0], seed=seed)
     attempt = LiveAttempt(
-        order=Order(chain=chain, generation=2, run_id=FIRST, branch=branch),
+        order=AttemptOrder(chain=chain, generation=2, run_id=FIRST, branch=branch),
         run_dir=root,
         record=AttemptRecord(agents=(), **facts),
         world=World(),  # type: ignore[arg-type]

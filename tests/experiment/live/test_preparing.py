@@ -11,7 +11,7 @@ import pytest
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME
 from clawblox.errors import UsageError
 from clawblox.experiment.history.checkpoints import Branch, CheckpointRef
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.branches import source_dir
 from clawblox.experiment.live.preparing import Preparation, find_archive
 from clawblox.experiment.plan import AgentSpec, Plan
@@ -26,7 +26,7 @@ WORLD = {SNAPSHOT_NAME: b"{}"}
 AGENTS: Mapping[str, Any] = {EKO: {"session_format": None}}
 
 
-def prepare(order: Order, experiment: Path) -> Path:
+def prepare(order: AttemptOrder, experiment: Path) -> Path:
     """Make the run directory of an attempt, and return it."""
     chain_dir = experiment / "chains" / "r1"
     Preparation(order, lambda _chain: chain_dir, experiment, lambda: None).run()
@@ -49,7 +49,7 @@ def load(root: Path, files: Mapping[str, bytes], *, agents: int = 1, **keys: Any
     )
     plan = Plan(make_world(root), [AgentSpec("claude")] * agents, name="exp")
     branch = Branch(source=ref, group=1, number=1) if is_branch else None
-    order = Order(
+    order = AttemptOrder(
         chain=plan.chains()[0], generation=1, run_id="exp-r1-g001-r2", origin=ref, branch=branch
     )
     try:
@@ -106,7 +106,7 @@ def test_the_experiment_is_not_copied_with_its_world(tmp_path: Path) -> None:
     (experiment / "journal.jsonl").touch()
     (experiment.parent / "README.md").touch()
     plan = Plan(world, [AgentSpec("claude")], name="exp")
-    order = Order(chain=plan.chains()[0], generation=1, run_id="exp-r1-g001")
+    order = AttemptOrder(chain=plan.chains()[0], generation=1, run_id="exp-r1-g001")
     workspace = prepare(order, experiment) / "agents" / EKO / "workspace"
     assert [path.name for path in (workspace / "world" / "studies").iterdir()] == ["README.md"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from clawblox import ClawbloxError
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.layout import chain_dir, runs_dir
-from clawblox.experiment.live import live_workshop, run_directories
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live import live_backend, run_directories
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.run_directories import (
     discard_partial,
     making_run,
@@ -157,16 +157,16 @@ async def test_a_scored_attempt_is_out_of_the_way_while_it_is_removed(
     runs = runs_dir(chain_dir(tmp_path / "exp", "r1", "chains"))
     run_dir = runs / "exp-r1-g001.rescored-1"
     (run_dir / ".clawblox" / "control").mkdir(parents=True)
-    order = Order(chain=plan.chains()[0], generation=1, run_id=run_dir.name, phase="score")
+    order = AttemptOrder(chain=plan.chains()[0], generation=1, run_id=run_dir.name, phase="score")
 
     def discard(path: Path) -> None:
         assert not run_dir.exists()  # else its world makes its control socket again
         discard_tree(path)
 
-    monkeypatch.setattr(live_workshop, "discard_tree", discard)
-    workshop = LiveWorkshop(tmp_path / "exp", "chains", {})
+    monkeypatch.setattr(live_backend, "discard_tree", discard)
+    backend = LiveBackend(tmp_path / "exp", "chains", {})
     for _ in range(2):
-        await workshop.discard(order)
+        await backend.discard(order)
         assert list(runs.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawblox.errors import ConfigError
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.survey import survey_plan
 from clawblox.experiment.plan import AgentSpec, Plan
 from tests.agents.standins import install
@@ -86,7 +86,7 @@ async def test_an_expired_login_is_a_fault_only_before_the_first_work(tmp_path: 
     with pytest.raises(ConfigError, match=r"agents\.Eko"):
         await survey_plan(plan, tmp_path / "exp", {})
     await survey_plan(plan, tmp_path / "exp", {}, stage="worked")
-    workshop = LiveWorkshop(tmp_path / "exp", "chains", {})
+    backend = LiveBackend(tmp_path / "exp", "chains", {})
     with pytest.raises(ConfigError, match=r"agents\.Eko"):
-        await workshop.survey(plan, has_worked=False)
-    await workshop.survey(plan, has_worked=True)
+        await backend.survey(plan, has_worked=False)
+    await backend.survey(plan, has_worked=True)

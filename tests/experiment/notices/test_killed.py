@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.experiment.history.journal import read_lines
-from tests.experiment.fakes import FakedExperiment, FakeWorkshop
+from tests.experiment.fakes import FakeBackend, FakedExperiment
 from tests.support.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_a_notice_around_which_its_process_was_killed_is_sent_once(
     )
     clock = SimulatedClock()
     for _ in range(2):
-        async with FakedExperiment(clock, FakeWorkshop(clock), None, dir=directory):
+        async with FakedExperiment(clock, FakeBackend(clock), None, dir=directory):
             pass
         lines = told.read_text().splitlines()
         assert [json.loads(line)["event"] for line in lines] == ["done"] * after

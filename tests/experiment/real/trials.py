@@ -20,7 +20,7 @@ from clawblox.agents.layout import AgentDir
 from clawblox.experiment import AgentSpec, ExperimentRecord, Plan, read_experiment
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.journal import read_lines
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.history.state import AttemptState
 from clawblox.experiment.layout import archive_path, attempt_dir, chain_dir
 from tests.agents.standins import ANSWER, install, misbehave, told
@@ -256,7 +256,7 @@ class Trial:
         return read_experiment(self.directory)
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[JournalLine]:
         """The lines of its journal; none before there is one."""
         return read_lines(self.directory) if (self.directory / "journal.jsonl").exists() else []
 

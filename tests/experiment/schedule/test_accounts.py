@@ -10,7 +10,7 @@ import pytest
 
 from clawblox.experiment.history.lines import PauseReason
 from clawblox.experiment.schedule.accounts import Accounts
-from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.pauses import PauseRequest
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_meanwhile() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
-    simulation.workshop.troubles["r1"] = [Trouble(0, "limit")] * 100
+    simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 100
     assert await simulation.run()
     assert simulation.scheduler.pauses["r1"].reason == "limit"
     assert simulation.clock.monotonic() == HOUR
@@ -45,7 +45,7 @@ async def test_what_an_earlier_session_has_met_is_waited_for_except_for_a_login(
 async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
     ends = (-3600.0, -1.0, 0.0, -3600.0, -1e6, -3600.0, -3600.0)
-    simulation.workshop.troubles["r1"] = [Trouble(0, "limit", lasts=lasts) for lasts in ends]
+    simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=lasts) for lasts in ends]
     assert await simulation.run()
     opened = [
         parse_utc(line.at) for line in simulation.journal.lines if line.type in ("opened", "paused")
@@ -64,7 +64,7 @@ async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
 
 async def test_ends_that_come_again_and_again_are_tried_once_a_minute_at_most() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "10m"}))
-    simulation.workshop.troubles["r1"] = [Trouble(0, "limit", lasts=2.0)] * 100
+    simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=2.0)] * 100
     assert await simulation.run()
     assert simulation.types().count("opened") <= 12
 
@@ -72,7 +72,7 @@ async def test_ends_that_come_again_and_again_are_tried_once_a_minute_at_most() 
 async def test_the_others_start_when_the_chain_that_tries_has_made_progress() -> None:
     simulation = Simulation(make_plan(repeats=2))
     limit = [Trouble(100.0, "limit", lasts=600.0)]
-    simulation.workshop.troubles = {"r1": [*limit], "r2": [*limit]}
+    simulation.backend.troubles = {"r1": [*limit], "r2": [*limit]}
     assert await simulation.run()
     check_history(simulation)
     lines = [line.type for line in simulation.journal.lines]
@@ -83,23 +83,23 @@ async def test_the_others_start_when_the_chain_that_tries_has_made_progress() ->
 
 async def test_after_an_expired_login_nothing_is_tried_until_it_is_renewed() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.workshop.troubles = {"r1": [Trouble(1000.0, "auth")]}
-    simulation.workshop.is_logged_in = False
+    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.is_logged_in = False
 
     async def log_in(_scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(2000.0)
-        simulation.workshop.is_logged_in = True
+        simulation.backend.is_logged_in = True
 
     assert await simulation.run(log_in)
     check_history(simulation)
-    _, again = (a.order for a in simulation.workshop.attempts if a.order.chain.name == "r1")
+    _, again = (a.order for a in simulation.backend.attempts if a.order.chain.name == "r1")
     assert again.elapsed_s == 1000.0
     assert 2000.0 + 2600.0 <= simulation.clock.monotonic() <= 2060.0 + 2600.0
 
 
 async def test_a_chain_that_fails_while_it_tries_lets_another_try() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.workshop.troubles = {
+    simulation.backend.troubles = {
         "r1": [Trouble(100.0, "limit", lasts=600.0), Trouble(0, "world")],
         "r2": [Trouble(100.0, "limit", lasts=600.0)],
     }
@@ -114,15 +114,15 @@ async def test_a_chain_that_is_paused_before_it_tries_lets_another_try() -> None
     limits = {"worlds": 3, "min_free": 1000}
     simulation = Simulation(make_plan(repeats=3, limits=limits))
     limit = [Trouble(100.0, "limit", lasts=600.0)]
-    simulation.workshop.troubles = {"r1": [*limit], "r2": [*limit]}
+    simulation.backend.troubles = {"r1": [*limit], "r2": [*limit]}
 
     async def fill_and_pause(scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(200.0)
-        simulation.workshop.free = 10  # so that the chain that tries finds no place
+        simulation.backend.free = 10  # so that the chain that tries finds no place
         await simulation.clock.sleep_until(1000.0)
         (trying,) = (name for name in ("r1", "r2") if scheduler.accounts.is_probing(name))
-        scheduler.pause(Pause(reason="request", text="asked for"), [trying])
-        simulation.workshop.free = 10**9
+        scheduler.pause(PauseRequest(reason="request", text="asked for"), [trying])
+        simulation.backend.free = 10**9
         await anyio.lowlevel.checkpoint()
 
     assert await simulation.run(fill_and_pause)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.tables.rows import find_world_time, make_row
@@ -23,7 +23,7 @@ def pair(**changes: Any) -> Simulation:
     return Simulation(make_plan(**changes).but(agents=agents))
 
 
-def commit(simulation: Simulation) -> Line:
+def commit(simulation: Simulation) -> JournalLine:
     """Return the line with which the only generation was committed."""
     check_history(simulation)
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
@@ -48,14 +48,14 @@ async def test_one_of_two_agents_ends_a_generation_only_where_any_does(
     policy: str, reason: str
 ) -> None:
     simulation = pair(stop={"agents_ended": policy})
-    simulation.workshop.troubles["r1"] = [Trouble(500.0, "ended")]
+    simulation.backend.troubles["r1"] = [Trouble(500.0, "ended")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == reason
 
 
 async def test_the_end_of_the_last_agent_ends_no_generation_where_the_plan_says_never() -> None:
     simulation = Simulation(make_plan(stop={"agents_ended": "never"}))
-    simulation.workshop.troubles["r1"] = [Trouble(500.0, "ended")]
+    simulation.backend.troubles["r1"] = [Trouble(500.0, "ended")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == "duration"
 
@@ -72,7 +72,7 @@ async def test_the_time_for_saving_ends_with_the_agents_unless_it_is_to_be_waite
     end: float, *, full: bool
 ) -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": full}))
-    simulation.workshop.turn_s = 100.0
+    simulation.backend.turn_s = 100.0
     assert await simulation.run()
     assert simulation.clock.monotonic() == end
     assert commit(simulation).data["ended_by"] == "duration"
@@ -89,7 +89,7 @@ async def test_without_a_save_prompt_there_is_no_checkpoint_before_it() -> None:
 async def test_checkpoints_that_are_not_required_may_all_fail() -> None:
     policy = {"every": 900.0, "idle_wait": 0.0, "required": False}
     simulation = Simulation(make_plan(checkpoint=policy))
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "full")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "full")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == "duration"
     failed = [line for line in simulation.journal.lines if line.type == "checkpoint.failed"]
@@ -118,8 +118,8 @@ async def test_a_generation_has_the_worlds_time_of_its_end_whenever_it_was_inter
 
 async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> None:
     simulation = Simulation(make_plan(retry={"delay": 0.0}))
-    simulation.workshop.troubles["r1"] = [Trouble(500.0, "world")]
-    simulation.workshop.has_errors = True
+    simulation.backend.troubles["r1"] = [Trouble(500.0, "world")]
+    simulation.backend.has_errors = True
     assert await simulation.run()
     ends = [line for line in simulation.journal.lines if line.type in ("failed", "committed")]
     expected = [{"count": 1, "last": line.attempt} for line in ends]
@@ -133,7 +133,7 @@ async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> N
 
 async def test_an_agent_that_fails_while_it_saves_fails_no_attempt() -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
-    simulation.workshop.troubles["r1"] = [Trouble(SAVING_AT + 50.0, "agent")]
+    simulation.backend.troubles["r1"] = [Trouble(SAVING_AT + 50.0, "agent")]
     assert await simulation.run()
     commit(simulation)
     assert outcomes(simulation) == ["committed"]
@@ -145,16 +145,16 @@ async def test_trouble_while_agents_save_is_followed_by_another_save(
     kind: str, outcome: str
 ) -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
-    simulation.workshop.troubles["r1"] = [Trouble(SAVING_AT + 50.0, kind, lasts=600.0)]
+    simulation.backend.troubles["r1"] = [Trouble(SAVING_AT + 50.0, kind, lasts=600.0)]
     assert await simulation.run()
     commit(simulation)
     assert outcomes(simulation) == [outcome, "committed"]
-    assert [attempt.order.phase for attempt in simulation.workshop.attempts] == ["work", "save"]
+    assert [attempt.order.phase for attempt in simulation.backend.attempts] == ["work", "save"]
 
 
 async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1}))
-    simulation.workshop.troubles["r1"] = [Trouble(0, "full")]
+    simulation.backend.troubles["r1"] = [Trouble(0, "full")]
     assert await simulation.run()
     assert outcomes(simulation) == ["paused"]
     assert simulation.scheduler.halted is not None
@@ -164,7 +164,7 @@ async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
 
 async def test_another_error_of_the_system_is_a_failure_to_start() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(0, "broken")]
+    simulation.backend.troubles["r1"] = [Trouble(0, "broken")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "start"
@@ -173,7 +173,7 @@ async def test_another_error_of_the_system_is_a_failure_to_start() -> None:
 
 async def test_a_retry_begins_after_the_delay_of_the_plan() -> None:
     simulation = Simulation(make_plan(retry={"delay": 45.0}))
-    simulation.workshop.troubles["r1"] = [Trouble(100.0, "world")]
+    simulation.backend.troubles["r1"] = [Trouble(100.0, "world")]
     assert await simulation.run()
     assert simulation.clock.monotonic() == 100.0 + 45.0 + 3600.0
     opened = next(line for line in simulation.journal.lines if line.type == "opened")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawblox.agents.values import Usage
-from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.machine import Finished, next_step
 from clawblox.experiment.schedule.callbacks import Callbacks
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
@@ -22,7 +22,7 @@ async def test_a_generation_takes_its_steps_in_order() -> None:
     assert await simulation.run()
     assert simulation.types() == WHOLE
     check_history(simulation)
-    (attempt,) = simulation.workshop.attempts
+    (attempt,) = simulation.backend.attempts
     assert attempt.messages == [simulation.plan.save.prompt]  # type: ignore[union-attr]
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
     assert line.data["ended_by"] == "duration"
@@ -32,7 +32,7 @@ async def test_a_generation_takes_its_steps_in_order() -> None:
 
 async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
-    simulation.workshop.troubles["r1"] = [Trouble(0.0, "busy")]
+    simulation.backend.troubles["r1"] = [Trouble(0.0, "busy")]
     assert await simulation.run()
     lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
     assert [line.data["elapsed_s"] for line in lines] == [1110.0, 2220.0, 3300.0, 3300.0, 3300.0]
@@ -42,7 +42,7 @@ async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end(
 
 async def test_a_checkpoint_has_the_time_of_its_save_without_the_wait_before_it() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
-    simulation.workshop.troubles["r1"] = [Trouble(0.0, "slow")]
+    simulation.backend.troubles["r1"] = [Trouble(0.0, "slow")]
     assert await simulation.run()
     lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
     assert {line.data["save_s"] for line in lines} == {7.0}
@@ -51,21 +51,21 @@ async def test_a_checkpoint_has_the_time_of_its_save_without_the_wait_before_it(
 async def test_the_pointer_names_a_remaining_archive_before_the_oldest_is_removed() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 900.0, "keep": 1, "idle_wait": 0.0}))
     assert await simulation.run()
-    assert simulation.workshop.changes == ["derived", "removed"] * 2
+    assert simulation.backend.changes == ["derived", "removed"] * 2
 
 
 async def test_the_pointer_follows_the_directory_of_a_failed_attempt() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(2000.0, "world")]
+    simulation.backend.troubles["r1"] = [Trouble(2000.0, "world")]
     assert await simulation.run()
-    assert simulation.workshop.changes == ["renamed", "derived"]
+    assert simulation.backend.changes == ["renamed", "derived"]
 
 
 async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
     simulation = Simulation(make_plan(generations=3))
     assert await simulation.run()
     assert simulation.types() == WHOLE * 3
-    orders = [attempt.order for attempt in simulation.workshop.attempts]
+    orders = [attempt.order for attempt in simulation.backend.attempts]
     assert [order.inherited for order in orders] == [None, orders[0].run_id, orders[1].run_id]
 
 
@@ -82,7 +82,7 @@ async def test_killed_at_every_line_and_resumed_the_generations_are_committed_on
         assert await simulation.run()
         check_history(simulation)
         (chain,) = simulation.plan.chains()
-        assert next_step(simulation.plans, chain) == Over(status="done")
+        assert next_step(simulation.plans, chain) == Finished(status="done")
         before = list(simulation.journal.lines)
         assert await simulation.run()
         assert [line for line in simulation.journal.lines[len(before) :] if line.chain] == []
@@ -118,14 +118,14 @@ async def test_what_continues_after_a_line(killed_after: str, phase: str, elapse
     assert opened[-1].data["elapsed_s"] == elapsed
     assert len(opened) == 2
     if phase == "save":
-        sent = simulation.workshop.attempts[-1].messages
+        sent = simulation.backend.attempts[-1].messages
         assert sent == [simulation.plan.save.prompt]  # type: ignore[union-attr]
 
 
 async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
     simulation = Simulation(make_plan())
     deaths: list[Any] = [Trouble(2000.0, "world"), *[Trouble(1.0, "world")] * 3]
-    simulation.workshop.troubles["r1"] = deaths
+    simulation.backend.troubles["r1"] = deaths
     assert await simulation.run()
     opened = [line.data["elapsed_s"] for line in simulation.journal.lines if line.type == "opened"]
     assert opened == [0.0, 1800.0, 900.0, 0.0]
@@ -134,14 +134,14 @@ async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
 
 async def test_a_new_checkpoint_ends_the_count_of_failures() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 300.0, "idle_wait": 0.0}))
-    simulation.workshop.troubles["r1"] = [Trouble(400.0, "world")] * 8
+    simulation.backend.troubles["r1"] = [Trouble(400.0, "world")] * 8
     assert await simulation.run()
     assert simulation.types()[-1] == "committed"
 
 
 async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit", lasts=5000.0)]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=5000.0)]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     opened = [line for line in simulation.journal.lines if line.type == "opened"]
@@ -153,7 +153,7 @@ async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> No
 
 async def test_waiting_for_the_provider_is_no_active_time_and_becomes_a_pause() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "waiting")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "waiting")]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     assert paused.data["elapsed_s"] == 1000.0
@@ -163,7 +163,7 @@ async def test_waiting_for_the_provider_is_no_active_time_and_becomes_a_pause() 
 @pytest.mark.parametrize(("kind", "reason"), [("budget", "budget"), ("ended", "agents_ended")])
 async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(500.0, kind)]
+    simulation.backend.troubles["r1"] = [Trouble(500.0, kind)]
     assert await simulation.run()
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
     assert line.data["ended_by"] == reason
@@ -172,17 +172,17 @@ async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> N
 
 async def test_a_secret_at_the_boundary_pauses_the_chain_and_nothing_is_archived() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "secret")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "secret")]
     assert await simulation.run()
     assert simulation.types()[-1] == "paused"
-    assert not [archive for archive in simulation.workshop.archives if archive[0] == "r1"]
+    assert not [archive for archive in simulation.backend.archives if archive[0] == "r1"]
     assert simulation.types("r2") == WHOLE
     assert simulation.scheduler.pauses["r1"].reason == "secret"
 
 
 async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "full")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "full")]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     assert paused.data["reason"] == "checkpoint"
@@ -192,7 +192,7 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
 
 async def test_failed_checkpoints_with_others_in_between_pause_nothing() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "shaky")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "shaky")]
     assert await simulation.run()
     assert simulation.types()[-1] == "committed"
     assert simulation.types().count("checkpoint.failed") > 3
@@ -200,14 +200,14 @@ async def test_failed_checkpoints_with_others_in_between_pause_nothing() -> None
 
 async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "flaky")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "flaky")]
     assert await simulation.run()
     assert simulation.types() == [*STEPS[:6], "checkpoint.failed", *STEPS[6:], *WHOLE[-2:]]
 
 
 async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retried() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1e9, "dead")]
+    simulation.backend.troubles["r1"] = [Trouble(1e9, "dead")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "world"
@@ -216,7 +216,7 @@ async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retr
 
 async def test_a_defect_ends_one_attempt_and_is_reported() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.workshop.troubles["r1"] = [Trouble(0, "defect")]
+    simulation.backend.troubles["r1"] = [Trouble(0, "defect")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "defect"
@@ -265,10 +265,10 @@ async def test_the_stop_hook_closes_a_generation_and_is_switched_off_after_three
 
 async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "world"), Trouble(500.0, "world")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world"), Trouble(500.0, "world")]
     assert await simulation.run()
     spent = [attempt.spent for attempt in simulation.state.chains["r1"].attempts]
-    ledgers = simulation.workshop.ledgers.values()
+    ledgers = simulation.backend.ledgers.values()
     assert sum(usage.output_tokens for agents in spent for usage in agents) == sum(
         usage.output_tokens for agents in ledgers for usage in agents
     )

@@ -129,7 +129,7 @@ PLANS = st.builds(
 
 def sum_ledgers(history: History) -> int:
     """Return the tokens of all attempts, whatever became of them."""
-    ledgers = history.workshop.ledgers.values()
+    ledgers = history.backend.ledgers.values()
     return sum(usage.output_tokens for ledger in ledgers for usage in ledger)
 
 
@@ -144,13 +144,13 @@ def check_journal(history: History) -> None:
         assert all(chain.generations[number].is_over for number in numbers[:-1])
         for generation in chain.generations.values():
             assert all(attempt.ending is not None for attempt in generation.attempts[:-1])
-    assert history.workshop.most_open <= history.plan.limits.worlds
+    assert history.backend.most_open <= history.plan.limits.worlds
     recorded = {
         attempt.run_id: attempt.host
         for chain in history.state.chains.values()
         for attempt in chain.attempts
     }
-    for made in history.workshop.attempts:
+    for made in history.backend.attempts:
         assert recorded[made.order.run_id] == made.room.host
 
 
@@ -182,7 +182,7 @@ def check_rest(history: History) -> None:
     for chain in state.chains.values():
         for attempt in chain.attempts:
             assert attempt.ending is not None or attempt.step == "opened", attempt
-    assert not history.workshop.open_now
+    assert not history.backend.open_now
     tokens = sum_ledgers(history)
     results = make_results(Plans([history.plan], state))
     assert sum(row.spent_tokens for row in results.rows()) == tokens
@@ -244,7 +244,7 @@ def check_money(history: History, script: SessionScript, spent_before: float) ->
 async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> History:
     """Play sessions, then calm ones until everything is done; check the history on the way."""
     history = History(plan, Callbacks(score_nothing if has_score else None))
-    history.workshop.turn_s = TURN_S
+    history.backend.turn_s = TURN_S
     for script in scripts:
         spent = sum_ledgers(history) * USD_PER_TOKEN
         outcome = await history.play(script)
@@ -252,8 +252,8 @@ async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> 
         if outcome is not None and has_outlasted_hosts(history, script):
             check_rest(history)
             check_money(history, script, spent)
-    history.workshop.is_logged_in = True
-    history.workshop.free = 10**12
+    history.backend.is_logged_in = True
+    history.backend.free = 10**12
     calm = SessionScript(retries_failed=True)
     for _ in range(3):
         outcome = await history.play(calm)

@@ -14,11 +14,11 @@ import pytest
 
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.facts import check_members
-from clawblox.experiment.history.lines import Line, encode
+from clawblox.experiment.history.lines import JournalLine, encode
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.pauses import PauseRequest
 from clawblox.experiment.schedule.ports import AgentFailed, AttemptError, ProviderError, Room
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.schedule.spending import Spending
@@ -27,7 +27,7 @@ from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, 
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = Pause(reason="request", text="asked for")
+REQUEST = PauseRequest(reason="request", text="asked for")
 MACHINE = {"processor": "A", "libc": "glibc 2.36", "python": "3.11.7"}
 NODE = Room(node="n1", lease_s=30.0, machine=MACHINE)
 HOST = {"node": "n1", "lease_s": 30.0, "bound_s": 31.0, "machine": MACHINE}
@@ -35,26 +35,26 @@ HOST = {"node": "n1", "lease_s": 30.0, "bound_s": 31.0, "machine": MACHINE}
 
 async def test_a_chain_that_finds_no_room_opens_nothing_until_it_does() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.has_room = False
+    simulation.backend.has_room = False
     seen: list[tuple[list[str], list[str]]] = []
     waited: dict[str, str] = {}
 
     async def during(scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(100.0)
-        seen.append((list(simulation.workshop.waiting), simulation.types()))
+        seen.append((list(simulation.backend.waiting), simulation.types()))
         waited.update(scheduler.awaits)
-        simulation.workshop.has_room = True
+        simulation.backend.has_room = True
 
     assert await simulation.run(during)
     assert seen == [(["r1"], [])]
     assert waited == {"r1": "for a node"}
     assert simulation.types()[-1] == "committed"
-    assert not simulation.workshop.waiting
+    assert not simulation.backend.waiting
 
 
 async def test_a_pause_ends_the_wait_for_room_and_nothing_is_opened() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.has_room = False
+    simulation.backend.has_room = False
 
     async def during(scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(100.0)
@@ -63,7 +63,7 @@ async def test_a_pause_ends_the_wait_for_room_and_nothing_is_opened() -> None:
     assert await simulation.run(during)
     assert simulation.scheduler.pauses == {"r1": REQUEST}
     assert simulation.types() == []
-    assert not simulation.workshop.waiting
+    assert not simulation.backend.waiting
     assert simulation.scheduler.state.chains == {}
 
 
@@ -77,7 +77,7 @@ async def test_a_pause_in_the_moment_that_room_is_found_opens_nothing(
         simulation.scheduler.pause(REQUEST)
         yield Room()
 
-    monkeypatch.setattr(simulation.workshop, "room", room)
+    monkeypatch.setattr(simulation.backend, "room", room)
     with anyio.fail_after(30):
         assert await simulation.run()
     assert simulation.types() == []
@@ -85,7 +85,7 @@ async def test_a_pause_in_the_moment_that_room_is_found_opens_nothing(
 
 async def test_an_attempt_whose_node_is_lost_fails_and_another_continues() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "node")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "node")]
     assert await simulation.run()
     (failed,) = (line for line in simulation.journal.lines if line.type == "failed")
     assert (failed.data["cause"], failed.data["text"]) == ("node", "the node n1 is lost")
@@ -98,13 +98,13 @@ async def test_only_attempts_that_run_a_world_need_room(monkeypatch: pytest.Monk
     for score, rooms in ((None, 1), (lambda _live: 1.0, 2)):
         simulation = Simulation(make_plan(), Callbacks(score=score))
         entered: list[str] = []
-        given = simulation.workshop.room
+        given = simulation.backend.room
 
         def room(chain: Chain, entered: list[str] = entered, given: Any = given) -> Any:
             entered.append(chain.name)
             return given(chain)
 
-        monkeypatch.setattr(simulation.workshop, "room", room)
+        monkeypatch.setattr(simulation.backend, "room", room)
         end = await seq_of_end(score)
         simulation.kill_at(end, is_written=True)
         await simulation.run_to_end()
@@ -130,14 +130,14 @@ def test_errors_of_attempts_are_the_same_in_another_process() -> None:
 # -- the line, and what it makes a resume wait for ----------------------------------------------
 
 
-def opened(simulation: Simulation, chain: str = "r1") -> list[Line]:
+def opened(simulation: Simulation, chain: str = "r1") -> list[JournalLine]:
     lines = simulation.journal.lines
     return [line for line in lines if line.type == "opened" and line.chain == chain]
 
 
 async def kill_on_node(simulation: Simulation, step: str = "working") -> float:
     """Kill an orchestrator after a step of the first attempt, on a node; return the time."""
-    simulation.workshop.rooms["r1"] = NODE
+    simulation.backend.rooms["r1"] = NODE
     simulation.kill_at(["opened", "prepared", "working"].index(step) + 2, is_written=True)
     assert not await simulation.run()
     assert simulation.types() == ["opened", "prepared", "working"][: len(simulation.types())]
@@ -146,7 +146,7 @@ async def kill_on_node(simulation: Simulation, step: str = "working") -> float:
     return simulation.clock.monotonic()
 
 
-def seconds(simulation: Simulation, line: Line) -> float:
+def seconds(simulation: Simulation, line: JournalLine) -> float:
     """Return the time of a line by the clock."""
     at = parse_utc(line.at)
     assert at is not None
@@ -155,7 +155,7 @@ def seconds(simulation: Simulation, line: Line) -> float:
 
 async def test_the_line_of_an_attempt_on_a_node_has_the_node_and_its_bound() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.workshop.rooms["r1"] = NODE
+    simulation.backend.rooms["r1"] = NODE
     assert await simulation.run()
     assert [line.data["host"] for line in opened(simulation)] == [HOST]
     assert ["host" in line.data for line in opened(simulation, "r2")] == [False]
@@ -171,7 +171,7 @@ async def test_a_resume_waits_for_the_bound_of_a_host_that_may_live_and_others_s
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1}))
     killed_at = await kill_on_node(simulation, step)
     before = len(simulation.journal.lines)
-    simulation.workshop.rooms = {} if is_local else {"r1": NODE}
+    simulation.backend.rooms = {} if is_local else {"r1": NODE}
     waited: list[dict[str, str]] = []
 
     async def during(scheduler: Scheduler) -> None:
@@ -196,7 +196,7 @@ async def test_what_an_attempt_that_is_awaited_has_cost_is_spent() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "dollars": 0.05}))
     await kill_on_node(simulation)
     left = Usage(output_tokens=900, cost_usd=0.09)
-    simulation.workshop.ledgers["r1", opened(simulation)[0].attempt or ""] = [left]
+    simulation.backend.ledgers["r1", opened(simulation)[0].attempt or ""] = [left]
     assert await simulation.run()
     assert simulation.types()[-1] == "working"
     assert simulation.scheduler.halted is not None
@@ -233,8 +233,8 @@ async def test_a_resume_that_was_killed_or_paused_while_it_waited_leaves_the_wai
 
 async def test_an_attempt_that_has_an_ending_is_not_awaited() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.rooms["r1"] = NODE
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit", lasts=10**6)]
+    simulation.backend.rooms["r1"] = NODE
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=10**6)]
     assert await simulation.run()
     assert simulation.types()[-1] == "paused"
     begun_at = simulation.clock.monotonic()
@@ -250,7 +250,7 @@ async def test_an_opened_attempt_is_not_continued_on_another_node_than_its_line_
 ) -> None:
     simulation = Simulation(make_plan())
     await kill_on_node(simulation, "opened")
-    simulation.workshop.rooms["r1"] = room
+    simulation.backend.rooms["r1"] = room
     await simulation.run_to_end()
     assert simulation.types()[:3] == ["opened", "interrupted", "opened"]
     assert [line.data.get("host", {}).get("node", "") for line in opened(simulation)] == [
@@ -283,12 +283,12 @@ async def test_a_continuation_on_another_machine_is_noted(
     machine: dict[str, str], differs: str
 ) -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.rooms["r1"] = NODE
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "node"), Trouble(10.0, "node")]
+    simulation.backend.rooms["r1"] = NODE
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "node"), Trouble(10.0, "node")]
 
     async def during(_scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(1001.0)
-        simulation.workshop.rooms["r1"] = Room(node="n2", lease_s=30.0, machine=machine)
+        simulation.backend.rooms["r1"] = Room(node="n2", lease_s=30.0, machine=machine)
 
     assert await simulation.run(during)
     first, second, third = opened(simulation)
@@ -306,8 +306,8 @@ async def test_a_pause_for_an_expired_login_names_the_node_and_keeps_the_account
 ) -> None:
     for kind, named in (("auth", where), ("limit", "")):
         simulation = Simulation(make_plan(retry={"longest_pause": 10.0}))
-        simulation.workshop.rooms["r1"] = room
-        simulation.workshop.troubles["r1"] = [Trouble(at, kind)]
+        simulation.backend.rooms["r1"] = room
+        simulation.backend.troubles["r1"] = [Trouble(at, kind)]
         assert await simulation.run()
         (paused,) = (line for line in simulation.journal.lines if line.type == "paused")
         assert (paused.data["text"], paused.data["account"]) == (f"Eko{named}: {kind}", ACCOUNT)
@@ -332,7 +332,7 @@ def test_a_hostile_host_of_a_line_is_refused(host: Any) -> None:
         data = {"origin": None, "host": host}
         at = "2026-06-22T18:01:00.000Z"
         place = {"chain": "r1", "generation": 1, "attempt": "exp-r1-g001"}
-        line = Line(seq=1, at=at, type="opened", data=data, **place)  # type: ignore[arg-type]
+        line = JournalLine(seq=1, at=at, type="opened", data=data, **place)  # type: ignore[arg-type]
         check_members(encode(line), "opened")
 
     check(HOST)

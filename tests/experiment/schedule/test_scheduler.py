@@ -12,14 +12,14 @@ from clawblox.experiment.history.checkpoints import Branch
 from clawblox.experiment.history.lines import About
 from clawblox.experiment.history.state import ChainState
 from clawblox.experiment.plan import AgentSpec
-from clawblox.experiment.schedule.pauses import Pause
+from clawblox.experiment.schedule.pauses import PauseRequest
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import parse_utc
 from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
 
-REQUEST = Pause(reason="request", text="asked for")
+REQUEST = PauseRequest(reason="request", text="asked for")
 
 
 def statuses(simulation: Simulation) -> dict[str, str]:
@@ -31,7 +31,7 @@ async def test_sixty_chains_of_ten_hours_end_within_a_moment() -> None:
     simulation = Simulation(plan)
     assert await simulation.run()
     assert simulation.clock.monotonic() == 10 * 3600.0
-    assert simulation.workshop.most_open == 60
+    assert simulation.backend.most_open == 60
     assert sum(line.type == "committed" for line in simulation.journal.lines) == 600
     check_history(simulation)
 
@@ -39,7 +39,7 @@ async def test_sixty_chains_of_ten_hours_end_within_a_moment() -> None:
 async def test_no_more_worlds_run_than_the_plan_allows_and_chains_advance_together() -> None:
     simulation = Simulation(make_plan(generations=2, repeats=5, limits={"worlds": 2}))
     assert await simulation.run()
-    assert simulation.workshop.most_open == 2
+    assert simulation.backend.most_open == 2
     opened = [line.generation for line in simulation.journal.lines if line.type == "opened"]
     assert opened == [1] * 5 + [2] * 5
 
@@ -58,14 +58,14 @@ async def test_agents_of_a_model_run_only_as_many_at_a_time_as_allowed() -> None
     )
     simulation = Simulation(plan)
     assert await simulation.run()
-    assert simulation.workshop.most_open == 2
+    assert simulation.backend.most_open == 2
 
 
 async def test_no_more_agents_run_than_the_plan_allows() -> None:
     agents = [AgentSpec("claude", name=name) for name in ("Eko", "Moa")]
     simulation = Simulation(make_plan(repeats=4, limits={"agents": 5}).but(agents=agents))
     assert await simulation.run()
-    assert simulation.workshop.most_open == 2
+    assert simulation.backend.most_open == 2
 
 
 async def test_the_money_closes_what_runs_and_starts_nothing_new() -> None:
@@ -92,7 +92,7 @@ async def test_budgets_that_exceed_the_money_are_not_begun() -> None:
     plan = make_plan(repeats=3, limits={"dollars": 1.1}).but(agents=agents)
     simulation = Simulation(plan)
     assert await simulation.run()
-    assert simulation.workshop.most_open == 2
+    assert simulation.backend.most_open == 2
     assert statuses(simulation) == {"r1": "committed", "r2": "committed"}
     assert simulation.scheduler.pauses["r3"].reason == "dollars"
 
@@ -123,15 +123,15 @@ async def test_a_low_disk_starts_nothing_new_until_there_is_room() -> None:
 
     async def fill(_scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(60.0)
-        simulation.workshop.free = 10
+        simulation.backend.free = 10
         await simulation.clock.sleep_until(3590.0)
-        simulation.workshop.free = 10**9
+        simulation.backend.free = 10**9
 
     assert await simulation.run(fill)
     assert statuses(simulation) == {"r1": "committed", "r2": "committed"}
     assert [kind for kind, _text in simulation.warnings] == ["disk.low"]
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "min_free": 1000}))
-    simulation.workshop.free = 10
+    simulation.backend.free = 10
     assert await simulation.run()
     assert simulation.scheduler.halted is not None
     assert simulation.scheduler.halted.reason == "disk"
@@ -143,7 +143,7 @@ async def test_a_full_disk_stops_everything_and_the_same_call_continues() -> Non
     simulation.journal.fails_at = 12
     assert not simulation.types()
     await simulation.run_until_full()
-    assert simulation.workshop.open_now == []
+    assert simulation.backend.open_now == []
     simulation.journal.fails_at = None
     assert await simulation.run()
     assert statuses(simulation) == {"r1": "committed", "r2": "committed"}
@@ -153,24 +153,24 @@ async def test_a_full_disk_stops_everything_and_the_same_call_continues() -> Non
 @pytest.mark.parametrize("cause", ["world", "agent"])
 async def test_what_fails_on_a_full_disk_is_a_pause(cause: str) -> None:
     simulation = Simulation(make_plan(limits={"min_free": None}))
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, cause)]
-    simulation.workshop.free = 1000
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, cause)]
+    simulation.backend.free = 1000
     assert await simulation.run()
     assert statuses(simulation) == {"r1": "paused"}
     assert simulation.scheduler.halted is not None
     assert simulation.scheduler.halted.reason == "disk"
-    simulation.workshop.free = 10**9
+    simulation.backend.free = 10**9
     assert await simulation.run()
     assert "failed" not in simulation.types("r1")
 
 
 async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit")]
     assert await simulation.run()
     (cleared,) = [line for line in simulation.journal.lines if line.type == "account.cleared"]
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit")]
     simulation.journal.fails_at = cleared.seq
     await simulation.run_until_full()
     assert simulation.scheduler.halted is not None
@@ -182,7 +182,7 @@ async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
 
 async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
     simulation = Simulation(make_plan(repeats=3))
-    simulation.workshop.troubles = {
+    simulation.backend.troubles = {
         name: [Trouble(1000.0, "limit"), Trouble(5.0, "limit") if name == "r1" else None]
         for name in ("r1", "r2", "r3")
     }
@@ -199,7 +199,7 @@ async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
 
 async def test_the_waits_before_further_tries_of_a_limit_get_longer() -> None:
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles["r1"] = [Trouble(0, "limit")] * 6
+    simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 6
     assert await simulation.run()
     paused = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "paused"]
     opened = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "opened"]
@@ -210,7 +210,7 @@ async def test_the_waits_before_further_tries_of_a_limit_get_longer() -> None:
 
 async def test_a_limit_that_does_not_lift_ends_the_run_and_the_chain_is_whole() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "limit", lasts=86400.0)]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=86400.0)]
     assert await simulation.run()
     assert simulation.scheduler.pauses["r1"].reason == "limit"
     assert simulation.clock.monotonic() == 1000.0 + 3600.0
@@ -220,12 +220,12 @@ async def test_a_limit_that_does_not_lift_ends_the_run_and_the_chain_is_whole() 
 
 async def test_an_expired_login_pauses_its_chains_and_the_run_ends_when_no_other_is_left() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 2}))
-    simulation.workshop.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
     assert await simulation.run()
     assert statuses(simulation)["r2"] == "committed"
     simulation = Simulation(make_plan())
-    simulation.workshop.troubles = {"r1": [Trouble(1000.0, "auth")]}
-    simulation.workshop.is_logged_in = False
+    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.is_logged_in = False
     assert await simulation.run()
     assert simulation.scheduler.halted is not None
     assert simulation.scheduler.halted.reason == "auth"
@@ -235,7 +235,7 @@ async def test_an_expired_login_pauses_its_chains_and_the_run_ends_when_no_other
 async def test_a_chain_that_fails_can_stop_all_others() -> None:
     plan = make_plan(repeats=2, retry={"attempts": 0, "on_failure": "stop_all"})
     simulation = Simulation(plan)
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "world")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world")]
     assert await simulation.run()
     assert statuses(simulation) == {"r1": "failed", "r2": "paused"}
 
@@ -290,20 +290,20 @@ async def fork(simulation: Simulation, count: int, *, sandbox: bool) -> None:
 async def test_branches_run_in_parallel_only_in_sandboxes(sandbox: bool) -> None:
     simulation = Simulation(make_plan())
     await fork(simulation, 4, sandbox=sandbox)
-    simulation.workshop.most_open = 0
+    simulation.backend.most_open = 0
     assert await simulation.run()
-    assert simulation.workshop.most_open == (4 if sandbox else 1)
+    assert simulation.backend.most_open == (4 if sandbox else 1)
     assert simulation.types("r1-f1-4")[-1] == "committed"
-    branches = [attempt for attempt in simulation.workshop.attempts if attempt.order.branch]
+    branches = [attempt for attempt in simulation.backend.attempts if attempt.order.branch]
     assert [attempt.messages for attempt in branches] == [["Hm."]] * 4
 
 
 async def test_a_branch_that_fails_at_its_beginning_is_branched_again() -> None:
     simulation = Simulation(make_plan())
     await fork(simulation, 1, sandbox=True)
-    simulation.workshop.troubles["r1-f1-1"] = [Trouble(10.0, "world"), None]
+    simulation.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world"), None]
     assert await simulation.run()
-    branches = [attempt.order for attempt in simulation.workshop.attempts if attempt.order.branch]
+    branches = [attempt.order for attempt in simulation.backend.attempts if attempt.order.branch]
     assert len(branches) == 2
     assert branches[0].origin == branches[1].origin
     state: ChainState = simulation.state.chains["r1-f1-1"]

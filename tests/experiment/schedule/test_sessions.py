@@ -28,7 +28,7 @@ async def test_the_wall_time_is_that_of_all_sessions() -> None:
         assert outcome is not None
         assert outcome.exit_status == 75
         assert outcome.text == "r1: the experiment has run for 5000 s, its limits.wall"
-    assert [attempt.order.generation for attempt in history.workshop.attempts] == [1, 2]
+    assert [attempt.order.generation for attempt in history.backend.attempts] == [1, 2]
 
 
 async def test_the_wall_time_of_a_killed_session_ends_with_its_last_line() -> None:
@@ -48,7 +48,7 @@ async def test_a_limit_that_an_earlier_session_has_met_is_waited_for() -> None:
         outcome = await history.play(script)
         assert outcome is not None
         assert outcome.exit_status == 75
-    assert len(history.workshop.attempts) == 1
+    assert len(history.backend.attempts) == 1
     assert history.clock.monotonic() == 1000.0 + 2 * 3600.0
     outcome = await history.play(CALM)
     assert outcome is not None

@@ -54,7 +54,7 @@ def make_simulation(limit: float) -> Simulation:
     agents = [AgentSpec("codex", name="Eko", model="gpt-6")]
     plan = make_plan(generations=5, repeats=2, limits={"dollars": limit}, prices=PRICES)
     simulation = Simulation(plan.but(agents=agents))
-    simulation.workshop.reports_cost = False
+    simulation.backend.reports_cost = False
     return simulation
 
 
@@ -74,11 +74,11 @@ async def test_prices_limit_the_cost_of_programs_that_report_none() -> None:
 
 async def test_lost_attempts_have_a_price_too() -> None:
     simulation = make_simulation(100.0)
-    simulation.workshop.troubles["r1"] = [Trouble(1000.0, "world")]
+    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world")]
     assert await simulation.run()
     check_history(simulation)
     spent = [
-        usage.output_tokens for ledger in simulation.workshop.ledgers.values() for usage in ledger
+        usage.output_tokens for ledger in simulation.backend.ledgers.values() for usage in ledger
     ]
     assert simulation.scheduler.spending.ended_usd == pytest.approx(sum(spent) * 1e-4)
     assert len(spent) == 11

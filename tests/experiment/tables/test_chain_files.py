@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.experiment import layout
 from clawblox.experiment.harness.script_files import read_chain
-from clawblox.experiment.history.lines import Line, LineType
+from clawblox.experiment.history.lines import JournalLine, LineType
 from clawblox.experiment.plan.plan import Layout
 from clawblox.experiment.tables.chain_files import PlannedChain, moved_attempts, write_chain_files
 from clawblox.team.pointer import read_pointer
@@ -31,11 +31,13 @@ class Chain:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines: list[Line] = []
+        self.lines: list[JournalLine] = []
 
     def add(self, kind: LineType, generation: int | None, attempt: str | None, **data: Any) -> None:
         place = {"chain": "r1", "generation": generation, "attempt": attempt}
-        self.lines.append(Line(seq=len(self.lines) + 1, at=AT, type=kind, data=data, **place))
+        self.lines.append(
+            JournalLine(seq=len(self.lines) + 1, at=AT, type=kind, data=data, **place)
+        )
 
     def open(
         self, generation: int, attempt: str, origin: Mapping[str, Any] | None, **data: Any

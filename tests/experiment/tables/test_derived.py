@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from clawblox.experiment.history.machine import next_step
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.layout import chain_dir, table_path
 from clawblox.experiment.plan import Plan
@@ -207,7 +207,7 @@ async def test_a_generation_inherits_what_an_attempt_has_left_that_another_has_s
     journal.open("r1", 1, origin=end, phase="score").commit([], files=worked.name, workspaces=paths)
     chain = plan.chains()[0]
     following = next_step(journal.plans(plan), chain)
-    assert following == Order(chain=chain, generation=2, inherited=worked.name)
+    assert following == AttemptOrder(chain=chain, generation=2, inherited=worked.name)
     journal.open("r1", 2, inherited=worked.name).commit([])
     written = await rows(tmp_path, plan, journal, "r1")
     assert [row["template_in"] for row in written[2:]] == [

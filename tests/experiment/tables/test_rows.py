@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clawblox.agents.values import Usage, sum_usage
 from clawblox.experiment.history.checkpoints import CheckpointRef
-from clawblox.experiment.history.lines import Line, read_usage
+from clawblox.experiment.history.lines import JournalLine, read_usage
 from clawblox.experiment.plan.parts import Price
 from clawblox.experiment.tables.results import make_results
 from clawblox.experiment.tables.rows import AgentRow, Row
@@ -284,7 +284,7 @@ def journals(draw: st.DrawFn) -> Journal:
     return journal
 
 
-def committed(line: Line) -> tuple[str | None, int | None]:
+def committed(line: JournalLine) -> tuple[str | None, int | None]:
     return line.chain, line.generation
 
 

@@ -24,7 +24,7 @@ from clawblox.checkpoint.secrets.containers.decoder import (
     EntryDecoder,
     Inflate,
     OuterContent,
-    Refusal,
+    UnsearchableContainer,
     bunzip2,
     unxz,
     zstd_codec,
@@ -101,9 +101,9 @@ class ZipMember:
         """
         codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
         if self.is_encrypted:
-            raise Refusal("encrypted member")
+            raise UnsearchableContainer("encrypted member")
         if not codec and self.method != _STORED:
-            raise Refusal(f"compression method {self.method}")
+            raise UnsearchableContainer(f"compression method {self.method}")
         return _MemberDecoder(outer, self, codec)
 
 
@@ -133,7 +133,7 @@ class _MemberDecoder(EntryDecoder):
                 assert self._stream, "a member without a size is compressed"
                 yield from self._decompress(self._stream)
         except Damaged:
-            raise Refusal("damaged member") from None
+            raise UnsearchableContainer("damaged member") from None
 
 
 def _packed_size(extra: bytes, full: int) -> int:

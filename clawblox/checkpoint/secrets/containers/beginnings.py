@@ -25,8 +25,8 @@ from clawblox.checkpoint.secrets.containers.decoder import (
     EntryDecoder,
     Inflate,
     OuterContent,
-    Refusal,
     StreamDecoder,
+    UnsearchableContainer,
     is_zlib,
 )
 from clawblox.checkpoint.secrets.containers.detect import (
@@ -122,7 +122,7 @@ class _Text(Decoder):
     def _skip_name(self) -> Iterator[None]:
         while b"\0" not in self._data:
             if len(self._data) > _MAX_NAMES:
-                raise Refusal("picture with a text of an endless name")
+                raise UnsearchableContainer("picture with a text of an endless name")
             yield
         self._data = self._data.partition(b"\0")[2]
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol, TypeAlias
 
-from clawblox.zstd import Frame, find_zstandard
+from clawblox.zstd import FrameDecompressor, find_zstandard
 
 _PIECE: Final = 1 << 17
 _SLICE: Final = 512  # four bytes of Zstandard decode to 128 KiB at most
@@ -92,7 +92,9 @@ def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
 class _Blockwise:
     """A codec on a decompressor of bz2, lzma or Zstandard."""
 
-    def __init__(self, decompressor: Frame, errors: tuple[type[Exception], ...] = _ERRORS) -> None:
+    def __init__(
+        self, decompressor: FrameDecompressor, errors: tuple[type[Exception], ...] = _ERRORS
+    ) -> None:
         self._decompressor = decompressor
         self._errors = errors
         self.rest = b""
@@ -152,7 +154,7 @@ _FREE_BYTES: Final = 64 << 20
 """Up to this size any ratio is allowed: a small file of a single repeated letter is harmless."""
 
 
-class Refusal(Exception):  # noqa: N818 - names the condition
+class UnsearchableContainer(Exception):  # noqa: N818 - names the condition
     """A container cannot be searched to its end; the message is the reason."""
 
 
@@ -212,7 +214,7 @@ class CompressedStream:
         for piece in self._codec.decode(data):
             self.given += len(piece)
             if self.given > max(_FREE_BYTES, MAX_RATIO * self._taken):
-                raise Refusal("decodes to far more than its size")
+                raise UnsearchableContainer("decodes to far more than its size")
             self._inside.feed(piece)
         return self._codec.rest if self._codec.is_finished else None
 
@@ -323,7 +325,7 @@ class StreamDecoder(Decoder):
                 yield from self._decompress(stream)
             except Damaged:
                 if stream.given >= self._sure_after:
-                    raise Refusal("damaged") from None
+                    raise UnsearchableContainer("damaged") from None
                 self._data = self._data[1:]
                 return
             while magic and len(self._data) < len(magic) and magic.startswith(self._data):

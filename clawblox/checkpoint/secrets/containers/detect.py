@@ -12,8 +12,8 @@ from clawblox.checkpoint.secrets.containers.decoder import (
     Decoder,
     Inflate,
     OuterContent,
-    Refusal,
     StreamDecoder,
+    UnsearchableContainer,
     bunzip2,
     is_zlib,
     unxz,
@@ -158,7 +158,9 @@ def open_zstd(outer: OuterContent, where: str = "") -> Decoder:
     """
     codec = zstd_codec()
     if codec is None:
-        raise Refusal("zstd stream; Python 3.14 or the package zstandard can decode it")
+        raise UnsearchableContainer(
+            "zstd stream; Python 3.14 or the package zstandard can decode it"
+        )
     sure_after = 1 if where else 0
     return StreamDecoder(outer.spawn(f"zstd{where}"), codec, magic=_ZSTD, sure_after=sure_after)
 
@@ -174,7 +176,7 @@ def refusing_opener(what: str) -> Opener:
     """
 
     def refuse(_outer: OuterContent, _where: str) -> Decoder:
-        raise Refusal(what)
+        raise UnsearchableContainer(what)
 
     return refuse
 

@@ -11,8 +11,8 @@ from clawblox.checkpoint.secrets.containers.decoder import (
     Damaged,
     EntryDecoder,
     Inflate,
-    Refusal,
     Sink,
+    UnsearchableContainer,
     is_zlib,
 )
 
@@ -52,7 +52,7 @@ class PackDecoder(EntryDecoder):
             try:
                 yield from self._decompress(CompressedStream(Inflate(), self._entry))
             except Damaged:
-                raise Refusal("damaged") from None
+                raise UnsearchableContainer("damaged") from None
             self.close()
 
 
@@ -67,7 +67,7 @@ def first_entry_stream(pack: bytes) -> bytes:
     """
     try:
         size = _entry_header_size(pack[_HEADER_SIZE:])
-    except Refusal:
+    except UnsearchableContainer:
         return b""
     return pack[_HEADER_SIZE + size :] if size else b""
 
@@ -95,7 +95,7 @@ def _variable_size(data: bytes) -> int:
         if not byte & _MORE:
             return at + 1
     if len(data) >= _MAX_VARIABLE:
-        raise Refusal("damaged")
+        raise UnsearchableContainer("damaged")
     return 0
 
 

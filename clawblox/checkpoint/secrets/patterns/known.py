@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from clawblox import protocol
-from clawblox.checkpoint.secrets.patterns.shapes import Match, is_word, occurrences
+from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch, is_word, occurrences
 from clawblox.system.regular_files import find_files, open_file
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
@@ -256,7 +256,7 @@ class KnownSecrets:
             state.update(len(value).to_bytes(8, "big") + value)
         return state.digest()
 
-    def find(self, text: bytes, words: bytes) -> Iterator[Match]:
+    def find(self, text: bytes, words: bytes) -> Iterator[SecretMatch]:
         """Yield every known secret in a text.
 
         Args:
@@ -269,11 +269,11 @@ class KnownSecrets:
                     rule = f"known-value:{self._labels[value]}"
                     for at in occurrences(form, text):
                         end = at + len(form)
-                        yield Match(rule=rule, start=at, end=end, secret=value, rank=0)
+                        yield SecretMatch(rule=rule, start=at, end=end, secret=value, rank=0)
         for escaped in self._escaped:
             rule = f"known-value:{self._labels[escaped.value]}"
             for start, end in escaped.find(text):
-                yield Match(rule=rule, start=start, end=end, secret=escaped.value, rank=0)
+                yield SecretMatch(rule=rule, start=start, end=end, secret=escaped.value, rank=0)
 
 
 @attrs.frozen

@@ -47,7 +47,7 @@ _FOLDED: Final = bytes(range(256)).lower().translate(bytes.maketrans(b"\"'\\", b
 
 
 @attrs.frozen(kw_only=True)
-class Match:
+class SecretMatch:
     """A secret in a piece of content.
 
     Attributes:
@@ -65,7 +65,7 @@ class Match:
     rank: int
 
 
-def find_shapes(text: bytes, words: bytes) -> Iterator[Match]:
+def find_shapes(text: bytes, words: bytes) -> Iterator[SecretMatch]:
     """Yield everything in a text that looks like a credential, unordered; matches may overlap.
 
     Args:
@@ -146,13 +146,15 @@ def _word_keywords_in(words: bytes) -> list[bytes]:
 
 def _find_keywords(
     keywords: Mapping[bytes, Sequence[Rule]], text: bytes, indexed: bytes
-) -> Iterator[Match]:
+) -> Iterator[SecretMatch]:
     for keyword, rules in keywords.items():
         if keyword in indexed:
             yield from _find(rules, keyword, text, indexed)
 
 
-def _find(rules: Iterable[Rule], keyword: bytes, text: bytes, indexed: bytes) -> Iterator[Match]:
+def _find(
+    rules: Iterable[Rule], keyword: bytes, text: bytes, indexed: bytes
+) -> Iterator[SecretMatch]:
     for rule in rules:
         hits = (rule.pattern.match(text, at) for at in occurrences(keyword, indexed))
         yield from _secrets(rule, keyword, filter(None, hits), text)
@@ -160,15 +162,15 @@ def _find(rules: Iterable[Rule], keyword: bytes, text: bytes, indexed: bytes) ->
 
 def _secrets(
     rule: Rule, keyword: bytes, hits: Iterable[re.Match[bytes]], text: bytes
-) -> Iterator[Match]:
+) -> Iterator[SecretMatch]:
     judge = _Judge(rule, keyword, text)
     return filter(judge.is_secret, (_match(rule, hit) for hit in hits))
 
 
-def _match(rule: Rule, hit: re.Match[bytes]) -> Match:
+def _match(rule: Rule, hit: re.Match[bytes]) -> SecretMatch:
     group = hit.lastindex or 0
     start, end = hit.span(group)
-    return Match(rule=rule.name, start=start, end=end, secret=hit[group], rank=rule.rank)
+    return SecretMatch(rule=rule.name, start=start, end=end, secret=hit[group], rank=rule.rank)
 
 
 class _Judge:
@@ -186,7 +188,7 @@ class _Judge:
         self._run_end = -1
         self._has_run_secret = False
 
-    def is_secret(self, match: Match) -> bool:
+    def is_secret(self, match: SecretMatch) -> bool:
         """Return whether a match is a secret: plausible, not a placeholder, and not published."""
         is_pem = match.secret.startswith(_PEM_BEGIN)
         run = (_PEM_CONTINUATION if is_pem else _CONTINUATION).match(self._text, match.end)

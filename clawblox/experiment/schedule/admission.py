@@ -16,7 +16,7 @@ from clawblox.experiment.plan.plan import Chain
 
 
 @attrs.frozen(kw_only=True)
-class Place:
+class Slot:
     """What an attempt takes while it runs.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place:
     usd: float = 0.0
 
 
-def make_place(plans: Plans, chain: Chain, generation: int) -> Place:
+def make_place(plans: Plans, chain: Chain, generation: int) -> Slot:
     """Return what an attempt takes while it runs.
 
     Args:
@@ -41,7 +41,7 @@ def make_place(plans: Plans, chain: Chain, generation: int) -> Place:
         generation: The generation.
     """
     by_depth, by_generation = (chain.index, generation), (generation, chain.repeat)
-    return Place(
+    return Slot(
         priority=by_depth if plans.present.order == "depth" else (*by_generation, chain.index),
         models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
         exclusive=_find_family(plans.state, chain),
@@ -65,12 +65,12 @@ def _find_family(state: ExperimentState, chain: Chain) -> str | None:
 
 @attrs.define
 class _Waiting:
-    place: Place
+    place: Slot
     is_granted: anyio.Event = attrs.field(factory=anyio.Event)
 
 
 @attrs.define(eq=False)
-class Slots:
+class Admission:
     """Gives places to attempts, as many as the limits of the plan allow.
 
     Args:
@@ -83,17 +83,17 @@ class Slots:
     """
 
     _limits: Limits
-    _can_start: Callable[[Place], bool]
+    _can_start: Callable[[Slot], bool]
     _on_wait: Callable[[], object]
     _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
-    taken: list[Place] = attrs.field(factory=list, init=False)
+    taken: list[Slot] = attrs.field(factory=list, init=False)
 
     @property
-    def waiting(self) -> Sequence[Place]:
+    def waiting(self) -> Sequence[Slot]:
         """The places that attempts wait for."""
         return [waiting.place for waiting in self._waiting]
 
-    async def take(self, place: Place) -> None:
+    async def take(self, place: Slot) -> None:
         """Wait for a place, and take it.
 
         Args:
@@ -119,7 +119,7 @@ class Slots:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Slot) -> None:
         """Give a place back; :meth:`grant` gives it to another attempt."""
         self.taken.remove(place)
 
@@ -131,7 +131,7 @@ class Slots:
                 self._waiting.remove(waiting)
                 waiting.is_granted.set()
 
-    def _fits(self, place: Place) -> bool:
+    def _fits(self, place: Slot) -> bool:
         limits = self._limits
         taken = Counter(model for other in self.taken for model in other.models)
         wanted = Counter(place.models)

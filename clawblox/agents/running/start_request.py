@@ -7,7 +7,7 @@ from enum import Enum
 
 import attrs
 
-from clawblox.agents.drivers.driver import Branch, Driver
+from clawblox.agents.drivers.driver import Driver, Fork
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Hold
@@ -15,7 +15,7 @@ from clawblox.agents.running.hooks import Hooks
 
 
 @attrs.frozen(kw_only=True)
-class Limits:
+class ProgramLimits:
     """Limits of an agent's program.
 
     Attributes:
@@ -46,7 +46,7 @@ class Start(Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class StartRequest:
     """One start of an agent, in a new, in its recorded, or in a branched conversation.
 
     Attributes:
@@ -71,12 +71,12 @@ class Order:
     driver: Driver
     program: str
     prompt: str
-    start: Start | Branch
+    start: Start | Fork
     system_prompt: str | None
     env: Mapping[str, str] = attrs.field(repr=False)
     inherited: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str, ...] = attrs.field(repr=False)
     hooks: Hooks
-    limits: Limits = attrs.field(factory=Limits)
+    limits: ProgramLimits = attrs.field(factory=ProgramLimits)
     resume_text: str
     hold: Hold

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from clawblox import AsyncWorld
-from clawblox.conformance.checks.hygiene import look_at_token_on_disk
+from clawblox.conformance.checks.hygiene import check_token_on_disk
+from clawblox.conformance.context import CheckContext
 from clawblox.conformance.disk import DiskSearch
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.lab import Lab
-from clawblox.conformance.registry import Failed
+from clawblox.conformance.registry import NotMet
 from clawblox.world.private_copies import TrialOptions
 from tests.support.provable import make_provable_world
 from tests.support.waiting import wait_until_async
@@ -23,22 +23,24 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-def make_lab(world: AsyncWorld, scratch: Path, **options: Any) -> Lab:
-    return Lab(Instances(world=world, options=TrialOptions(), scratch=scratch, seed=1, **options))
+def make_lab(world: AsyncWorld, scratch: Path, **options: Any) -> CheckContext:
+    return CheckContext(
+        Instances(world=world, options=TrialOptions(), scratch=scratch, seed=1, **options)
+    )
 
 
 async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
-        lab = make_lab(world, tmp_path)
-        async with lab.probe.use() as probe:
+        ctx = make_lab(world, tmp_path)
+        async with ctx.probe.use() as probe:
             assert probe.started is not None
             os.kill(probe.started.pid, signal.SIGKILL)
         await wait_until_async(lambda: probe.name not in world.instances)
-        async with lab.instances.start() as live:
-            async with lab.probe.use() as another:
+        async with ctx.instances.start() as live:
+            async with ctx.probe.use() as another:
                 assert another is not probe
             assert (await live.call("GET", "/api.md")).is_accepted
-        await lab.close()
+        await ctx.close()
 
 
 async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
@@ -47,11 +49,11 @@ async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
     directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")
     async with AsyncWorld(dir=directory, run_dir=tmp_path / "run") as world:
         disk = DiskSearch(directory, lambda _path: False, tmp_path / "run")
-        lab = make_lab(world, tmp_path, disk=disk)
+        ctx = make_lab(world, tmp_path, disk=disk)
         for _ in range(2):
-            async with lab.instances.start() as live:
+            async with ctx.instances.start() as live:
                 assert live.started is not None
         assert (directory / "orchard.cache").read_text() == "not for long"
-        with pytest.raises(Failed, match=r"orchard\.cache has the value of WORLD_OPERATOR_TOKEN"):
-            await look_at_token_on_disk(lab)
-        await lab.close()
+        with pytest.raises(NotMet, match=r"orchard\.cache has the value of WORLD_OPERATOR_TOKEN"):
+            await check_token_on_disk(ctx)
+        await ctx.close()

@@ -1,6 +1,6 @@
 """Makes the attempts of an experiment on the nodes of a cluster.
 
-It is a ``LiveWorkshop`` whose attempts are elsewhere: it prepares, checks and keeps run directories
+It is a ``LiveBackend`` whose attempts are elsewhere: it prepares, checks and keeps run directories
 here, as ever, sends each complete one to a host, and has it back, changed, when the attempt is
 closed. So whatever happens to a node, the directory of the experiment is one that a driver without
 a cluster can continue.
@@ -23,20 +23,20 @@ from clawblox.agents.drivers import find_driver
 from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.cluster.calls import Caller
+from clawblox.experiment.cluster.calls import HostCaller
 from clawblox.experiment.cluster.chunks import send_file
 from clawblox.experiment.cluster.connect import require_safe
 from clawblox.experiment.cluster.engine import Engine
 from clawblox.experiment.cluster.lease import Renewer
-from clawblox.experiment.cluster.messages import Opening
+from clawblox.experiment.cluster.messages import AttemptOpening
 from clawblox.experiment.cluster.node import MACHINE_FACTS, describe_node
 from clawblox.experiment.cluster.remote_attempt import RemoteAgent, RemoteAttempt, call_host
 from clawblox.experiment.cluster.trees import pack
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.inputs import digest_world
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.plan_faults import place_program
 from clawblox.experiment.live.survey import Survey, check_program_here, survey_plan
 from clawblox.experiment.plan.cluster import Cluster
@@ -44,7 +44,7 @@ from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import THIS_MACHINE, Attempt, AttemptError, Room, Signal
 from clawblox.results import Event
-from clawblox.system.clock import Clock, SystemClock
+from clawblox.system.clock import SystemClock, TimeSource
 from clawblox.system.files import digest_file
 from clawblox.system.regular_files import read_regular
 from clawblox.system.scratch import scratch_directory
@@ -71,12 +71,12 @@ class HostRoom(Room):
         facts: The facts of its node.
     """
 
-    caller: Caller
+    caller: HostCaller
     facts: Mapping[str, Any]
 
 
-class RemoteWorkshop(LiveWorkshop):
-    """Makes attempts on a cluster, as ``schedule.ports.Workshop`` describes it.
+class RemoteBackend(LiveBackend):
+    """Makes attempts on a cluster, as ``schedule.ports.AttemptBackend`` describes it.
 
     Args:
         directory: Directory of the experiment.
@@ -99,8 +99,8 @@ class RemoteWorkshop(LiveWorkshop):
         cluster: Cluster,
         connect: Callable[[Cluster], Engine],
         grace_s: float = DEFAULT_GRACE_S,
-        on_event: Callable[[Order, Event], object] = lambda _order, _event: None,
-        clock: Clock | None = None,
+        on_event: Callable[[AttemptOrder, Event], object] = lambda _order, _event: None,
+        clock: TimeSource | None = None,
     ) -> None:
         super().__init__(directory, layout, env, grace_s=grace_s, on_event=on_event)
         self._cluster = cluster
@@ -150,7 +150,7 @@ class RemoteWorkshop(LiveWorkshop):
             renewer.start()
             try:
                 try:
-                    room = await self._find_room(Caller(handle, renewer))
+                    room = await self._find_room(HostCaller(handle, renewer))
                 except (AttemptError, ClawbloxError, OSError) as error:
                     _log.warning("host not started", chain=chain.name, error=str(error))
                     if not tries_left:
@@ -174,7 +174,7 @@ class RemoteWorkshop(LiveWorkshop):
                 self._engine = await run_blocking(self._connect, self._cluster)
             return self._engine
 
-    async def _find_room(self, caller: Caller) -> HostRoom:
+    async def _find_room(self, caller: HostCaller) -> HostRoom:
         facts: Mapping[str, Any] = await call_host(caller, "describe")
         return HostRoom(
             node=facts["name"],
@@ -223,7 +223,7 @@ class RemoteWorkshop(LiveWorkshop):
         for text in await run_blocking(engine.describe):
             _log.warning("cluster", text=text)
         async with AsyncExitStack() as stack:
-            caller: Caller | None = None
+            caller: HostCaller | None = None
             is_full = False
 
             async def check(chain: Chain, spec: AgentSpec) -> str | None:
@@ -263,7 +263,7 @@ class RemoteWorkshop(LiveWorkshop):
 
     @asynccontextmanager
     async def open(
-        self, order: Order, report: Callable[[Signal], object], room: Room = THIS_MACHINE
+        self, order: AttemptOrder, report: Callable[[Signal], object], room: Room = THIS_MACHINE
     ) -> AsyncIterator[Attempt]:
         """Return an attempt on a node; leaving it ends everything that it started.
 
@@ -292,7 +292,7 @@ class RemoteWorkshop(LiveWorkshop):
         async with attempt.opened(opening):
             yield attempt
 
-    def _describe_agents(self, order: Order, record: AttemptRecord) -> list[RemoteAgent]:
+    def _describe_agents(self, order: AttemptOrder, record: AttemptRecord) -> list[RemoteAgent]:
         home = self._run_dir(order.chain.name, record.agents_of or order.run_id) / "agents"
         return [
             RemoteAgent(str(spec.name), agent.name, home / agent.name, account)
@@ -304,8 +304,8 @@ class RemoteWorkshop(LiveWorkshop):
     # -- files for the node -----------------------------------------------------------------------
 
     async def _send(
-        self, order: Order, record: AttemptRecord, run_dir: Path, caller: Caller
-    ) -> Opening:
+        self, order: AttemptOrder, record: AttemptRecord, run_dir: Path, caller: HostCaller
+    ) -> AttemptOpening:
         """Send the files of an attempt to its host; return what it opens."""
         async with scratch_directory("clawblox-send-") as place:
             await _send_tree(caller, "run", run_dir, place)
@@ -315,7 +315,7 @@ class RemoteWorkshop(LiveWorkshop):
                 files = [f"{a}/{name}" for a in agents for name in (SESSION_FILE, ANSWER_FILE)]
                 await _send_tree(caller, "agents", home, place, {"agents", *agents, *files})
             world = await self._send_world(order.chain.plan, caller, place)
-        return Opening(
+        return AttemptOpening(
             order=order,
             world=world,
             prompts=await run_blocking(_read_prompts, order.chain.plan),
@@ -323,7 +323,7 @@ class RemoteWorkshop(LiveWorkshop):
             grace_s=self._grace_s,
         )
 
-    async def _send_world(self, plan: Plan, caller: Caller, place: Path) -> str | None:
+    async def _send_world(self, plan: Plan, caller: HostCaller, place: Path) -> str | None:
         given = plan.world.dir
         if isinstance(given, str):
             return None
@@ -339,7 +339,7 @@ class RemoteWorkshop(LiveWorkshop):
 
 
 async def _send_tree(
-    caller: Caller, name: str, root: Path, place: Path, names: Collection[str] | None = None
+    caller: HostCaller, name: str, root: Path, place: Path, names: Collection[str] | None = None
 ) -> None:
     bundle = place / f"{name}.bundle"
     await run_checked(lambda check: pack(root, bundle, names, check=check))

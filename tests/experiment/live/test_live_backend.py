@@ -9,7 +9,7 @@ import pytest
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError
-from clawblox.experiment.live.live_workshop import SharedWorlds
+from clawblox.experiment.live.live_backend import SharedWorlds
 from tests.support.worlds import make_world
 
 pytestmark = pytest.mark.anyio

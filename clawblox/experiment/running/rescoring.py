@@ -13,13 +13,13 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError
 from clawblox.experiment.history.checkpoints import Checkpoint
 from clawblox.experiment.history.lines import About, LineType
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import GenerationState
 from clawblox.experiment.layout import format_stamp
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.ports import AttemptError, Workshop
-from clawblox.system.clock import Clock
+from clawblox.experiment.schedule.ports import AttemptBackend, AttemptError
+from clawblox.system.clock import TimeSource
 from clawblox.telemetry.own_log import OwnLog
 
 OnRescored: TypeAlias = Callable[[int, int], None]
@@ -52,7 +52,7 @@ class Rescoring:
 
     Args:
         plans: The plans of the experiment.
-        workshop: Makes the attempts.
+        backend: Makes the attempts.
         recorder: Writes the lines.
         callbacks: The hooks, with the score.
         clock: The clock.
@@ -62,10 +62,10 @@ class Rescoring:
     """
 
     _plans: Plans
-    _workshop: Workshop
+    _backend: AttemptBackend
     _recorder: ScoreSink
     _callbacks: Callbacks
-    _clock: Clock
+    _clock: TimeSource
     _wanted: Callable[[GenerationState], bool] = attrs.field(
         default=lambda _generation: True, kw_only=True
     )
@@ -120,7 +120,7 @@ class Rescoring:
         if self._world_dir is not None:
             world = attrs.evolve(chain.plan.world, dir=self._world_dir)
             chain = attrs.evolve(chain, plan=chain.plan.but(world=world))
-        order = Order(
+        order = AttemptOrder(
             chain=chain,
             generation=generation.number,
             run_id=f"{end.ref.attempt}.rescored-{self._stamp}",
@@ -130,10 +130,10 @@ class Rescoring:
         )
         async with self._places:
             try:
-                await self._workshop.prepare(order)
+                await self._backend.prepare(order)
                 async with (
-                    self._workshop.room(chain) as room,
-                    self._workshop.open(order, lambda _signal: None, room) as attempt,
+                    self._backend.room(chain) as room,
+                    self._backend.open(order, lambda _signal: None, room) as attempt,
                 ):
                     await attempt.start()
                     scored = await self._callbacks.score(attempt)
@@ -146,6 +146,6 @@ class Rescoring:
                 scored = {"error": f"{type(error).__name__}: {error}"}
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._workshop.discard(order)
+                    await self._backend.discard(order)
         facts = {**(scored or {}), "function": function}
         await self._recorder.write("rescored", facts, About(chain.name, generation.number))

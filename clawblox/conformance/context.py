@@ -6,15 +6,15 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from clawblox.conformance.comparison import Comparison
-from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.baseline import BaselineRun, record_baseline
+from clawblox.conformance.comparison import RestoreComparison
+from clawblox.conformance.input_timing import InputTiming, time_inputs
+from clawblox.conformance.inputs import WorldInputs
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.landings import Landings, live_landings
 from clawblox.conformance.lockstep import Lockstep
 from clawblox.conformance.once import Once
-from clawblox.conformance.ordinary import Ordinary, live_ordinary
 from clawblox.conformance.pace import has_moved
-from clawblox.conformance.probe import Probe, Sights
+from clawblox.conformance.probe import ProbeInstance, Sights
 from clawblox.conformance.realtime import Realtime
 from clawblox.conformance.registry import NotApplicable
 
@@ -22,10 +22,10 @@ _LOOK_S: Final = 1.0
 """Real time in seconds in which a world that runs by itself ticks; at 50 Hz, also a slow one."""
 _LOOK_INTERVAL_S: Final = 0.05
 
-_Comparison = TypeVar("_Comparison", bound=Comparison[Any])
+_Comparison = TypeVar("_Comparison", bound=RestoreComparison[Any])
 
 
-class Lab:
+class CheckContext:
     """A world under test.
 
     Args:
@@ -37,19 +37,19 @@ class Lab:
         probe: The instance that most checks use.
         inputs: The inputs that checks may send.
         comparison: Returns the comparison of its lives by its clock.
-        ordinary: Returns an ordinary life.
-        landings: Returns lives of a running world in which the same input lands.
+        baseline: Returns an ordinary life.
+        input_timing: Returns lives of a running world in which the same input lands.
         sights: Returns what agents see.
         runs_by_itself: Whether the world was seen to run without inputs.
     """
 
     def __init__(self, instances: Instances, *, url: str = "") -> None:
         self.instances = instances
-        self.probe = Probe(instances, url)
-        self.inputs = Inputs(self.probe, instances.config)
-        self.comparison: Once[Comparison[Any]] = Once(self._choose_comparison)
-        self.ordinary: Once[Ordinary] = Once(lambda: live_ordinary(instances, self.inputs))
-        self.landings: Once[Landings] = Once(self._live_landings)
+        self.probe = ProbeInstance(instances, url)
+        self.inputs = WorldInputs(self.probe, instances.config)
+        self.comparison: Once[RestoreComparison[Any]] = Once(self._choose_comparison)
+        self.baseline: Once[BaselineRun] = Once(lambda: record_baseline(instances, self.inputs))
+        self.input_timing: Once[InputTiming] = Once(self._time_inputs)
         self.sights: Once[Sights] = Once(self._look_around)
         self.runs_by_itself = False
 
@@ -76,7 +76,7 @@ class Lab:
             raise NotApplicable(comparison.manner)
         return comparison
 
-    async def _choose_comparison(self) -> Comparison[Any]:
+    async def _choose_comparison(self) -> RestoreComparison[Any]:
         """Look whether the world runs by itself, or stands still between inputs.
 
         Raises:
@@ -91,8 +91,8 @@ class Lab:
         kind = Realtime if self.runs_by_itself else Lockstep
         return kind(self.instances, self.inputs)
 
-    async def _live_landings(self) -> Landings:
-        return await live_landings(await self.require(Realtime))
+    async def _time_inputs(self) -> InputTiming:
+        return await time_inputs(await self.require(Realtime))
 
     async def _look_around(self) -> Sights:
         return await self.probe.look_around(await self.inputs.actions())

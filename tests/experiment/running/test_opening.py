@@ -12,7 +12,7 @@ from clawblox.errors import ConfigError, PlanChangedError
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.reading.record import read_experiment
-from clawblox.experiment.session import opening
+from clawblox.experiment.running import opening
 from tests.experiment.fakes import Trouble
 from tests.experiment.harness import scripts
 from tests.experiment.test_async_experiment import Scene, run
@@ -115,7 +115,7 @@ async def test_forks_at_once_have_names_of_their_own(scene: Scene) -> None:
 async def fail(scene: Scene, **changes: Any) -> None:
     """Run an experiment whose worlds do not start, until its chains have failed."""
     troubles: list[Trouble | None] = [Trouble(0, "world")] * 2
-    scene.workshop.troubles = {"r1": [*troubles], "opus-r1": [*troubles], "fable-r1": [*troubles]}
+    scene.backend.troubles = {"r1": [*troubles], "opus-r1": [*troubles], "fable-r1": [*troubles]}
     outcome = await run(scene, scene.plan(retry={"attempts": 1}, **changes))
     assert outcome.status == "failed"
 
@@ -141,7 +141,7 @@ async def test_a_plan_that_never_worked_is_mended_by_a_resume(
     chains = [chain.name for chain in plan.chains()]
     assert {row.chain for row in record.results().rows()} == set(chains)
     assert all(row.plan_revision == 1 for row in record.results().rows())
-    for attempt in scene.workshop.attempts[-len(chains) :]:
+    for attempt in scene.backend.attempts[-len(chains) :]:
         assert attempt.order.chain.plan.agents == plan.chains()[0].plan.agents or plan.sweep
 
 
@@ -149,12 +149,12 @@ async def test_a_moved_world_is_used_by_the_next_attempts(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp:
         session = exp.run()
         aiter(session)
-        await wait_until_async(lambda: scene.workshop.open_now)
+        await wait_until_async(lambda: scene.backend.open_now)
     elsewhere = scene.world.parent / "elsewhere" / scene.world.name
     elsewhere.parent.mkdir()
     scene.world.rename(elsewhere)
     assert (await run(scene, scene.plan().but(world=elsewhere))).status == "done"
-    worlds = [attempt.order.chain.plan.world.dir for attempt in scene.workshop.attempts]
+    worlds = [attempt.order.chain.plan.world.dir for attempt in scene.backend.attempts]
     assert worlds == [scene.world, elsewhere, elsewhere]
 
 
@@ -168,7 +168,7 @@ async def test_even_a_plan_that_never_worked_keeps_the_names_of_its_files(
 
 
 async def test_a_plan_that_has_worked_is_not_mended(scene: Scene) -> None:
-    scene.workshop.troubles = {"r1": [Trouble(1.0, "world"), Trouble(0, "world")]}
+    scene.backend.troubles = {"r1": [Trouble(1.0, "world"), Trouble(0, "world")]}
     assert (await run(scene, scene.plan(retry={"attempts": 1}))).status == "failed"
     with pytest.raises(PlanChangedError):
         await run(scene, scene.plan(inherit={"workspace": False}))
@@ -181,7 +181,7 @@ async def test_a_directory_that_an_old_plan_has_prepared_is_not_used_by_a_mended
         await anyio.sleep_forever()
 
     with monkeypatch.context() as patched:
-        patched.setattr(scene.workshop, "prepare", wait)
+        patched.setattr(scene.backend, "prepare", wait)
         async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
             tasks.start_soon(scene.tick)
             session = aiter(exp.run())
@@ -192,5 +192,5 @@ async def test_a_directory_that_an_old_plan_has_prepared_is_not_used_by_a_mended
             tasks.cancel_scope.cancel()
     (name,) = {str(line.attempt) for line in read_lines(scene.directory) if line.type == "opened"}
     assert (await run(scene, scene.plan(inherit={"workspace": False}))).status == "done"
-    assert scene.workshop.attempts[0].order.run_id != name
-    assert not scene.workshop.attempts[0].order.chain.plan.inherit.workspace
+    assert scene.backend.attempts[0].order.run_id != name
+    assert not scene.backend.attempts[0].order.chain.plan.inherit.workspace

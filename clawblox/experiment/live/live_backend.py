@@ -1,7 +1,8 @@
 """Makes the attempts of an experiment, and cares for their worlds and directories.
 
-It implements :class:`~clawblox.experiment.schedule.ports.Workshop`. A run directory is complete
-or absent: it is made under another name and renamed, or loaded from an archive in one step.
+It implements :class:`~clawblox.experiment.schedule.ports.AttemptBackend`. A run directory is
+complete or absent: it is made under another name and renamed, or loaded from an archive in one
+step.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from clawblox.concurrency.threads import run_blocking, run_checked
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
 from clawblox.experiment.live.attempt_errors import blaming
 from clawblox.experiment.live.attempt_files import (
@@ -52,7 +53,7 @@ from clawblox.world.async_world import AsyncWorld
 
 
 @attrs.define
-class _Opening:
+class _AttemptOpening:
     """A world that is open, or about to be."""
 
     world: AsyncWorld | None = None
@@ -68,7 +69,7 @@ class SharedWorlds:
     """
 
     def __init__(self) -> None:
-        self._openings: dict[Path | str, _Opening] = {}
+        self._openings: dict[Path | str, _AttemptOpening] = {}
         self._tasks: Tasks
         self._is_served = anyio.Event()
 
@@ -81,7 +82,7 @@ class SharedWorlds:
             self._is_served.set()
             await anyio.sleep_forever()
 
-    async def _keep(self, directory: Path | str, opening: _Opening) -> None:
+    async def _keep(self, directory: Path | str, opening: _AttemptOpening) -> None:
         async with AsyncExitStack() as stack:
             try:
                 opening.world = await stack.enter_async_context(AsyncWorld(directory))
@@ -105,7 +106,7 @@ class SharedWorlds:
         """
         await self._is_served.wait()
         if directory not in self._openings:
-            self._openings[directory] = opening = _Opening()
+            self._openings[directory] = opening = _AttemptOpening()
             self._tasks.start_soon(self._keep, directory, opening)
         opening = self._openings[directory]
         await opening.is_settled.wait()
@@ -116,8 +117,8 @@ class SharedWorlds:
 
 
 @attrs.define(eq=False)
-class LiveWorkshop:
-    """Makes attempts on real worlds and agents, as ``schedule.ports.Workshop`` describes it.
+class LiveBackend:
+    """Makes attempts on real worlds and agents, as ``schedule.ports.AttemptBackend`` describes it.
 
     Args:
         directory: Directory of the experiment.
@@ -134,7 +135,7 @@ class LiveWorkshop:
     _layout: Layout
     _env: Mapping[str, str]
     _grace_s: float = attrs.field(default=DEFAULT_GRACE_S, kw_only=True)
-    _on_event: Callable[[Order, Event], object] = attrs.field(
+    _on_event: Callable[[AttemptOrder, Event], object] = attrs.field(
         default=lambda _order, _event: None, kw_only=True
     )
     _credentials: Credentials = attrs.field(init=False)
@@ -199,7 +200,7 @@ class LiveWorkshop:
 
     # -- directories ------------------------------------------------------------------------------
 
-    async def prepare(self, order: Order) -> Mapping[str, Any]:
+    async def prepare(self, order: AttemptOrder) -> Mapping[str, Any]:
         """Make the run directory of an attempt, complete or not at all; adopt a complete one.
 
         Raises:
@@ -271,7 +272,7 @@ class LiveWorkshop:
 
         await run_blocking(move)
 
-    async def discard(self, order: Order) -> None:
+    async def discard(self, order: AttemptOrder) -> None:
         """Remove the directory of an attempt that was only scored; idempotent.
 
         Cancellation: a part of it may remain.
@@ -326,10 +327,7 @@ class LiveWorkshop:
 
     @asynccontextmanager
     async def open(
-        self,
-        order: Order,
-        report: Callable[[Signal], object],
-        room: Room = THIS_MACHINE,
+        self, order: AttemptOrder, report: Callable[[Signal], object], room: Room = THIS_MACHINE
     ) -> AsyncIterator[Attempt]:
         """Return an attempt; leaving it ends everything that it started.
 
@@ -361,7 +359,11 @@ class LiveWorkshop:
             self._taken_names.discard(name)
 
     async def _make(
-        self, order: Order, world: AsyncWorld, instance: str, report: Callable[[Signal], object]
+        self,
+        order: AttemptOrder,
+        world: AsyncWorld,
+        instance: str,
+        report: Callable[[Signal], object],
     ) -> LiveAttempt:
         plan, run_dir = order.chain.plan, self._run_dir(order.chain.name, order.run_id)
         record = await run_blocking(require_record, run_dir)
@@ -396,7 +398,7 @@ class LiveWorkshop:
 
     async def _fork(
         self,
-        order: Order,
+        order: AttemptOrder,
         run_dir: Path,
         spec: AgentSpec,
         recorded: RecordedAgent,

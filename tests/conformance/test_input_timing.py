@@ -12,13 +12,13 @@ import anyio.lowlevel
 import pytest
 
 from clawblox.concurrency.threads import run_blocking
-from clawblox.conformance import CheckResult, check_world, landings
-from clawblox.conformance.checks.restore import look_at_landings
+from clawblox.conformance import CheckResult, check_world, input_timing
+from clawblox.conformance.checks.restore import check_landings
 from clawblox.conformance.exchange import Exchange
-from clawblox.conformance.landings import Landing, Landings
-from clawblox.conformance.live import Action
+from clawblox.conformance.input_timing import InputArrival, InputTiming
+from clawblox.conformance.live import AgentInput
 from clawblox.conformance.polling import LEAST_COMMON
-from clawblox.conformance.registry import Failed, TooLittleSeen
+from clawblox.conformance.registry import NotMet, TooLittleSeen
 from clawblox.system.request import Answer
 from tests.support.provable import make_provable_world
 
@@ -36,8 +36,8 @@ async def check(parent: Path, defect: str | None = None) -> CheckResult:
 async def test_a_waiting_input_is_sought_until_a_save_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landings, "_RESTORES", 0)
-    monkeypatch.setattr(landings, "_WAITING_S", 60.0)
+    monkeypatch.setattr(input_timing, "_RESTORES", 0)
+    monkeypatch.setattr(input_timing, "_WAITING_S", 60.0)
     result = await check(tmp_path, "loses-pending")
     assert result.status == "failed"
     assert "a save that was made while the input waited differs" in result.evidence
@@ -50,8 +50,8 @@ async def test_without_a_save_that_has_one_nothing_is_shown(
     async def find_none(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(landings, "_find_waiting_in", find_none)
-    monkeypatch.setattr(landings, "_WAITING_S", 0.0)
+    monkeypatch.setattr(input_timing, "_find_waiting_in", find_none)
+    monkeypatch.setattr(input_timing, "_WAITING_S", 0.0)
     result = await check(tmp_path, "loses-pending")
     assert result.status == "could_not_run"
     assert result.evidence == "no save had an input waiting"
@@ -64,29 +64,29 @@ def make_documents(begin: float, tired: int) -> Mapping[float, Exchange]:
     return dict(zip(times, answers, strict=True))
 
 
-async def look(original: Landing, *restored: Landing) -> str:
-    lived = Landings((), None, Action("Push"), original, restored, False)  # type: ignore[arg-type]
+async def look(original: InputArrival, *restored: InputArrival) -> str:
+    lived = InputTiming((), None, AgentInput("Push"), original, restored, False)  # type: ignore[arg-type]
 
     async def live_them(*_: object) -> Any:
         await anyio.lowlevel.checkpoint()
         return lived
 
-    findings = await look_at_landings(SimpleNamespace(landings=live_them))  # type: ignore[arg-type]
+    findings = await check_landings(SimpleNamespace(input_timing=live_them))  # type: ignore[arg-type]
     return findings.evidence
 
 
 async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_save() -> None:
-    original = Landing(1.0, make_documents(1.0, tired=2), {}, "the original", 1.0)
+    original = InputArrival(1.0, make_documents(1.0, tired=2), {}, "the original", 1.0)
     restored = [
-        Landing(2.0, make_documents(2.0, tired=1), {}, f"restore {number}", 1.0)
+        InputArrival(2.0, make_documents(2.0, tired=1), {}, f"restore {number}", 1.0)
         for number in (1, 2)
     ]
     with pytest.raises(TooLittleSeen, match="landed at the time of the original: 1, 2, 2"):
         await look(original, *restored)
-    together = Landing(1.0, make_documents(1.0, tired=1), {}, "restore 3", 1.0)
-    with pytest.raises(Failed, match="like that of the original, differs at simulated time 1"):
+    together = InputArrival(1.0, make_documents(1.0, tired=1), {}, "restore 3", 1.0)
+    with pytest.raises(NotMet, match="like that of the original, differs at simulated time 1"):
         await look(original, *restored, together)
-    equal = Landing(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
+    equal = InputArrival(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
     evidence = await look(original, *restored, equal)
     assert evidence.startswith("2 pairs of 4 lives landed together (1 with the original)")
 
@@ -117,6 +117,6 @@ async def test_a_save_with_a_waiting_input_is_restored_with_its_rows(
     (tmp_path / "world.toml").write_text(
         'name = "rows"\n[conformance]\nactions = [{ type = "Ask", data = { number = 4 } }]\n'
     )
-    monkeypatch.setattr(landings, "_WAITING_S", 60.0)
+    monkeypatch.setattr(input_timing, "_WAITING_S", 60.0)
     (result,) = (await check_world(tmp_path, ["restore.pending"], seed=1)).checks
     assert result.status == "passed", result.evidence

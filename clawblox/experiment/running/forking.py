@@ -15,7 +15,7 @@ from clawblox.config.arguments import check_count, check_duration, check_seed, m
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
 from clawblox.experiment.history.lines import About
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Chain
 
@@ -33,7 +33,7 @@ def _to_duration(duration: float | str | None) -> float | None:
 
 
 @attrs.frozen(kw_only=True)
-class Fork:
+class ForkRequest:
     """A fork, with its arguments in the form in which all callers give them.
 
     Attributes:
@@ -58,12 +58,14 @@ class Fork:
     parallel: int | None = None
 
 
-FORK_ARGUMENTS: Final = tuple(field.name for field in attrs.fields(Fork) if field.name != "source")
+FORK_ARGUMENTS: Final = tuple(
+    field.name for field in attrs.fields(ForkRequest) if field.name != "source"
+)
 """Arguments of a fork apart from its checkpoint."""
 
 
 def plan_fork(
-    fork: Fork, chain: Chain, state: ExperimentState, running: Collection[str]
+    fork: ForkRequest, chain: Chain, state: ExperimentState, running: Collection[str]
 ) -> list[tuple[str, Branch]]:
     """Return the names of the branches of a fork, and why each begins.
 
@@ -98,7 +100,7 @@ def plan_fork(
     ]
 
 
-def _require_source(fork: Fork, state: ExperimentState) -> None:
+def _require_source(fork: ForkRequest, state: ExperimentState) -> None:
     """Check that the checkpoint still exists, since the oldest of a generation are removed."""
     ref = fork.source.ref
     generation = state.chain(ref.chain).generations.get(ref.generation)
@@ -113,7 +115,7 @@ def _require_source(fork: Fork, state: ExperimentState) -> None:
         )
 
 
-def _require_time_to_work(fork: Fork, chain: Chain) -> None:
+def _require_time_to_work(fork: ForkRequest, chain: Chain) -> None:
     duration_s, save = fork.duration, chain.plan.save
     if duration_s is None or save is None or save.before is None or save.before < duration_s:
         return
@@ -122,7 +124,7 @@ def _require_time_to_work(fork: Fork, chain: Chain) -> None:
 
 
 async def record_branches(
-    recorder: Recorder, source: Checkpoint, branches: Sequence[tuple[str, Branch]]
+    recorder: JournalRecorder, source: Checkpoint, branches: Sequence[tuple[str, Branch]]
 ) -> None:
     """Write the lines of branches.
 
@@ -149,7 +151,7 @@ async def record_branches(
             raise ConfigError(message, key="source", value=source.ref.file)
 
 
-def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> Branch:
+def _make_branch(fork: ForkRequest, group: int, number: int, labels: Sequence[str]) -> Branch:
     index = (number - 1) % len(fork.prompts)
     return Branch(
         source=fork.source.ref,
@@ -164,7 +166,7 @@ def _make_branch(fork: Fork, group: int, number: int, labels: Sequence[str]) -> 
     )
 
 
-def _choose_labels(fork: Fork, state: ExperimentState) -> Sequence[str]:
+def _choose_labels(fork: ForkRequest, state: ExperimentState) -> Sequence[str]:
     """Return the labels of the prompts; derived ones differ from those of all other prompts."""
     if not fork.labels:
         known: dict[str, str | None] = {CONTROL: None}
@@ -209,7 +211,7 @@ def _require_branching(chain: Chain) -> None:
 
 
 def _require_separate_worlds(
-    fork: Fork, chain: Chain, running: Collection[str], total: int
+    fork: ForkRequest, chain: Chain, running: Collection[str], total: int
 ) -> None:
     """Check that no branch can reach the world of the original, or of another branch."""
     outside = [str(agent.name) for agent in chain.plan.agents if not agent.sandbox]

@@ -25,24 +25,29 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.lines import Line
+from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.reading.record import ExperimentRecord
+from clawblox.experiment.running.events import ExperimentEvents
+from clawblox.experiment.running.experiment_run import ExperimentRun, SessionContext
+from clawblox.experiment.running.forking import (
+    FORK_ARGUMENTS,
+    ForkRequest,
+    plan_fork,
+    record_branches,
+)
+from clawblox.experiment.running.rescoring import OnRescored, Rescoring
 from clawblox.experiment.schedule.callbacks import Callbacks, Score
-from clawblox.experiment.schedule.ports import Workshop
-from clawblox.experiment.session.events import ExperimentEvents
-from clawblox.experiment.session.forking import FORK_ARGUMENTS, Fork, plan_fork, record_branches
-from clawblox.experiment.session.rescoring import OnRescored, Rescoring
-from clawblox.experiment.session.session import Session, SessionContext
+from clawblox.experiment.schedule.ports import AttemptBackend
 from clawblox.experiment.tables.derived import DerivedFiles
 from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
 from clawblox.rundir.control_client import find_sockets, request
 from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
 from clawblox.spelling import nearest_name
-from clawblox.system.clock import Clock
+from clawblox.system.clock import TimeSource
 from clawblox.telemetry.own_log import OwnLog
 
 _NAME: Final = "experiment"
@@ -58,7 +63,7 @@ class OpenExperiment:
         directory: Its directory.
         journal: Its journal, open.
         plans: Its plans, with the state, which is kept up to date.
-        workshop: Makes the attempts.
+        backend: Makes the attempts.
         callbacks: The hooks of generations.
         hooks: Name and digest of each of them, by its argument.
         events: Takes the events.
@@ -71,24 +76,24 @@ class OpenExperiment:
         directory: Path,
         journal: Journal,
         plans: Plans,
-        workshop: Workshop,
+        backend: AttemptBackend,
         callbacks: Callbacks,
         *,
         hooks: Mapping[str, Mapping[str, str | None]],
         events: ExperimentEvents,
-        clock: Clock,
+        clock: TimeSource,
         tasks: Tasks,
     ) -> None:
         self.plans = plans
         self._dir = directory
         self._files = DerivedFiles(directory, plans, journal.lines)
         derive = partial(self._files.flush, with_results=False)
-        recorder = Recorder(journal, plans.state, self._note, derive=derive)
+        recorder = JournalRecorder(journal, plans.state, self._note, derive=derive)
         self._context = SessionContext(
             plans=plans,
             journal=journal,
             recorder=recorder,
-            workshop=workshop,
+            backend=backend,
             callbacks=callbacks,
             hooks=hooks,
             events=events,
@@ -97,7 +102,7 @@ class OpenExperiment:
         )
         self._notifier = Notifier(directory, plans, journal.lines, recorder, self.status)
         self._control = ControlServer(directory, _NAME, self._operations())
-        self._session: Session | None = None
+        self._session: ExperimentRun | None = None
         self._forking = anyio.Lock()  # two forks at once would find the same free names
 
     @property
@@ -138,7 +143,7 @@ class OpenExperiment:
             _log.warning("no control socket", path=str(self._dir), error=str(error))
         else:
             start_soon(self._control.run)
-        start_soon(self._context.workshop.serve)
+        start_soon(self._context.backend.serve)
         start_soon(self._context.events.run)
         start_soon(self._notifier.run)
         await self._files.flush()
@@ -149,8 +154,8 @@ class OpenExperiment:
         for chain in self.plans.state.chains.values():
             for attempt in chain.attempts:
                 if moved_to := attempt.end_data.get("moved_to"):
-                    workshop = self._context.workshop
-                    await workshop.set_aside(chain.name, attempt.run_id, str(moved_to))
+                    backend = self._context.backend
+                    await backend.set_aside(chain.name, attempt.run_id, str(moved_to))
 
     async def close(self) -> None:
         """Pause what runs, and write and announce the rest.
@@ -166,7 +171,7 @@ class OpenExperiment:
                 await self._files.flush()
         await self._control.aclose()
 
-    def _note(self, line: Line) -> None:
+    def _note(self, line: JournalLine) -> None:
         """Hand out a line that was written, and the row of the generation that it commits."""
         self._files.note(line)
         self._notifier.note(line)
@@ -180,7 +185,7 @@ class OpenExperiment:
 
     # -- sessions, forks and scores -------------------------------------------------------------
 
-    def run(self, chains: Collection[str] | None = None) -> Session:
+    def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
         """Return a session of some chains; None means all.
 
         Raises:
@@ -188,7 +193,7 @@ class OpenExperiment:
             UsageError: A session of the experiment runs.
         """
         self._require_no_session()
-        self._session = Session(self._context, self._check_chains(chains))
+        self._session = ExperimentRun(self._context, self._check_chains(chains))
         return self._session
 
     def pause(self, chains: Collection[str] | None = None) -> None:
@@ -236,7 +241,7 @@ class OpenExperiment:
         if self._session is not None and self._session.is_running:
             raise UsageError("a session of this experiment runs already", hint=hint)
 
-    async def fork(self, fork: Fork) -> list[str]:
+    async def fork(self, fork: ForkRequest) -> list[str]:
         """Add the branches of a fork, and return their names.
 
         Raises:
@@ -252,7 +257,7 @@ class OpenExperiment:
             branches = plan_fork(fork, chain, self.plans.state, running)
             if not running:  # nothing of it is recorded if it could not be run
                 plan = context.callbacks.without_replaced(self.plans.present)
-                await context.workshop.survey(plan, has_worked=True)
+                await context.backend.survey(plan, has_worked=True)
             await record_branches(context.recorder, fork.source, branches)
         names = [name for name, _ in branches]
         if self._session is not None:
@@ -272,7 +277,7 @@ class OpenExperiment:
         context = self._context
         callbacks = context.callbacks if score is None else Callbacks(score)
         rescoring = Rescoring(
-            self.plans, context.workshop, context.recorder, callbacks, context.clock
+            self.plans, context.backend, context.recorder, callbacks, context.clock
         )
         await rescoring.run(on_scored)
         return self.record.results().rows()
@@ -301,7 +306,7 @@ class OpenExperiment:
     async def _answer_fork(self, asked: Mapping[str, Any], _: SendEvent) -> Mapping[str, Any]:
         arguments = {name: asked[name] for name in FORK_ARGUMENTS if name in asked}
         source = self.record.find_checkpoint(asked["place"], asked.get("at"))
-        return {"branches": await self.fork(Fork(source=source, **arguments))}
+        return {"branches": await self.fork(ForkRequest(source=source, **arguments))}
 
 
 async def ask_experiment(

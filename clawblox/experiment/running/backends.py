@@ -8,28 +8,28 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.live.live_workshop import LiveWorkshop
+from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.survey import Survey, survey_plan
 from clawblox.experiment.plan.cluster import Cluster
 from clawblox.experiment.plan.plan import Layout, Plan
-from clawblox.experiment.schedule.ports import Workshop
+from clawblox.experiment.schedule.ports import AttemptBackend
 from clawblox.results import Event
 
 if TYPE_CHECKING:
-    from clawblox.experiment.cluster.workshop import RemoteWorkshop
+    from clawblox.experiment.cluster.remote_backend import RemoteBackend
 
 
-def make_workshop(
+def make_backend(
     directory: Path,
     plans: Plans,
     env: Mapping[str, str],
     *,
     grace_s: float,
-    on_event: Callable[[Order, Event], object],
-) -> Workshop:
-    """Return the workshop of an experiment; that of a cluster connects when it needs a node.
+    on_event: Callable[[AttemptOrder, Event], object],
+) -> AttemptBackend:
+    """Return the backend of an experiment; that of a cluster connects when it needs a node.
 
     Args:
         directory: Directory of the experiment.
@@ -41,7 +41,7 @@ def make_workshop(
     place = (directory, plans.present.layout, env)
     cluster = plans.present.cluster
     if cluster is None:
-        return LiveWorkshop(*place, grace_s=grace_s, on_event=on_event)
+        return LiveBackend(*place, grace_s=grace_s, on_event=on_event)
     return _make_remote(*place, cluster, grace_s=grace_s, on_event=on_event)
 
 
@@ -61,14 +61,14 @@ async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
     if plan.cluster is None:
         return await survey_plan(plan, directory, **how)
     remote = _make_remote(directory, plan.layout, os.environ, plan.cluster)
-    async with aclosing(remote) as workshop:
-        return await workshop.look(plan, **how)
+    async with aclosing(remote) as backend:
+        return await backend.look(plan, **how)
 
 
 def _make_remote(
     directory: Path, layout: Layout, env: Mapping[str, str], cluster: Cluster, **more: Any
-) -> RemoteWorkshop:
+) -> RemoteBackend:
     from clawblox.experiment.cluster.connect import connect  # here, since few use a cluster
-    from clawblox.experiment.cluster.workshop import RemoteWorkshop
+    from clawblox.experiment.cluster.remote_backend import RemoteBackend
 
-    return RemoteWorkshop(directory, layout, env, cluster=cluster, connect=connect, **more)
+    return RemoteBackend(directory, layout, env, cluster=cluster, connect=connect, **more)

@@ -13,18 +13,18 @@ import attrs
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.host_traces import find_body_leaves
-from clawblox.conformance.inputs import Inputs
+from clawblox.conformance.inputs import WorldInputs
 from clawblox.conformance.instances import Instances
 from clawblox.conformance.live import (
-    Action,
+    AgentInput,
+    LateJoiner,
     LiveWorld,
-    Newcomer,
     Player,
+    join_late,
     make_script,
     run_script,
-    welcome,
 )
-from clawblox.conformance.registry import CouldNotRun, Failed
+from clawblox.conformance.registry import CouldNotRun, NotMet
 from clawblox.errors import WorldError
 from clawblox.results import SavedSnapshot
 
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 
 @attrs.frozen
-class Growth:
+class StateGrowth:
     """Growth of the snapshot, and of what an agent sees, in blocks of equal inputs.
 
     Attributes:
@@ -57,7 +57,7 @@ class Growth:
         inputs: Number of accepted inputs in each block.
     """
 
-    action: Action
+    action: AgentInput
     sizes: tuple[int, ...]
     values: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -73,9 +73,9 @@ class Growth:
         return all(rate >= 1 for rate in self._rates(self.values))
 
     @property
-    def last_block(self) -> Growth:
+    def last_block(self) -> StateGrowth:
         """The growth in the last block alone."""
-        return Growth(self.action, self.sizes[-2:], self.values[-2:], self.inputs[-1:])
+        return StateGrowth(self.action, self.sizes[-2:], self.values[-2:], self.inputs[-1:])
 
     def _rates(self, totals: Sequence[int]) -> list[float]:
         """Return what an input added, by block."""
@@ -88,7 +88,7 @@ class Growth:
 
 
 @attrs.define
-class Ordinary:
+class BaselineRun:
     """What was seen of the life; what came after a failure is missing.
 
     Attributes:
@@ -97,7 +97,7 @@ class Ordinary:
         players: Its agents.
         save: A save of it.
         snapshots: The snapshots that it answered, as the operator got them.
-        newcomer: An agent that joined right after the save; None if it was refused.
+        late_joiner: An agent that joined right after the save; None if it was refused.
         growth: How the snapshot grew with each type of input; empty without snapshots.
         overflow: The join of one agent more than ``max_players``; None without such a limit.
     """
@@ -107,8 +107,8 @@ class Ordinary:
     players: list[Player] = attrs.field(factory=list)
     save: SavedSnapshot | None = None
     snapshots: list[Exchange] = attrs.field(factory=list)
-    newcomer: Newcomer | None = None
-    growth: list[Growth] = attrs.field(factory=list)
+    late_joiner: LateJoiner | None = None
+    growth: list[StateGrowth] = attrs.field(factory=list)
     overflow: Exchange | None = None
 
     def require(self, seen: _T | None) -> _T:
@@ -138,7 +138,7 @@ class Ordinary:
         }
 
 
-async def live_ordinary(instances: Instances, inputs: Inputs) -> Ordinary:
+async def record_baseline(instances: Instances, inputs: WorldInputs) -> BaselineRun:
     """Return an ordinary life.
 
     Raises:
@@ -146,28 +146,28 @@ async def live_ordinary(instances: Instances, inputs: Inputs) -> Ordinary:
     """
     actions = await inputs.actions()
     async with instances.start() as live:
-        ordinary = Ordinary(live)
+        baseline = BaselineRun(live)
         try:
-            await _play(instances, ordinary, actions)
-        except (Failed, CouldNotRun, WorldError) as failure:
-            ordinary.failure = failure
-    return ordinary
+            await _play(instances, baseline, actions)
+        except (NotMet, CouldNotRun, WorldError) as failure:
+            baseline.failure = failure
+    return baseline
 
 
-async def _play(instances: Instances, ordinary: Ordinary, actions: Sequence[Action]) -> None:
-    live = ordinary.live
-    players = ordinary.players = await instances.join_two(live)
-    ordinary.snapshots.append(await live.snapshot())
+async def _play(instances: Instances, baseline: BaselineRun, actions: Sequence[AgentInput]) -> None:
+    live = baseline.live
+    players = baseline.players = await instances.join_two(live)
+    baseline.snapshots.append(await live.snapshot())
     random, count = instances.random("ordinary"), len(players)
     await run_script(players, make_script(random, actions, rounds=_WARM_ROUNDS, players=count))
-    ordinary.save = await instances.save(live)
-    ordinary.snapshots.append(await live.snapshot())
-    ordinary.newcomer = await welcome(live, players)
-    await _watch_growth(ordinary, actions)
-    await _fill(instances, ordinary)
+    baseline.save = await instances.save(live)
+    baseline.snapshots.append(await live.snapshot())
+    baseline.late_joiner = await join_late(live, players)
+    await _watch_growth(baseline, actions)
+    await _fill(instances, baseline)
 
 
-async def _watch_growth(ordinary: Ordinary, actions: Sequence[Action]) -> None:
+async def _watch_growth(baseline: BaselineRun, actions: Sequence[AgentInput]) -> None:
     """Send one type of input after the other, until the snapshot does not grow with one.
 
     A history grows with each type. What looks like one could be bounded, so its smallest growth
@@ -175,29 +175,31 @@ async def _watch_growth(ordinary: Ordinary, actions: Sequence[Action]) -> None:
     """
     deadline = anyio.current_time() + _GROWTH_S
     for action in {action.type: action for action in actions}.values():
-        growth = await _grow(ordinary, action, BLOCKS, deadline)
+        growth = await _grow(baseline, action, BLOCKS, deadline)
         if growth is not None:
-            ordinary.growth.append(growth)
+            baseline.growth.append(growth)
             if not growth.is_everywhere:
                 return
-    unseen = [growth for growth in ordinary.growth if not growth.is_seen]
+    unseen = [growth for growth in baseline.growth if not growth.is_seen]
     if unseen:
         least = min(unseen, key=lambda growth: growth.sizes[-1] - growth.sizes[0])
         deadline = anyio.current_time() + _GROWTH_S
-        longer = await _grow(ordinary, least.action, _LONG_BLOCKS, deadline)
+        longer = await _grow(baseline, least.action, _LONG_BLOCKS, deadline)
         if longer is not None:
-            ordinary.growth.remove(least)
-            ordinary.growth.append(longer)
+            baseline.growth.remove(least)
+            baseline.growth.append(longer)
 
 
-async def _grow(ordinary: Ordinary, action: Action, blocks: int, deadline: float) -> Growth | None:
+async def _grow(
+    baseline: BaselineRun, action: AgentInput, blocks: int, deadline: float
+) -> StateGrowth | None:
     """Return how the snapshot grows with one input, until a block in which it does not.
 
     The result is None if the input is refused, or if there is no time for enough blocks.
     """
-    live, player = ordinary.live, ordinary.players[0]
+    live, player = baseline.live, baseline.players[0]
     snapshot = await live.snapshot()
-    growth = Growth(action, (len(snapshot.content),), (await _count_seen(player),), ())
+    growth = StateGrowth(action, (len(snapshot.content),), (await _count_seen(player),), ())
     while growth.is_everywhere and len(growth.inputs) < blocks:
         if anyio.current_time() > deadline:
             return growth if len(growth.inputs) >= BLOCKS else None
@@ -206,13 +208,13 @@ async def _grow(ordinary: Ordinary, action: Action, blocks: int, deadline: float
         snapshot = await live.snapshot()
         if not snapshot.is_accepted or not accepted:
             return None
-        growth = Growth(
+        growth = StateGrowth(
             action,
             (*growth.sizes, len(snapshot.content)),
             (*growth.values, await _count_seen(player)),
             (*growth.inputs, accepted),
         )
-    ordinary.snapshots.append(snapshot)
+    baseline.snapshots.append(snapshot)
     return growth
 
 
@@ -222,12 +224,12 @@ async def _count_seen(player: Player) -> int:
     return await run_blocking(lambda: sum(1 for _ in find_body_leaves(content)))
 
 
-async def _fill(instances: Instances, ordinary: Ordinary) -> None:
+async def _fill(instances: Instances, baseline: BaselineRun) -> None:
     """Let as many agents join as ``max_players`` allows, and one more."""
     limit = instances.config.get("max_players")
     if not isinstance(limit, int) or limit > _MOST_PLAYERS:
         return
-    present = len(ordinary.players) + (ordinary.newcomer is not None)
+    present = len(baseline.players) + (baseline.late_joiner is not None)
     for number in range(present, limit):
-        await ordinary.live.join(f"Guest{number}")
-    ordinary.overflow = await ordinary.live.try_join("Overflow")
+        await baseline.live.join(f"Guest{number}")
+    baseline.overflow = await baseline.live.try_join("Overflow")

@@ -18,7 +18,6 @@ from clawblox.agents.drivers.driver import AgentSetup, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
 from clawblox.agents.running.dialogue import Dialogue, ProgramError
-from clawblox.agents.running.order import Order
 from clawblox.agents.running.preparation import build_environment, write_script
 from clawblox.agents.running.program import (
     ErrorOutput,
@@ -31,7 +30,8 @@ from clawblox.agents.running.program import (
     spawn_program,
 )
 from clawblox.agents.running.session import Expected, find_proof
-from clawblox.agents.values import Report
+from clawblox.agents.running.start_request import StartRequest
+from clawblox.agents.values import DriverReport
 from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import current_batcher, run_blocking
 from clawblox.results import ProcessExit
@@ -66,7 +66,7 @@ class _Heard(NamedTuple):
 
 
 @attrs.define(eq=False, slots=False, kw_only=True)
-class Attempt:
+class AgentProcess:
     """One process.
 
     Args:
@@ -86,7 +86,7 @@ class Attempt:
         exit: How it ended; None while it runs.
     """
 
-    _order: Order
+    _order: StartRequest
     _setup: AgentSetup
     _books: Bookkeeping
     _agenda: Agenda
@@ -107,7 +107,7 @@ class Attempt:
         self._next_search = 0.0
         self._takes_more = False
         self._end_offset: int | None = None
-        self._unheard: list[tuple[int, Report]] = []
+        self._unheard: list[tuple[int, DriverReport]] = []
         self._turn_offset = 0
         self._fault: ProgramError | None = None
         timeout = self._order.options.stall_timeout

@@ -12,8 +12,8 @@ import attrs
 
 from clawblox.agents.narration import narrate
 from clawblox.agents.values import AgentEvent
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.orders import Order
+from clawblox.experiment.history.lines import JournalLine
+from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.schedule.callbacks import call_hook, check_hooks
 from clawblox.experiment.tables.rows import Row
 from clawblox.foreign_values import clean_text
@@ -56,7 +56,7 @@ class ExperimentEvent(Event):
     attempt: str | None = None
 
 
-def describe_line(line: Line) -> ExperimentEvent:
+def describe_line(line: JournalLine) -> ExperimentEvent:
     """Return the event that a line of the journal reports."""
     return ExperimentEvent(
         time=line.at,
@@ -113,7 +113,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         if self._on_row is not None:
             await self._call("on_generation_end", self._on_row, row)
 
-    def note(self, line: Line) -> None:
+    def note(self, line: JournalLine) -> None:
         """Publish the event that a line of the journal reports."""
         self.publish(describe_line(line))
 
@@ -121,7 +121,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         """Publish a warning about the experiment as a whole."""
         self._report(kind, text=text)
 
-    def pass_on(self, order: Order, event: Event) -> None:
+    def pass_on(self, order: AttemptOrder, event: Event) -> None:
         """Publish an event of a world or an agent, and remember what an agent did."""
         source = "agent" if isinstance(event, AgentEvent) else "world"
         if isinstance(event, AgentEvent) and event.kind in _ACTIONS:

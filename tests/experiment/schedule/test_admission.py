@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.schedule.slots import make_place
+from clawblox.experiment.schedule.admission import make_place
 from tests.experiment.journals import Journal
 
 

@@ -15,11 +15,11 @@ import attrs
 from clawblox.errors import UsageError
 from clawblox.experiment.harness import check_takeover, take_over
 from clawblox.experiment.history.journal import JOURNAL_FORMAT, Journal, invalid_line
-from clawblox.experiment.history.lines import WORK, About, Line
-from clawblox.experiment.history.machine import Over, next_step
+from clawblox.experiment.history.lines import WORK, About, JournalLine
+from clawblox.experiment.history.machine import Finished, next_step
 from clawblox.experiment.history.plans import Plans
 from clawblox.experiment.history.state import ExperimentState
-from clawblox.experiment.inputs import Inputs, copy_inputs, digest_inputs
+from clawblox.experiment.inputs import InputDigests, copy_inputs, digest_inputs
 from clawblox.experiment.layout import INPUTS_DIR
 from clawblox.experiment.links import require_no_link
 from clawblox.experiment.plan.changes import compare, require_acceptable
@@ -109,7 +109,7 @@ def _amend(
 
 def check_amendment(
     directory: Path,
-    lines: Sequence[Line],
+    lines: Sequence[JournalLine],
     given: Plan | None,
     accept: Collection[str] = (),
     check: Callable[[], None] = lambda: None,
@@ -149,10 +149,10 @@ def check_amendment(
     }
 
 
-def _last_inputs(directory: Path, lines: Sequence[Line]) -> Inputs:
+def _last_inputs(directory: Path, lines: Sequence[JournalLine]) -> InputDigests:
     for line in reversed(lines):
         if (facts := line.data.get("inputs")) is not None:
-            return Inputs(**{name: facts[name] for name in ("world", "prompts", "templates")})
+            return InputDigests(**{name: facts[name] for name in ("world", "prompts", "templates")})
     raise invalid_line(directory, "no line has the digests of the files that the plan names")
 
 
@@ -168,5 +168,7 @@ def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
 
 def _retry_failed(journal: Journal, plans: Plans) -> None:
     for name in list(plans.state.chains):  # a plan that was mended may have other chains
-        if name in plans.chains and next_step(plans, plans.chains[name]) == Over(status="failed"):
+        if name in plans.chains and next_step(plans, plans.chains[name]) == Finished(
+            status="failed"
+        ):
             plans.state.apply(journal.append("chain.retried", about=About(name)))

@@ -22,11 +22,11 @@ from clawblox.concurrency.tasks import Tasks
 from clawblox.concurrency.threads import run_blocking
 from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.instances import Instances
-from clawblox.conformance.live import Action, Player
-from clawblox.conformance.pace import Pace, has_time_for
+from clawblox.conformance.live import AgentInput, Player
+from clawblox.conformance.pace import SimulationPace, has_time_for
 from clawblox.conformance.polling import BETWEEN_S, LEAST_COMMON, Documents, collect
 from clawblox.conformance.realtime import Realtime, compare_documents, is_opaque
-from clawblox.conformance.registry import CouldNotRun, Failed, preparing
+from clawblox.conformance.registry import CouldNotRun, NotMet, preparing
 from clawblox.protocol import DATASTORE_HEADER
 from clawblox.results import SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
@@ -48,7 +48,7 @@ waiting."""
 
 
 @attrs.frozen
-class Landing:
+class InputArrival:
     """A life in which one input landed.
 
     Attributes:
@@ -72,7 +72,7 @@ class Landing:
 
 
 @attrs.frozen
-class Landings:
+class InputTiming:
     """Lives from one save.
 
     Attributes:
@@ -86,9 +86,9 @@ class Landings:
 
     players: tuple[Player, ...]
     save: SavedSnapshot
-    action: Action
-    original: Landing
-    restored: tuple[Landing, ...]
+    action: AgentInput
+    original: InputArrival
+    restored: tuple[InputArrival, ...]
     is_opaque: bool
 
     @property
@@ -96,7 +96,7 @@ class Landings:
         """Real seconds for a simulated one in the slowest life."""
         return max(life.slowness for life in (self.original, *self.restored))
 
-    def pairs(self, *, saved: bool) -> list[tuple[Landing, Landing]]:
+    def pairs(self, *, saved: bool) -> list[tuple[InputArrival, InputArrival]]:
         """Return the lives whose inputs landed together, each pair with the earlier life first.
 
         Args:
@@ -110,7 +110,7 @@ class Landings:
         ]
 
 
-async def live_landings(lives: Realtime) -> Landings:
+async def time_inputs(lives: Realtime) -> InputTiming:
     """Let the same input land in the original and in restored lives.
 
     Raises:
@@ -128,11 +128,11 @@ async def live_landings(lives: Realtime) -> Landings:
         aim = _require_time(first) + _LEAD["time" in first.fields]
         player, who = players[-1], "the original"
         original = await _land(player, action, aim, is_opaque=opaque, who=who)
-    landings = Landings(tuple(players), save, action, original, (), opaque)
-    return attrs.evolve(landings, restored=await _restore_landings(instances, landings))
+    input_timing = InputTiming(tuple(players), save, action, original, (), opaque)
+    return attrs.evolve(input_timing, restored=await _restore_landings(instances, input_timing))
 
 
-async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action:
+async def _choose_action(player: Player, candidates: Sequence[AgentInput]) -> AgentInput:
     """Return an input that the world accepts, and whose answer shows when it landed."""
     outcome = ""
     for action in candidates:
@@ -143,17 +143,19 @@ async def _choose_action(player: Player, candidates: Sequence[Action]) -> Action
     raise CouldNotRun(f"no known input was accepted with an answer that has a time: {outcome}")
 
 
-async def _restore_landings(instances: Instances, landings: Landings) -> tuple[Landing, ...]:
+async def _restore_landings(
+    instances: Instances, input_timing: InputTiming
+) -> tuple[InputArrival, ...]:
     """Aim at a landing in one restored life after the other, until both kinds have hit it."""
-    restored: list[Landing] = []
-    target, is_opaque = landings.original.time, landings.is_opaque
+    restored: list[InputArrival] = []
+    target, is_opaque = input_timing.original.time, input_timing.is_opaque
     begun, longest = anyio.current_time(), 0.0
     delays: list[float] = []
     for number in range(_RESTORES):
         hits = [landing.is_saved for landing in restored if landing.time == target]
         is_complete = False in hits and (True in hits or is_opaque)
         life_begun = anyio.current_time()
-        slowness = attrs.evolve(landings, restored=tuple(restored)).slowness
+        slowness = attrs.evolve(input_timing, restored=tuple(restored)).slowness
         lasted = life_begun - begun
         # As much time is left for the lives that look for an input that waits.
         is_late = lasted > _SEARCH_S * slowness or not has_time_for(lasted + longest)
@@ -161,7 +163,7 @@ async def _restore_landings(instances: Instances, landings: Landings) -> tuple[L
             break
         is_saved = False in hits or (number % 2 == 1 and not is_opaque)
         aim = target - (statistics.median(delays) if delays else 0.0)
-        landing = await _restore_landing(instances, landings, aim, number, is_saved=is_saved)
+        landing = await _restore_landing(instances, input_timing, aim, number, is_saved=is_saved)
         restored.append(landing)
         longest = max(longest, anyio.current_time() - life_begun)
         delays.append(max(0.0, landing.time - aim))
@@ -169,14 +171,14 @@ async def _restore_landings(instances: Instances, landings: Landings) -> tuple[L
 
 
 async def _restore_landing(
-    instances: Instances, landings: Landings, aim: float, number: int, *, is_saved: bool
-) -> Landing:
-    async with instances.start(resume=landings.save) as live:
+    instances: Instances, input_timing: InputTiming, aim: float, number: int, *, is_saved: bool
+) -> InputArrival:
+    async with instances.start(resume=input_timing.save) as live:
         return await _land(
-            landings.players[-1].moved(live),
-            landings.action,
+            input_timing.players[-1].moved(live),
+            input_timing.action,
             aim,
-            is_opaque=landings.is_opaque,
+            is_opaque=input_timing.is_opaque,
             saves=instances.scratch / f"landing-{number}" if is_saved else None,
             who=f"restore {number + 1}",
         )
@@ -184,13 +186,13 @@ async def _restore_landing(
 
 async def _land(
     player: Player,
-    action: Action,
+    action: AgentInput,
     aim: float,
     *,
     is_opaque: bool,
     who: str,
     saves: Path | None = None,
-) -> Landing:
+) -> InputArrival:
     """Send an input as soon as a simulated time has come.
 
     Args:
@@ -202,7 +204,7 @@ async def _land(
         saves: Beginning of the paths of rows of data stores, for the snapshots that are taken while
             the input waits; None takes none.
     """
-    pace = Pace(now := anyio.current_time())
+    pace = SimulationPace(now := anyio.current_time())
     while (seen := _require_time(await player.observe())) < aim:
         if not pace.note(seen, now := anyio.current_time()):
             await anyio.sleep(BETWEEN_S)
@@ -230,13 +232,13 @@ async def _land(
     exchange = answers[0]
     time = exchange.time
     if not exchange.is_accepted or time is None:
-        raise Failed(
+        raise NotMet(
             f"in {who}, an input was refused that was accepted before: {exchange.outcome}",
             exchange=exchange,
         )
     ask = player.observe if is_opaque else player.live.snapshot
     documents = await collect(ask, wanted=3 * LEAST_COMMON)
-    return Landing(time, documents, early, who, pace.slowness(now))
+    return InputArrival(time, documents, early, who, pace.slowness(now))
 
 
 async def _save_until(
@@ -258,30 +260,32 @@ def _require_time(exchange: Exchange) -> float:
     return time
 
 
-async def find_waiting(instances: Instances, landings: Landings) -> tuple[Landing, Exchange] | None:
+async def find_queued_input(
+    instances: Instances, input_timing: InputTiming
+) -> tuple[InputArrival, Exchange] | None:
     """Return a life and a snapshot of it that has the input waiting; None if there is none.
 
     Such a snapshot differs from that of a life without the input at the same time. When an input
     arrives is chance, so further lives are lived until there is one.
     """
-    saved = [landing for landing in landings.restored if landing.early]
-    number = len(landings.restored)
+    saved = [landing for landing in input_timing.restored if landing.early]
+    number = len(input_timing.restored)
     begun = look_begun = anyio.current_time()
-    while (found := await _find_waiting_in(instances, landings.save, saved)) is None:
+    while (found := await _find_queued_input_in(instances, input_timing.save, saved)) is None:
         now = anyio.current_time()
-        is_late = now - begun > _WAITING_S * landings.slowness
+        is_late = now - begun > _WAITING_S * input_timing.slowness
         if is_late or not has_time_for(now - look_begun):
             return None
         look_begun = now
-        aim = landings.original.time
-        saved = [await _restore_landing(instances, landings, aim, number, is_saved=True)]
+        aim = input_timing.original.time
+        saved = [await _restore_landing(instances, input_timing, aim, number, is_saved=True)]
         number += 1
     return found
 
 
-async def _find_waiting_in(
-    instances: Instances, save: SavedSnapshot, saved: Sequence[Landing]
-) -> tuple[Landing, Exchange] | None:
+async def _find_queued_input_in(
+    instances: Instances, save: SavedSnapshot, saved: Sequence[InputArrival]
+) -> tuple[InputArrival, Exchange] | None:
     early = [time for landing in saved for time in landing.early]
     if not early:
         return None
@@ -300,7 +304,9 @@ async def _find_waiting_in(
     return None
 
 
-async def continue_waiting(instances: Instances, exchange: Exchange) -> Mapping[float, Exchange]:
+async def continue_queued_input(
+    instances: Instances, exchange: Exchange
+) -> Mapping[float, Exchange]:
     """Return what is seen of a life that is restored from a snapshot with a waiting input."""
     path = instances.scratch / "waiting-input.json"
     await run_blocking(Path.write_bytes, path, exchange.content)

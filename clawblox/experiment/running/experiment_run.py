@@ -13,26 +13,26 @@ from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_abandonable, run_blocking
 from clawblox.errors import JournalLostError
 from clawblox.experiment.history.journal import Journal
-from clawblox.experiment.history.machine import Commit, Over, next_step
+from clawblox.experiment.history.machine import Commit, Finished, next_step
 from clawblox.experiment.history.plans import Plans
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.plan.plan import Chain
+from clawblox.experiment.running.events import ExperimentEvents
 from clawblox.experiment.schedule.callbacks import Callbacks
-from clawblox.experiment.schedule.pauses import Pause, blame_journal
-from clawblox.experiment.schedule.ports import Workshop
+from clawblox.experiment.schedule.pauses import PauseRequest, blame_journal
+from clawblox.experiment.schedule.ports import AttemptBackend
 from clawblox.experiment.schedule.scheduler import Scheduler
-from clawblox.experiment.session.events import ExperimentEvents
 from clawblox.experiment.tables.rows import Row
 from clawblox.experiment.tables.status import LiveChain
 from clawblox.system.append_log import LogChangedError
-from clawblox.system.clock import Clock, parse_utc
+from clawblox.system.clock import TimeSource, parse_utc
 from clawblox.system.guard import guard
 from clawblox.telemetry.events import Hub
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
 
-_REQUEST = Pause(reason="request", text="stopped on request")
+_REQUEST = PauseRequest(reason="request", text="stopped on request")
 
 RunStatus: TypeAlias = Literal["done", "failed", "paused", "stopped"]
 """How a session ended: all generations are committed, a chain has failed, chains are paused by
@@ -76,7 +76,7 @@ class SessionContext:
         plans: Its plans, with the state.
         journal: Its journal, open.
         recorder: Writes the lines.
-        workshop: Makes the attempts.
+        backend: Makes the attempts.
         callbacks: The hooks of generations.
         hooks: Name and digest of each of them, by its argument.
         events: Takes warnings, and knows the latest actions of agents.
@@ -86,16 +86,16 @@ class SessionContext:
 
     plans: Plans
     journal: Journal
-    recorder: Recorder
-    workshop: Workshop
+    recorder: JournalRecorder
+    backend: AttemptBackend
     callbacks: Callbacks
     hooks: Mapping[str, Mapping[str, str | None]]
     events: ExperimentEvents
-    clock: Clock
+    clock: TimeSource
     tasks: Tasks
 
 
-class Session:
+class ExperimentRun:
     """Runs chains of an open experiment, from the moment when it is awaited or iterated.
 
     ``await session`` returns the :class:`RunOutcome`. ``async for row in session`` yields the row
@@ -127,7 +127,7 @@ class Session:
         self._stream = self._hub.subscribe()
         self._scheduler = Scheduler(
             context.plans,
-            context.workshop,
+            context.backend,
             context.recorder,
             context.clock,
             context.callbacks,
@@ -221,7 +221,7 @@ class Session:
         plan = self._plans.present
         if any(map(self._starts_agents, self._chains())):
             surveyed = self._context.callbacks.without_replaced(plan)
-            await self._context.workshop.survey(surveyed, has_worked=self._has_worked())
+            await self._context.backend.survey(surveyed, has_worked=self._has_worked())
         if plan.score is not None:
             self._hooks = await run_blocking(self._context.callbacks.load, plan)
 
@@ -229,7 +229,7 @@ class Session:
         """Return whether a chain does more than to score and commit its last generation."""
         plans, latest = self._plans, self._plans.state.chain(chain.name).latest
         step = next_step(plans, chain)
-        if isinstance(step, Over):
+        if isinstance(step, Finished):
             return False
         if latest is None or latest.is_over or latest.number < plans.last_generation(chain):
             return True
@@ -350,7 +350,7 @@ class Session:
         waiting = {name: LiveChain(reason=why, spent=left(name)) for name, why in awaits}
         return waiting | {
             name: LiveChain(
-                active_s=runner.meter.active_s,
+                active_s=runner.active_clock.active_s,
                 world_time=runner.world_time,
                 agents=() if runner.attempt is None else tuple(runner.attempt.activity()),
                 used=runner.used,
@@ -378,17 +378,17 @@ class Session:
 
     # -- the outcome ----------------------------------------------------------------------------
 
-    def _find_end(self, chain: Chain) -> Over | None:
+    def _find_end(self, chain: Chain) -> Finished | None:
         """Return how a chain is over; None if it is not."""
         step = next_step(self._plans, chain)
-        return step if isinstance(step, Over) else None
+        return step if isinstance(step, Finished) else None
 
-    def _find_pause(self, chain: Chain) -> Pause | None:
+    def _find_pause(self, chain: Chain) -> PauseRequest | None:
         return self._scheduler.pauses.get(chain.name) or self._scheduler.halted
 
     def _describe_waits(self) -> list[dict[str, Any]]:
         """Return why chains wait that are not over, for the journal."""
-        chains: dict[Pause, list[str]] = {}
+        chains: dict[PauseRequest, list[str]] = {}
         for chain in self._chains():
             pause = self._find_pause(chain)
             if pause is not None and self._find_end(chain) is None:

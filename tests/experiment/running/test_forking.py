@@ -9,12 +9,12 @@ import pytest
 
 from clawblox.errors import ConfigError, UsageError
 from clawblox.experiment.history.checkpoints import Branch, Checkpoint
-from clawblox.experiment.history.lines import Line
-from clawblox.experiment.history.recorder import Recorder
+from clawblox.experiment.history.lines import JournalLine
+from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.plan.plan import Chain
-from clawblox.experiment.session.forking import Fork, plan_fork, record_branches
+from clawblox.experiment.running.forking import ForkRequest, plan_fork, record_branches
 from tests.experiment.journals import Journal, make_plan
 from tests.experiment.memory_journal import MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
@@ -41,7 +41,7 @@ def make_chain(**agent: Any) -> Chain:
 
 def branch(journal: Journal, chain: Chain | None = None, **fork: Any) -> dict[str, Branch]:
     """Return the branches of a fork by name, while the chain does not run."""
-    planned = Fork(source=find_source(journal), **fork)
+    planned = ForkRequest(source=find_source(journal), **fork)
     return dict(plan_fork(planned, chain or make_chain(), journal.state, ()))
 
 
@@ -120,7 +120,7 @@ def test_agents_outside_a_sandbox_are_branched_one_by_one_and_not_while_they_run
     for parallel in (None, 2):
         with pytest.raises(UsageError, match="outside a sandbox"):
             branch(journal, chain, count=2, parallel=parallel)
-    fork = Fork(source=find_source(journal), parallel=1)
+    fork = ForkRequest(source=find_source(journal), parallel=1)
     with pytest.raises(UsageError, match="outside a sandbox"):
         plan_fork(fork, chain, journal.state, ["r1"])
     assert plan_fork(fork, make_chain(), journal.state, ["r1"])
@@ -135,8 +135,8 @@ async def test_a_checkpoint_that_is_removed_before_its_branches_are_recorded_is_
     place = {name: getattr(source.ref, name) for name in ("chain", "generation", "attempt")}
     journal.write("checkpoint.removed", removed, **place)
     written = MemoryJournal(SimulatedClock())
-    lines: list[Line] = []
-    recorder = Recorder(written, ExperimentState(journal.lines), lines.append)
+    lines: list[JournalLine] = []
+    recorder = JournalRecorder(written, ExperimentState(journal.lines), lines.append)
     with pytest.raises(ConfigError, match="was removed meanwhile"):
         await record_branches(recorder, source, branches)
     assert written.lines == lines == []
