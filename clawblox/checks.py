@@ -92,8 +92,8 @@ def run_checks(
 
     Args:
         checks: The checks.
-        timeout: Seconds for all of them. A check without a result by then is a warning, or missing
-            if it is required.
+        timeout: Seconds for all checks together. A check without a result by then is a warning, or
+            missing if it is required.
     """
     waiting: SimpleQueue[tuple[int, MachineCheck]] = SimpleQueue()
     results: SimpleQueue[tuple[int, MachineCheckResult]] = SimpleQueue()

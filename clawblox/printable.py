@@ -2,7 +2,7 @@ r"""Foreign text for people: characters that control a terminal or hide text are
 
 Agents, worlds, programs and files of strangers can hold what moves a cursor, sets a title or the
 clipboard, hides text or reorders it. Where a line is written for people, each such character is
-shown as in a Python string, ``\x1b`` or ``\u202e``. What is written for programs stays as it is.
+shown as in a Python string, ``\x1b`` or ``\u202e``. Text for programs stays as it is.
 
 ``python printable.py`` does so with the lines of its standard input.
 """

@@ -74,7 +74,7 @@ def has_labels(labels: Labels, wanted: Labels) -> bool:
 
 @attrs.frozen
 class ProcessExit:
-    """How a world's process ended.
+    """The end of a world's process.
 
     Attributes:
         status: Exit status; None if a signal ended it or the status could not be read.
@@ -300,7 +300,7 @@ class Access(Mapping[str, Any]):
 
 @attrs.frozen
 class StopResult:
-    """How an instance was stopped.
+    """The stop of an instance.
 
     Attributes:
         instance: Its name; empty when no instance was running.

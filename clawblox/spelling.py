@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _LIKENESS: Final = 0.75
-"""Share of letters that a misspelling has in common with what was meant."""
+"""Share of letters that a misspelling has in common with the intended name."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
@@ -16,7 +16,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     that changed places are a misspelling however short the name is.
 
     Args:
-        name: What was written.
+        name: The written name.
         known: The names that it may be.
     """
     from difflib import get_close_matches  # few processes need it

@@ -17,7 +17,7 @@ class ValueKind(NamedTuple):
     """A kind of values.
 
     Attributes:
-        test: Returns whether a value is one of them.
+        test: Returns whether a value is of this kind.
         expected: Describes them, to be read after "must be".
     """
 

@@ -247,12 +247,12 @@ class AsyncAgent:
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether the agent is between turns; the next may be about to start."""
+        """True if the agent is between turns; the next may be about to start."""
         return self._owner is None or self._owner.is_between_turns
 
     @property
     def is_waiting_for_provider(self) -> bool:
-        """Whether the agent waits for its model's provider only.
+        """True if the agent waits only for its model's provider.
 
         True from a ``retry`` or ``limit`` event, or a failure of a busy model, until the model
         answers or the agent ends.
@@ -364,9 +364,9 @@ class AsyncAgent:
             UsageError: The agent is already running, is not open, or is a branch.
             AgentSetupError: Its program is missing, too old, not logged in, or cannot be isolated.
             AgentStartError: Its program did not start, or did not confirm its session in time.
-                Nothing of it is left; ``events.jsonl`` has the reason.
+                Its processes have ended; ``events.jsonl`` has the reason.
 
-        Cancellation: the program is ended; nothing of it is left.
+        Cancellation: the program and all its processes are ended.
         """
         if self._branch is not None:
             hint = "send(prompt=…) begins its conversation"

@@ -103,7 +103,7 @@ class AgentRecord(AgentDescription):
 
     @property
     def has_owner(self) -> bool:
-        """Whether its orchestrator is alive. Blocks."""
+        """True if its orchestrator is alive. Blocks."""
         return (
             self.boot_id == boot_id()
             and is_same_process(self.orchestrator_pid, self.orchestrator_start)
@@ -156,7 +156,7 @@ class AgentStatus(AgentDescription):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will happen to it until it is started again."""
+        """True if nothing will happen to it until it is started again."""
         return self.state not in _UNDER_WAY
 
 
@@ -294,7 +294,7 @@ def find_agent_around(path: Path) -> Path | None:
     """Return the directory of the agent whose program can write a path; None if none can. Blocks.
 
     Args:
-        path: A path, resolved; the workspace, home or state of an agent, or below one of them.
+        path: A path, resolved; the workspace, home or state of an agent, or a path below.
     """
     for place in (path, *path.parents):
         agent = AgentDir(place.parent)

@@ -95,8 +95,8 @@ def save_checkpoint(
     Raises:
         ConfigError: An argument is wrong.
         CheckpointSecretError: The archive would have contained a secret; no archive was made.
-        CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
-            but perhaps not durable or not in the manifest: the message states which.
+        CheckpointError: The archive cannot be made, and its partial file was removed; or it is
+            complete, but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
     save(
@@ -221,7 +221,7 @@ class _ArchiveCall:
 async_save_checkpoint = _async_twin(
     save_checkpoint,
     verb="Saving",
-    cancellation="leaves nothing of the archive; if it was already being published, it is\n"
+    cancellation="removes the partial archive; if it was already being published, it is\n"
     "    complete and registered.",
 )
 

@@ -82,7 +82,7 @@ def check_secrets(values: Iterable[str]) -> Secrets:
     """Return secrets that a caller knows.
 
     Raises:
-        ConfigError: They are not strings, or too short; the error shows none of them.
+        ConfigError: They are not strings, or too short; the error does not show them.
     """
     if isinstance(values, str):
         raise ConfigError("must be a list of strings, not a string", key="known_secrets")

@@ -1,7 +1,7 @@
 """The errors of refused saves, and the tokens of live worlds, which no archive may contain.
 
-The text of a refusal contains neither a secret nor a terminal escape, and the list of what was
-left out contains no secret.
+The text of a refusal contains neither a secret nor a terminal escape, and the list of excluded
+files contains no secret.
 """
 
 from __future__ import annotations

@@ -62,9 +62,10 @@ def save(options: ArchiveOptions) -> SavedCheckpoint:
     """Make the archive that the options describe. Blocks.
 
     Raises:
-        CheckpointSecretError: The archive would have contained a secret; nothing is left of it.
-        CheckpointError: The archive cannot be made, and nothing is left of it; or it is complete,
-            but not durable or not registered: the message states which.
+        CheckpointSecretError: The archive would have contained a secret; its partial file was
+            removed.
+        CheckpointError: The archive cannot be made, and its partial file was removed; or it is
+            complete, but not durable or not registered: the message states which.
         ConfigError: ``secret-allow.json`` is wrong.
     """
     try:
@@ -201,7 +202,7 @@ class _Save:
             excluded = without_secrets(excluded, Scanner(self._known))
             self._refuse_other_snapshot(writer)
             draft = document.as_bytes(writer.files, excluded, scanner.summary())
-            os.fsync(fd)  # read back what is on the disk
+            os.fsync(fd)  # read back the bytes on the disk
             self._refuse(
                 [
                     *scanner.scan(METADATA_NAME, (draft,)),

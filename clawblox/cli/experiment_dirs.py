@@ -170,7 +170,7 @@ def require_experiment(directory: Path) -> None:
 
     Raises:
         UsageError: There is no experiment, or its journal was lost; the hint has the command for
-            what is there.
+            this directory.
     """
     from clawblox.experiment.history.journal import require_none_lost  # slow to import
 

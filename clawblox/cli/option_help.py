@@ -1,4 +1,4 @@
-"""How the help shows the options of commands: sections, texts, metavars."""
+"""The options of commands in the help: sections, texts, metavars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawblox import protocol
 
 @attrs.frozen
 class OptionHelp:
-    """How the help shows the option of a field.
+    """The option of a field in the help.
 
     Attributes:
         text: Its purpose.

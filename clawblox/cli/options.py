@@ -23,7 +23,7 @@ from clawblox.config.options import (
 
 @attrs.frozen(kw_only=True)
 class StopOptions:
-    """How instances are stopped.
+    """Options of a stop.
 
     Attributes:
         grace_seconds: Seconds between TERM and KILL.

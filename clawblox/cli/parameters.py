@@ -364,6 +364,6 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
         names = ", ".join(record.name for record in ready)
         raise UsageError(
             f"Several instances in '{shorten_path(run_dir)}' are ready: {names}",
-            hint=f"name one of them: {suggest('play', run_dir, ready[0].name)}",
+            hint=f"name an instance: {suggest('play', run_dir, ready[0].name)}",
         )
     return ready[0]

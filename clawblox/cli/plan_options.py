@@ -95,7 +95,7 @@ settings_option = click.option(
 
 @contextlib.contextmanager
 def naming_lines(plan_file: str | None, settings: Collection[str]) -> Iterator[None]:
-    """Name the file of a plan and the line in errors of the block about what is in it."""
+    """Name the file of a plan and the line in errors of the block about its content."""
     try:
         yield
     except ConfigError as error:

@@ -83,7 +83,7 @@ class Batch(Generic[_T_co]):
 class BatchOperation(Generic[_T]):
     """Operations on many instances; they begin when this is awaited or iterated.
 
-    ``await operation`` returns the :class:`Batch` of all of them. ``async for outcome in
+    ``await operation`` returns the :class:`Batch` of all results. ``async for outcome in
     operation`` yields an :class:`Outcome` for each as it arrives; when the loop is left early, the
     others continue. A failure is an outcome and never affects the others.
 

@@ -1,8 +1,8 @@
 """The portal: an event loop in a daemon thread, shared by every sync facade of the process.
 
-It starts at the first call that needs it. At the end of the interpreter it closes what is
-still open, worlds before the loop. Ctrl-C during that kills the world that is being stopped and
-leaves the others to the guard.
+It starts at the first call that needs it. At the end of the interpreter it closes open objects,
+worlds before the loop. Ctrl-C during that kills the world that is being stopped and leaves the
+others to the guard.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK_S: Final = 1.0
 
 
 class _Outcome(Generic[_T]):
-    """How a coroutine ends; a thread waits for it, and Ctrl-C ends that wait at any moment.
+    """The result of a coroutine; a thread waits for it, and Ctrl-C ends that wait at any moment.
 
     A ``Future`` would not do. Its wait misses a signal that comes while it begins; and a signal
     within its condition, which is written in Python, can become a ``RuntimeError``, or leave a lock
@@ -66,7 +66,7 @@ class _Outcome(Generic[_T]):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the coroutine raised an exception."""
+        """True if the coroutine raised an exception."""
         return self._error is not None
 
     def wait(self) -> _T:
@@ -177,7 +177,7 @@ class _Loop:
         self._note()
 
     async def run(self) -> None:
-        """Start what is asked for, until stopped."""
+        """Start requested calls, until stopped."""
         async with anyio.create_task_group() as tasks:
             while not self._is_over:
                 await self._news.wait()

@@ -37,7 +37,7 @@ def reporting(verb: str, progress: ProgressLike) -> Iterator[Report | None]:
     """Report how many bytes are done while the block runs. Blocks briefly.
 
     Args:
-        verb: What is being done, for example ``Saving``.
+        verb: The activity, for example ``Saving``.
         progress: The option.
 
     Yields:
@@ -95,7 +95,7 @@ async def counting(verb: str, total: int, progress: ProgressLike) -> AsyncIterat
     """Report how many instances are done while the block runs.
 
     Args:
-        verb: What is being done, for example ``Starting``.
+        verb: The activity, for example ``Starting``.
         total: Number of instances.
         progress: The option.
 

@@ -39,8 +39,8 @@ class Tasks:
     and is raised from it unchanged, unless the tasks are independent.
 
     Args:
-        on_error: Makes the tasks independent: it is called with each exception of a task, and
-            neither the other tasks nor the block end because of it. None ends the block.
+        on_error: Makes the tasks independent: it is called with each exception of a task, and ends
+            neither the other tasks nor the block. None ends the block.
     """
 
     _on_error: Callable[[Exception], object] | None = attrs.field(default=None, kw_only=True)
@@ -117,7 +117,7 @@ class Tasks:
         try:
             self.start_soon(_run, function, outcome)
         except UsageError:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # by what has left the group
+            await anyio.lowlevel.checkpoint_if_cancelled()  # by whatever left the group
             raise
         try:
             await outcome.is_done.wait()

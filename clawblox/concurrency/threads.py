@@ -182,7 +182,7 @@ async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
             its result: ``call(function, *args)``.
 
     Raises:
-        Exception: What ``function`` raises; a ``RuntimeError`` for what is no ``Exception``.
+        Exception: What ``function`` raises; a ``RuntimeError`` in place of other exceptions.
 
     Cancellation: leaves the thread behind. What it waits for in the event loop is cancelled, and
         its later calls fail. It does not keep the process from ending.

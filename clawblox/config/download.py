@@ -109,7 +109,7 @@ def fetch_world(url: str) -> Path:
     Raises:
         ConfigError: The address does not have that form.
         FetchError: The folder does not exist, has no ``world.toml``, contains something that
-            cannot be unpacked safely, or the download failed. Nothing of it remains.
+            cannot be unpacked safely, or the download failed; it was removed.
     """
     home = home_dir()
     folder = _resolve(_parse(url))
@@ -269,7 +269,7 @@ class _Content:
 
     @contextlib.contextmanager
     def header(self) -> Iterator[None]:
-        """Count what is read as the headers of one entry, which ``tarfile`` keeps in memory."""
+        """Count the bytes read as headers of one entry, which ``tarfile`` keeps in memory."""
         if self._header_left is not None:  # a header that extends the next one
             yield
             return

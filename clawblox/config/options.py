@@ -322,7 +322,7 @@ class RestartOptions:
     """The options of a restart on request.
 
     Attributes:
-        save: Whether to save the instance first if it is ready.
+        save: True to save the instance first if it is ready.
         fresh: Whether to start it again as the first time, without saving.
         resume: Snapshot to restart from, without saving first; None means its last save.
         reseed: Seed of its random state; None keeps the seed of a fresh start, or the random state
@@ -345,7 +345,7 @@ class RestartOptions:
 
     @property
     def wants_save(self) -> bool:
-        """Whether to save the instance first if it is ready."""
+        """True to save the instance first if it is ready."""
         return self.save and not self.fresh and self.resume is None
 
 

@@ -168,7 +168,7 @@ class _Table:
                 yield from (fault.below(key) for fault in check(value[key]))
         if self.either and all(key in value for key in self.either):
             first, second = self.either
-            yield Fault((second,), value[second], f"{first} is set too: give one of them")
+            yield Fault((second,), value[second], f"{first} is set too: give only one")
 
     def misspellings(self, value: object, *parents: str | int) -> Iterator[Misspelling]:
         """Yield the unknown keys that look misspelled; a key already there is not suggested."""

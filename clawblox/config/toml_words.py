@@ -80,7 +80,7 @@ def in_toml(error: ConfigError, written: object = None) -> ConfigError:
     Args:
         error: The error.
         written: The value as the document has it. It is shown in place of the one in the error, if
-            that one was made from it and hides nothing of it.
+            that one was made from it and hides no part.
     """
     value = as_written(written, error.value)
     message, expected = error.message, error.expected

@@ -154,12 +154,12 @@ class WorldConfig:
 
     @property
     def is_external(self) -> bool:
-        """Whether the world declares that it does not run on the built-in engine."""
+        """True if the world declares that it does not run on the built-in engine."""
         return bool(self.runtime.get("mode") == "external")
 
     @property
     def is_engine_world(self) -> bool:
-        """Whether the built-in engine runs the world."""
+        """True if the built-in engine runs the world."""
         return self.run_command is None and not self.is_external
 
     @property
@@ -246,23 +246,23 @@ class WorldConfig:
 
     @property
     def inherits_listener(self) -> bool:
-        """Whether the world serves on a socket that it inherits."""
+        """True if the world serves on a socket that it inherits."""
         usual = "inherit" if self.is_engine_world else "bind"
         return bool(self.run.get("listen", usual) == "inherit")
 
     @property
     def takes_reseed(self) -> bool:
-        """Whether the world can be given a new random seed after restoring."""
+        """True if the world can be given a new random seed after restoring."""
         return bool(self.run.get("reseed", self.is_engine_world))
 
     @property
     def records_itself(self) -> bool:
-        """Whether the world writes its recordings; otherwise, clawblox records its agents."""
+        """True if the world writes its recordings; otherwise, clawblox records its agents."""
         return bool(self.run.get("recorder", "world") == "world")
 
     @property
     def shares_source(self) -> bool:
-        """Whether agents of an experiment get a copy of the world directory."""
+        """True if agents of an experiment get a copy of the world directory."""
         return bool(self._table("agent").get("source_workspace", True))
 
     @property

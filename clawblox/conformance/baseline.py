@@ -64,12 +64,12 @@ class StateGrowth:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether the snapshot grew in every block, by more than noise."""
+        """True if the snapshot grew in every block by more than noise."""
         return all(rate > GROWTH_BYTES for rate in self._rates(self.sizes))
 
     @property
     def is_seen(self) -> bool:
-        """Whether the agent saw more with every input, so that the snapshot has to grow."""
+        """True if the agent saw more with every input, so that the snapshot has to grow."""
         return all(rate >= 1 for rate in self._rates(self.values))
 
     @property
@@ -89,13 +89,13 @@ class StateGrowth:
 
 @attrs.define
 class BaselineRun:
-    """What was seen of the life; what came after a failure is missing.
+    """The observed part of the life; it ends at a failure.
 
     Attributes:
         live: The instance, stopped.
-        failure: Why the rest could not be seen; None if everything was.
+        failure: Why the rest could not be seen; None if everything was seen.
         players: Its agents.
-        save: A save of it.
+        save: The save.
         snapshots: The snapshots that it answered, as the operator got them.
         late_joiner: An agent that joined right after the save; None if it was refused.
         growth: How the snapshot grew with each type of input; empty without snapshots.
@@ -112,7 +112,7 @@ class BaselineRun:
     overflow: Exchange | None = None
 
     def require(self, seen: _T | None) -> _T:
-        """Return what was seen.
+        """Return the observation.
 
         Raises:
             CouldNotRun: It was not, because of an earlier failure.

@@ -56,7 +56,7 @@ class SavedBeginning:
 
 @attrs.define(kw_only=True)
 class Seen:
-    """The documents by which lives are compared; each clock has some of them.
+    """The documents by which lives are compared; each clock has some.
 
     Attributes:
         trace: Answers to a script; empty for a world that runs by itself.
@@ -73,12 +73,12 @@ class Seen:
 
 @attrs.frozen(kw_only=True)
 class ContinuedLife:
-    """A life that continues from a save, or from a restore of it.
+    """A life that continues from a save or from its restore.
 
     Attributes:
         saved: The beginning that it shares with the others.
-        first: What its agents found first.
-        seen: What was seen then.
+        first: The agents' first observations.
+        seen: The observations after that.
         said: The answer to the first message; None without one.
         late_joiner: An agent that joined at its end; None if it was refused.
     """
@@ -101,7 +101,7 @@ class RepeatableLife:
         players: Its agents.
         save: The save that it continues from.
         warm: Steps after which a fresh world is in the state of the save.
-        seen: What was seen of it after the save.
+        seen: Its observations after the save.
     """
 
     players: tuple[Player, ...]
@@ -119,7 +119,7 @@ class RestoreComparison(ABC, Generic[_Life]):
 
     Attributes:
         manner: How lives are compared, in words.
-        unit: What is counted that was equal, in words.
+        unit: The counted unit, in words.
         runs_by_itself: Whether time passes in the world without inputs.
         warm_rounds: Number of actions of each agent before the save.
         instances: The same as the argument.
@@ -154,11 +154,11 @@ class RestoreComparison(ABC, Generic[_Life]):
 
     @abstractmethod
     def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
-        """Return how much of two lives is equal.
+        """Return the equal part of two lives.
 
         Args:
-            expected: What was seen of the earlier life.
-            actual: What was seen of the later life, after the same script.
+            expected: Observations of the earlier life.
+            actual: Observations of the later life, after the same script.
             who: The later life, in words.
 
         Raises:
@@ -208,7 +208,7 @@ class RestoreComparison(ABC, Generic[_Life]):
         """Return the agent that joined after the save, in the original and in two restores.
 
         Raises:
-            CouldNotRun: No agent could join one of them.
+            CouldNotRun: No agent could join one of the worlds.
         """
         lives = [await self.original(), await self.restored(), await self.second()]
         late_joiners = [life.late_joiner for life in lives if life.late_joiner is not None]

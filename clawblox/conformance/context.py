@@ -1,4 +1,4 @@
-"""A world under test: its instances, the one that most checks share, and what is known about it."""
+"""A world under test: its instances, the one that most checks share, and its known facts."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Exchange:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the status is 2xx."""
+        """True if the status is 2xx."""
         return 200 <= self.status < 300
 
     @property

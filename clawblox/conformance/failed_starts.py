@@ -28,7 +28,7 @@ _MAX_LINE_CHARS: Final = 300
 
 @attrs.frozen
 class RefusedStart:
-    """How a world refused a snapshot.
+    """A world's refusal of a snapshot.
 
     Attributes:
         text: The first line of the error.
@@ -94,7 +94,7 @@ async def try_start(
     Raises:
         WorldStartError: The world neither ended nor became ready.
 
-    Cancellation: what was started runs until the world is closed.
+    Cancellation: a started process runs until the world is closed.
     """
     port = await run_blocking(find_free_port)
     refusal: RefusedStart | None = None

@@ -53,7 +53,7 @@ class InputArrival:
 
     Attributes:
         time: Simulated time at which it landed.
-        documents: What was seen afterwards, by time.
+        documents: The observations afterwards, by time.
         early: Snapshots that were taken while it was on its way, by time.
         who: The life, in words.
         slowness: Real seconds for a simulated one until the input was sent.
@@ -67,7 +67,7 @@ class InputArrival:
 
     @property
     def is_saved(self) -> bool:
-        """Whether the world was saved while the input was on its way."""
+        """True if the world was saved while the input was on its way."""
         return bool(self.early)
 
 
@@ -307,7 +307,7 @@ async def _find_queued_input_in(
 async def continue_queued_input(
     instances: Instances, exchange: Exchange
 ) -> Mapping[float, Exchange]:
-    """Return what is seen of a life that is restored from a snapshot with a waiting input."""
+    """Return the observations of a life that is restored from a snapshot with a waiting input."""
     path = instances.scratch / "waiting-input.json"
     await run_blocking(Path.write_bytes, path, exchange.content)
     rows = Path(os.fsdecode(unquote_to_bytes(exchange.headers[DATASTORE_HEADER])))

@@ -102,7 +102,7 @@ class LiveWorld:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it hangs: it left so many requests without an answer that no more are sent."""
+        """True if it hangs: so many requests stayed unanswered that no more are sent."""
         return self.timeouts >= MOST_TIMEOUTS
 
     def close(self) -> None:
@@ -428,7 +428,7 @@ async def _take(step: Step, players: Sequence[Player]) -> Exchange:
 
 @attrs.frozen
 class FirstObservation:
-    """What agents find right after a restore, before anything else.
+    """The first observations of agents right after a restore.
 
     Attributes:
         players: The agents.

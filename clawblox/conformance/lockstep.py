@@ -268,7 +268,7 @@ async def _continue(
     Args:
         players: The agents in this life.
         beginning: The scripts.
-        run: Runs the first of them.
+        run: Runs the first script.
         since: Number of steps of it that came before the save.
     """
     live = players[0].live

@@ -40,7 +40,7 @@ _STILL_S: Final = 8.0
 _SIDE_BY_SIDE: Final = 8
 """Requests at once to a life that is seen at few of its ticks, if it answers all of them soon."""
 _ALONE_S: Final = 1.0
-"""Real time in seconds for which a life has one request at once, whatever is seen of it."""
+"""Real time in seconds for which a life has one request at a time, whatever is observed."""
 _LONGEST_ANSWER_S: Final = {True: CALL_TIMEOUT_S / _SIDE_BY_SIDE, False: CALL_TIMEOUT_S / 4}
 """Seconds for the answer to the only request, and to one of several, from which a life has one
 request at once: all have to be in time."""
@@ -175,7 +175,7 @@ class _Seen:
 
     @property
     def is_dense(self) -> bool:
-        """Whether most of the ticks were seen."""
+        """True if most of the ticks were seen."""
         return self.count >= _DENSE * self._ticks_passed()
 
     def expected(self) -> float:

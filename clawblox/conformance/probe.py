@@ -1,4 +1,4 @@
-"""The instance that most checks use, and what agents see of it."""
+"""The instance that most checks use, and its agents."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _Life = TypeVar("_Life")
 
 @attrs.define(kw_only=True)
 class Watched(Seen):
-    """What was seen of a life: observations while it was not saved, and then snapshots.
+    """The observed part of a life: observations while it was not saved, then snapshots.
 
     Attributes:
         saved_observations: Observations that were seen while the world was also saved.
@@ -64,11 +64,11 @@ class Watched(Seen):
 
     @property
     def is_opaque(self) -> bool:
-        """Whether snapshots have no simulated time to compare them by."""
+        """True if snapshots have no simulated time to compare them by."""
         return not self.snapshots
 
     def joined(self, later: Watched) -> Watched:
-        """Return what was seen of this life and of a later one from the same save."""
+        """Return the observations of this life and of a later one from the same save."""
         return Watched(
             observations={**later.observations, **self.observations},
             saved_observations={**later.saved_observations, **self.saved_observations},
@@ -174,7 +174,7 @@ class Realtime(RestoreComparison[RealtimeLife]):
         Args:
             saved: The beginning.
             players: The agents in this life.
-            like: What was seen of the life with which this one is compared.
+            like: Observations of the life with which this one is compared.
             saving: Whether it is also saved while it is observed.
             resaves: Whether it is saved at its end.
         """
@@ -353,7 +353,7 @@ async def _live_until_met(
 
     Args:
         live: Lives once.
-        join: Returns what was seen of a life and a later one.
+        join: Returns the observations of a life and a later one.
         seen: Returns the documents of the earlier life and of this one that are compared.
     """
     begun = anyio.current_time()

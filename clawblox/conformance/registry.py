@@ -21,10 +21,10 @@ AREAS: Final = ("static", "contract", "gate", "restore", "refuse", "invisible", 
 
 @attrs.frozen
 class Findings:
-    """What a check has shown that passed, for the verdict about the restore.
+    """The evidence of a passed check, for the verdict about the restore.
 
     Attributes:
-        evidence: What was seen, a sentence.
+        evidence: The observation, a sentence.
         equal_answers: Answers of a restored lock-step world that were equal to the byte.
         equal_times: Simulated times at which the documents of two lives were equal.
         equal_landings: Pairs of restores whose inputs landed together and that continued equally.
@@ -49,7 +49,7 @@ class NotMet(Exception):  # noqa: N818 - named after the outcome
     """The world does not meet the requirement.
 
     Args:
-        evidence: What was seen, a sentence.
+        evidence: The observation, a sentence.
         exchange: The request that showed it; None if there was none.
         difference: The first difference between the expected and the actual value, if any.
     """

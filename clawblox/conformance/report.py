@@ -20,7 +20,7 @@ Grade: TypeAlias = Literal[
 ]
 
 PASSED, FAILED, BROKEN = 0, 1, 3
-"""Exit statuses: nothing of level *must* failed; something failed; the world could not be started,
+"""Exit statuses: no check of level *must* failed; something failed; the world could not be started,
 or a check itself failed. 2 is an error in the command line."""
 
 _MAX_VALUE_CHARS: Final = 2000
@@ -46,7 +46,7 @@ class CheckResult:
         level: Whether a world must or should meet the requirement.
         status: How the check ended.
         requirement: The requirement, a sentence.
-        evidence: What was seen, or why the check could not run or does not apply.
+        evidence: The observation, or why the check could not run or does not apply.
         seconds: How long it took, in seconds of real time; checks run side by side, and share work.
         request: The request that showed the failure, as a curl command, which is never cut: a long
             body is a file that it names; None without one.
@@ -99,7 +99,7 @@ class CheckResult:
 
 @attrs.frozen
 class Verdict:
-    """What has been shown about the restore of a world.
+    """The verdict about the restore of a world.
 
     Attributes:
         grade: The verdict as a word.
@@ -117,7 +117,7 @@ class Report:
     Attributes:
         world: Name or address of the world.
         target: The directory or address that was checked, as it was given.
-        verdict: What has been shown about its restore.
+        verdict: The verdict about its restore.
         seed: The seed of all choices; the same seed makes the same ones.
         checks: The results, in the order of the checks.
         seconds: How long all took, in seconds of real time.
@@ -195,7 +195,7 @@ def parse_report(document: Mapping[str, Any], *, target: str) -> Report:
 
 
 def _parse_result(document: object) -> object:
-    """Return the fields of a result; what is none stays as it is, and is refused later."""
+    """Return the fields of a result; an invalid value stays as it is, and is refused later."""
     if not isinstance(document, dict):
         return document
     missing = [side for side in ("expected", "got") if side not in document]

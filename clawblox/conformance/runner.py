@@ -81,7 +81,7 @@ OnResult = Callable[[CheckResult], None]
 
 @attrs.frozen(kw_only=True)
 class CheckOptions(TrialOptions):
-    """How a world is checked.
+    """The options of a check.
 
     Attributes:
         seed: Seed of all choices; None draws one.
@@ -200,7 +200,7 @@ class _Opening:
                 raise
             return CheckContext(self.make(world=None, fault=str(error)))
         if in_place:
-            await anyio.sleep(COARSE_S)  # what was written until now is no change of the world's
+            await anyio.sleep(COARSE_S)  # files written until now are not the world's changes
         try:
             world = await place_world(directory, self.scratch, in_place=in_place)
         except MissingFilesError as error:
@@ -360,7 +360,7 @@ class BodyFiles:
     """The files of one report.
 
     Args:
-        directory: Their directory, made with the first of them; None means a new one among the
+        directory: Their directory, made with the first file; None means a new one among the
             temporary files.
     """
 

@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     changed = os.environ.pop(CHANGED_ENV, "")
     environment = dict(os.environ)
     os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on another
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy, which rapier loads, starts no threads then
     settings = read_settings(argv, os.environ, _make_parser(), flags)
     with StopSignals() as signals, Watchdog() as watchdog:
         run_deep(lambda: _serve(flags, settings, signals, watchdog, environment, changed))

@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class RendererSettings:
-    """How a browser shows the world: ``[renderer]``.
+    """The table ``[renderer]``: the display of the world in a browser.
 
     Attributes:
         name: A name for people.

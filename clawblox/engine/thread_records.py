@@ -117,7 +117,7 @@ class ThreadErrors(SavedState):
         self.report(error, left_out)
 
     def _find_place(self, error: WorldHalted, tick: int) -> str:
-        """Return the position of an error in its script; empty if there are too many of them."""
+        """Return the position of an error in its script; empty if there are too many errors."""
         newest, _, _ = error.traceback.partition("\n")
         place = (newest or error.reason)[:_LONGEST_PLACE]
         if place not in self._places and len(self._places) >= _MOST_PLACES:

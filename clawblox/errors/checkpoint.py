@@ -58,7 +58,7 @@ class CheckpointSecretError(CheckpointError):
     Nothing was written. The error does not contain the secret itself.
 
     Args:
-        message: What was refused.
+        message: The refusal.
         findings: Each place, with its rule, fingerprint and a redacted preview.
         **fields: The fields of :class:`CheckpointError`.
     """
@@ -75,7 +75,7 @@ class CheckpointSecretError(CheckpointError):
 
 
 class CheckpointFormatError(CheckpointError, ValueError):
-    """A file is not an archive written by clawblox; nothing of it was kept."""
+    """A file is not an archive written by clawblox; no part was kept."""
 
 
 class CheckpointPathError(CheckpointFormatError):

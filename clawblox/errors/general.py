@@ -68,7 +68,7 @@ class ConfigError(ClawbloxError, ValueError):
     """A ``world.toml`` or an argument is invalid.
 
     Args:
-        message: What is wrong, and what a valid value is; shown after the key.
+        message: The fault, and a valid value; shown after the key.
         path: The file, when the value came from one.
         key: Dotted key, for example ``run.command``, or name of the argument.
         value: The invalid value.
@@ -197,8 +197,7 @@ class RecordingError(ClawbloxError, ValueError):
     """A recording cannot be read.
 
     Args:
-        message: What is wrong with it.
-        path: The file.
+        message: Its fault. path: The file.
         offset: Where in the file, in bytes from its begin.
         hint: How to solve the problem.
     """
@@ -256,7 +255,7 @@ class RunLockedError(ClawbloxError):
 
 
 class BatchError(ClawbloxError):
-    """An operation on many instances failed for some of them.
+    """An operation on many instances failed for some.
 
     Args:
         message: What failed, and for how many instances.
@@ -378,7 +377,7 @@ class JournalLostError(ClawbloxError, OSError):
     """Another program has changed the journal of an experiment while the experiment ran.
 
     Args:
-        message: What was changed.
+        message: The change.
         journal: The journal.
         kept: The file with the history of the session; None if it could not be written.
         hint: How to continue.

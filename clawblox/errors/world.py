@@ -93,7 +93,7 @@ class WorldError(ClawbloxError):
 
 
 class WorldStartError(WorldError):
-    """The instance did not become ready; nothing remains of it."""
+    """The instance did not become ready; all its processes have ended."""
 
 
 class WorldCommandError(WorldStartError):

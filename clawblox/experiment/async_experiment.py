@@ -316,7 +316,7 @@ class AsyncExperiment:
             self._require_open().pause(chains)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
-        """Pause chains and wait until nothing of them runs.
+        """Pause chains and wait until none of their attempts runs.
 
         Args:
             chains: Their names; None means all.
@@ -353,8 +353,8 @@ class AsyncExperiment:
 
         The branches run in the current session, or in the next :meth:`run`. Each gets a world of
         its own, restored from the same snapshot, and copies of the agents' workspaces and
-        conversations, which join the world as the same players. Nothing of the original is opened
-        for writing.
+        conversations, which join the world as the same players. The original is never opened for
+        writing.
 
         Args:
             source: The checkpoint; see :meth:`find_checkpoint`.

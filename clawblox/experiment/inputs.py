@@ -281,7 +281,7 @@ def _copy_template(path: Path, directory: Path, check: Callable[[], None]) -> Pa
     with partial_tree(directory, "template") as partial:
         with _reading("template", path):
             source = Path(os.path.realpath(path))
-            _digest_template(source, check)  # refuses what is too large to be copied
+            _digest_template(source, check)  # refuses files that are too large to copy
             copy_tree(source, partial, is_kept=lambda name, _: not is_cache(str(name)), check=check)
             digest = _digest_template(partial, check)
         copy = directory / copy_name(digest, path.name)

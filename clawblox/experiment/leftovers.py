@@ -1,4 +1,4 @@
-"""What an experiment keeps and does not need: runs that failed, and checkpoints. It blocks.
+"""Files that an experiment keeps but does not need: failed runs, and checkpoints. It blocks.
 
 The runs and periodic checkpoints of a generation serve its retries. When it is committed, only its
 committed run, its checkpoints at the boundary and the end, the archive that the pointer of its

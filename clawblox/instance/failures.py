@@ -44,7 +44,7 @@ _Error = TypeVar("_Error", bound=WorldError)
 
 _PYTHON: Final = re.compile(r"python[0-9.]*")
 _NO_CLAWBLOX: Final = re.compile(r"No module named '?clawblox\b")
-"""Python's error when it cannot import clawblox, or run a module of it."""
+"""Python's error when it cannot import clawblox, or run one of its modules."""
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
@@ -200,7 +200,7 @@ def stop_error(instance: Instance, reason: str) -> WorldStopError:
     """
     error = WorldStopError(
         f"world {_name(instance.launch)} could not be stopped: {reason}",
-        hint="clawblox ends what is left of it when this process ends",
+        hint="clawblox ends its remaining processes when this process ends",
     )
     return _located(error, instance, "stopping", None)
 

@@ -63,7 +63,7 @@ WRITE: Final = select.EPOLLOUT
 
 
 class Wait(NamedTuple):
-    """What the steps of a probe wait for: an event of a descriptor, or a timeout.
+    """The event that a step of a probe waits for: that of a descriptor, or a timeout.
 
     Attributes:
         seconds: Longest wait in seconds; ``math.inf`` waits without limit.

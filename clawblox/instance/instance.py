@@ -59,7 +59,7 @@ class Instance:
     Args:
         launch: The plan of its start.
         record: The record of a running instance to attach to; None starts one.
-        names: The instances of its world object by name, shared by all of them; this one is added
+        names: The instances of its world object by name, shared by all instances; this one is added
             once it has a name. Names are unique there, not only in a run directory.
         control: Name of its orchestrator's control socket; '' for none.
         register: Called before its processes are started; registers it in the manifest, and returns
@@ -154,12 +154,12 @@ class Instance:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it has a record on disk."""
+        """True if it has a record on disk."""
         return self._is_claimed and self.port > 0
 
     @property
     def is_over(self) -> bool:
-        """Whether the world's process has ended."""
+        """True if the world's process has ended."""
         return self._running is None or self._running.is_over
 
     def error_fields(self) -> dict[str, Any]:

@@ -172,13 +172,13 @@ class Launch:
 
     @property
     def shares_rows_of_origin(self) -> bool:
-        """Whether it begins from a snapshot and its rows are in a database that worlds share."""
+        """True if it starts from a snapshot and its rows are in a database that worlds share."""
         is_new = self.resume_path is not None and self.past is None
         return is_new and self.options.datastore == "postgres"
 
     @property
     def source(self) -> str:
-        """What it starts from, in words: ``fresh``, or ``from checkpoints/w000-….json``."""
+        """Its source, in words: ``fresh``, or ``from checkpoints/w000-….json``."""
         path = self.resume_path
         if path is None:
             return "fresh"
@@ -187,14 +187,14 @@ class Launch:
 
     @property
     def how_back(self) -> str | None:
-        """How it comes back after its end, in words; None for a new run."""
+        """Its return after an end, in words; None for a new run."""
         if self.past is None or not self.past.number:
             return None
         return f"{'resumed' if self.past.by == 'resume' else 'restarted'} {self.source}"
 
     @property
     def hands_listener_over(self) -> bool:
-        """Whether the world inherits its listening socket; impossible under tmux."""
+        """True if the world inherits its listening socket; impossible under tmux."""
         return self.config.inherits_listener and self.options.tmux_session is None
 
     @property
@@ -268,8 +268,8 @@ def plan_many(
     Args:
         config: The world.
         run_dir: Directory of the run, resolved.
-        options: The options that all of them share.
-        specs: The options of each of them.
+        options: The shared options.
+        specs: The options of each instance.
         names: Names for those without one.
         parent_sha256: Digest of ``options.resume``; None if not known.
 
@@ -277,7 +277,7 @@ def plan_many(
         ConfigError: The world has no command, an option does not work here, or two instances
             would have the same name; names the key and the value.
     """
-    resume_path, digest = _check_start(config, options, len(specs))  # once for all of them
+    resume_path, digest = _check_start(config, options, len(specs))  # once for all instances
     own = [spec.name for spec in specs if spec.name is not None]
     if len(set(own)) < len(own):
         raise ConfigError("two instances have the same name", key="name", value=own)

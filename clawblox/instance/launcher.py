@@ -39,7 +39,7 @@ _log = OwnLog(__name__)
 
 
 class Ending(Enum):
-    """How a start ended in the launcher."""
+    """The result of a start in the launcher."""
 
     READY = "ready"
     EXITED = "exited"

@@ -34,9 +34,9 @@ class LifecycleState(StrEnum):
     STOPPING = "stopping"
     """The stop ladder runs."""
     FAILED = "failed"
-    """It never became ready, and nothing of it is left."""
+    """It never became ready, and all its processes have ended."""
     EXITED = "exited"
-    """It was ready once, and nothing of it is left."""
+    """It was ready once, and all its processes have ended."""
 
 
 MOVES: Final[dict[LifecycleState, frozenset[LifecycleState]]] = {
@@ -97,7 +97,7 @@ class InstanceEnd:
 
     @property
     def run_status(self) -> RunStatus:
-        """How far its run is."""
+        """The stage of its run."""
         if not self.was_ready or (self.has_died and not self.has_finished):
             return "failed"
         return "complete" if self.has_finished or self.is_on_purpose else "interrupted"

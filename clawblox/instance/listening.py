@@ -2,7 +2,7 @@
 
 Before it is ready, it may listen at another address than the one it must bind: its program has a
 fixed port, or binds another address. Or a wrapper that does not exec keeps the socket that the
-world should inherit. What can still change is a warning and does not end a start.
+world should inherit. A state that can still change is a warning and does not end a start.
 
 Later, a wrapper that waits for more than its server runs on when the server has ended, and so does
 a program that has closed its port. Neither has an exit to wait for. All instances of an event loop
@@ -63,7 +63,7 @@ class Obstacle:
     """Why a world is not ready.
 
     Attributes:
-        text: What was seen, a sentence without its subject.
+        text: The observation, a sentence without its subject.
         hint: What the author of the world has to do.
         is_final: Whether the world can no longer become ready.
     """
@@ -136,7 +136,7 @@ def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc])
     Args:
         host: The address that it must bind.
         port: The port that it must bind.
-        leader: Pid of the world's first process. What is not in its session does not count: a
+        leader: Pid of the world's first process. A process outside its session does not count: a
             sidecar has ports of its own.
         processes: Live processes, the world's among them.
 
@@ -217,7 +217,7 @@ class ListenerWatch:
     _own: Collection[int] | None = attrs.field(default=None, init=False)
 
     async def wait_gone(self) -> None:
-        """Wait until nothing of the instance has listened for :data:`GONE_AFTER_S`.
+        """Wait until no process of the instance has listened for :data:`GONE_AFTER_S`.
 
         An instance whose sockets this process may not see, because they are in another network
         namespace, never counts as gone unless its socket was seen before.

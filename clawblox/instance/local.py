@@ -240,7 +240,7 @@ class LocalInstance(Instance):
         return seen, probe.report.halt
 
     async def wait_listener_gone(self) -> str:
-        """Wait until nothing of it listens on its port any more; return that, in words.
+        """Wait until none of its processes listens on its port; return that, in words.
 
         Cancellation: has no effect.
         """
@@ -273,7 +273,7 @@ class LocalInstance(Instance):
     # -- capture ------------------------------------------------------------------------
 
     def snapshot_source(self) -> SnapshotSource:
-        """Return where to fetch snapshots of it.
+        """Return the source of its snapshots.
 
         Raises:
             UsageError: It does not run.

@@ -92,7 +92,7 @@ class WorldProcesses:
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 process = self._start_in_tmux(command, env, log_file, sidecar)
-            self.tree.add(process)  # first, so that what is waited for is also ended
+            self.tree.add(process)  # first, so that processes that are waited for are also ended
             if sidecar is None:
                 self.world = process
             else:
@@ -203,7 +203,7 @@ class Running:
 
     @property
     def is_over(self) -> bool:
-        """Whether the world's process has ended."""
+        """True if the world's process has ended."""
         return self.processes.world is None or self.processes.world.has_exited
 
     def find_obstacle(self, processes: Iterable[Proc]) -> Obstacle | None:

@@ -111,7 +111,7 @@ class Supervisor:
         """Wait until the instance is ready.
 
         Raises:
-            ClawbloxError: The start failed; nothing of the instance is left.
+            ClawbloxError: The start failed; all processes of the instance have ended.
 
         Cancellation: the start continues; call :meth:`stop` to end it.
         """

@@ -1,7 +1,7 @@
 """Luau in pure Python, with state that can be saved and restored; `docs/luau.md` explains it.
 
 Rooms, each of which imports only those before it: `core`, `compiler`, `runtime`, `lib`, `state`;
-then the module `vm` and the command in `__main__`. This package imports nothing of the others.
+then the module `vm` and the command in `__main__`. This package imports no other.
 """
 
 from clawblox.luau.core.deep import run_deep

@@ -125,7 +125,7 @@ class BackgroundWriter:
         """Write the rest and close the file. Blocks.
 
         Returns:
-            What was written; None after an error, as the file may have another content.
+            The digest of the file; None after an error, as the file may have another content.
         """
         self.write(self._collector.take(float("inf")))
         with contextlib.suppress(OSError):  # reported before; the file is closed anyway
@@ -146,7 +146,7 @@ class BackgroundWriter:
         """Call a function whenever something is due to be written, until cancelled.
 
         Args:
-            write: Takes what has ended, and writes it in another thread.
+            write: Takes the ended blocks, and writes them in another thread.
             due_at: Returns when the next call is due, in seconds of ``time.monotonic``, or None;
                 by default :attr:`due_at`.
             look_every_s: Seconds between two looks at ``due_at`` without :meth:`wake`.

@@ -24,7 +24,7 @@ from clawblox.zstd import Zstandard, find_zstandard
 
 SUFFIX: Final = ".jsonl.zst"
 ORCHESTRATOR_WRITER: Final = "clawblox"
-"""The ``writer`` in recordings of what agents sent to a world and saw of it."""
+"""The ``writer`` in recordings of the inputs and observations of agents."""
 KIT_WRITER: Final = "clawblox.server"
 """The ``writer`` in recordings of worlds on the kit, those on the engine included."""
 
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 class Track(StrEnum):
-    """What a record is about; a block has records of one track."""
+    """The subject of a record; a block has records of one track."""
 
     INPUTS = "inputs"
     """Whatever entered the world, in the order in which it was applied."""

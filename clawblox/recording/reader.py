@@ -88,7 +88,7 @@ class Record:
 
     @property
     def after(self) -> int:
-        """How many records on the track of inputs precede it."""
+        """Number of records on the track of inputs before it."""
         if self.track is Track.INPUTS:
             return self.number
         after = self.fields.get("after")
@@ -96,7 +96,7 @@ class Record:
 
 
 class RecordingReader:
-    """A recording, open for reading; what is appended later is seen after :meth:`extend`.
+    """A recording, open for reading; later blocks are seen after :meth:`extend`.
 
     Args:
         fd: Descriptor of the file, a regular one; it stays the caller's.

@@ -178,7 +178,7 @@ class RecordingFile:
 
     Attributes:
         path: Path of the file.
-        digest: What was written to it, once it is closed; None before, and after an error.
+        digest: Its digest, once it is closed; None before, and after an error.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:

@@ -1,6 +1,6 @@
 """Verified replays: recordings are repeated in new processes of their world, and compared.
 
-- ``plan``: what is repeated of a recording, and how much is compared.
+- ``plan``: the repeated part of a recording, and the extent of the comparison.
 - ``comparison``: compares the recording of a new process with the earlier one.
 - ``new_recording``: reads the recording of a new process while it grows.
 - ``verified_replay``: repeats a recording in a new process of its world.

@@ -57,7 +57,7 @@ def list_attempts(directory: Path) -> Sequence[RecordedAttempt]:
             is a link.
         OSError: A directory cannot be read.
     """
-    # Here, because a run needs nothing of experiments, which take long to import.
+    # Here, because a run does not need experiments, which take long to import.
     from clawblox.experiment import layout
     from clawblox.experiment.live.preparing import find_attempt
     from clawblox.experiment.reading.record import read_experiment

@@ -353,7 +353,7 @@ class RecordingComparison:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the outcome is known before the replay has ended.
+        """True if the outcome is known before the replay has ended.
 
         Fingerprints are recorded with the next frame, so an earlier one may come later.
         """

@@ -1,7 +1,7 @@
 """The results of the last verified replay of a run or an experiment, in its directory. Blocks.
 
-They have digests of the recordings and worlds that were judged, which show later whether they are
-still about what is there.
+They have digests of the recordings and worlds that were judged, which show later whether the files
+have changed.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class NewRecording:
         self._stack.close()
 
     def compare(self, comparison: RecordingComparison) -> bool:
-        """Compare what has been written since, for a moment; return whether there is more. Blocks.
+        """Compare the newly written blocks, for a moment; return whether there is more. Blocks.
 
         Args:
             comparison: Gets the records.

@@ -1,6 +1,6 @@
 """Plan of a replay: the script for a new process, and how much is compared.
 
-Recordings are hostile, so each record is checked before an order is made of it. What cannot be
+Recordings are hostile, so each record is checked before it becomes an order. What cannot be
 repeated ends the script there; what comes before is still compared.
 """
 
@@ -70,7 +70,7 @@ class ReplayPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is repeated, not even the start."""
+        """True if nothing is repeated, not even the start."""
         return not self.counts[Track.INPUTS]
 
 
@@ -116,8 +116,7 @@ def write_script(
         saved: The snapshot in the save that a resumed recording began from; None if that is not
             known. Where the world was given another seed, the new process begins with it.
 
-    Returns:
-        What is to be compared.
+    Returns: The comparison to make.
 
     Raises:
         OSError: A file cannot be read or written.
@@ -131,7 +130,7 @@ def write_script(
 
 
 class _Planner:
-    """Makes the orders of a recording, and notes what is to be compared."""
+    """Makes the orders of a recording, and notes the records to compare."""
 
     def __init__(
         self, reader: RecordingReader, digest_ticks: list[int], saved: dict[str, Any] | None

@@ -42,7 +42,7 @@ class Divergence:
         tick: The tick at which it shows.
         time: Simulation time of that tick, in seconds.
         what: What differs, in words.
-        path: Where in it; empty for all of it.
+        path: Place in it; empty for the whole.
         recorded: The recorded value, as JSON; None where there is none.
         replayed: The value in the replay, as JSON; None where there is none.
     """
@@ -116,7 +116,7 @@ class ReplayProgress:
 
     @property
     def compares_states(self) -> bool:
-        """Whether whole states are compared: those of other code and engines have another form."""
+        """True if whole states are compared: those of other code and engines have another form."""
         return not self.has_other_files and self.revisions is None
 
 
@@ -220,7 +220,7 @@ class VerifiedReplay:
 
     @property
     def is_different(self) -> bool:
-        """Whether the file, the replay, or the link to an earlier recording has a difference."""
+        """True if the file, the replay, or the link to an earlier recording has a difference."""
         if self.damage == "changed":
             return True
         has_other_start = self.link is not None and self.link.kind == "differs"

@@ -120,7 +120,7 @@ class ReplaySource:
 
 @attrs.frozen(kw_only=True)
 class VerifyOptions(TrialOptions):
-    """How recordings are verified, and which.
+    """The recordings to verify, and the options.
 
     Attributes:
         number: Only this recording of a run, counted from 1; None means all.
@@ -136,7 +136,7 @@ class VerifyOptions(TrialOptions):
 
 
 def find_sources(given: Path, options: VerifyOptions) -> list[ReplaySource]:
-    """Return what is to be verified.
+    """Return the runs to verify.
 
     Args:
         given: A run directory, the directory of an experiment, or the file of a recording.

@@ -166,7 +166,7 @@ async def _verify_source(
 def _find_ends(run: Path, score: Score | None) -> Sequence[ExpectedEnd]:
     if not is_experiment(run):
         raise UsageError("scores are those of an experiment: give its directory")
-    # Here, because a run needs nothing of experiments, which take long to import.
+    # Here, because a run does not need experiments, which take long to import.
     from clawblox.replay.verified_scores import find_ends
 
     return find_ends(resolve_run_dir(run), score)

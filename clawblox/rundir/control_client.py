@@ -1,4 +1,4 @@
-"""How another process finds an orchestrator and asks it something: protocol and client.
+"""The protocol and client with which other processes find and ask an orchestrator.
 
 Every orchestrator listens, for each run directory in which it has instances, at
 ``<run dir>/.clawblox/control/<name>.sock``, by ``control_server``. The orchestrator of an agent
@@ -183,7 +183,7 @@ class Lines:
 
     @property
     def is_peer_gone(self) -> bool:
-        """Whether the peer has closed its half, and everything that it sent was read."""
+        """True if the peer has closed its half, and everything that it sent was read."""
         if self._received:
             return False
         try:

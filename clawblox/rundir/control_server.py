@@ -1,8 +1,8 @@
 """The control socket of an orchestrator: takes requests of other processes, hands them to handlers.
 
 It owns the socket file, the connections and their limits. The protocol is that of ``control``;
-what can be asked for, and what it does, is the business of the handlers. A socket file that was
-removed or replaced is made again.
+the requests and their effects are the business of the handlers. A socket file that was removed or
+replaced is made again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SendEvent(Protocol):
 
 
 Handler: TypeAlias = Callable[[Mapping[str, Any], SendEvent], Awaitable[Mapping[str, Any]]]
-"""Does what was asked for: takes the members of the request, returns those of the answer.
+"""Performs the request: takes its members, returns those of the answer.
 
 It is cancelled when the client goes away or does not read for 30 s, and when the server ends;
 the handler defines what a cancellation leaves behind. Every exception goes to the client.
@@ -133,7 +133,7 @@ class ControlServer:
     Args:
         run_dir: The run directory, or the directory of an agent.
         name: Name of the socket, unique among the orchestrators of the directory.
-        operations: What can be asked for, by ``op``.
+        operations: The requests it serves, by ``op``.
 
     Attributes:
         path: The socket file.
@@ -388,7 +388,7 @@ class _Listener:
 
     @property
     def has_file(self) -> bool:
-        """Whether the file of the socket is where it was made. Blocks."""
+        """True if the file of the socket is still in its place. Blocks."""
         try:
             return self._file is not None and os.path.samestat(self._path.lstat(), self._file)
         except OSError:

@@ -1,4 +1,4 @@
-"""Which run directories belong to an experiment, known by their place, and who runs it.
+"""The run directories of an experiment, recognised by their place, and its driver.
 
 The attempts of an experiment are run directories in its directory: ``runs/<attempt>`` there, or in
 ``chains/<chain>``. The room ``experiment`` owns all else about experiments.
@@ -41,9 +41,9 @@ class ExperimentPart:
 
 
 def find_experiment_part(directory: Path) -> ExperimentPart | None:
-    """Return what a directory is in an experiment; None if it is nothing of one. Blocks.
+    """Return what a directory is in an experiment; None if it is no part. Blocks.
 
-    Directories in attempts, such as the workspaces of agents, are nothing of one.
+    Directories in attempts, such as the workspaces of agents, are no parts.
 
     Args:
         directory: The directory, which need not exist.

@@ -1,4 +1,4 @@
-"""Which instances a resume brings back, and the save that each continues from.
+"""The instances that a resume brings back, and the save that each continues from.
 
 A resume brings back the instances that ended and were not stopped on purpose. An instance
 continues from the last good save of its run, else as the run began. The processes of instances that
@@ -69,7 +69,7 @@ class Interrupted:
 
     @property
     def exit(self) -> str:
-        """How it ended, in words."""
+        """Its end, in words."""
         record = self.record
         if record.exit is not None or record.halt is not None:
             return describe_end(record.exit, record.halt)

@@ -148,7 +148,7 @@ def _note_lines(latest: dict[str, bytes], lines: Iterable[bytes]) -> None:
 
 
 class _JournalReader:
-    """What this process has read of a journal."""
+    """The part of a journal that this process has read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -131,7 +131,7 @@ class Manifest:
 
     @property
     def run(self) -> ManifestEntry:
-        """What run this is; empty when that was never recorded."""
+        """The recorded run; empty if none was recorded."""
         return self.document.get("run") or {}
 
     instances = _Entries("instances")

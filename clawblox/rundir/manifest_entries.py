@@ -157,7 +157,7 @@ def note_uses(
         root: What relative paths start from.
         forked: Those that runs began from, by absolute path.
         retired: When the files of autosaves were removed, by absolute path.
-        document: What may name them.
+        document: The document that may name them.
     """
     names: frozenset[str] | None = None
     left: list[Any] = []

@@ -1,7 +1,7 @@
 """One manifest on disk among several writers; everything here blocks.
 
 Three kinds of programs write a manifest. Our own take the lock beside it, read, merge and
-publish, so they lose nothing of each other. Worlds know no lock: they read, append and rename.
+publish, so they lose no entry of each other. Worlds know no lock: they read, append and rename.
 
 * A version that a world renamed between our reading and our publishing returns from the exchange
   of the two files (renameat2(2), ``RENAME_EXCHANGE``), and is merged in turn. Until it is in,
@@ -99,7 +99,7 @@ class ManifestFile:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that was applied is durable."""
+        """True if all applied updates are durable."""
         return not self._unsynced
 
     def sync(self) -> None:

@@ -227,7 +227,7 @@ async def fork_instances(
     Raises:
         ControlError: It refused, or went away.
 
-    Cancellation: nothing of the new instances is left.
+    Cancellation: the new instances are ended and removed.
     """
     path = await run_blocking(find_orchestrator, run_dir, world_dir)
     if path is None:

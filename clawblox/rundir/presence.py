@@ -1,4 +1,4 @@
-"""Whether instances live, and waiting until they have ended for good; whichever process runs them.
+"""Tells whether instances run, in any process, and waits until they have ended for good.
 
 The kernel reports the end of a process through its pidfd. Restarts, and ends that an orchestrator
 notes, are found in the records, which are read twice a second at most.
@@ -58,14 +58,14 @@ class Presence:
 
     @property
     def will_restart(self) -> bool:
-        """Whether its orchestrator restarts it, as long as the restart budget lasts."""
+        """True if its orchestrator restarts it while the restart budget lasts."""
         has_policy = self.record.options.get("restart", "never") != "never"
         is_under_way = self.record.state == "starting" and self.record.restarts > 0
         return self.state == "away" and (has_policy or is_under_way)
 
     @property
     def end(self) -> str:
-        """How it ended, in words."""
+        """Its end, in words."""
         return describe_end(self.record.exit, self.record.halt)
 
 

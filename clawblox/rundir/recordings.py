@@ -60,7 +60,7 @@ class FoundRecording:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its format is one that clawblox reads."""
+        """True if clawblox reads its format."""
         return self.format in (FORMAT, OLD_FORMAT)
 
 
@@ -150,7 +150,7 @@ def opened_recording(
         path: The file.
         run_dir: The run directory that lists it; no link below it is followed. None where a person
             has named the file.
-        known: Its reader of an earlier block, which then reads only what is new.
+        known: Its reader of an earlier block, which then reads only new blocks.
 
     Yields:
         Its reader.

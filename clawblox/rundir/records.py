@@ -135,7 +135,7 @@ class InstanceRecord:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the world's process lives now, regardless of ``state``."""
+        """True if the world's process is alive, regardless of ``state``."""
         return (
             self.pid > 0
             and self.boot_id == boot_id()
@@ -230,7 +230,7 @@ def read_records(run_dir: Path) -> list[InstanceRecord]:
     """Return the records of a run directory by name; none when nothing ran there. Blocks.
 
     Raises:
-        ManifestError: A later version of clawblox wrote one of them.
+        ManifestError: A later version of clawblox wrote a record.
     """
     journal = records_journal(run_dir)
     found = (_decode(line, journal) for _, line in sorted(read_lines(journal).items()))
@@ -342,7 +342,7 @@ def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
 
     Args:
         run_dir: The run directory, resolved.
-        record: A record of it.
+        record: One of its records.
 
     Raises:
         UsageError: The run directory was moved without the directory of this instance.
@@ -398,8 +398,8 @@ def read_located(run_dir: Path) -> list[InstanceRecord]:
 def path_mover(run_dir: Path) -> PathMover:
     """Return the function that returns where a path is now that a manifest of a run has. Blocks.
 
-    The manifest of one of many has absolute paths of what is in the run directory and outside of
-    its own, such as agents. After a move these paths are out of date, or lead into another run.
+    The manifest of one of many has absolute paths of files in the run directory but outside of its
+    own, such as agents. After a move these paths are out of date, or lead into another run.
 
     Args:
         run_dir: The run directory.

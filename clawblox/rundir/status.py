@@ -148,7 +148,7 @@ class InstanceStatus:
 
     @property
     def has_died(self) -> bool:
-        """Whether it ended, and neither well nor by the TERM of a stop."""
+        """True if it ended, and neither well nor by the TERM of a stop."""
         return is_death(self.state, self.exit)
 
 
@@ -354,7 +354,7 @@ def make_mark(record: InstanceRecord) -> Mark:
 
 @attrs.define
 class _Ending:
-    """Whether an instance has ended, by its latest record; a later start counts too.
+    """True if an instance has ended, by its latest record; a later start counts too.
 
     It reads the record twice a second at most, because followers of many logs ask more often.
     """

@@ -1,7 +1,7 @@
 """The kit to write a conforming world in Python.
 
 You write a :class:`Simulation` and pass it to :func:`serve`, which adds sessions, input, chat,
-snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit imports nothing of the
+snapshots, exact resume, recordings and the ``WORLD_*`` contract. The kit does not import the
 orchestrator, so a world's image needs only this package and the extra ``server``.
 
 - ``simulation``: the class that an author writes.

@@ -2,8 +2,8 @@
 
 uvicorn waits without limit for the rest of a request. asyncio accepts connections until no
 descriptor is left, and logs every failure. Here a request must arrive within a time limit; a
-connection that is idle, or whose client reads nothing of its answer, makes room for a new
-connection; and further connections wait in the backlog of the socket.
+connection that is idle, or whose client does not read its answer, makes room for a new connection;
+and further connections wait in the backlog of the socket.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ ROOM_PAUSE_S: Final = 0.05
 MIN_IDLE_S: Final = 0.5
 """Seconds that a connection must have been idle before it may be closed for a new connection."""
 MIN_UNREAD_S: Final = 1.0
-"""Seconds for which a client must have read nothing of its answer before its connection may be
-closed for a new connection."""
+"""Seconds that an answer must stay unread before its connection may be closed for a new one."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -69,14 +68,14 @@ class TimedConnection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no complete request head has arrived and no answer is left to send."""
+        """True if no complete request head has arrived and no answer is left to send."""
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
             return False
         return self.conn.their_state is h11.IDLE
 
     @property
     def is_patient(self) -> bool:
-        """Whether the answer may stay unread while others wait."""
+        """True if the answer may stay unread while others wait."""
         scope: Any = self.scope  # None before the first request
         return scope is not None and PATIENT in scope
 
@@ -145,7 +144,7 @@ class TimedConnection(H11Protocol):
 
 
 class _UnreadAnswers:
-    """Finds the client that has taken nothing of its answer for longest, while others wait."""
+    """Finds the client that has left its answer unread for longest, while others wait."""
 
     def __init__(self) -> None:
         self._unsent: dict[Any, tuple[int, float]] = {}

@@ -45,7 +45,7 @@ class PendingInput:
 
 
 class WorldRecorder(Protocol):
-    """What a hosted world reports to its recorder; nothing of it changes the world."""
+    """The reports of a hosted world to its recorder; they do not change the world."""
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
         """Called with each event, in the order in which they are applied.

@@ -66,7 +66,7 @@ class Settings:
         session_nonce: Secret of this launch, mixed into session ids; None for a new secret.
         exit_on_halt: Whether the process exits when the world halts.
         request_timeout: Seconds within which a complete request must arrive.
-        answer_timeout: Seconds for which a client may read nothing of its answer.
+        answer_timeout: Seconds for which a client may leave its answer unread.
         max_connections: Maximum number of open connections.
         log_name: Name of the world's log, shown to agents when it halts; None if it has no file.
     """
@@ -181,7 +181,7 @@ def _add_launch_flags(parser: argparse.ArgumentParser, given: Mapping[str, str])
 
 def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group("limits of clients")
-    late = "close a connection whose client reads nothing of an answer for this time"
+    late = "close a connection whose client leaves an answer unread for this time"
     for flag, default, text in (
         ("--request-timeout", REQUEST_TIMEOUT_S, "time limit for a complete request to arrive"),
         ("--answer-timeout", ANSWER_TIMEOUT_S, late),

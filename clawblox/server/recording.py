@@ -302,7 +302,7 @@ class RecordingWriter:
 
     @property
     def is_over(self) -> bool:
-        """Whether the recording has ended early."""
+        """True if the recording has ended early."""
         return self._writer.is_over
 
     async def write_due(self) -> None:
@@ -322,8 +322,7 @@ class RecordingWriter:
         Args:
             is_clean: Whether the world has ended in order; the last event is then ``end``.
 
-        Returns:
-            What was written; None after an error.
+        Returns: The digest of the file; None after an error.
         """
         is_rest_known = any(value is not None for value in self._fingerprints)
         if is_rest_known and not self._frames_on_request:

@@ -1,4 +1,4 @@
-"""A replay: a world repeats what a recording has of its agents, and records what comes of it.
+"""A replay: a world repeats what a recording has of its agents, and records the result.
 
 The script has the first state, or the seed of a fresh world, and what agents sent. Clawblox wrote
 it, and compares the new recording with the earlier one. No clock runs: ticks follow each other as
@@ -200,7 +200,7 @@ class ScriptedReplay:
                     await self._pause(recorder)
 
     async def _pause(self, recorder: RecordingWriter) -> None:
-        """Write what is due, and let other tasks run, if they have waited for long enough."""
+        """Write due records, and let other tasks run, if they have waited for long enough."""
         if (now := anyio.current_time()) > self._slice_end:
             await recorder.write_due()
             self._slice_end = now + _SLICE_S

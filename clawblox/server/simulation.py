@@ -23,7 +23,7 @@ Json: TypeAlias = Any
 
 
 class Clock(StrEnum):
-    """What makes simulation time pass."""
+    """The cause of the passing of simulation time."""
 
     REALTIME = "realtime"
     """A tick every ``1 / tick_rate`` seconds of real time, with or without input."""

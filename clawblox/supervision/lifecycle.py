@@ -39,7 +39,7 @@ class Lifecycle(Generic[S]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the state is final."""
+        """True if the state is final."""
         return not self._moves[self.state]
 
 

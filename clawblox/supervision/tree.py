@@ -57,7 +57,7 @@ class SharedStop:
     Attributes:
         scope: Encloses the work of the task; cancelled by the first request.
         grace: Time between TERM and KILL; None before the stop is requested or begun.
-        is_over: Set when the task has ended and nothing of its tree is left.
+        is_over: Set when the task and its whole tree have ended.
     """
 
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
@@ -90,7 +90,7 @@ class SharedStop:
 
 @attrs.frozen
 class TreeEnd:
-    """How a process tree was ended.
+    """The end of a process tree.
 
     Attributes:
         rung: The rung of the ladder that did it.
@@ -258,7 +258,7 @@ def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
 
 @attrs.define(eq=False)
 class _Request:
-    """What a task waits for; ``answer`` is None until a pass has answered."""
+    """A task's question; ``answer`` is None until a pass has answered."""
 
     search: Search
     number: int | None

@@ -135,7 +135,7 @@ class OwnedLog:
 
     @property
     def is_open(self) -> bool:
-        """Whether lines can be appended."""
+        """True if lines can be appended."""
         return self._fd >= 0
 
     def open(self) -> bytes | None:

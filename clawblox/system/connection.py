@@ -47,7 +47,7 @@ class Delivery:
     """Progress of a request, which a caller can read after its call was cancelled.
 
     Attributes:
-        has_begun: Whether the other end may have received some of it.
+        has_begun: Whether the other end may have received a part.
     """
 
     has_begun: bool = False
@@ -198,7 +198,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is connected."""
+        """True if it is connected."""
         return self._socket is not None
 
     def is_quiet(self) -> bool:

@@ -68,7 +68,7 @@ class DatabaseCopy:
         self._copy = directory / _COPY
 
     def read(self, query: str, *values: str) -> list[list[str | int | None]]:
-        """Return the rows of a query; empty if the database lacks a table or a column of it.
+        """Return the rows of a query; empty if the database lacks a table or column.
 
         Text that is not UTF-8 has replacement characters. A value that is neither text nor a whole
         number becomes None.

@@ -100,7 +100,7 @@ class Process:
 
     @property
     def has_exited(self) -> bool:
-        """Whether the process has ended; costs a system call while it lives."""
+        """True if the process has ended; costs a system call while it runs."""
         if self._exit is not None or self._pidfd < 0:
             return True
         poller = select.poll()
@@ -315,7 +315,7 @@ def signal_name(number: int) -> str:
 
 @attrs.frozen
 class ProgramOutcome:
-    """How a program ended.
+    """The end of a program.
 
     Attributes:
         status: Its exit status; the negative number of the signal that ended it.

@@ -278,7 +278,7 @@ def find_outsider(root: Path, path: str) -> str | None:
     for part in ("", *path.split("/")):
         place /= part
         try:
-            # What is above has passed, so nobody else can replace it after this look.
+            # The directories above have passed, so nobody else can replace it after this look.
             status = place.lstat()
         except OSError as error:
             return f"{place} cannot be inspected: {error.strerror}"

@@ -3,7 +3,7 @@
 ``foreign_database`` starts it in the private directory of the copy. Its only argument is the
 request, its output the answer, both JSON. The memory, the time and the output of the program are
 limited, so a hostile database can do no more than make it fail. Standard library only: it runs as
-``python -I -S`` and imports nothing of ours.
+``python -I -S`` and imports no module of ours.
 """
 
 from __future__ import annotations

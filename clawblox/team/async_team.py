@@ -216,9 +216,8 @@ class AsyncTeam:
                 acted in another.
             ConfigError: An argument is wrong.
             ClawbloxError: The world or an agent could not be started, or there is nothing to
-                resume. Leaving the block stops what was started.
-
-        Cancellation: leaving the block stops what was started.
+                resume. Leaving the block stops world and agents. Cancellation: leaving the block
+                stops world and agents.
         """
         if self._instance is not None:
             raise UsageError("this team was started already", hint="use another AsyncTeam object")
@@ -259,7 +258,7 @@ class AsyncTeam:
         archive = await run_blocking(read_pointer, self._run_dir / CHECKPOINTS_DIR)
         if archive is None:
             raise ClawbloxError(
-                f"Nothing of the team in '{self._run_dir}' was saved yet",
+                f"No state of the team in '{self._run_dir}' was saved yet",
                 hint="start another team in another run directory",
             )
         found = await find_resumable(self._run_dir, [name])

@@ -129,7 +129,7 @@ class Crew:
                 agent but without its conversation.
             ClawbloxError: An agent could not be connected or started.
 
-        Cancellation: what was started is stopped when the block is left.
+        Cancellation: started agents are stopped when the block is left.
         """
         self._run_dir = started.run_dir
         accesses = [await self._connect(agent, started) for agent in self.agents]

@@ -76,7 +76,7 @@ class Hub(Generic[_T]):
 
     @property
     def has_listeners(self) -> bool:
-        """Whether any stream receives the events."""
+        """True if any stream receives the events."""
         return bool(self._streams)
 
     def publish(self, event: _T) -> None:

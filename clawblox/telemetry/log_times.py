@@ -111,7 +111,7 @@ class LogTimes:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the index is missing or does not describe the current log."""
+        """True if the index is missing or does not describe the current log."""
         return not self._entries
 
     def read_on(self) -> None:

@@ -63,7 +63,7 @@ def open_to_read(path: Path) -> BinaryIO:
 def last_lines(
     path: Path, *, start: int = 0, count: int = LAST_LINES, secrets: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the last lines of a log, at most 64 KiB of it. Blocks.
+    """Return the last lines of a log, at most 64 KiB. Blocks.
 
     Args:
         path: The log; a missing log has no lines.

@@ -43,7 +43,7 @@ _TICKS: Final = 8
 
 @attrs.frozen(kw_only=True)
 class Strip:
-    """What the strip of an agent shows.
+    """The content of the strip of an agent.
 
     Attributes:
         turns: Its turns, the oldest first.

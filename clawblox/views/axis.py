@@ -155,7 +155,7 @@ class Axis:
 
     @property
     def note(self) -> str:
-        """What its reader must know; empty if it shows simulated and host time."""
+        """A note for its reader; empty if it shows simulated and host time."""
         if not self.pieces:
             return "No time of this run is known."
         return "" if self.is_simulated else "No recording: this axis shows host time alone."

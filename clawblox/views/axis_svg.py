@@ -44,7 +44,7 @@ def draw_axis(
 
     Args:
         axis: The axis.
-        lanes: What is drawn below it, by the name of each lane.
+        lanes: The drawings below it, by the name of each lane.
         span: The positions at both ends, for strips that are compared; None means its own.
     """
     begin, end = span or (axis.begin, axis.end)

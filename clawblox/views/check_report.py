@@ -97,12 +97,12 @@ def explain_unverified(report: Report, reason: str) -> str:
 
 
 def describe_obstacle(report: Report) -> str:
-    """Return what is known of a failed start besides the verdict's sentence; empty for nothing."""
+    """Return the facts about a failed start besides the verdict's sentence; empty for nothing."""
     return report.obstacle.partition("\n")[2]
 
 
 def sum_up(report: Report) -> str:
-    """Return what was found besides the verdict, a sentence."""
+    """Return the finding besides the verdict, a sentence."""
     failures = Counter(result.level for result in select_failures(report))
     parts = []
     if failures["must"]:

@@ -61,7 +61,7 @@ def find_descent(
 
     Args:
         lineages: The run directories to search for the origins of lives.
-        run_dir: The run directory of the instance, one of them.
+        run_dir: The run directory of the instance, among those.
         instance: Its name; an unknown one has no lives.
     """
     lives: list[DescentLife] = []

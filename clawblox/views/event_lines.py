@@ -63,7 +63,7 @@ class EventLine:
 
     Attributes:
         at: UTC time.
-        instance: Name of the instance; empty for an event that concerns all of them.
+        instance: Name of the instance; empty for an event that concerns all instances.
         text: The event, as a printable line.
         is_trouble: Whether it needs attention.
     """

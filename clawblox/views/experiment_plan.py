@@ -1,4 +1,4 @@
-"""What a plan would do, as text: chains, hours, disk, tokens and money. Pure."""
+"""A preview of a plan as text: chains, hours, disk, tokens and money. Pure."""
 
 from __future__ import annotations
 

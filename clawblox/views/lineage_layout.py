@@ -5,7 +5,7 @@ the next life began. Lost parts are branches of the lane, and so are earlier run
 simulation time, or the seconds since the first start if no save has a simulation time. If only some
 saves have one, the others are placed at the save before them.
 
-The disk has nothing of a world after its last save, so lanes end at their last save.
+The disk has no trace of a world after its last save, so lanes end at their last save.
 """
 
 from __future__ import annotations

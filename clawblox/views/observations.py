@@ -136,7 +136,7 @@ def is_flat(value: Any) -> bool:  # noqa: ANN401 - JSON
 
 @attrs.frozen
 class _Layout:
-    """How a value is broken into lines."""
+    """The layout of a value in lines."""
 
     width: int
     paint: Paint

@@ -87,7 +87,7 @@ class Timeline:
     """Describes records in their order, each on a line.
 
     Args:
-        roster: The agents before the first of them.
+        roster: The agents before the first record.
     """
 
     def __init__(self, roster: RecordingRoster) -> None:

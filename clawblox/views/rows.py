@@ -49,7 +49,7 @@ class InstanceRow:
         words: Its state with how it ended, or why it halted; empty for the state alone.
         is_bad: Whether it ended badly.
         run: Its run, where the table shows several; else empty.
-        status: What the disk has of it; None if it has not begun.
+        status: Its record on disk; None if it has not begun.
         cpu_share: Processors in use, 1.0 for a whole processor; None if unknown.
         note: How its start is going, where that takes long; else empty.
     """

@@ -306,7 +306,7 @@ class _Legend:
     Attributes:
         title: The names of the columns; empty where all chains are one group.
         texts: The names of the groups, shortened.
-        edge: The right edge of the axes, in pixels, which leaves room for what is beside them.
+        edge: The right edge of the axes, in pixels, which leaves room for the labels.
         is_below: Whether it is below the axes.
     """
 

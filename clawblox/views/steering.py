@@ -41,12 +41,12 @@ class Action:
 
 @attrs.frozen
 class Steering:
-    """What a person has typed at a table.
+    """The keys that a person has typed at a table.
 
     Attributes:
         selected: The key of the selected row; empty for none.
         pattern: The text that is in the names of all rows that are shown.
-        pane: What is shown of the selected row below the table; empty for nothing.
+        pane: The lines of the selected row below the table; empty for nothing.
         is_filtering: Whether the pattern is being typed.
         question: The action to confirm; None for none.
         has_help: Whether the line of keys is shown.
@@ -67,7 +67,7 @@ class Steering:
         """Return the line that a table shows in place of its notice; empty to keep that.
 
         Args:
-            verbs: What can be done with a row.
+            verbs: The actions for a row.
         """
         if self.question is not None:
             return f"{self.question.verb} {printable(self.question.target)}? (y/n)"
@@ -93,7 +93,7 @@ def press(
         state: The state.
         key: The key; see :class:`~clawblox.cli.terminal.keyboard.KeyDecoder`.
         rows: The keys of all rows in order.
-        verbs: What can be done with a row.
+        verbs: The actions for a row.
     """
     if state.question is not None:
         if key not in ("y", "n", "escape"):

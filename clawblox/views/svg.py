@@ -269,7 +269,7 @@ def draw_folds(
 
     Args:
         folds: Where they are, from left to right, and how long they were.
-        words: What was so long.
+        words: The labels of the folds.
         top: Where they begin, in pixels.
         bottom: Where they end.
     """

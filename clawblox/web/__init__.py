@@ -15,8 +15,8 @@ A page is a pure function: the site and an address go in, parts of HTML come out
 - ``recordings``: recordings along an axis of time, what agents sent, and numbers over time.
 - ``frames``: renderers in frames of their own, and viewers that a person has started.
 - ``frame_file``: the engine's page in one file, and states, for frames without a server.
-- ``run_history``: what the manifests of runs tell: saves, their origins, what can be compared.
-- ``saved``: what saves hold: documents of worlds, workspaces of agents, and how they differ.
+- ``run_history``: facts from the manifests of runs: saves, their origins, comparable runs.
+- ``saved``: the contents of saves: documents of worlds, workspaces of agents, and how they differ.
 - ``first_differences``: where two branches part.
 - ``world_calls``: requests of agents to their world, and what the answers change.
 - ``agent_log``: the log of an agent with its times; ``agent_steps``: its steps, in a file too.

@@ -1,4 +1,4 @@
-"""What the files of an agent and its run tell, kept so that a look reads only what is new."""
+"""The content of an agent's files, cached so that a page reads only new bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 @attrs.frozen
 class AgentWorld:
-    """What the manifests and recordings of a run tell about an agent's world.
+    """Facts about an agent's world from the manifests and recordings of its run.
 
     Attributes:
         history: The history of the run.
@@ -66,7 +66,7 @@ class AgentWorld:
 
         Args:
             utc: The moment; of something that was sent, about that.
-            words: What was sent then; empty for nothing.
+            words: The message sent then; empty if there was none.
         """
         place = self.axis.place(utc or "") if self.axis.is_simulated else None
         if utc and place and not place.is_paused:

@@ -250,7 +250,7 @@ class StepDrawer:
         return drawn
 
     def _bounded(self, text: str, name: str, limit: int) -> Sequence[Child]:
-        """Return a text; of a long one the beginning, and a link to all of it."""
+        """Return a text; a long text is cut, with a link to the whole."""
         if self.view is None or len(text) <= limit:
             return (pretty(text),)
         return f"{text[:limit]}… ", self._link_size(text, name)

@@ -182,9 +182,9 @@ class Server:
     def _answer_changes(self, request: Request) -> Response:
         """Answer with the parts of a page that have changed, 204 without any.
 
-        Of a part that grows, only what has come since is among them. Parameters: ``page`` is path
-        and query of the page below the key, and ``seen`` has ``name:version`` of each part; the
-        version of a part that grows is its cursor.
+        A part that grows is sent as its new content only. Parameters: ``page`` is path and query of
+        the page below the key, and ``seen`` has ``name:version`` of each part; the version of a
+        part that grows is its cursor.
         """
         given = request.query_params
         path, _, text = given.get("page", "").partition("?")
@@ -201,7 +201,7 @@ class Server:
         return Response(content, media_type="application/json")
 
     def _answer_frame(self, request: Request) -> Response:
-        """Answer with a file of a renderer, which may load only what is below its key."""
+        """Answer with a file of a renderer, which may load only files below its key."""
         key, path = request.path_params["key"], request.path_params["path"]
         replay = find_replay(self._ask(), *self._links.frames.find(key))
         name, content = read_frame_file(replay.find_world(), path)

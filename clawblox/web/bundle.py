@@ -135,7 +135,7 @@ def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str
 class _Walk:
     """Draws the first page, and each page that a drawn one links to.
 
-    It makes the addresses, and so knows what is linked; see :class:`clawblox.web.page.Links`.
+    It makes the addresses, and so knows the linked pages; see :class:`clawblox.web.page.Links`.
 
     Args:
         site: The site.

@@ -32,7 +32,7 @@ WINDOW_BYTES: Final = 64 << 10
 """Usual size of a window."""
 MAX_WINDOW_BYTES: Final = 256 << 10
 MAX_WANTED: Final = 1000
-"""Maximum length of what is searched, in characters."""
+"""Maximum length of a searched text, in characters."""
 _END: Final = 1 << 62
 _BLOCK: Final = 1 << 18
 _LONG_LINE: Final = 1 << 14

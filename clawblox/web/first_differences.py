@@ -72,7 +72,7 @@ class Side:
 
 @attrs.frozen
 class BranchEvent:
-    """What an agent did or saw.
+    """An action or observation of an agent.
 
     Attributes:
         agent: Name of the agent in the first branch.
@@ -97,7 +97,7 @@ class FirstDifference:
 
     Attributes:
         kind: Which of the two.
-        path: Where in it; empty for all of it.
+        path: Place in it; empty for the whole.
         values: The value there in either branch, as JSON; None where there is none.
         events: The whole action or observation of either.
     """

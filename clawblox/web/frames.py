@@ -1,4 +1,4 @@
-"""What shows the world of a recording: its renderer in a frame, or a viewer that a person started.
+"""The display of a recorded world: its renderer in a frame, or a viewer that a person started.
 
 Foreign code runs in such a frame. It has no origin, and a key that opens the files of one recording
 alone. Their addresses are those of the world's routes, so that its page works unchanged. Viewers
@@ -60,7 +60,7 @@ class RecordedWorld:
     Attributes:
         config: Its ``world.toml``; None if it is gone or not known.
         problem: Why that is so, for people.
-        change: What has changed since the recording, for people; empty if nothing is known to have.
+        change: Changes since the recording, for people; empty if nothing is known to have.
     """
 
     config: WorldConfig | None = None
@@ -69,7 +69,7 @@ class RecordedWorld:
 
     @property
     def has_renderer(self) -> bool:
-        """Whether its states can be shown: by the engine's page or a module of its own."""
+        """True if the engine's page or a module of its own can show its states."""
         config = self.config
         return config is not None and (config.is_engine_world or bool(config.renderer.get("entry")))
 
@@ -171,7 +171,7 @@ def _describe(config: WorldConfig) -> Mapping[str, object]:
 
 
 def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
-    """Return the headers of a file of a frame: its page may load what is below its key, no more.
+    """Return the headers of a file of a frame: its page may load only files below its key.
 
     Only that page runs scripts; any other file shown as a page is dead.
 
@@ -256,7 +256,7 @@ class Viewers:
             yield
 
     def start(self, key: RecordingKey, viewer: ViewerCommand, recording: Path) -> None:
-        """Start a viewer, unless it runs; :meth:`find` says what became of it.
+        """Start a viewer, unless it runs; :meth:`find` reports the outcome.
 
         Args:
             key: The recording in addresses.

@@ -1,4 +1,4 @@
-"""What a request must have before any page sees it, and the headers of every answer."""
+"""The requirements for every request, and the headers of every answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages that leave this machine must not have: names of user, host and directories, secrets.
+"""Data that pages leaving this machine must not contain: user, host, directories, secrets.
 
 Both are sought in the finished text of a page, in every spelling: escaped as in JSON, quoted as in
 a URL, as entities. Only the text between tags and the values of attributes are changed.

@@ -1,4 +1,4 @@
-"""What a page is: a title, where it stands, and parts that can change one by one.
+"""A page: a title, its place, and parts that can change separately.
 
 A page is a pure function of the site and an address: the first answer and later answers with only
 the parts that have changed come from the same call.
@@ -51,7 +51,7 @@ class Links(Protocol):
 
 @attrs.frozen
 class Ask:
-    """What a page is asked for.
+    """The request for a page.
 
     Attributes:
         site: The site.
@@ -95,7 +95,7 @@ class Part:
 
     @functools.cached_property
     def version(self) -> str:
-        """What distinguishes its content from earlier content; never like a cursor of another."""
+        """Marks the version of its content; never equal to the cursor of another part."""
         return self.cursor or f"v{hashlib.sha256(self.body.html.encode()).hexdigest()[:12]}"
 
 

@@ -266,7 +266,7 @@ def _choice(name: str, options: Iterable[tuple[str, str]], chosen: str | None) -
 
 
 def tree(name: str, value: Any, before: Any = None) -> Markup:  # noqa: ANN401 - JSON
-    """Return a value as a tree of folds, with what has changed since an earlier value marked.
+    """Return a value as a tree of folds that marks the changes since an earlier value.
 
     Args:
         name: What distinguishes it from other trees of the page; folds keep their state by it.

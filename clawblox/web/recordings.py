@@ -1,4 +1,4 @@
-"""Recordings that pages look at, kept so that a look reads only what is new."""
+"""Recordings that pages show, cached so that a page reads only new blocks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class OpenRecording:
 
     @property
     def sent(self) -> Sequence[Sent]:
-        """What its agents sent, in order. Blocks."""
+        """The inputs of its agents, in order. Blocks."""
         self._read_on()
         return self._sent
 
@@ -91,7 +91,7 @@ class OpenRecording:
 
     @property
     def has_frames(self) -> bool:
-        """Whether it has states that a renderer can show."""
+        """True if it has states that a renderer can show."""
         return any(entry.header.track is Track.FRAMES for entry in self.reader.index)
 
     def roster(self, time: float = math.inf) -> RecordingRoster:

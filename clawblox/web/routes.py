@@ -1,4 +1,4 @@
-"""Which page is at which address; the server and the bundle both look it up here."""
+"""The pages by address, for the server and the bundle."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def make_missing(ask: Ask, why: str) -> Page:
     """Return the page that says why there is none at an address.
 
     Args:
-        ask: What was asked for.
+        ask: The request.
         why: The reason, for people.
     """
     body = element("p", why, " ", link("All runs", ask.links.to()))

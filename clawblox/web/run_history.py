@@ -1,4 +1,4 @@
-"""What manifests tell about runs: history, which save came from where, what can be compared.
+"""The history of runs from their manifests: saves, their origins, comparable runs.
 
 Runs and saves are found wherever their directories are now.
 """
@@ -39,7 +39,7 @@ _MAX_INSTANCES: Final = 12
 
 @attrs.frozen
 class RunHistory:
-    """What the manifests of a run tell.
+    """Facts from the manifests of a run.
 
     Attributes:
         lineage: Its lineage.
@@ -155,7 +155,7 @@ class StartFromSave:
 
 
 class Origins:
-    """The saves of the runs of a site, and what has started from them. Blocks while it is made.
+    """The saves of the runs of a site, and the starts from them. Blocks while it is made.
 
     A path counts if the save there, or the one that was there before its run was moved, has the
     digest that the manifest of the start names, which names none for archives. Else any save with
@@ -288,7 +288,7 @@ def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
     return run.directory, ()
 
 
-# -- what can be compared --------------------------------------------------------------------------
+# -- comparable runs -------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -333,7 +333,7 @@ def find_subject(ask: Ask, ident: str) -> ComparedRun:
 
 
 def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:
-    """Yield what can be chosen of some runs, the first 200: name in addresses, and words."""
+    """Yield the choices that some runs offer, the first 200: name in addresses, and words."""
     for run in [*runs][:_MAX_RUNS]:
         name, statuses = run.directory.name if run.part else run.name, run.run.instances
         yield run.ident, name

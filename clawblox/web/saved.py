@@ -1,4 +1,4 @@
-"""What saves hold: the document of the world, and the workspaces of agents; nothing is unpacked.
+"""The contents of saves: the world's document and the agents' workspaces; nothing is unpacked.
 
 A save may come from a stranger. It is opened below one directory only, ``checkpoint.archive``
 checks names and headers, no link is followed, and every read has a limit. Digests are those that
@@ -180,7 +180,7 @@ class FileChange:
 
     @property
     def kind(self) -> str:
-        """What happened to it, in a word."""
+        """Its change, in a word."""
         return "added" if not self.before else "changed" if self.after else "removed"
 
 

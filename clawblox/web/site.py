@@ -1,7 +1,7 @@
 """The runs and experiments below a directory, found again and again at little cost.
 
 An address holds no path: a run, an agent or an experiment is named by ten hex digits of the SHA-256
-of its path relative to the directory, and looked up among what was found.
+of its path relative to the directory, and looked up among the entries found.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RunSummary:
 
     @functools.cached_property
     def is_live(self) -> bool:
-        """Whether an instance or an agent has not ended."""
+        """True while an instance or an agent has not ended."""
         over = [status.state in OVER for status in self.run.instances]
         return not all((*over, *(agent.is_over for agent in self.agents)))
 
@@ -114,7 +114,7 @@ class RunSummary:
 
 
 class Site:
-    """What was found below a directory. Thread-safe; every method blocks.
+    """The runs and experiments found below a directory. Thread-safe; every method blocks.
 
     Args:
         root: The directory.
@@ -145,7 +145,7 @@ class Site:
         self._version = 0
 
     def version(self) -> int:
-        """Return what grows with each change of what was found.
+        """Return a counter that grows with each change of the entries.
 
         Time, memory and speed of processes do not count.
         """
@@ -224,7 +224,7 @@ class Site:
         return identify(self.name(path))
 
     def _look(self) -> None:
-        """Bring what is known up to date, as far as that is due."""
+        """Refresh the entries whose check is due."""
         for look, least_s in self._looks.items():
             begun = self._clock()
             if begun >= self._due.get(look, begun):

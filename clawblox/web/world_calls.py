@@ -1,7 +1,7 @@
-"""What an agent does in its world, as its tool calls and their results show it. Pure.
+"""An agent's actions in its world, as its tool calls and their results show them. Pure.
 
-A call is one of the world if it makes exactly one request to the agent's own address of it. What
-the answer changes is found by comparing it with the observation before.
+A call is one of the world if it makes exactly one request to the agent's own address. What the
+answer changes is found by comparing it with the observation before.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BODY_VERBS: Final = {INPUT_ROUTE: "acts", CHAT_ROUTE: "says"}
 _COMMANDS: Final = ("command", "cmd", "url", "input")
 """Arguments with a command line or an address."""
 _BODIES: Final = ("body", "data", "json")
-"""Arguments with what is sent to an address."""
+"""Arguments whose value is sent to an address."""
 _REQUEST: Final = re.compile(r"https?://[^\s'\"<>|;)]+", re.IGNORECASE)
 _OWN_NAMES: Final = (f"${WORLD_URL_ENV}", f"${{{WORLD_URL_ENV}}}")
 _SEVERAL: Final = re.compile(r"&&|\|\||;|`|\$\(|(?<!\\)\n|\b(?:for|while|xargs)\b")
@@ -139,12 +139,12 @@ def _parse_answer(answer: str) -> dict[str, Any]:
 
 
 class Observed:
-    """What an agent has seen last, so that the next answer is told by what it changes."""
+    """An agent's latest observation, so that the next answer is shown as changes."""
 
     _last: Mapping[str, Any] | None = None
 
     def describe(self, answer: str) -> str:
-        """Return an answer to a look or an input on one line: what has changed, or all of it."""
+        """Return an answer to a look or an input on one line: its changes, or the whole."""
         seen, last = _parse_answer(answer), self._last
         if not seen.keys() & _CLOCKS:
             return format_inline(seen, max_chars=_MAX_WORDS) if seen else ""

@@ -2,7 +2,7 @@
 
 - ``async_world``: the API, and its calls for many instances.
 - ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
-- ``open_world``: the block that opens the fleet, and the calls that concern all of it.
+- ``open_world``: the block that opens the fleet, and the calls that concern the whole fleet.
 - ``sources``: the source files of a world, and their digests at a start.
 - ``private_copies``: private copies of worlds, from which they are checked and verified.
 - ``input_examples``: the inputs that the documentation of a world shows.
@@ -11,8 +11,8 @@
 - ``agent_client``: an agent that has joined an instance.
 - ``http_clients``: clients of httpx for code that is written for it.
 - ``properties``: the metadata of a world, available without a call.
-- ``fleet``: the instances of an open world, and what serves them.
-- ``handle``: one instance, its facts and what can be done to it.
+- ``fleet``: the instances of an open world, and their servers.
+- ``handle``: one instance, its facts and operations.
 - ``known_instances``: the instances of a fleet by name, and the names that starts reserve.
 - ``resume``: brings instances back: those of an interrupted run, or one on request.
 - ``starts``: the starts of one batch, and the run directories that are cleared before.

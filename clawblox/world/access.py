@@ -49,7 +49,7 @@ class AgentProgram(AgentLike, Protocol):
 
     @property
     def driver(self) -> str:
-        """How its program is driven: ``claude``, ``codex`` and so on."""
+        """The driver of its program: ``claude``, ``codex`` and so on."""
 
     @property
     def sandbox(self) -> str:

@@ -139,12 +139,12 @@ class AsyncAgentClient:
 
     @property
     def rejoined(self) -> bool:
-        """Whether it joined as a player that was in the world before, with the same session."""
+        """True if it joined as a player that was in the world before, with the same session."""
         return self._access.rejoined
 
     @property
     def access(self) -> Access:
-        """What other programs need to act as this agent."""
+        """The access that other programs need to act as this agent."""
         return self._access
 
     def on(self, instance: str) -> AsyncAgentClient:

@@ -68,14 +68,14 @@ class ArchiveStart:
     _loaded: Loaded | None = attrs.field(default=None, init=False)
 
     async def run(self) -> StartedWorld:
-        """Load the archive and start the instance; when that fails, nothing of either is left.
+        """Load the archive and start the instance; a failure removes both.
 
         Raises:
             ConfigError: The run directory is the world directory.
             CheckpointError: The archive cannot be loaded, or has no snapshot of a world.
             ClawbloxError: As for ``AsyncWorld.start``.
 
-        Cancellation: nothing of the instance or of the loaded state remains.
+        Cancellation: the instance and the loaded state are removed.
         """
         try:
             run_dir = await run_blocking(self._find_run_dir)
@@ -139,7 +139,7 @@ class Snapshots:
     Attributes:
         options: The options that the instances share, without archives.
         specs: The options of each instance, without archives.
-        archives: The archives, by the snapshots that were taken out of them.
+        archives: The archives, by the snapshots that were extracted.
     """
 
     options: ManyOptions

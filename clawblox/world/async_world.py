@@ -157,7 +157,7 @@ class AsyncWorld(InstanceCalls):
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: all of the instances are ended; nothing of them is left.
+        Cancellation: all of the instances are ended and removed.
         """
         return await self._start_many(
             InstanceSpec.parse_all(instances),
@@ -252,7 +252,7 @@ class AsyncWorld(InstanceCalls):
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: all of the instances are ended; nothing of them is left.
+        Cancellation: all of the instances are ended and removed.
         """
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
         options = ManyOptions(

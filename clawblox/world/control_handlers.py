@@ -56,7 +56,7 @@ _MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any], Callable[[], None]], M
 
 
 def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Operation]:
-    """Return what can be asked for the instances of a run directory, by ``op``."""
+    """Return the requests for the instances of a run directory, by ``op``."""
     operations = _Operations(fleet, start, fork, run_dir)
     handlers: dict[str, Handler] = {
         "start": operations.start,

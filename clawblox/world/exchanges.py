@@ -50,7 +50,7 @@ _encode_text: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).e
 
 
 class ExchangeKind(StrEnum):
-    """What an agent did."""
+    """The kind of an agent's request."""
 
     JOIN = "join"
     LEAVE = "leave"
@@ -100,7 +100,7 @@ class AgentExchange:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the answer means success."""
+        """True if the answer means success."""
         return (
             self.status is not None and HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
         )

@@ -207,7 +207,7 @@ class Fleet(KnownInstances):
         """Start many instances; fails, and is cancelled, like ``AsyncWorld.start_many``.
 
         Args:
-            start: What is started.
+            start: The instances to start.
             progress: Shows how far they are.
         """
         operation = partial(self._start_many, start, progress)

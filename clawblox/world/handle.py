@@ -1,4 +1,4 @@
-"""One instance of an open world, as the fleet hands it out: its facts, and what can be done to it.
+"""One instance of an open world, as the fleet hands it out: its facts and operations.
 
 Nothing else of ``world`` reaches for the supervisor of an instance, or for its processes.
 """
@@ -119,12 +119,12 @@ class InstanceHandle:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it serves."""
+        """True if it serves."""
         return self.state is LifecycleState.READY
 
     @property
     def is_over(self) -> bool:
-        """Whether it and all of its processes have ended."""
+        """True if it and all of its processes have ended."""
         return self.supervisor.lifecycle.is_over
 
     @property
@@ -134,7 +134,7 @@ class InstanceHandle:
 
     @property
     def rate(self) -> TickRate | None:
-        """How fast its world runs; None if that is not known, or it has ended."""
+        """Tick rate of its world; None if unknown, or after its end."""
         return None if self.instance.is_over else self.instance.rate
 
     @property
@@ -242,7 +242,7 @@ class InstanceHandle:
             SnapshotError: The world gave no usable snapshot.
             WorldExitedError: It has ended.
 
-        Cancellation: nothing of the snapshot is left.
+        Cancellation: the snapshot is removed.
         """
         from clawblox.system.scratch import scratch_directory  # here, since few are asked for it
 

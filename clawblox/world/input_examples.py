@@ -58,7 +58,7 @@ class InputExample:
 
     @property
     def is_sendable(self) -> bool:
-        """Whether it can be sent as it stands: its data is JSON without placeholders."""
+        """True if it can be sent as it stands: its data is JSON without placeholders."""
         if not self.data:
             return True
         try:

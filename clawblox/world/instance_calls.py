@@ -161,9 +161,9 @@ class InstanceCalls(OpenWorld):
                 before it was ready.
             ManifestError: The run cannot be registered in its manifest.
 
-        When it fails, what was loaded from an archive is removed again.
+        A failure removes the files loaded from an archive.
 
-        Cancellation: the instance is ended; nothing of it is left.
+        Cancellation: the instance is ended and removed.
         """
         run_dir = self._run_dir if run_dir is None else run_dir
         if run_dir is None and record_dir is None:
@@ -373,7 +373,7 @@ class InstanceCalls(OpenWorld):
             SnapshotError: The world gave no usable snapshot.
             WorldExitedError: The instance has ended.
 
-        Cancellation: has no effect; nothing of the snapshot is left.
+        Cancellation: has no effect; the snapshot is removed.
         """
         fleet, options = self._open_fleet(), SaveOptions(timeout=timeout)
         return await fleet.tasks.own(partial(fleet.find(instance).read_time, options))
@@ -436,7 +436,7 @@ class InstanceCalls(OpenWorld):
             max_bytes: Size limit of the snapshot, in bytes.
 
         Returns:
-            The archive: its path, size and digest, its metadata, and what was left out.
+            The archive: its path, size and digest, its metadata, and the files left out.
 
         Raises:
             ConfigError: An argument is wrong.

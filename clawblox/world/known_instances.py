@@ -1,7 +1,7 @@
 """The instances of a fleet by name: running, dead, and short entries of all others.
 
-An instance that was stopped, or never became ready, is reduced to a short entry: a world object
-may start thousands of them.
+An instance that was stopped, or never became ready, is reduced to a short entry: a world object may
+start thousands.
 """
 
 from __future__ import annotations

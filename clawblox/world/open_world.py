@@ -139,7 +139,7 @@ class OpenWorld(WorldMetadata):
 
     @property
     def tick_rates(self) -> dict[str, TickRate]:
-        """How fast the worlds of the ready instances run, by name, where they report it."""
+        """Tick rates of the ready instances that report them, by name."""
         instances = self._fleet.instances if self._fleet else ()
         rates = {instance.name: instance.rate for instance in instances}
         return {name: rate for name, rate in rates.items() if rate is not None}
@@ -197,7 +197,8 @@ class OpenWorld(WorldMetadata):
     def interrupt(self) -> None:
         """Make every stop from now on an interruption, after which a resume brings back the rest.
 
-        :meth:`resume_all` and ``clawblox resume`` do not bring back what was stopped on purpose.
+        :meth:`resume_all` and ``clawblox resume`` do not bring back instances that were stopped on
+        purpose.
         """
         if self._fleet is not None:
             self._fleet.interrupt()

@@ -38,7 +38,7 @@ _FRESH_HINT: Final = (
 
 @attrs.frozen
 class Waits:
-    """How long calls may take, in seconds.
+    """Time limit of calls, in seconds.
 
     Attributes:
         timeout: For an answer.
@@ -66,7 +66,7 @@ class WorldPlace(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted, as far as known here."""
+        """Number of its restarts known here."""
 
     @property
     def connections(self) -> Connections:
@@ -167,7 +167,7 @@ class FleetPlace:
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted."""
+        """Number of its restarts."""
         return self.instance.restarts
 
     @property
@@ -360,7 +360,7 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
         try:
             base_url = await run_blocking(agent.grant_access, grant)
         except UsageError:  # it was closed meanwhile
-            await anyio.lowlevel.checkpoint_if_cancelled()  # by what has closed it
+            await anyio.lowlevel.checkpoint_if_cancelled()  # by whoever closed it
             raise
         return attrs.evolve(access, base_url=base_url)
 

@@ -66,7 +66,7 @@ class SavedPlayers:
 
     @property
     def is_known(self) -> bool:
-        """Whether there was such a player, as far as that is known."""
+        """True if such a player is known."""
         return bool(self.answers or self.agent_ids)
 
     def without(self, sessions: Collection[str], agent_ids: Collection[str | None]) -> SavedPlayers:

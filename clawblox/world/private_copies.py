@@ -87,7 +87,7 @@ class TrialOptions:
 
 
 class MissingFilesError(Exception):
-    """A private copy cannot have files that the world needs; the text names one of them."""
+    """A private copy cannot have files that the world needs; the text names an example."""
 
 
 @attrs.frozen
@@ -125,8 +125,8 @@ async def copy_world(
         directory: The directory of the world.
         scratch: The directory for the copy and its run directory; the caller removes it.
         name: Name of this copy in ``scratch``, which no other has; empty for the main one.
-        is_whole: Whether the copy gets the files of the repository although ``world.toml`` names
-            none of them.
+        is_whole: Whether the copy gets the files of the repository although ``world.toml`` does not
+            name them.
         change: Changes the document of the copy's ``world.toml``; None leaves the file as it is.
 
     Raises:
@@ -184,7 +184,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _find_extent(directory: Path, paths: Sequence[str]) -> _Extent:
-    """Return what is copied where the directory alone is not enough. Blocks."""
+    """Return the directories to copy where the world's own is not enough. Blocks."""
     top = _find_repository(directory)
     if top is None:
         raise MissingFilesError(_explain(paths, "the directory is not in a git repository"))

@@ -1,4 +1,4 @@
-"""The world that made a recording, where only the caller can have written the record of it.
+"""The world that made a recording, where only the caller can have written its record.
 
 A recording is data that may come from anyone, and its world is a program. So a record counts only
 if no other user and no agent can have placed it, and a world only if no agent can have placed that.

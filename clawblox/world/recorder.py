@@ -171,7 +171,7 @@ class AgentRecorder:
     async def run(self) -> None:
         """Write the recording until its end.
 
-        Cancellation: ends the recording; what was noted until then is written.
+        Cancellation: ends the recording; the notes until then are written.
         """
         try:
             with self._scope:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import attrs
 
-from clawblox.agents.status import left_agents
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.progress import ProgressLike
 from clawblox.concurrency.threads import run_blocking
@@ -188,6 +187,8 @@ async def _end_processes(run_dir: Path, records: Iterable[InstanceRecord]) -> di
     instances = await run_blocking(left_instances, run_dir)
     names = [record.name for record in records if record.state != "exited"]
     cookies = {name: instances[name] for name in names if name in instances}
+    from clawblox.agents.status import left_agents  # here, since only a resume needs agents
+
     agents = await run_blocking(left_agents, run_dir)
     left = await end_orphans([*cookies.values(), *agents])
     return {name: f"of its run before, {left[c]}" for name, c in cookies.items() if c in left}

@@ -142,7 +142,7 @@ class Retention:
         kept = [*self._kept[instance], saved.path]
         instance.source.add(saved)
         spent: list[Path] = []
-        # While it is not ready, a restart may be restoring any of them.
+        # While it is not ready, a restart may be restoring one.
         if instance.is_ready:
             in_use = self._fleet.snapshots_in_use
             spent = [path for path in kept[: -self._keep] if path not in in_use]

@@ -1,7 +1,7 @@
 """The source files of a world: its directory without what runs and programs leave there. Blocks.
 
 Their digests at a start are evidence of what a recording was made with. They show which files have
-changed since, and nothing is refused because of them.
+changed since, but never cause a refusal.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Starts:
 
     @property
     def is_aborted(self) -> bool:
-        """Whether a failure has aborted the batch."""
+        """True if a failure has aborted the batch."""
         return self._stop_all and bool(self.failed)
 
 

@@ -1,4 +1,4 @@
-"""The viewer of a world, ``[replay] command``: started on a leased port, ended with all of it."""
+"""The viewer of a world, ``[replay] command``: started on a leased port, ended completely."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ViewerCommand:
 
     @property
     def has_port(self) -> bool:
-        """Whether it serves a page on a port that it is given."""
+        """True if it serves a page on a given port."""
         return any("{port}" in word for word in self.words)
 
     def fill(self, recording: Path, port: int | str) -> list[str]:

@@ -118,7 +118,7 @@ def test_nothing_in_an_experiment_runs_yet(call: Start) -> None:
     shown = call("ps", EXPERIMENT)
     assert shown.wait() == 0
     status = f"clawblox experiment status {EXPERIMENT}"
-    assert shown.out.endswith(f"or below. --all shows what has ended, and {status} the chains.\n")
+    assert shown.out.endswith(f"or below. --all shows ended runs, and {status} the chains.\n")
     assert call("ps", EXPERIMENT, "--all").out.endswith(f"or below. See {status}.\n")
 
 

@@ -222,7 +222,7 @@ def test_the_instance_must_be_clear_and_ready(
     assert several.wait() == 2
     assert several.err == (
         f"Error: Several instances in '{run_dir}' are ready: w000, w001, w002\n"
-        f"  hint: name one of them: clawblox play {run_dir} w000\n"
+        f"  hint: name an instance: clawblox play {run_dir} w000\n"
     )
     assert call("play", str(run_dir), "w007").wait() == 2
     unwanted = call("play", str(run_dir), "--run-dir", "x")

@@ -161,7 +161,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(
     refused = call("run", str(world), *words, "--fresh", env=claude_env)
     assert refused.wait() == 1
     assert "has acted in " in refused.err
-    assert "nothing of it and its world was saved yet" in refused.err
+    assert "neither it nor its world was saved yet" in refused.err
     assert "must save its sessions" not in refused.err
     assert "is ready at" not in refused.out
     assert identity(run_dir) == before

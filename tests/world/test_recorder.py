@@ -360,7 +360,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, where: object, name: str) -> Iterat
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(Transcript, "records"), (recorder_module, "Exchange"), (recorder_module, "route_kinds")],
+    [(Transcript, "records"), (recorder_module, "AgentExchange"), (recorder_module, "route_kinds")],
 )
 async def test_a_defect_of_the_recorder_disturbs_no_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, name: str

@@ -182,8 +182,8 @@ class AgentAccess:
         """Serve on the listening socket of a new process too, and close the previous socket.
 
         Args:
-            listener: The socket; this object takes ownership of it. None for a process that is not
-                in a sandbox.
+            listener: The socket; this object takes ownership. None for a process that is not in a
+                sandbox.
         """
         with self._lock:
             own = set() if self._own is None else {self._own[1]}

@@ -30,7 +30,7 @@ from clawblox.system.files import make_private_dir
 
 @attrs.frozen(kw_only=True)
 class KnownProgram:
-    """How to start a known program.
+    """The command line of a known program.
 
     Attributes:
         args: Arguments that make it speak the protocol.

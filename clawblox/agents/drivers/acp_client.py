@@ -216,7 +216,7 @@ class AcpClient(Conversation):
         # Some programs load unknown ids. Only the replayed messages are proof.
         session_id = text_in(result, "sessionId") or self._resumed
         if not session_id or (self._resumed and not self._replayed):
-            message = f"it has nothing of the conversation {self._resumed}"
+            message = f"it does not know the conversation {self._resumed}"
             if self._resumed is None:
                 message = "it began a conversation without an id"
             yield from _give_up({"kind": "resume", "message": message})

@@ -167,7 +167,7 @@ class CodexDriver(KnownProgramDriver):
         return {thread: path for path, thread in _find_threads(directory).items()}
 
     def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
-        """Return when the thread's used-up allowances are renewed, all of them."""
+        """Return when the last of the thread's used-up allowances is renewed."""
         rollout = self.transcripts(directory).get(session_id)
         if rollout is None:
             return None

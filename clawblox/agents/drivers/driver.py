@@ -267,7 +267,7 @@ class Driver(ABC):
 
     @property
     def archives_conversation(self) -> bool:
-        """Whether archives contain the conversation; otherwise only the workspace travels."""
+        """True if archives contain the conversation; otherwise only the workspace travels."""
         return self.program.is_archived
 
     def can_continue(self, command: object) -> bool:

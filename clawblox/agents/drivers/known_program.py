@@ -27,7 +27,7 @@ def may_lack_login(what: str, hint: str) -> Requirement:
     """Return the problem of a program that may not be logged in.
 
     Args:
-        what: What is missing.
+        what: The missing part.
         hint: How to log in.
     """
     problem = f"it may not be logged in: {what}"

@@ -332,7 +332,7 @@ class AgentProcess:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the program cannot receive a message now."""
+        """True if the program cannot receive a message now."""
         dialogue = self.dialogue
         is_leaving = dialogue.trouble is not None or self._leave_by < math.inf
         return is_leaving or dialogue.is_working or not dialogue.is_confirmed

@@ -282,7 +282,7 @@ class Bookkeeping:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether the minutes of the budget are used up. Unlike other limits, this ends a turn."""
+        """True if the minutes of the budget are used up. Unlike other limits, this ends a turn."""
         limit = self.budget.minutes
         return limit is not None and self._minutes >= limit
 

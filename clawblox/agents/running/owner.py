@@ -99,17 +99,17 @@ class Owner:
 
     @property
     def is_over(self) -> bool:
-        """Whether the agent has ended and nothing of it is left."""
+        """True if the agent and all its processes have ended."""
         return self._stop.is_over.is_set()
 
     @property
     def is_ending(self) -> bool:
-        """Whether the agent is being stopped, or has ended."""
+        """True if the agent is being stopped, or has ended."""
         return self._stop.grace is not None or self._stop.is_over.is_set()
 
     @property
     def is_between_turns(self) -> bool:
-        """Whether the agent is between turns; False while it starts."""
+        """True if the agent is between turns; False while it starts."""
         attempt = self._attempt
         if self.is_over or attempt is None:
             return self.is_over
@@ -123,7 +123,7 @@ class Owner:
             message: A message that is to be delivered, too; None means the first one.
 
         Raises:
-            AgentError: The start failed; nothing of the agent remains.
+            AgentError: The start failed; all processes of the agent have ended.
 
         Cancellation: the start continues; call :meth:`stop` to end it.
         """
@@ -140,7 +140,8 @@ class Owner:
         """Send the agent a message; return when a program runs that will read it.
 
         Raises:
-            AgentError: The program started for the message failed; nothing of the agent remains.
+            AgentError: The program started for the message failed; all processes of the agent have
+                ended.
 
         Cancellation: a message that was not sent yet is withdrawn; a program that was started for
             it is ended.

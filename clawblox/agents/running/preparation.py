@@ -78,7 +78,7 @@ def find_binary(order: StartRequest) -> Path:
     if binary is None:
         raise _no_program(order, name)
     path = Path(binary).absolute()
-    if ".." in path.parts:  # nothing of the path can be made in a sandbox then
+    if ".." in path.parts:  # no part of the path can be made in a sandbox then
         path = Path(os.path.realpath(path.parent), path.name)
     return path
 

@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def has_name(self) -> bool:
-        """Whether programs know it by a name rather than its address."""
+        """True if programs know it by a name rather than its address."""
         return self.host not in ("", "localhost", self.address)
 
 

@@ -40,7 +40,7 @@ class Relays:
         self._changed: anyio.Event | None = None
 
     def replace(self, sockets: Sequence[tuple[socket.socket, Endpoint]]) -> None:
-        """Serve these sockets instead of the previous ones; takes ownership of them."""
+        """Serve these sockets instead of the previous ones; takes ownership."""
         old, self._sockets = self._sockets, list(sockets)
         for listener, _ in sockets:
             listener.setblocking(False)

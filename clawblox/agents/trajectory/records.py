@@ -51,7 +51,7 @@ class EventRecord:
 
 
 class Context(NamedTuple):
-    """What the records so far say of the next line of the log.
+    """The place of the next line of the log, from the records so far.
 
     Attributes:
         time: UTC time of the latest record.

@@ -102,7 +102,7 @@ class TurnIndex:
         return self.turns[-1] if self.turns else None
 
     def read_on(self) -> None:
-        """Read what was added to the agent's files.
+        """Read the lines added to the agent's files.
 
         Raises:
             OSError: A file cannot be read.

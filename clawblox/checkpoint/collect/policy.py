@@ -188,7 +188,7 @@ def workspace_exclusion(
         path: Path below the workspace, ``/`` between components.
         directory: Whether the entry is a directory; a link never is, wherever it leads.
         repositories: Result of :func:`find_repositories` for that workspace; None if it is not
-            known yet, and then the result says nothing of git directories inside a ``.git``.
+            known yet, and then the result ignores git directories inside a ``.git``.
         keep: Entries to archive with everything below them, although programs run or obey them.
             Credentials and files that git would run are left out all the same.
 
@@ -207,7 +207,7 @@ def find_exclusion(
     repositories: Repositories | None = NO_REPOSITORIES,
     keep: Collection[FoldedPath] = (),
 ) -> tuple[int, str] | None:
-    """Return what is left out of an entry's path, and why; as :func:`workspace_exclusion`.
+    """Return the part of an entry's path that is left out, and why; as :func:`workspace_exclusion`.
 
     Returns:
         The number of components of the topmost directory that is left out, or of the entry itself,

@@ -332,5 +332,5 @@ def _common(path: str, kind: str) -> str:
 
 
 def _relative(path: str, directory: str) -> str:
-    """Return a path of the workspace relative to a directory of it."""
+    """Return a path of the workspace relative to one of its directories."""
     return posixpath.relpath(f"/{path}", f"/{directory}")

@@ -1,7 +1,7 @@
 """Lists the entries of a workspace that may be in an archive.
 
-``policy`` names the others: files that programs run or obey unasked, credentials, and what can be
-rebuilt. ``tree`` walks the directories, ``repositories`` reads the settings of those of git.
+``policy`` names the others: files that programs run or obey unasked, credentials, and files that
+can be rebuilt. ``tree`` walks the directories, ``repositories`` reads the settings of those of git.
 Everything here blocks.
 """
 

@@ -230,7 +230,7 @@ class Placing:
 
     @property
     def lost_sessions(self) -> Mapping[str, str]:
-        """Why conversations of agents were left out although the archive has files of them."""
+        """Why conversations of agents were left out although the archive has their files."""
         return {
             split[0]: entry.reason
             for entry in reversed(self.excluded)

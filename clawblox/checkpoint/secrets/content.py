@@ -133,7 +133,7 @@ class ScannedContent:
                 self._search(self._lead + STRIDE, is_last=False)
 
     def close(self) -> None:
-        """Search the rest, and report what could not be searched."""
+        """Search the rest, and report the parts that could not be searched."""
         self._search(len(self._data), is_last=True)
         self._parts.close()
         if self._refused:

@@ -43,7 +43,7 @@ class Base64Runs:
 
 
 def find_matches(text: bytes, known: KnownSecrets) -> Iterator[SecretMatch]:
-    """Yield the secrets in a text, in every reading of it."""
+    """Yield the secrets in a text, in every reading."""
     yield from _find_in_one_reading(text, known)
     for view in find_views(text):
         # Base64 in such a reading is decoded up to the end of the window only.

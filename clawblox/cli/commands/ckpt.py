@@ -107,7 +107,7 @@ The exit status is 1 if an archive is damaged.
 @click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
 def verify(archives: tuple[str, ...], as_json: bool) -> int:
-    """Verify that archives are intact, by reading all of them."""
+    """Verify that archives are intact, by reading them completely."""
     results = [_verify(Path(archive), is_quiet=as_json) for archive in archives]
     if as_json:
         click.echo(format_json(results))

@@ -22,7 +22,7 @@ from clawblox.views.formatting import (
 
 
 @examples("""
-  clawblox clean runs/r001 --dry-run   list what would be removed, with sizes
+  clawblox clean runs/r001 --dry-run   list the removable files, with sizes
   clawblox clean runs/*                remove it
   clawblox clean runs/r001 --all       remove requested saves, too
 
@@ -33,7 +33,7 @@ any known run (clawblox ps -a). Logs, recordings and the files of agents stay, t
 @click.command("clean")
 @click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
 @click.option("--all", "all_saves", is_flag=True, help="Remove requested saves, too.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, list the removable files.")
 @json_option
 def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_json: bool) -> None:
     """Remove old autosaves, old archives and half-written files from ended runs.

@@ -1,4 +1,4 @@
-"""``clawblox experiment fork``: branches of a checkpoint, or a preview of them."""
+"""``clawblox experiment fork``: branches of a checkpoint, or their preview."""
 
 from __future__ import annotations
 

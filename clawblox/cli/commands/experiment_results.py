@@ -223,7 +223,7 @@ complete generation can only begin at what stays.
 """)
 @click.command("clean")
 @directory_argument
-@click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, list the removable files.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:

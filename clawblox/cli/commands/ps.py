@@ -121,7 +121,7 @@ def _describe_more(scope: Scope) -> str:
     status = suggest("experiment status", scope.experiment)
     if scope.shows_ended:
         return f"See {status}."
-    return f"--all shows what has ended, and {status} the chains."
+    return f"--all shows ended runs, and {status} the chains."
 
 
 def _describe_empty(scope: Scope) -> str:
@@ -131,7 +131,7 @@ def _describe_empty(scope: Scope) -> str:
     if scope.is_one_run:
         return ""
     if scope.directory is None:
-        hint = "Nothing runs. --all shows what has ended."
+        hint = "Nothing runs. --all shows ended runs."
         return "Nothing has run." if scope.shows_ended else hint
     verb, place = "has run" if scope.shows_ended else "runs", shorten_path(scope.directory)
     return f"Nothing {verb} in '{place}' or below. {_describe_more(scope)}".rstrip()

@@ -205,7 +205,7 @@ def _open_its_world(interruption: InterruptedRun) -> AsyncWorld:
         parts = (f"{Path(world).name} ({', '.join(names)})" for world, names in worlds.items())
         raise UsageError(
             f"Instances of {len(worlds)} worlds were interrupted: {'; '.join(parts)}",
-            hint="name the instances of one of them",
+            hint="name the instances of a single world",
         )
     ((world_dir, names),) = worlds.items()
     if not (Path(world_dir) / CONFIG_NAME).is_file():

@@ -137,7 +137,7 @@ def command(
 
 
 def _load_score(text: str) -> Score:
-    # Here, because a run needs nothing of experiments, which take long to import.
+    # Here, because a run does not need experiments, which take long to import.
     from clawblox.experiment.schedule.score_functions import load_function
 
     return load_function(text, "--score")

@@ -194,7 +194,7 @@ def look_for_bubblewrap() -> MachineCheckResult:
 @_sandbox_check(
     "native sandbox",
     "Agents cannot be run with claude_native_sandbox=True, Claude Code's own sandbox.",
-    "Install what is missing: apt install bubblewrap socat ripgrep.",
+    "Install the missing programs: apt install bubblewrap socat ripgrep.",
 )
 def look_for_native_sandbox() -> MachineCheckResult:
     """Run a program in a sandbox like Claude Code's own, alone and within ours."""

@@ -15,7 +15,7 @@ VERBS: Final[Mapping[str, tuple[str, str]]] = {
     "act": ("[act] TYPE [DATA]", "Send an input, and show the changes."),
     "observe": ("observe", "Show your observation."),
     "changes": ("changes", "Show the changes since you last looked."),
-    "show": ("show [PATH]", "Show all of the last observation, or one part of it."),
+    "show": ("show [PATH]", "Show the whole last observation, or one part."),
     "say": ("say TEXT", "Say something to the other agents."),
     "chat": ("chat", "Show the last messages."),
     "api": ("api", "Show the documentation of the world."),

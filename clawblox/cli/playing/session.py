@@ -92,7 +92,7 @@ class PlaySession:
 
     @property
     def has_world_ended(self) -> bool:
-        """Whether the world has ended, and the session with it."""
+        """True if the world has ended, and the session with it."""
         return self._end.cancelled_caught
 
     async def interrupt(self) -> bool:

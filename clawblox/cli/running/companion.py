@@ -106,7 +106,7 @@ class Companion:
         Raises:
             ClawbloxError: It could not be connected or started.
 
-        Cancellation: nothing of the agent is left running.
+        Cancellation: no process of the agent is left.
         """
         limited = await run_blocking(self._limit_turns)
         record = attrs.evolve(self._record, command_line=limited)
@@ -192,7 +192,7 @@ def _require_new(run_dir: Path, directory: AgentDir, name: str) -> None:
         return
     shown = shorten_path(run_dir)
     if find_checkpoint(run_dir) is None:
-        saved, advice = "nothing of it and its world was saved yet", "both start over with"
+        saved, advice = "neither it nor its world was saved yet", "both start over with"
     else:
         words = quote_words(("--resume", shorten_path(run_dir)))
         saved, advice = "this world starts over", f"both continue with {words}; else give"

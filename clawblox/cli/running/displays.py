@@ -38,7 +38,7 @@ class Scene(Protocol[Seen]):
     """A run or an experiment as a display sees it: its present state, and news.
 
     Attributes:
-        verbs: What can be done with a row.
+        verbs: The actions for a row.
     """
 
     verbs: ClassVar[Sequence[Verb]]
@@ -68,7 +68,7 @@ class Scene(Protocol[Seen]):
         """Return the keys of all rows, in the order of the table."""
 
     async def read_pane(self, now: Seen, steering: Steering, lines: int) -> Sequence[str]:
-        """Return a heading, and the last lines of what is shown of the selected row.
+        """Return a heading, and the last shown lines of the selected row.
 
         Args:
             now: The latest state, in which the row is.

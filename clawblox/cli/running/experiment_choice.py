@@ -108,7 +108,7 @@ def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
 
 
 def _find_experiments() -> list[Path]:
-    # Here, because a directory that was typed needs nothing of experiments, slow to import.
+    # Here, because a typed directory does not need experiments, which are slow to import.
     from clawblox.experiment.reading.overview import is_experiment, sort_experiments
 
     found = filter(is_experiment, sort_experiments(Path.cwd()))

@@ -42,7 +42,7 @@ Prepare: TypeAlias = Callable[[AsyncExperiment], Awaitable[Sequence[str]]]
 
 @attrs.frozen(kw_only=True)
 class ExperimentCall:
-    """How a command runs an experiment.
+    """Options for running an experiment from a command.
 
     Attributes:
         directory: The directory of the experiment.
@@ -65,7 +65,7 @@ class ExperimentCall:
 
     @property
     def is_spawned(self) -> bool:
-        """Whether another command has spawned this process, and checked the arguments."""
+        """True if another command has spawned this process, and checked the arguments."""
         return self.starter_fd is not None
 
 

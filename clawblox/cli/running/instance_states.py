@@ -41,12 +41,12 @@ class InstanceStates:
 
     @property
     def total(self) -> int:
-        """How many instances there are or will be."""
+        """Number of instances that exist or will exist."""
         return max(self._planned, len(self.by_name))
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing runs and nothing will."""
+        """True if nothing runs and nothing will."""
         return self._is_start_done and all(state in _OVER for state in self.by_name.values())
 
     def runs(self, name: str) -> bool:

@@ -202,7 +202,7 @@ class TableKeys(Generic[Seen]):
 
     Attributes:
         latest: The latest look; None before the first.
-        steering: What was typed.
+        steering: The typed keys.
     """
 
     _scene: Scene[Seen]
@@ -252,11 +252,11 @@ class TableKeys(Generic[Seen]):
             self._keyboard.resume()
 
     def leave(self) -> None:
-        """Forget what was typed: the table is drawn for the last time."""
+        """Forget the typed keys: the table is drawn for the last time."""
         self.steering, self._message, self._keyboard = UNSTEERED, "", None
 
     async def read_pane(self, lines: int) -> Sequence[str]:
-        """Return what is shown of the selected row, or why it cannot be read.
+        """Return the lines of the selected row, or why it cannot be read.
 
         Args:
             lines: Maximum number of lines.

@@ -74,7 +74,7 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
         None if it names no run, but perhaps an archive or a snapshot.
 
     Raises:
-        ClawbloxError: Nothing of the run was saved, or the save is gone.
+        ClawbloxError: The run has no save, or the save is gone.
         ConfigError: It is not a path.
         UsageError: It is the directory of an experiment; or a ``checkpoint.json`` whose run another
             user or an agent may have written.
@@ -94,7 +94,7 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
 def _nothing_saved(run_dir: Path) -> ClawbloxError:
     """Return the error of a run of whose agent and world nothing was saved yet."""
     return ClawbloxError(
-        f"Nothing of '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
+        f"Nothing in '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
         "and its agent",
         hint="clawblox run --agent makes the first one when the agent has joined, unless "
         "--checkpoint-every is 0; without one, both start over in another run directory",
@@ -141,7 +141,7 @@ def _find_in_run(run_dir: Path) -> ResumeSource:
         (interrupted,) = read_interruption([record], {}).instances
         if interrupted.save is None:
             raise ClawbloxError(
-                f"Nothing of '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
+                f"Nothing in '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
                 hint=f"{suggest('resume', run_dir)} continues as its run began",
             )
         path = interrupted.save.path
@@ -218,8 +218,8 @@ def find_team_resume(run_dir: Path, interruption: InterruptedRun) -> TeamResume 
         None if the run has no agent of ``clawblox run``, or its instance is not resumed.
 
     Raises:
-        ClawbloxError: Nothing of both was saved, or the save is gone; or the agent has had all
-            turns that it was allowed.
+        ClawbloxError: Neither was saved, or the save is gone; or the agent has had all turns that
+            it was allowed.
     """
     instance = find_own_instance(run_dir, interruption)
     if instance is None:

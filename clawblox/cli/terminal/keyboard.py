@@ -93,7 +93,7 @@ class Keyboard:
     async def keys(self) -> AsyncIterator[str]:
         """Yield keys until the terminal is gone; see :class:`KeyDecoder`.
 
-        Cancellation: what was typed since then stays unread.
+        Cancellation: keys typed since then stay unread.
         """
         decoder = KeyDecoder()
         while True:

@@ -79,7 +79,7 @@ class Screen:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether lines are on the terminal."""
+        """True if lines are on the terminal."""
         return self._drawn > 0
 
     def forget(self) -> None:

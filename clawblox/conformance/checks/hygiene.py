@@ -69,7 +69,7 @@ async def _search(content: bytes, find: Find) -> int:
         Their number.
 
     Raises:
-        Failed: A value has what must not be there.
+        Failed: A value contains forbidden text.
     """
     count, trace = await run_blocking(find_trace, find_body_leaves(content), find)
     if trace is not None:
@@ -164,7 +164,7 @@ async def check_stop(ctx: CheckContext) -> str:
     return f"SIGTERM ended it with {stopped.exit} in {stopped.elapsed_s:.2f} s"
 
 
-@_must("processes", "Nothing of a world runs on after its stop.")
+@_must("processes", "No process of a world runs on after its stop.")
 async def check_processes(ctx: CheckContext) -> str:
     """Look for other processes that had to be killed."""
     pid, stopped = await _find_stop(ctx)
@@ -191,7 +191,7 @@ async def check_script_errors(ctx: CheckContext) -> str:
         worst = max(reports, key=lambda errors: errors.count)
         raise NotMet(
             f"a life reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
-            " script, or let pcall catch what may fail: the log of the world has each place"
+            " script, or let pcall catch errors: the log of the world has each place"
         )
     return f"none of {len(ctx.instances.lives)} lives reported an error"
 

@@ -114,7 +114,7 @@ def _find_header_trace(
 
 @CHECKS.must(
     "operator",
-    "Agents get nothing of the operator: no token, no variable of the environment, no path of the"
+    "Agents get no data of the operator: no token, no variable of the environment, no path of the"
     " host.",
 )
 async def check_operator(ctx: CheckContext) -> str:

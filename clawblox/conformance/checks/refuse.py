@@ -156,7 +156,7 @@ async def check_newer(ctx: CheckContext) -> str:
 
 
 def _raise_version(document: dict[str, Any]) -> str:
-    """Raise the version in a snapshot by one; return what was raised, as a sentence."""
+    """Raise the version in a snapshot by one; return a sentence that names it."""
     for key in _VERSIONS:
         value = document.get(key)
         if isinstance(value, int) and not isinstance(value, bool):

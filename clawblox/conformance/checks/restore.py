@@ -129,7 +129,7 @@ async def check_again(ctx: CheckContext) -> Findings:
 
 @_must(
     "fresh_places",
-    "A restore is exact also where nothing of an earlier life is left but the save: no file, no"
+    "A restore is exact even where only the save is left of an earlier life: no file, no"
     " process and no listener.",
 )
 async def check_fresh_places(ctx: CheckContext) -> Findings:

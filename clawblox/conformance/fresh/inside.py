@@ -81,7 +81,7 @@ def _find_mark(started: StartedWorld) -> Mark:
 async def _play(
     order: LifeRequest, world: AsyncWorld, alive: LiveWorld, result: Result
 ) -> list[Player]:
-    """Fill the result with what is seen, and return the agents.
+    """Fill the result with the observations, and return the agents.
 
     Raises:
         Failed: An agent cannot join, or has lost its session.
@@ -129,7 +129,7 @@ async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
 
 
 def main() -> None:
-    """Live the life that the input orders, and write what was seen to the output."""
+    """Live the life that the input orders, and write the observations to the output."""
     with os.fdopen(os.dup(0), "rb") as file:
         order = msgspec.msgpack.decode(file.read(), type=LifeRequest)
     output = os.dup(1)

@@ -78,7 +78,7 @@ class LifeRequest:
 
 @attrs.define(kw_only=True)
 class Result(Seen):
-    """Result of a life, with the documents that were seen of it.
+    """Result of a life, with its observed documents.
 
     Attributes:
         fault: Whether the world did not start, or failed later.

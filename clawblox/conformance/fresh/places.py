@@ -169,7 +169,7 @@ def _pair_tops(directory: Path, copy: Path, world: Path) -> tuple[str, str]:
 
 
 def _module(name: str) -> tuple[str, ...]:
-    """Return the command that runs a module of this package; -P keeps others' files out of it."""
+    """Return the command that runs a module of this package; -P keeps others' files out."""
     return sys.executable, "-P", "-m", f"{__package__}.{name}"
 
 

@@ -1,9 +1,9 @@
 """Directories as they were before the first start of a world: arguments of bubblewrap. Blocks.
 
-A directory in which nothing has changed is bound as it is. Any other is recreated, and what has not
-changed in it is bound, one by one: so not even the name of a new file can be seen. A change shows
-in the ctime, which no program can set. Sockets and pipes are covered whatever their age: a process
-of an earlier check may listen there.
+A directory in which nothing has changed is bound as it is. Any other is recreated, and its
+unchanged entries are bound, one by one: so not even the name of a new file can be seen. A change
+shows in the ctime, which no program can set. Sockets and pipes are covered whatever their age: a
+process of an earlier check may listen there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TooMuch(Exception):  # noqa: N818 - names the condition
 
 
 class DirectoryView:
-    """A directory without what has changed in it.
+    """A directory without its changed entries.
 
     Args:
         path: The directory, absolute and without a link.

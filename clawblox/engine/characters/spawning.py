@@ -144,7 +144,7 @@ class Spawning:
 
 
 def _give_screens(player: Instance) -> None:
-    """Copy what is in StarterGui into the PlayerGui of a player who gets a character.
+    """Copy the children of StarterGui into the PlayerGui of a player who gets a character.
 
     A copy of an earlier character is replaced, unless ``ResetOnSpawn`` is off.
     """

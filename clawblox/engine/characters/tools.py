@@ -29,7 +29,7 @@ Json = Any
 
 
 def fill_backpack(owner: Instance) -> None:
-    """Give a player who gets a character copies of what is in StarterPack, in place of old tools.
+    """Give a player who gets a character copies of the tools in StarterPack, in place of old tools.
 
     Raises:
         WorldHalted: The error of a handler halts the world.

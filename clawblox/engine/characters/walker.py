@@ -1,6 +1,6 @@
 """The motion of a character: its target, its speed and its floor.
 
-`Walker` knows numbers and a `Space`; nothing of instances. Speeds are in studs a second, times in
+`Walker` knows numbers and a `Space`, but no instances. Speeds are in studs a second, times in
 ticks.
 """
 

@@ -91,7 +91,7 @@ class PostgresStore:
             raise StoreError(_reason(error)) from error
 
     def copier(self) -> None:
-        """Return None: rows that worlds share belong to none of them."""
+        """Return None, since shared rows belong to no single world."""
         return
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class WriteRequest:
     tags: str = ""
 
     def next_info(self, old: Row | None) -> Info:
-        """Return what is kept about the value once it has replaced another, or None."""
+        """Return the metadata kept about the value once it has replaced another, or None."""
         info = Info() if old is None else old.info
         is_first = info.version == 0 or (old is not None and old.value == REMOVED)
         created_ms = self.time_ms if is_first else info.created_ms

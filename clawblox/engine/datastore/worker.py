@@ -30,7 +30,7 @@ class RequestBatch:
 
     @property
     def is_done(self) -> bool:
-        """Whether the database has answered, or has failed."""
+        """True once the database has answered or failed."""
         return self._done.is_set()
 
     def carry_out(self, store: Store) -> None:
@@ -75,12 +75,12 @@ class Worker:
 
     @property
     def is_late(self) -> bool:
-        """Whether the last batch is still at the database."""
+        """True while the last batch is at the database."""
         return self._last is not None and not self._last.is_done
 
     @property
     def is_shared(self) -> bool:
-        """Whether other worlds may use the database."""
+        """True if other worlds may use the database."""
         return self._store.is_shared
 
     def copier(self) -> Callable[[Path], None] | None:

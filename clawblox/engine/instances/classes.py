@@ -72,7 +72,7 @@ _TREE: Final = (
                 "child: Instance, parent: Instance?",
                 "when it, or what it is below, gets another parent",
             ),
-            "Destroying": EventSpec(when="before it and what is below it are destroyed"),
+            "Destroying": EventSpec(when="before it and its descendants are destroyed"),
             "AttributeChanged": EventSpec("name: string", "with every SetAttribute, equal or not"),
             "Changed": EventSpec("property: string", "the new value instead, for value objects"),
         },

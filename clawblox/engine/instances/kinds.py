@@ -1,4 +1,4 @@
-"""The types of properties: what may be assigned, and how a Luau value is checked."""
+"""The types of properties: the values they accept, and the checks of Luau values."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFa
 
 @attrs.frozen(eq=False)
 class ChildSearch:
-    """What ``WaitForChild`` waits for.
+    """The child that ``WaitForChild`` waits for.
 
     Attributes:
         parent: Where the child will be.

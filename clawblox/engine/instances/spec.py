@@ -172,7 +172,7 @@ class ClassTable:
         self._added: list[tuple[str, Callable[[ClassSpec], None]]] = []
 
     def _complete(self, row: ClassSpec) -> ClassSpec:
-        """Return the class of a row, with what it inherits and what was added."""
+        """Return the class of a row, with inherited and added members."""
         spec = self._specs[row.name] = self._inherit(row)
         for name, extend in self._added:
             if name in spec.lineage:

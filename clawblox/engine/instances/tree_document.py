@@ -124,9 +124,9 @@ def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
 
 
 def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
-    """Make the instances of a snapshot, linked but empty; return all of them.
+    """Make the instances of a snapshot, linked but empty; return them.
 
-    The caller keeps the list until the VM is restored: scripts alone may refer to some of them.
+    The caller keeps the list until the VM is restored: some may be referred to by scripts alone.
 
     Raises:
         ValueError: The snapshot is damaged.

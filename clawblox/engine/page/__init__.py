@@ -1,4 +1,4 @@
-"""What people look at: the host page and the renderers, as static files.
+"""The static files for people: the host page and the renderers.
 
 The page is served at ``/`` and ``/ui``, everything else here at ``/ui/*``. `docs/engine.md`
 explains how a world provides its own renderer.

@@ -8,6 +8,6 @@
 - ``welds``: parts that are fixed to others
 - ``movers``: forces that instances put on parts
 - ``searches``: the spatial queries of ``Workspace``
-- ``reach``: what is near a player
+- ``reach``: the parts near a player
 - ``ground``: bodies for ``Terrain``
 """

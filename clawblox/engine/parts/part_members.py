@@ -1,4 +1,4 @@
-"""What scripts call on parts and attachments, and the values that are computed."""
+"""Methods of parts and attachments for scripts, and their computed values."""
 
 from __future__ import annotations
 

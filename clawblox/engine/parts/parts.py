@@ -118,7 +118,7 @@ class Parts(SavedState):
 
     Args:
         model: The data model; hooks and methods of parts are added to it.
-        groups: The collision groups; call `update_groups` after a change of them.
+        groups: The collision groups; call `update_groups` after changing them.
         solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
         logical_restore: Whether a restore rebuilds the bodies from poses, velocities and
             shapes where it cannot restore their exact state. It does not continue exactly then.
@@ -228,7 +228,7 @@ class Parts(SavedState):
         try:
             lost = space.step()
         except TooCrowdedError as error:
-            reason = f"{error}, one of them {self._name(error.number)}"
+            reason = f"{error}, among them {self._name(error.number)}"
             raise WorldHalted("Physics", reason) from None
         if lost:
             reason = f"the pose or velocity of {self._name(lost[0])} is no longer finite"

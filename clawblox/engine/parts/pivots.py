@@ -129,7 +129,7 @@ def translate_by(model: Instance, offset: Any) -> Any:
 
 
 def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
-    """Move a model as one, so that what was at `start` comes to `goal`.
+    """Move a model as one, so that the point at `start` comes to `goal`.
 
     Raises:
         RuntimeFault: A part would be somewhere that is not finite.

@@ -1,4 +1,4 @@
-"""Where a player stands, and what is within reach from there."""
+"""A player's position, and the objects within reach from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``Workspace`` finds: rays, and parts in boxes, balls and parts."""
+"""The searches of ``Workspace``: rays, and parts in boxes, balls and parts."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _numbers(instances: Iterable[Any]) -> dict[int, None]:
 
 
 def _is_in(part: Instance, roots: dict[int, None]) -> bool:
-    """Return whether a part is among some instances, or a descendant of them."""
+    """Return whether a part is among some instances, or one of their descendants."""
     if not roots:
         return False
     ancestor: Instance | None = part

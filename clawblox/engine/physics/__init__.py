@@ -1,6 +1,6 @@
 """Rigid bodies, moving characters and spatial queries; the only room that knows rapier3d.
 
-It knows bodies by number, tuples of floats and bytes; nothing of instances or Luau.
+It knows bodies by number, tuples of floats and bytes, but neither instances nor Luau.
 
 - ``space``: `Space`, the bodies, their motion and the step
 - ``bodies``: the state of a body outside rapier, how it is built, and its forces

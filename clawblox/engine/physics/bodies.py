@@ -31,7 +31,7 @@ Pose = tuple[Triple, Quaternion]
 
 
 class Motion(StrEnum):
-    """How a body moves."""
+    """The kind of motion of a body."""
 
     ANCHORED = "anchored"
     """Only when it is placed; it pushes the bodies that it meets."""

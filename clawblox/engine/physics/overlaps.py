@@ -1,4 +1,4 @@
-"""Which pairs of bodies overlap after a step, and how many may.
+"""Finds the pairs of bodies that overlap after a step, up to a limit.
 
 rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored bodies
 and characters it finds no pairs, so each character and what it carries is looked up with a query;

@@ -22,7 +22,7 @@ Json = Any
 _MOST_BYTES: Final = 1 << 30
 
 LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
-"""What must be the same for a space to continue exactly."""
+"""The conditions under which a space continues exactly."""
 
 
 _BODY_SHAPE: Final = {

@@ -66,7 +66,7 @@ class ScriptFile:
 
     @property
     def may_run(self) -> bool:
-        """Whether it starts by itself."""
+        """True if it starts with the world."""
         return self.class_name == "Script" and (not self.folders or self.folders[0] in ROOTS)
 
 
@@ -223,7 +223,7 @@ def _by_directory(path: PurePosixPath) -> list[tuple[bool, str]]:
 
 
 def is_init(file_name: str) -> bool:
-    """Return whether a directory becomes the script in this file of it."""
+    """Return whether a directory becomes the script in this file."""
     return file_name.endswith(SCRIPT_SUFFIXES) and split_name(file_name, plain="")[0] == _INIT
 
 

@@ -36,7 +36,7 @@ class ProjectReader:
         directory: The directory of the world.
 
     Attributes:
-        tree: What has been read.
+        tree: The tree read so far.
     """
 
     def __init__(self, directory: Path) -> None:

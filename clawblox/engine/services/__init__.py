@@ -1,4 +1,4 @@
-"""What ``game:GetService`` returns: one module for each service, and their small classes.
+"""The services that ``game:GetService`` returns, a module each, and their small classes.
 
 - ``game``: ``GetService``, ``BindToClose`` and ``Debris``.
 - ``players``: the players, kicks, idle players and bots.

@@ -88,7 +88,7 @@ class _Input:
         self.size_bytes = len(encode_json(self.data))
 
     def entry(self) -> LuaTable:
-        """Return what ``GetInputs`` returns of it."""
+        """Return its entry in the result of ``GetInputs``."""
         entry = LuaTable({"type": to_luau_text(self.action)})
         if self.data is not None:
             entry["data"] = to_luau(self.data)

@@ -174,7 +174,7 @@ class DataStores(SavedState):
         return self._call(_SET, store, WriteRequest(*address, text, self._time_ms, tags))
 
     def remove_async(self, store: Instance, key: Any) -> Any:
-        """``RemoveAsync(key)``: leaves a null that reads as nil; returns what was there."""
+        """``RemoveAsync(key)``: leaves a null that reads as nil; returns the old value."""
         address = self._address(store, key, "RemoveAsync")
         return self._call("RemoveAsync", store, WriteRequest(*address, REMOVED, self._time_ms))
 
@@ -384,7 +384,7 @@ class DataStores(SavedState):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other worlds may use the database."""
+        """True if other worlds may use the database."""
         return self._worker is not None and self._worker.is_shared
 
     def copier(self) -> Callable[[Path], None] | None:

@@ -21,7 +21,7 @@ def _late_service(name: str, game: Instance) -> Instance | None:
 
 
 class ClosingCalls(SavedState):
-    """What scripts want to do when the world is closed in order.
+    """The functions that scripts bind to an orderly close of the world.
 
     Args:
         model: The data model; the members of ``game`` are added to it.

@@ -71,7 +71,7 @@ def _read_value(slots: Slots, saved: str) -> str:
 
 
 def _read_number(slots: Slots, saved: Any) -> Any:
-    """Return a number as Luau has it, whatever JSON made of it."""
+    """Return a number as Luau has it, from the number in JSON."""
     return float(saved) if isinstance(saved, int) else saved
 
 

@@ -61,7 +61,7 @@ _MOST_DIGITS: Final = 18  # of the id of a read
 
 @attrs.frozen(eq=False)
 class QueueRead:
-    """What a thread in ``ReadAsync`` waits for.
+    """The items that a thread in ``ReadAsync`` waits for.
 
     Attributes:
         stores: The memory stores.

@@ -34,7 +34,7 @@ Rows: TypeAlias = Sequence[tuple[str, str]]
 
 
 class SortedPages(HostValue):
-    """How far a script has gone through the pages.
+    """The page that a script has reached.
 
     Attributes:
         page: The entries of the present page.

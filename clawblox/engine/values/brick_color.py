@@ -120,7 +120,7 @@ PALETTE: Final = (
 
 
 _UNKNOWN: Final = 194  # Medium stone grey, for unknown numbers and names
-_STEPS: Final = 40  # comparing a colour with all of them
+_STEPS: Final = 40  # comparing a colour with every other
 _ALL_BITS: Final = 255
 _COLORS: Final = {number: (bits >> 16, bits >> 8 & 255, bits & 255) for number, bits, _ in COLORS}
 _NAMES: Final = {number: name for number, _, name in COLORS}

@@ -1,4 +1,4 @@
-"""What queries of the world are given and return: parameters, and the result of a ray."""
+"""The parameters of queries of the world, and the result of a ray."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueryParams(Mutable):
 
     @property
     def includes(self) -> bool:
-        """Whether only the listed instances count, instead of all others."""
+        """True if only the listed instances count, instead of all others."""
         return self.members["FilterType"] is _INCLUDE
 
     @property

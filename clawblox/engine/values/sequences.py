@@ -78,7 +78,7 @@ class NumberSequenceKeypoint(Record):
     getters = members("Time", "Value", "Envelope")
 
     def numbers(self) -> tuple[float, ...]:
-        """Return what a sequence keeps of it."""
+        """Return its form in a sequence."""
         return self.contents()
 
     def text(self) -> str:
@@ -101,7 +101,7 @@ class ColorSequenceKeypoint(Record):
     getters = members("Time", "Value")
 
     def numbers(self) -> tuple[float, ...]:
-        """Return what a sequence keeps of it."""
+        """Return its form in a sequence."""
         time, color = self.contents()
         return (time, *color.contents())
 

@@ -1,4 +1,4 @@
-"""How the parts of a world are put together, and the phases of a tick, in order."""
+"""Assembles the parts of a world, and runs the phases of a tick in order."""
 
 from __future__ import annotations
 

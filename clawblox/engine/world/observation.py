@@ -58,7 +58,7 @@ def shown_health(player: Instance) -> int:
 
 
 def view_radius(player: Instance, radius: float) -> float:
-    """Return how far a player sees: the world's radius, or what its attribute leaves of it."""
+    """Return a player's view radius: the world's, reduced by the attribute if that is set."""
     wanted = player.attributes.get("ObservationRadius")
     if wanted.__class__ is not float or wanted != wanted:
         return radius

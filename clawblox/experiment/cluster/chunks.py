@@ -105,7 +105,7 @@ class IncomingFile:
         self._partial.publish(self._target, overwrite=True)
 
     def close(self) -> None:
-        """Remove what has arrived, unless it was published; call this at the end."""
+        """Remove received files unless they were published; call this at the end."""
         self._partial.close()
 
 

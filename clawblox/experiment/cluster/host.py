@@ -348,7 +348,7 @@ class AttemptHost:
         await self._opened.remove_checkpoint(file)
 
     async def news(self, marks: Mapping[str, ReadMark], wait_s: float) -> News:
-        """Return what is new; wait for something, but not for long.
+        """Return the news; wait for some, but not for long.
 
         Args:
             marks: What the driver has of the growing files.

@@ -1,4 +1,4 @@
-"""The files of a host: what the driver sends before an attempt, and what it is given of it.
+"""The files of a host: the driver sends some before an attempt, and receives others from it.
 
 Everything here blocks.
 """
@@ -72,7 +72,7 @@ class HostFiles:
         self._incoming[name].write(offset, data)
 
     def unpack(self, opening: AttemptOpening) -> AttemptOrder:
-        """Unpack what was sent; return the attempt with the paths that it has here.
+        """Unpack the received files; return the attempt with the paths that it has here.
 
         Raises:
             TransferError: A bundle is damaged.
@@ -126,7 +126,7 @@ class HostFiles:
         self._given.pop(name, None)
 
     def changes(self, part: str, token: int) -> Changes:
-        """Pack what has changed in a part of the run directory, to be read as ``changes``.
+        """Pack the changes in a part of the run directory, to be read as ``changes``.
 
         Growing files travel with the news.
 

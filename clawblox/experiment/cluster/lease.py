@@ -1,4 +1,4 @@
-"""How long driver and host count on each other: the rule of the lease, and the thread that renews.
+"""The lease between driver and host: its rule, and the thread that renews it.
 
 A renewal carries the time that the node gave in its answer before, so one that arrives late extends
 the lease by the rest only, and the driver knows the latest end: the time at which it received that
@@ -114,7 +114,7 @@ class Renewer:
         now: The clock.
 
     Attributes:
-        granted: Done when the host has a lease. Before, nothing may be asked of it.
+        granted: Done when the host has a lease. Until then it accepts no requests.
         lost: Done once, in the thread of the renewers, with the reason for people, when the host is
             lost. One that ended before its first renewal has run nothing, and is lost at once.
             :meth:`stop` cancels it.
@@ -145,7 +145,7 @@ class Renewer:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host has ended for certain; nothing is taken from it any more."""
+        """True once the host has certainly ended; its messages are ignored from then on."""
         is_told = self.lost.done() and not self.lost.cancelled()
         return is_told or self._lease.is_over(self._now())
 
@@ -162,7 +162,7 @@ class Renewer:
         _thread.has_news.set()
 
     def look(self) -> float | None:
-        """Do what is due, and return the seconds until the next look; None if there is none.
+        """Perform due actions; return the seconds until the next look, None if there is none.
 
         Called by the thread.
         """

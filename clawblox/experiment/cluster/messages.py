@@ -1,4 +1,4 @@
-"""What travels between the driver and a host. Values only; everything in them can be pickled."""
+"""The messages between the driver and a host. Values only; everything in them can be pickled."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AttemptOpening:
 
 @attrs.frozen(kw_only=True)
 class AttemptAgents:
-    """What the agents of an attempt do and use.
+    """Activity and usage of the agents of an attempt.
 
     Attributes:
         number: Its number; a state with a higher number is a later one.
@@ -69,10 +69,10 @@ class Reply:
 
 @attrs.frozen(kw_only=True)
 class News:
-    """What happened since the news before.
+    """Events since the previous news.
 
     Attributes:
-        growths: What has grown in the run directory.
+        growths: Files of the run directory that have grown.
         signals: The signals of the attempt.
         events: The events of its world and agents, as :func:`pack_event` makes them.
         log: Lines of this package's own log: level, event and fields.

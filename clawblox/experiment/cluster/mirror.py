@@ -53,7 +53,7 @@ _IN_THE_WAY: Final = (*CHANGED, errno.EISDIR, errno.EMLINK)
 
 
 class ReadMark(NamedTuple):
-    """How far a version of a file was read.
+    """The end of the bytes that were read of one version of a file.
 
     Attributes:
         offset: Offset behind the last byte.
@@ -86,7 +86,7 @@ class FileGrowth(NamedTuple):
 def read_growth(
     run_dir: Path, marks: Mapping[str, ReadMark], limit: int = POLL_BYTES
 ) -> list[FileGrowth]:
-    """Return what has come to the mirrored files since they were read.
+    """Return the bytes appended to the mirrored files since the last read.
 
     Files that have little to send are sent first, and what they leave is shared by the others.
 
@@ -125,7 +125,7 @@ def _read_file(run_dir: Path, name: str, mark: ReadMark | None, limit: int) -> F
         data = os.pread(fd, max(0, min(limit, MAX_FILE_BYTES - offset)), offset)
     if is_same and not data:
         return None
-    # Of what was read, not of what is there now, which may be another version already.
+    # Of the version that was read; the file may have a newer version by now.
     return FileGrowth(name, offset, data, _digest(inode, first + data, last + data))
 
 

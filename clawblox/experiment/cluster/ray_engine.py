@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 ANSWER_TIMEOUT_S = 5.0
 """Seconds for the head of a cluster to accept a connection; Ray itself would try for minutes."""
 TOKEN_TIMEOUT_S = 60.0
-"""Seconds for each node to say whether it requires a token; starting a worker takes most of it."""
+"""Seconds for each node to report whether it requires a token; mostly the start of a worker."""
 _CALLS = 1000
 """Calls of a host that run at the same time; more are never made."""
 _OPTIONS: Mapping[str, Any] = {
@@ -82,7 +82,7 @@ class RayHost:
 
     Args:
         actor: Its actor, as soon as Ray knows it.
-        control: Runs what may wait for the head of the cluster.
+        control: Runs calls that may wait for the head of the cluster.
         hosts: The hosts that have not been ended.
     """
 
@@ -194,17 +194,17 @@ class RayEngine:
 
     @property
     def is_private(self) -> bool:
-        """Whether what travels is encrypted, or stays on this machine."""
+        """True if traffic is encrypted or stays on this machine."""
         return self.is_encrypted or self.is_loopback
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the connection is encrypted; then the cluster accepts no other."""
+        """True if the connection is encrypted; the cluster then accepts no plain one."""
         return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
 
     @property
     def is_loopback(self) -> bool:
-        """Whether all nodes have addresses of this machine."""
+        """True if all nodes have addresses of this machine."""
         nodes = self._control.submit(_live_nodes).result()
         return all(_is_of_this_machine(node["NodeManagerAddress"]) for node in nodes)
 

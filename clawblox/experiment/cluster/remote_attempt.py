@@ -183,7 +183,7 @@ class RemoteAttempt:
                 self._report(NodeLost(node=self.node, text=error.text))
 
     async def _read_news(self, wait_s: float) -> bool:
-        """Take what is new; return whether a file has grown."""
+        """Apply the news; return whether a file has grown."""
         async with self._reading:
             news: News = await self._ask("news", self._mirror.marks, wait_s)
             with _blaming_transfer(self.node):
@@ -246,7 +246,7 @@ class RemoteAttempt:
             AttemptError: Something could not be started, or the node is lost.
             ProviderError: A limit or an expired login.
 
-        Cancellation: what was started is ended when the attempt is closed.
+        Cancellation: processes that were started end when the attempt is closed.
         """
         started: Mapping[str, Any] = await self._ask("start")
         self._seed = started["world"]["seed"]
@@ -338,7 +338,7 @@ class RemoteAttempt:
             await receive_file(size, sha256, partial(self._ask, "read", file), target)
 
     async def _pull(self, part: str) -> None:
-        """Bring what has changed in a part of the run directory here."""
+        """Copy the changes in a part of the run directory to this machine."""
         async with self._pulling:
             changes: Changes = await self._ask("changes", part, self._token)
             async with scratch_directory("clawblox-pull-") as place:
@@ -416,7 +416,7 @@ class RemoteAttempt:
 
 @contextmanager
 def _blaming_transfer(node: str) -> Iterator[None]:
-    """Raise what is wrong with a transfer as the error of an attempt."""
+    """Raise an error of a transfer as the error of an attempt."""
     try:
         yield
     except TransferError as error:

@@ -201,7 +201,7 @@ class RemoteBackend(LiveBackend):
         """Check everything that the experiment needs; the programs of agents on one node.
 
         Raises:
-            ConfigError: There are faults; the error names all of them.
+            ConfigError: There are faults; the error names each.
 
         Cancellation: has no effect.
         """
@@ -215,7 +215,7 @@ class RemoteBackend(LiveBackend):
             **how: As for :func:`~clawblox.experiment.live.survey.survey_plan`.
 
         Raises:
-            ConfigError: There are faults; the error names all of them.
+            ConfigError: There are faults; the error names each.
 
         Cancellation: has no effect.
         """

@@ -56,7 +56,7 @@ async def make_place() -> Path:
         ClawbloxError: The directory for it cannot be used.
         OSError: It cannot be made.
 
-    Cancellation: some of what was left may remain.
+    Cancellation: some leftovers may remain.
     """
     place = await run_blocking(_make_place)
     for left in await run_blocking(_find_left):

@@ -1,10 +1,10 @@
 """Directories that travel between the driver and a node, each complete or absent. All blocks.
 
-A directory travels as a *bundle*, whole (:func:`pack`, :func:`unpack`), or later only what has
-changed since (:func:`list_tree`, :func:`difference`, :func:`apply`). A bundle is a file with the
-contents of all files, one after the other, then the index in MessagePack, a list of ``[name, mode,
-mtime_ns, size, link]`` with each directory before what is in it, and the length of the index as
-eight bytes, the most significant first. Unlike a tar, it has no devices, hard links or holes.
+A directory travels as a *bundle*, whole (:func:`pack`, :func:`unpack`), or later only the changes
+since (:func:`list_tree`, :func:`difference`, :func:`apply`). A bundle is a file with the contents
+of all files, one after the other, then the index in MessagePack, a list of ``[name, mode, mtime_ns,
+size, link]`` with each directory before its entries, and the length of the index as eight bytes,
+the most significant first. Unlike a tar, it has no devices, hard links or holes.
 
 What arrives is foreign: no name leads out of its directory, and no link is followed.
 """
@@ -83,11 +83,11 @@ for directories.
 """
 
 
-# -- what a directory contains, and what has changed since -----------------------------------------
+# -- the contents of a directory, and its changes --------------------------------------------------
 
 
 def _walk(root: Path, check: Check) -> Iterator[tuple[str, int, os.stat_result]]:
-    """Yield paths, parents and statuses; each directory is open, and before what is in it."""
+    """Yield paths, parents and statuses; each directory is open, and comes before its entries."""
     with TreeWalk(open_directory(root)) as walk:
         for entry in walk:
             check()

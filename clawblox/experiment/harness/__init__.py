@@ -1,6 +1,6 @@
 """Continues what the public generation scripts began, and lets them continue what began here.
 
-- ``script_files``: reads what the scripts record, and checks all of it.
+- ``script_files``: reads and checks the files that the scripts write.
 - ``takeover``: records that in the journal of an experiment.
 - ``options``: the plan and the login that follow from the options of the public script.
 - ``replacing``: renames an experiment, so that another one can begin in its place.

@@ -108,7 +108,7 @@ class GenerationOptions:
 
     @property
     def is_new(self) -> bool:
-        """Whether the experiment begins."""
+        """True if the experiment is new."""
         return self.archive is None and not self.values["resume"]
 
     @property
@@ -268,7 +268,7 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
 
 
 async def make_room(options: GenerationOptions) -> Path | None:
-    """Check everything that a new experiment needs, and rename what is in its place with --force.
+    """Check everything that a new experiment needs, and rename an existing directory with --force.
 
     Nothing is changed where something is missing.
 
@@ -276,14 +276,14 @@ async def make_room(options: GenerationOptions) -> Path | None:
         options: The options.
 
     Returns:
-        The new path of what was in its place; None if there was nothing.
+        The new path of the directory that was in its place; None if there was none.
 
     Raises:
         ConfigError: The value of an option is wrong, or something is missing.
         RunLockedError: Another process runs the experiment that is to be replaced.
         ClawbloxError: It cannot be renamed.
 
-    Cancellation: ends the programs of the checks; what is there was renamed or not.
+    Cancellation: ends the programs of the checks; an existing directory was renamed or not.
     """
 
     def prepare() -> tuple[Path, Plan, Mapping[str, str] | None]:
@@ -335,7 +335,7 @@ def read_login(environ: Mapping[str, str]) -> dict[str, str]:
         The variable and its value, or nothing.
 
     Raises:
-        ConfigError: The file cannot be read. The error shows nothing of its content.
+        ConfigError: The file cannot be read. The error does not show its content.
     """
     if environ.get(_TOKEN):
         return {}

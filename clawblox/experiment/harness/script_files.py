@@ -83,7 +83,7 @@ class ResumePoint:
         generation: The number of the generation, from 1.
         elapsed_s: Seconds of the generation that had passed.
         agents: The full names of the agents, in their order.
-        driver: The driver of the first of them; empty if the archive does not name it.
+        driver: The driver of the first agent; empty if the archive does not name it.
     """
 
     generation: int

@@ -156,7 +156,7 @@ def _write_attempt(
     attempt: str,
     facts: Mapping[str, Any],
 ) -> None:
-    """Write what is missing of an attempt that was interrupted after its checkpoint."""
+    """Write the missing files of an attempt that was interrupted after its checkpoint."""
 
     def write(type_: LineType, data: Mapping[str, Any], attempt: str = attempt) -> None:
         state.apply(journal.append(type_, data, About(chain, number, attempt)))

@@ -256,7 +256,7 @@ def invalid_line(directory: Path, message: str) -> ClawbloxError:
 
     Args:
         directory: The directory of the experiment.
-        message: The line, and what is wrong with it.
+        message: The line, and its fault.
     """
     hint = "restore the file from a copy: no line of it can be left out"
     return ClawbloxError(f"{directory / JOURNAL_NAME}: {message}", hint=hint)

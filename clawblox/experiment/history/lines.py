@@ -86,7 +86,7 @@ WORK: Final[frozenset[str]] = frozenset({"working", "checkpoint", "imported"})
 
 @attrs.frozen
 class About:
-    """The part of an experiment that a line is about; by default all of it.
+    """The part of an experiment that a line is about; by default the whole.
 
     Attributes:
         chain: Name of the chain; None for the experiment as a whole.

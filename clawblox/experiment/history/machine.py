@@ -1,4 +1,4 @@
-"""What a chain does next, decided from the state of the experiment. Pure.
+"""The next step of a chain, decided from the state of the experiment. Pure.
 
 A generation is a sequence of steps: ``opened``, ``prepared``, ``working``, ``checkpoint`` any
 number of times, ``closing``, ``saved``, ``scored``, ``committed``. Every step first does its work,

@@ -110,7 +110,7 @@ class AttemptState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has failed because its node was lost."""
+        """True if it failed because its node was lost."""
         return self.outcome == "failed" and self.end_data.get("cause") == "node"
 
 
@@ -167,7 +167,7 @@ class GenerationState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the next generation can begin."""
+        """True if the next generation can start."""
         return self.imported is not None or self.committed is not None
 
     @property
@@ -178,7 +178,7 @@ class GenerationState:
 
     @property
     def is_continued(self) -> bool:
-        """Whether it was begun elsewhere, and continues from an archive that was given."""
+        """True if it started elsewhere and continues from a given archive."""
         return bool(self.attempts) and self.attempts[0].opened.data.get("reason") == IMPORTED
 
     @property

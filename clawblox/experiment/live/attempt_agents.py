@@ -122,10 +122,10 @@ class AttemptAgent:
         """Begin its conversation.
 
         Raises:
-            AttemptError: It could not be started; nothing of it is left.
-            ProviderError: A limit or an expired login; nothing of it is left.
+            AttemptError: It could not be started; it leaves no process or file.
+            ProviderError: A limit or an expired login; it leaves no process or file.
 
-        Cancellation: nothing of it is left.
+        Cancellation: it leaves no process or file.
         """
         self._note_start()
         with self.blamed():

@@ -58,7 +58,7 @@ class RecordedAgent:
 
 @attrs.frozen(kw_only=True)
 class AttemptRecord:
-    """What was prepared for an attempt.
+    """The facts prepared for an attempt.
 
     Attributes:
         agents: Its agents, in their order.

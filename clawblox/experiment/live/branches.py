@@ -1,8 +1,8 @@
 """The agents of a branch: copies of those in a checkpoint, with conversations of their own.
 
 The checkpoint is loaded into the run directory of the branch, and each agent is forked from there.
-Nothing of the original is opened for writing. Each new agent is the same player as the original, in
-a world of its own that continues from the same snapshot.
+The original is never opened for writing. Each new agent is the same player as the original, in a
+world of its own that continues from the same snapshot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What hooks see of a generation: its world and its agents, to read and not to steer.
+"""A generation as hooks see it: its world and its agents, read-only.
 
 A ``stop`` hook sees them while the agents work, a ``score`` hook after they were stopped, with the
 world still running.
@@ -156,7 +156,7 @@ class _GenerationView:
 
 
 class ViewedWorld(Protocol):
-    """What :class:`LiveGeneration` asks of the world of its attempt."""
+    """The calls of :class:`LiveGeneration` to the world of its attempt."""
 
     async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides
         """Return what an agent would observe now."""

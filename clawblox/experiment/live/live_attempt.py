@@ -60,7 +60,7 @@ class LiveAttempt:
     Args:
         order: The attempt.
         run_dir: Its run directory, which is prepared.
-        record: What was prepared.
+        record: The prepared facts.
         world: The world, open; other attempts may use it too.
         instance: Name of its instance, which no other open attempt has.
         agents: The agents, in their order; :meth:`opened` opens and closes them.
@@ -140,7 +140,7 @@ class LiveAttempt:
             AttemptError: Something could not be started.
             ProviderError: A limit or an expired login.
 
-        Cancellation: what was started is ended when the attempt is closed.
+        Cancellation: processes that were started end when the attempt is closed.
         """
         with blaming("attempt not started"):
             self.started = started = await self._start_world()

@@ -164,7 +164,7 @@ class LiveBackend:
             has_worked: Whether agents have worked before: then an expired login is a pause.
 
         Raises:
-            ConfigError: There are faults; the error names all of them.
+            ConfigError: There are faults; the error names each.
 
         Cancellation: has no effect.
         """
@@ -215,7 +215,7 @@ class LiveBackend:
             )
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
-        """Check the files of an attempt that has ended, and prune what can be made again.
+        """Check the files of an attempt that has ended, and prune files that can be made again.
 
         Raises:
             AttemptError: A file is missing.

@@ -115,7 +115,7 @@ def _find_command_faults(spec: WorldSpec, config: WorldConfig) -> Iterator[Confi
 
 
 def _find_file_faults(config: WorldConfig, agents: Iterable[AgentSpec]) -> Iterator[ConfigError]:
-    """Yield what is wrong with the files of a world that its agents get."""
+    """Yield the faults of the files of a world that its agents get."""
     root = config.config.get("sandbox", {}).get("deps_root")
     is_shown = root is not None and any(agent.sandbox for agent in agents)
     if is_shown and not (config.dir / root).is_dir():

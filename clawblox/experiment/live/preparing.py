@@ -1,4 +1,4 @@
-"""Makes the run directory of an attempt: new workspaces, or what is in a checkpoint. Blocks."""
+"""Makes the run directory of an attempt: new workspaces, or those of a checkpoint. Blocks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Preparation:
         """Make the directory, unless it is complete.
 
         Returns:
-            ``digests`` of what is in it; and ``left_out``, entries that workspaces lack, by agent.
+            ``digests`` of its contents; and ``left_out``, entries that workspaces lack, by agent.
 
         Raises:
             AttemptError: A checkpoint cannot be used, or another directory is in the way.

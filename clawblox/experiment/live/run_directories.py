@@ -114,9 +114,9 @@ def _has_entries(agent_dir: Path, path: str) -> bool:
 
 
 def prune_agent_dir(agent_dir: Path) -> None:
-    """Remove what is large and can be made again: program versions and virtual environments.
+    """Remove large files that can be made again: program versions and virtual environments.
 
-    Whatever cannot be removed stays, since a generation does not fail because of it.
+    Files that cannot be removed stay, and the generation goes on.
 
     Args:
         agent_dir: The directory of the agent, which has stopped.

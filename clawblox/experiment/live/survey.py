@@ -57,7 +57,7 @@ _NOWHERE = Path("agents")
 
 @attrs.frozen(kw_only=True)
 class Survey:
-    """What an experiment will use, if it has no fault.
+    """The resources that an experiment without faults will use.
 
     Attributes:
         world: Digest of the files of its worlds.
@@ -65,7 +65,7 @@ class Survey:
         disk_bytes: Bytes that it needs, estimated from the templates of its agents.
         free_bytes: Bytes that are free.
         has_costs: Whether all its costs will be known.
-        notes: What may not be as it is meant, and is no fault.
+        notes: Settings that may not be intended but are no faults.
         missing_env: Names of the variables of agents that have no values.
         rooms: How many attempts each node of a cluster has resources for, by its name.
     """
@@ -104,7 +104,7 @@ async def survey_plan(
             cannot work there; None means this machine.
 
     Raises:
-        ConfigError: There are faults; the error names all of them.
+        ConfigError: There are faults; the error names each.
 
     Cancellation: ends the programs of the checks.
     """
@@ -164,7 +164,7 @@ def _find_static_faults(
         yield from find_agent_faults(chain.plan, spec)
     if plan.tmux is not None and shutil.which("tmux") is None:
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
-    if stage != "worked":  # what has worked shows the rest by itself
+    if stage != "worked":  # attempts that have worked show the rest
         yield from find_port_faults(plan, chains)
         yield from find_money_faults(plan, chains)
     if stage == "new":
@@ -251,7 +251,7 @@ def _measure(
 
 
 def _estimate_disk(plan: Plan) -> int:
-    """Return the size of all copies of the templates: workspaces, and archives of them."""
+    """Return the size of all copies of the templates: workspaces and their archives."""
     chains = plan.chains()
     templates = {agent.template for chain in chains for agent in chain.plan.agents}
     sizes = {path: 0 if path is None else tree_size(path.resolve()) for path in templates}

@@ -3,8 +3,8 @@
 A workspace begins as a copy of a template or of the workspace at the end of the previous
 generation. The world's source is laid over it. Of an inherited workspace and of the world,
 everything is left out that archives leave out as well: settings that programs obey unasked,
-credentials, what can be rebuilt, and what is too large. No link is followed, and links that lead
-out of a workspace are left out.
+credentials, files that can be rebuilt, and files that are too large. No link is followed, and links
+that lead out of a workspace are left out.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _copy_world(
     experiment_dir: Path,
     check: Callable[[], None],
 ) -> list[str]:
-    """Copy the files of a world that agents get; return what was not copied."""
+    """Copy the files of a world that agents get; return the entries left out."""
     left_out: list[str] = []
 
     def judge(path: str, is_directory: bool) -> str | None:
@@ -178,7 +178,7 @@ def _copy_listed(
     limits: _Limits,
     check: Callable[[], None],
 ) -> list[str]:
-    """Copy what may be in an archive of a directory; return what was not copied."""
+    """Copy the files of a directory that an archive may hold; return the entries left out."""
     listing = list_workspace(
         source, "", judge=judge, is_name=lambda path: path.count("/") < MAX_DEPTH
     )

@@ -112,7 +112,7 @@ def _start(words: Sequence[str], notice: bytes, cwd: Path, cookie: str, output: 
 
 
 async def post(address: str, notice: bytes) -> None:
-    """Send a notice to an address. Nothing of the answer but its status is read.
+    """Send a notice to an address. Only the status of the answer is read.
 
     Certificates are verified, also against those that ``SSL_CERT_FILE`` names. No proxy, cookie,
     login or ``.netrc`` is used.

@@ -1,4 +1,4 @@
-"""What differs between two plans of an experiment, and what of it a resume may change. Pure.
+"""The differences between two plans of an experiment, and those that a resume may make. Pure.
 
 Chains are compared by name, with the values of their conditions, so a value that no chain uses is
 no change. A file with the same name in another directory is a free change, as directories move;

@@ -116,7 +116,7 @@ def _positions(agents: Sequence[AgentSpec], path: str) -> list[int]:
 
 
 def _set_below(
-    part: Any,  # noqa: ANN401 - the plan, or a part of it
+    part: Any,  # noqa: ANN401 - the plan, or one of its parts
     steps: Sequence[str],
     value: object,
     unknown: Callable[[], ConfigError],

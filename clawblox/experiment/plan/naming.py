@@ -93,7 +93,7 @@ def copy_name(digest: str, name: str) -> str:
 
     Args:
         digest: Digest of the content, in hexadecimal.
-        name: Name of the original, or of a copy of it.
+        name: Name of the original or of a copy.
     """
     return f"{digest[:16]}-{original_name(name)}"
 

@@ -336,7 +336,7 @@ class Checkpoints:
 
 @attrs.frozen(kw_only=True)
 class Inherit:
-    """What a generation inherits from the previous one.
+    """The parts of a generation that the next one inherits.
 
     Attributes:
         workspace: Whether agents keep their workspaces.
@@ -352,7 +352,7 @@ class Inherit:
 
 @attrs.frozen(kw_only=True)
 class Stop:
-    """What ends a generation, besides its duration and the budgets of its agents.
+    """The conditions that end a generation besides its duration and its agents' budgets.
 
     Attributes:
         world_time: Seconds of simulated time; None sets no limit.
@@ -415,7 +415,7 @@ class Limits:
 
 @attrs.frozen(kw_only=True)
 class Retry:
-    """What happens after failures and pauses.
+    """The reactions to failures and pauses.
 
     Attributes:
         attempts: Number of retries of a generation without progress before its chain fails.

@@ -199,8 +199,8 @@ class Plan:
             name of the experiment.
         cluster: The cluster on whose nodes attempts run; None runs them on this machine.
         tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
-        prune: Whether what can be made again is removed from the directories of agents when their
-            generation is committed: versions of programs, and virtual environments.
+        prune: Whether files that can be made again are removed from the directories of agents when
+            their generation is committed: versions of programs, and virtual environments.
         naming: Rules for the names of chains. An experiment keeps those under which it was begun.
 
     Raises:
@@ -495,6 +495,6 @@ class Chain:
 
     @property
     def archives_conversations(self) -> bool:
-        """Whether archives contain the conversations of all its agents."""
+        """True if archives contain the conversations of all its agents."""
         programs = [PROGRAMS.get(agent.driver) for agent in self.plan.agents]
         return all(program is not None and program.is_archived for program in programs)

@@ -41,8 +41,7 @@ PART: Final = "part"
 RESUME: Final = "resume"
 """Metadata of a field: whether a resume may change it, as in a ``PlanChange``; never without."""
 FREE: Final = {RESUME: "free"}
-"""Metadata of a field that a resume may change: it has no influence on what is measured, or on
-new chains only."""
+"""Metadata of a field that a resume may change: it affects no measurement, or only new chains."""
 AMENDMENT: Final = {RESUME: "amendment"}
 """Metadata of a field that a resume may change if its change is accepted by name."""
 _OF_CHAINS: Final = "of_chains"

@@ -54,7 +54,7 @@ async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
         **how: As for :func:`~clawblox.experiment.live.survey.survey_plan`.
 
     Raises:
-        ConfigError: There are faults; the error names all of them.
+        ConfigError: There are faults; the error names each.
 
     Cancellation: ends the programs of the checks.
     """

@@ -107,7 +107,7 @@ class ExperimentRun:
         chosen: Names of the chains to run; None means all.
 
     Attributes:
-        is_over: Set when nothing of it runs any longer.
+        is_over: Set when none of its chains runs any longer.
 
     Cancellation: of ``await session`` pauses the session, and waits for its checkpoints.
     """
@@ -175,7 +175,7 @@ class ExperimentRun:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has begun, and is not over."""
+        """True after its start and before its end."""
         return self._is_begun and not self.is_over.is_set()
 
     @property
@@ -323,7 +323,7 @@ class ExperimentRun:
         self._scope.cancel()
 
     async def wait_idle(self, chains: Collection[str] | None) -> None:
-        """Wait until nothing of some chains runs; None means all.
+        """Wait until some chains have no running attempt; None means all chains.
 
         Cancellation: has no effect.
         """

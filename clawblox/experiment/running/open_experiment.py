@@ -207,7 +207,7 @@ class OpenExperiment:
             self._session.pause(names)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
-        """Pause chains, or end all of them now, and wait until nothing of them runs.
+        """Pause chains, or end all of them now, and wait until none of their attempts runs.
 
         Raises:
             ConfigError: There is no such chain.
@@ -255,7 +255,7 @@ class OpenExperiment:
             running = () if self._session is None else self._session.running
             chain = self.plans.chains[fork.source.ref.chain]
             branches = plan_fork(fork, chain, self.plans.state, running)
-            if not running:  # nothing of it is recorded if it could not be run
+            if not running:  # not recorded if it could not be run
                 plan = context.callbacks.without_replaced(self.plans.present)
                 await context.backend.survey(plan, has_worked=True)
             await record_branches(context.recorder, fork.source, branches)

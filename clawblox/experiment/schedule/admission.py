@@ -17,7 +17,7 @@ from clawblox.experiment.plan.plan import Chain
 
 @attrs.frozen(kw_only=True)
 class Slot:
-    """What an attempt takes while it runs.
+    """The slot that an attempt holds while it runs.
 
     Attributes:
         priority: Attempts with smaller values start first.

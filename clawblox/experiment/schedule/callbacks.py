@@ -77,12 +77,12 @@ class Callbacks:
 
     @property
     def has_score(self) -> bool:
-        """Whether generations are scored."""
+        """True if generations are scored."""
         return self._score is not None
 
     @property
     def has_stop(self) -> bool:
-        """Whether the stop hook is asked."""
+        """True if the stop hook is asked."""
         return self._stop is not None
 
     def without_replaced(self, plan: Plan) -> Plan:
@@ -245,7 +245,7 @@ def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str
     An error that did not come through the hook, such as that of a wrong call, has its beginning.
 
     Args:
-        error: The error; None for what is no error of its code.
+        error: The error; None if its code raised no error.
         hook: The hook.
     """
     hook = _unwrap(hook)

@@ -1,4 +1,4 @@
-"""What a generation needs of the world and agents that it runs: two protocols and their values.
+"""The interface of a generation to its world and agents: two protocols and their values.
 
 ``generation`` decides when something happens, and drives these protocols. ``live_attempt``
 implements them with a world and agents; tests implement them without any process.
@@ -102,7 +102,7 @@ class AgentFailed:
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same agent may work again later: a reason for a pause."""
+        """True if the same agent may work again later, so that the attempt can pause."""
         return self.kind in ("auth", "rate_limit", "limit", "overloaded")
 
 
@@ -113,7 +113,7 @@ class AgentTurned:
 
 @attrs.frozen(kw_only=True)
 class NodeLost:
-    """The node of the attempt is lost: nothing of the attempt lives there any longer.
+    """The node of the attempt is lost: no process of the attempt runs there any longer.
 
     Attributes:
         node: Its name.
@@ -130,7 +130,7 @@ Signal: TypeAlias = WorldEnded | AgentEnded | AgentFailed | AgentTurned | NodeLo
 
 @attrs.frozen(kw_only=True)
 class AgentActivity:
-    """What an agent does now.
+    """The current activity of an agent.
 
     Attributes:
         name: Its display name.
@@ -175,7 +175,7 @@ class AttemptError(Exception):
     """An attempt cannot continue.
 
     Args:
-        cause: What is to blame.
+        cause: The component at fault.
         text: The reason.
     """
 
@@ -316,7 +316,7 @@ class AttemptBackend(Protocol):
             has_worked: Whether agents have worked before: then an expired login is a pause.
 
         Raises:
-            ConfigError: There are faults; the error names all of them.
+            ConfigError: There are faults; the error names each.
 
         Cancellation: has no effect.
         """
@@ -371,7 +371,7 @@ class AttemptBackend(Protocol):
         """
 
     async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
-        """Check the files of an attempt that has ended, and prune what can be made again.
+        """Check the files of an attempt that has ended, and prune files that can be made again.
 
         Args:
             chain: The chain.

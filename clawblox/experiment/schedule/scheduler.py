@@ -93,7 +93,7 @@ class Scheduler:
         pauses: Why each chain is paused, by its name; meaningless for chains that are over.
         halted: Why nothing new starts; None while it does.
         accounts: The accounts of the agents.
-        spending: What was spent.
+        spending: The costs so far.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Scheduler:
 
     @property
     def awaits(self) -> Mapping[str, str]:
-        """What chains wait for before their next attempts, by chain, as far as that is known."""
+        """The known reasons why chains wait before their next attempts, by chain."""
         return {
             name: running.awaits
             for name, running in self._running.items()

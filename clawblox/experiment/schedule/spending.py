@@ -86,7 +86,7 @@ def add_usage(before: Sequence[Usage], after: Sequence[Usage]) -> tuple[Usage, .
 
 
 class Spending:
-    """What the attempts of an experiment have cost, lost ones included.
+    """The costs of all attempts of an experiment, including lost ones.
 
     Args:
         plans: The plans of the experiment.

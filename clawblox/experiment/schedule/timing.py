@@ -43,7 +43,7 @@ class ActiveClock:
 
     @property
     def is_running(self) -> bool:
-        """Whether it counts now."""
+        """True while it counts."""
         return self._since is not None
 
     @property

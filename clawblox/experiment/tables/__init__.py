@@ -1,6 +1,6 @@
 """An experiment as tables: rows, results and status, and the files of each chain.
 
-- ``rows``, ``results``: generations as rows, and the tables of them.
+- ``rows``, ``results``: generations as rows, and their tables.
 - ``flat_rows``, ``groups``, ``estimates``, ``text_tables``: columns, groups of rows with their
   estimates, branches compared with their controls, and all of it as text.
 - ``status``: the status of an experiment at one moment.

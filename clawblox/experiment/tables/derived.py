@@ -66,7 +66,7 @@ class DerivedFiles:
                 self._changed.add(line.chain)
             if moved := moved_attempts([line]):
                 self._moved |= moved
-                branches = self._plans.state.branches.items()  # their tables name archives of it
+                branches = self._plans.state.branches.items()  # their tables name its archives
                 self._changed |= {name for name, own in branches if own.source.chain == line.chain}
         self._has_results = self._has_results or line.type in _CHANGES_RESULTS
         if self._changed or self._has_results:
@@ -86,13 +86,13 @@ class DerivedFiles:
             await anyio.sleep(max(_PAUSE_S, taken_s / _MAX_SHARE))
 
     async def flush(self, *, with_results: bool = True) -> None:
-        """Write what has changed; a file that cannot be written is logged, and written later.
+        """Write changed files; a file that cannot be written is logged, and written later.
 
         Args:
             with_results: Whether to write the results too, and not only the tables and pointers of
                 the chains.
 
-        Cancellation: each file is complete; what was not written is written later.
+        Cancellation: each file is complete; missing files are written later.
         """
         async with self._writing:
             changed, self._changed = self._changed, set()

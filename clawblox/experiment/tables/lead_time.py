@@ -1,4 +1,4 @@
-"""How long before its end a batch job needs the signal that pauses an experiment. Pure."""
+"""Time before its end at which a batch job needs the signal that pauses an experiment. Pure."""
 
 from __future__ import annotations
 

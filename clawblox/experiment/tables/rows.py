@@ -96,7 +96,7 @@ class CommonFacts:
 
     @property
     def is_over(self) -> bool:
-        """Whether the generation is complete."""
+        """True if the generation is complete."""
         return self.status in ("committed", "imported")
 
 
@@ -380,7 +380,7 @@ class _Record:
         }
 
     def _agent_facts(self, index: int) -> dict[str, Any]:
-        """Return what the end, or else the start, of the agents records of one of them."""
+        """Return the facts about one agent from the end of the agents, else from their start."""
         if self.generation.imported is not None:
             names = [row["agent_name"] for row in self._imported]
             workspaces = [row["workspace_out"] for row in self._imported]

@@ -1,4 +1,4 @@
-"""Compiles source text to Python text, without running any of it.
+"""Compiles source text to Python text, without running it.
 
 The same source always gives the same code: snapshots depend on it (`FORMAT` in `runtime.chunk`).
 All errors about a source that is not Luau are raised here, with Luau's wording.

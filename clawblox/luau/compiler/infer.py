@@ -110,7 +110,7 @@ def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
 
 
 def children(node: ast.Node) -> list[ast.Node]:
-    """Return the nodes directly within a node; a function's body is not one of them."""
+    """Return the nodes directly within a node; a function's body does not count."""
     nodes: list[ast.Node] = []
     pending: list[Any] = [getattr(node, name) for name in node.parts]
     while pending:

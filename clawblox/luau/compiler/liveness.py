@@ -17,7 +17,7 @@ _LEAVING = (python.Return, python.Break, python.Continue)
 
 
 class _Effect(NamedTuple):
-    """What running a line does.
+    """The effects of a line.
 
     Attributes:
         reads: The variables it may read before it sets them.

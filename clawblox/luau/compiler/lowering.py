@@ -41,7 +41,7 @@ class Lowered:
 
     @property
     def may_be_nil(self) -> bool:
-        """Whether the value can be nil."""
+        """True if the value can be nil."""
         return self.kind in ("any", "nil")
 
 

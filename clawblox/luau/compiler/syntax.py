@@ -33,7 +33,7 @@ class Local:
 
     @property
     def boxed(self) -> bool:
-        """Whether closures share it as a box: it is captured, and changes after that."""
+        """True if closures share it as a box: it is captured, and changes after that."""
         return self.captured and self.writes > 0
 
 

@@ -365,7 +365,7 @@ def collectgarbage(*args: Any) -> Any:
 
 
 def gcinfo(*_: Any) -> float:
-    """Return the size of the heap when it was last measured and what was allocated since, in KB.
+    """Return the last measured size of the heap plus later allocations, in KB.
 
     Nothing is measured for it: a VM without a limit of memory returns 0.
     """

@@ -1,4 +1,4 @@
-"""What a host lends without conversions: raw functions, values, and members of vectors."""
+"""Host objects without conversions: raw functions, values, and members of vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How running code becomes data.
+"""Turns running code into data.
 
 A `Yield` passes through the Python stack, and each generated function, ``pcall`` and ``xpcall`` on
 its way adds a frame to it.

@@ -1,4 +1,4 @@
-"""Fills a new VM from the document that `snapshot` wrote, and checks all of it."""
+"""Fills a new VM from the document that `snapshot` wrote, and checks every part."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def _draw_difference(
     ask: Ask, subjects: Sequence[ComparedRun], first: FirstDifference, source: str
 ) -> Iterator[Markup]:
     yield element("h3", f"First {first.kind} that differs: {first.events[0].agent}")
-    yield element("p", f"{first.path or 'all of it'}, by {source}", class_="muted")
+    yield element("p", f"{first.path or 'the whole'}, by {source}", class_="muted")
     moments = map(partial(_link_moment, ask), subjects, first.events)
     yield _draw_pair(_show_both(first.values), [*moments])
 

@@ -188,7 +188,7 @@ _DIFFERENCES: Final[Columns[tuple[str, GroupDifference]]] = {
     "Difference": lambda one: _estimate(one[1].estimate),
     "95 % interval": lambda one: " to ".join(f"{end:.3g}" for end in one[1].interval or ()),
 }
-"""What is shown of a difference of a score between branches."""
+"""Parts of a score difference between branches that are shown."""
 
 
 # -- rows ---------------------------------------------------------------------------------------

@@ -74,10 +74,10 @@ _MAX_A_PLACE: Final = 10
 
 @attrs.frozen
 class _OpenLog:
-    """A log that is open, and what is asked for.
+    """An open log, and the request.
 
     Attributes:
-        ask: What is asked for.
+        ask: The request.
         path: The path of its page.
         status: The instance.
         fd: Its descriptor.
@@ -256,7 +256,7 @@ def draw_search(ask: Ask, place: str) -> Markup:
     """Return the form that leads to a search.
 
     Args:
-        ask: What is asked for, perhaps a search.
+        ask: The request, perhaps a search.
         place: The path of the page of the only log that it searches; empty for everything.
     """
     everything = "Text in logs, words and calls of agents, names, labels"
@@ -275,7 +275,7 @@ def draw_search(ask: Ask, place: str) -> Markup:
 
 @attrs.frozen
 class _LogPlace:
-    """What is searched in a run at once.
+    """The files of a run that are searched together.
 
     Attributes:
         run: The run.
@@ -314,7 +314,7 @@ def _link(ask: Ask, words: str, key: str | None = None, **query: str | int | Non
 
 
 def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
-    """Yield what is found until the time is over, and how far the search has come."""
+    """Yield matches until the time is over, and how far the search has come."""
     ends_at = time.monotonic() + _SECONDS
     places = {place.key: place for place in _list_places(ask) if only in ("", place.key)}
     keys, number, shown, start, to = [*places], 0, "", 0, None

@@ -44,7 +44,7 @@ class ReplayedRecording:
     """A recording of a run.
 
     Attributes:
-        ask: What is asked for.
+        ask: The request.
         run: The run.
         number: Its number there.
         found: The recording.
@@ -63,7 +63,7 @@ class ReplayedRecording:
 
     @property
     def is_live(self) -> bool:
-        """Whether it can grow."""
+        """True if it can grow."""
         return self.found.sha256 is None and self.run.is_live
 
     def address(self, *path: str, **query: str) -> PageAddress:
@@ -196,7 +196,7 @@ def _draw_facts(replay: ReplayedRecording, recording: OpenRecording) -> Markup:
 def _draw_world(
     replay: ReplayedRecording, world: RecordedWorld, recording: OpenRecording
 ) -> Iterator[Markup]:
-    """Say why nothing is drawn, what has changed since, and what else can show the recording."""
+    """Say why nothing is drawn, list the changes since, and name other viewers of the recording."""
     if world.problem:
         yield element("p", "◇ ", world.problem, class_="lost")
     elif not (world.has_renderer and recording.has_frames):

@@ -104,7 +104,7 @@ def _format_time(time: float | None) -> str:
 
 
 def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]:
-    """Yield sentences: what is bad first."""
+    """Yield sentences, problems first."""
     statuses = run.run.instances
     up = {status.name for status in statuses if status.state not in OVER}
     bad = [status for status in statuses if status.has_died]

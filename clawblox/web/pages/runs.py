@@ -1,4 +1,4 @@
-"""The first page: what runs, and what has run, below the directory; and what all of it has used."""
+"""The first page: running and ended runs below the directory, and their usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A save: when and what, what started from it, workspaces as files, and what has changed in it."""
+"""A save: its time and content, its descendants, its workspaces as files, and its changes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def make_page(ask: Ask, run_ident: str, ident: str) -> Page:
 
 
 def explained(body: Iterable[Child]) -> Iterator[Child]:
-    """Yield what is shown of saves, and at last why a file cannot be shown."""
+    """Yield the shown parts of saves, and at last why a file cannot be shown."""
     try:
         yield from body
     except CheckpointError as error:
@@ -159,7 +159,7 @@ def _draw_workspaces(ask: Ask, found: RunSave) -> Iterator[Child]:
             yield listing(f"Workspace of {agent}", rows, columns, most=_MAX_ROWS)
 
 
-# -- what has changed ------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------
 
 
 def _draw_changes(
@@ -215,7 +215,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
     if not found:
         return element("p", "The world documents are equal.", class_="muted")
     columns: Columns[ValueDifference] = {
-        "Path": lambda one: one.path or "all of it",
+        "Path": lambda one: one.path or "the whole",
         names[0]: lambda one: _show(one)[0],
         names[1]: lambda one: _show(one)[1],
     }

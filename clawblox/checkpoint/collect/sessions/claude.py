@@ -125,7 +125,7 @@ def _plan_name(agent_dir: Path, transcript: str) -> str | None:
 
 
 def _belongs(name: str, plan: str | None) -> bool:
-    """Return whether a file is no plan, or a plan of the conversation or a sub-agent of it."""
+    """Return whether a file is no plan, or a plan of the conversation or of its sub-agents."""
     if not name.startswith(_PLANS):
         return True
     return plan is not None and name.startswith((f"{_PLANS}{plan}.md", f"{_PLANS}{plan}-agent-"))

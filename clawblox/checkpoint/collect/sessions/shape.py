@@ -1,4 +1,4 @@
-"""What every session format has in common.
+"""The common part of all session formats.
 
 A format is an allowlist of names in the session tier, with a path in the program's state directory
 for each. Save and load leave out every other name. Session ids come from files that the agent can
@@ -94,7 +94,7 @@ class UnrecordedSession:
 
 
 class SessionFormat(ABC):
-    """How conversations of an agent program are archived and restored."""
+    """Archives and restores the conversations of one agent program."""
 
     name: ClassVar[str]
     """Its name in the metadata, with its version."""

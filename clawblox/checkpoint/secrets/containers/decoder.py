@@ -79,7 +79,7 @@ class Inflate:
 
 
 def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
-    """Return what can be decoded before the damage; zlib drops it when it raises."""
+    """Return the bytes that can be decoded before the damage; zlib drops it when it raises."""
     decoded = bytearray()
     with contextlib.suppress(zlib.error):
         for byte in data:
@@ -255,7 +255,7 @@ class Decoder(ABC):
         """Decode the container; yield whenever there are too few bytes."""
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
-        """Return the next bytes, exactly ``size`` of them."""
+        """Return the next bytes, exactly ``size``."""
         while len(self._data) < size:
             yield
         piece, self._data = self._data[:size], self._data[size:]

@@ -1,4 +1,4 @@
-"""Which container a content is, by its first bytes and never by its name."""
+"""Recognises the container of a content by its first bytes, never by its name."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def is_plain(value: str) -> bool:
 
 
 def find_anchors(value: str) -> tuple[bytes, ...]:
-    """Return literals; every spelling of a value contains at least one of them."""
+    """Return literals; every spelling of a value contains at least one literal."""
     plain = max(_PLAIN.findall(value), key=len, default="")
     if len(plain) >= _MIN_ANCHOR:
         return (plain.encode(),)
@@ -282,7 +282,7 @@ class _Escaped:
 
     Attributes:
         value: The value.
-        anchors: Literals; every spelling contains one of them.
+        anchors: Literals; every spelling contains one.
         spellings: A pattern that matches every spelling.
     """
 

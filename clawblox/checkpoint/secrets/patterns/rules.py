@@ -49,8 +49,8 @@ class Rule:
 
     Attributes:
         name: Name in findings.
-        keywords: Literals; every match begins at one of them. Folded (:func:`shapes.fold`) for
-            rules that need context.
+        keywords: Literals; every match begins at a keyword. Folded (:func:`shapes.fold`) for rules
+            that need context.
         regex: Matched at a keyword. Its first group is the secret, else the whole match.
         flags: Flags of its pattern.
         check: Returns whether a match counts; None accepts every match.

@@ -1,8 +1,8 @@
 """Searches a piece of content for the shapes of :mod:`rules`; cheap where there are none.
 
 Pure. Regular expressions are tried only at a rule's literal, and most literals are searched only in
-the long words of a text, which are a small part of it. Every call into C is short, because it
-blocks all other threads.
+the long words of a text, a small part of the whole. Every call into C is short, because it blocks
+all other threads.
 """
 
 from __future__ import annotations
