@@ -81,11 +81,11 @@ class Batch(Generic[_T_co]):
 
 
 class BatchOperation(Generic[_T]):
-    """Operations on many instances; they begin when this is awaited or iterated.
+    """Operations on many instances; they start when this is awaited or iterated.
 
     ``await operation`` returns the :class:`Batch` of all results. ``async for outcome in
-    operation`` yields an :class:`Outcome` for each as it arrives; when the loop is left early, the
-    others continue. A failure is an outcome and never affects the others.
+    operation`` yields an :class:`Outcome` for each as it arrives; if the loop is left early, the
+    other operations continue. A failure is an outcome and never affects the others.
 
     Args:
         tasks: The group in which the operations run.
@@ -93,7 +93,8 @@ class BatchOperation(Generic[_T]):
         verb: Name of the operation, for example ``Saving``.
         progress: Shows their progress.
 
-    Cancellation: of ``await operation`` cancels all of them and waits until they have cleaned up.
+    Cancellation: of ``await operation`` cancels all operations and waits until they have cleaned
+    up.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class BatchOperation(Generic[_T]):
 
         Raises:
             UsageError: The world was closed before it arrived.
-            Exception: What the function that ``progress`` is raised; the operations were cancelled.
+            Exception: The ``progress`` function raised it; the operations were cancelled.
         """
         if not self._awaited:
             await self._is_over.wait()

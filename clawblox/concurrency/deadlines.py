@@ -28,10 +28,10 @@ _LAG_TICK_S = 0.5
 
 @asynccontextmanager
 async def running_deadline(seconds: float) -> AsyncIterator[anyio.CancelScope]:
-    """Leave the block early, as ``anyio.move_on_after`` does, after some time of running.
+    """Leave the block early, like ``anyio.move_on_after``, but count only running time.
 
-    At most as many late ticks are forgiven as there are ticks, so a loop that is always late ends
-    too.
+    The number of late ticks forgiven is limited, so the block also ends in a loop that is always
+    late.
 
     Args:
         seconds: Time for the block in seconds; ``math.inf`` sets no limit.

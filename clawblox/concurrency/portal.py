@@ -1,7 +1,7 @@
 """The portal: an event loop in a daemon thread, shared by every sync facade of the process.
 
-It starts at the first call that needs it. At the end of the interpreter it closes open objects,
-worlds before the loop. Ctrl-C during that kills the world that is being stopped and leaves the
+It starts at the first call that needs it. When the interpreter exits, the portal closes all open
+objects, worlds before the loop. Ctrl-C during that kills the world being stopped and leaves the
 others to the guard.
 """
 
@@ -24,15 +24,15 @@ import anyio
 _T = TypeVar("_T")
 _THREAD_NAME = "clawblox-portal"
 _LOOK_S: Final = 1.0
-"""Longest time in seconds until a signal that a wait has missed is seen."""
+"""Longest delay in seconds before a signal missed by a wait is noticed."""
 
 
 class _Outcome(Generic[_T]):
     """The result of a coroutine; a thread waits for it, and Ctrl-C ends that wait at any moment.
 
-    A ``Future`` would not do. Its wait misses a signal that comes while it begins; and a signal
-    within its condition, which is written in Python, can become a ``RuntimeError``, or leave a lock
-    that the loop then waits for.
+    A ``Future`` would not do. Its wait misses a signal that arrives while the wait starts. Its
+    condition is written in Python: a signal inside it can become a ``RuntimeError``, or leave a
+    lock held that the loop then waits for.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class _Stay(Generic[_T]):
         self._may_leave = anyio.Event()
 
     async def run(self) -> None:
-        """Enter it, and leave it when that is asked for."""
+        """Enter the manager, and leave it on request."""
         await self.left.settle(self._run)
 
     async def _run(self) -> None:
@@ -153,7 +153,7 @@ class _Stay(Generic[_T]):
 
 
 class _Loop:
-    """An event loop in a thread of its own, which starts what other threads ask for."""
+    """An event loop in a separate thread; it starts tasks for other threads."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class _Loop:
         self._news.set()
 
     async def stop(self) -> None:
-        """End the loop, when what runs in it has ended."""
+        """End the loop when all of its tasks have ended."""
         self._is_over = True
         self._note()
 
@@ -188,7 +188,7 @@ class _Loop:
 
 
 def _be_loop(ready: _Outcome[_Loop]) -> None:
-    """Run the loop in this thread; where it cannot begin, the waiting thread gets the error."""
+    """Run the loop in this thread; if it cannot start, pass the error to the waiting thread."""
     try:
         anyio.run(_serve, ready)
     except Exception as error:  # no descriptors, for example
@@ -222,7 +222,7 @@ class Portal:
         once the coroutine has cleaned up; a second Ctrl-C does not wait for that.
 
         Raises:
-            Exception: Whatever ``function()`` raises.
+            Exception: ``function()`` raised it.
             KeyboardInterrupt: Ctrl-C was pressed.
         """
         call = _Call(function)
@@ -245,7 +245,7 @@ class Portal:
             kill_now: Called in the loop when leaving must not take any longer.
 
         Raises:
-            Exception: Whatever entering raises.
+            Exception: Entering raised it.
             KeyboardInterrupt: Ctrl-C was pressed; the manager is left at the end of the program.
         """
         stay = _Stay(manager, kill_now)
@@ -267,8 +267,8 @@ class Portal:
             error: The exception that ends its block; None if the block ends normally.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed: what still lived was killed at once.
-            Exception: Whatever leaving raises.
+            KeyboardInterrupt: Ctrl-C was pressed; all remaining processes were killed immediately.
+            Exception: Leaving raised it.
         """
         found = self._open.pop(id(manager), None)
         if found is not None:
@@ -317,7 +317,7 @@ class Portal:
 
 
 def _find_last_error() -> BaseException | None:
-    """Return the exception that ends the program, if one does; in a shell it ends nothing."""
+    """Return the exception that is ending the program, or None; an interactive shell goes on."""
     is_shell = hasattr(sys, "ps1")
     return None if is_shell else getattr(sys, "last_value", None)
 
@@ -334,7 +334,7 @@ def without_portal(traceback: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames that carried the call into the loop and back.
 
     Args:
-        traceback: What an exception brought out of :meth:`Portal.run`.
+        traceback: Traceback of an exception raised by :meth:`Portal.run`.
     """
     if traceback is None:
         return None

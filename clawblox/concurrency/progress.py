@@ -1,4 +1,4 @@
-"""``progress=``: how far a long operation is, on a line or in a function of the caller.
+"""``progress=``: reports the progress of a long operation on a line or to the caller's function.
 
 The option has one meaning everywhere: True shows a line on standard error, a function is called
 with the amount done and the total, in instances or bytes, and False does nothing.
@@ -28,13 +28,13 @@ Advance: TypeAlias = Callable[[bool], None]
 """Counts one more instance for which an operation is over; takes whether it failed."""
 
 _DELAY_S = 0.3
-"""A shorter operation needs no line."""
+"""Operations shorter than this many seconds show no line."""
 _REFRESHES_PER_SECOND = 5
 
 
 @contextmanager
 def reporting(verb: str, progress: ProgressLike) -> Iterator[Report | None]:
-    """Report how many bytes are done while the block runs. Blocks briefly.
+    """Report the number of bytes done while the block runs. Blocks briefly.
 
     Args:
         verb: The activity, for example ``Saving``.
@@ -92,7 +92,7 @@ async def run_with_progress(
 
 @asynccontextmanager
 async def counting(verb: str, total: int, progress: ProgressLike) -> AsyncIterator[Advance]:
-    """Report how many instances are done while the block runs.
+    """Report the number of instances done while the block runs.
 
     Args:
         verb: The activity, for example ``Starting``.
@@ -103,7 +103,7 @@ async def counting(verb: str, total: int, progress: ProgressLike) -> AsyncIterat
         The function that counts; it never raises.
 
     Raises:
-        Exception: What ``progress`` raised; the block was cancelled then.
+        Exception: ``progress`` raised it; the block was cancelled.
 
     Cancellation: the line is finished.
     """

@@ -40,7 +40,7 @@ class Tasks:
 
     Args:
         on_error: Makes the tasks independent: it is called with each exception of a task, and ends
-            neither the other tasks nor the block. None ends the block.
+            neither the other tasks nor the block. If None, the first exception ends the block.
     """
 
     _on_error: Callable[[Exception], object] | None = attrs.field(default=None, kw_only=True)
@@ -108,7 +108,7 @@ class Tasks:
 
         Raises:
             UsageError: The group was left already, or before the function was done.
-            Exception: The exception of ``function``, even if the caller was cancelled meanwhile.
+            Exception: ``function`` raised it, even if the caller has been cancelled since.
 
         Cancellation: cancels the function and waits until it has cleaned up, even where the
         cancellation is asyncio's own ``Task.cancel``, and comes repeatedly.
