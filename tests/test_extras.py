@@ -148,7 +148,7 @@ def test_the_experiment_without_the_kit_fails_in_place_of_printing_nothing(
     bare: dict[str, str], tmp_path: Path
 ) -> None:
     for _ in range(2):  # started, then resumed
-        failed = run(str(ROOT / "examples" / "experiment.py"), env=bare, cwd=tmp_path)
+        failed = run(str(ROOT / "examples" / "fork_worlds.py"), env=bare, cwd=tmp_path)
         assert failed.returncode == 1
         assert "BatchError: 8 of 8 instances failed" in failed.stderr
         assert f"not installed: {install_command('server')}" in failed.stderr

@@ -15,7 +15,7 @@ from docs.pictures import experiment
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "examples" / "experiment.py"
+SCRIPT = ROOT / "examples" / "fork_worlds.py"
 PAGE = ROOT / "docs" / "tutorial.md"
 TIMEOUT_S = 60.0
 
@@ -27,8 +27,8 @@ def small_experiment(directory: Path) -> Path:
     small = text.replace("FORK_AT, END_AT = 8, 75, 150", "FORK_AT, END_AT = 2, 5, 10")
     assert small != text
     (directory / "marbles").symlink_to(ROOT / "examples" / "marbles")
-    (directory / "experiment.py").write_text(small)
-    return directory / "experiment.py"
+    (directory / "fork_worlds.py").write_text(small)
+    return directory / "fork_worlds.py"
 
 
 def start(script: Path) -> subprocess.Popen[str]:

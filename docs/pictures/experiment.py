@@ -2,7 +2,7 @@
 
     python -m docs.pictures.experiment
 
-It runs ``examples/experiment.py``, kills it in the middle and runs it again.
+It runs ``examples/fork_worlds.py``, kills it in the middle and runs it again.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def draw(lines: Mapping[str, Line]) -> Canvas:
 
 def run(directory: Path) -> Path:
     """Run the example, kill it in the middle, run it again; return its run directory."""
-    command = [sys.executable, _ROOT / "examples" / "experiment.py"]
+    command = [sys.executable, _ROOT / "examples" / "fork_worlds.py"]
     run_dir = directory / "runs" / "experiment"
     with subprocess.Popen(command, cwd=directory) as killed:
         while not _has_reached(run_dir / "points.csv", _KILL_AT):

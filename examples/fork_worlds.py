@@ -1,6 +1,6 @@
 """Sixteen random agents in eight worlds, then eight other futures of the best world.
 
-After a crash, ``python examples/experiment.py`` goes on from the last saves, to the same points.
+After a crash, ``python examples/fork_worlds.py`` goes on from the last saves, to the same points.
 """
 
 import random
