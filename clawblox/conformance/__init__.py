@@ -29,7 +29,7 @@ those of the world that was saved.
 - ``fresh``: more restored lives, in places that no other has used.
 - ``report``: the results and the verdict, as values and as JSON.
 - ``kept_check``: the report of the last check, in the directory of the world.
-- ``wording``: a failed check as facts for people.
+- ``failure_text``: a failed check as facts for people.
 - ``pytest_plugin``: the checks as tests of pytest.
 """
 

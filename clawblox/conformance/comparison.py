@@ -29,7 +29,7 @@ from clawblox.conformance.live import (
     run_script,
 )
 from clawblox.conformance.once import Once
-from clawblox.conformance.registry import CouldNotRun, Findings, preparing
+from clawblox.conformance.registry import CouldNotRun, Findings, before_save
 from clawblox.results import SavedSnapshot
 
 NOTHING_CHANGED: Final = (
@@ -245,7 +245,7 @@ class RestoreComparison(ABC, Generic[_Life]):
             CouldNotRun: It could not be saved.
         """
         async with self.instances.start() as live:
-            with preparing():
+            with before_save():
                 players = await self.warm_up(live)
                 save = await self.instances.save(live)
             yield live, SavedBeginning(tuple(players), save)

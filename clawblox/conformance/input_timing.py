@@ -26,7 +26,7 @@ from clawblox.conformance.live import AgentInput, Player
 from clawblox.conformance.pace import SimulationPace, has_time_for
 from clawblox.conformance.polling import BETWEEN_S, LEAST_COMMON, Documents, collect
 from clawblox.conformance.realtime import Realtime, compare_documents, is_opaque
-from clawblox.conformance.registry import CouldNotRun, NotMet, preparing
+from clawblox.conformance.registry import CouldNotRun, NotMet, before_save
 from clawblox.protocol import DATASTORE_HEADER
 from clawblox.results import SavedSnapshot
 from clawblox.snapshot.rows import rows_beside
@@ -119,7 +119,7 @@ async def time_inputs(lives: Realtime) -> InputTiming:
     actions, instances = await lives.inputs.require_actions(), lives.instances
     candidates = instances.random("landing").sample(list(actions), len(actions))
     async with instances.start() as live:
-        with preparing():
+        with before_save():
             players = await lives.warm_up(live)
             action = await _choose_action(players[-1], candidates)
             save = await instances.save(live)

@@ -219,7 +219,7 @@ class CheckItem(pytest.Item):
 
 
 def _describe(report: Report, result: CheckResult) -> str:
-    from clawblox.conformance.wording import describe_failure
+    from clawblox.conformance.failure_text import describe_failure
     from clawblox.printable import printable_lines
 
     facts = describe_failure(report, result, width=_VALUE_CHARS)

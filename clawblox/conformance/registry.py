@@ -140,7 +140,7 @@ class AreaChecks:
 
 
 @contextmanager
-def preparing() -> Iterator[None]:
+def before_save() -> Iterator[None]:
     """Run a block before the save of a life, whose failures show nothing about a restore.
 
     Raises:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 from xml.etree import ElementTree
 
+from clawblox.conformance.failure_text import describe_failure
 from clawblox.conformance.report import CheckResult, Report, is_counted
-from clawblox.conformance.wording import describe_failure
 from clawblox.printable import printable_lines
 from clawblox.views.check_report import STATUS_WORDS
 

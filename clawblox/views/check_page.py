@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from clawblox.conformance.failure_text import Fact, describe_failure
 from clawblox.conformance.report import CheckResult, Report
-from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.differences import common_length
 from clawblox.views.check_report import (
     FAILURE_SECTIONS,

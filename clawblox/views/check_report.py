@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
+from clawblox.conformance.failure_text import Fact, describe_failure
 from clawblox.conformance.registry import Check, Level
 from clawblox.conformance.report import CheckResult, Report, Status, count_statuses
-from clawblox.conformance.wording import Fact, describe_failure
 from clawblox.printable import printable, printable_lines, printable_name
 from clawblox.views.formatting import count_words, format_seconds
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from clawblox.conformance import CHECKS, Report
+from clawblox.conformance.failure_text import describe_failure, excerpt_pair
 from clawblox.conformance.report import (
     count_statuses,
     is_counted,
@@ -18,7 +19,6 @@ from clawblox.conformance.report import (
     parse_expected,
     parse_report,
 )
-from clawblox.conformance.wording import describe_failure, excerpt_pair
 from clawblox.errors import ConfigError
 from clawblox.views.check_page import render_page
 from clawblox.views.check_report import render_report
