@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clawblox.agents.options import AgentOptions
 from clawblox.agents.running.agenda import Agenda, Hold, Message
-from clawblox.agents.running.dialogue import HOPELESS, Dialogue, retry_delay
+from clawblox.agents.running.dialogue import FATAL_KINDS, Dialogue, retry_delay_s
 from clawblox.agents.running.preparation import find_number
 from clawblox.agents.running.program import LogPoller, exit_code
 from clawblox.agents.values import MOVES
@@ -38,10 +38,10 @@ def test_an_agent_makes_only_the_moves_of_its_table() -> None:
 
 
 def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
-    assert [retry_delay("crash", before) for before in range(3)] == [1.0, 2.0, 4.0]
-    assert [retry_delay("rate_limit", before) for before in range(3)] == [15.0, 30.0, 60.0]
-    assert retry_delay("overloaded", 50) == 120.0
-    assert [kind for kind in ("auth", "crash", "limit", "stall") if kind in HOPELESS] == [
+    assert [retry_delay_s("crash", before) for before in range(3)] == [1.0, 2.0, 4.0]
+    assert [retry_delay_s("rate_limit", before) for before in range(3)] == [15.0, 30.0, 60.0]
+    assert retry_delay_s("overloaded", 50) == 120.0
+    assert [kind for kind in ("auth", "crash", "limit", "stall") if kind in FATAL_KINDS] == [
         "auth",
         "limit",
     ]

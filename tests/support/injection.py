@@ -312,7 +312,7 @@ def main(kind: str, where: str) -> None:
         follow_the_victim(Supervisor, lambda one: one.instance.launch.options.name != "sibling")
     else:
         drivers.DRIVERS = {"small": SmallDriver()}  # type: ignore[dict-item, assignment]
-        agent_owner.retry_delay = lambda *_: 0.0  # type: ignore[assignment]
+        agent_owner.retry_delay_s = lambda *_: 0.0  # type: ignore[assignment]
         follow_the_victim(Owner, lambda one: one._order.options.name == "victim")
     injector, fault = run_once(kind, directory / "reference", None)
     print(json.dumps({"entered": injector.entered, "fault": fault}), flush=True)

@@ -27,10 +27,10 @@ _log = OwnLog(__name__)
 _LONGEST_RETRY_S: Final = 24 * 3600.0
 """Longest announced retry delay that excuses a program's silence."""
 
-HOPELESS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
+FATAL_KINDS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
 """Kinds of failures after which a retry would fail in the same way."""
 
-BUSY: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
+BUSY_KINDS: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
 """Kinds of failures of a provider that will serve the agent later."""
 
 _FIRST_DELAY_S: Final = 1.0
@@ -56,14 +56,14 @@ class ProgramError(Exception):
         self.retry_at = retry_at
 
 
-def retry_delay(kind: ErrorKind, before: int) -> float:
+def retry_delay_s(kind: ErrorKind, before: int) -> float:
     """Return the seconds to wait before a retry.
 
     Args:
         kind: Kind of the failure. A busy model gets a longer delay than a crashed program.
         before: Number of earlier retries in the restart window.
     """
-    first = _FIRST_BUSY_DELAY_S if kind in BUSY else _FIRST_DELAY_S
+    first = _FIRST_BUSY_DELAY_S if kind in BUSY_KINDS else _FIRST_DELAY_S
     return exponential_delay(before, first, _LAST_DELAY_S)
 
 

@@ -21,7 +21,7 @@ from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.agent_process import AgentProcess
 from clawblox.agents.running.bookkeeping import Bookkeeping, BudgetUsedUp
-from clawblox.agents.running.dialogue import BUSY, HOPELESS, ProgramError, retry_delay
+from clawblox.agents.running.dialogue import BUSY_KINDS, FATAL_KINDS, ProgramError, retry_delay_s
 from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.preparation import (
     adopt,
@@ -361,16 +361,16 @@ class Owner:
         attempt = self._attempt
         assert attempt is not None
         await self._find_reset(trouble)
-        is_hopeless = not self.books.is_confirmed or trouble.kind in HOPELESS
+        is_hopeless = not self.books.is_confirmed or trouble.kind in FATAL_KINDS
         before = None if is_hopeless else self._restarts.take(anyio.current_time())
         if before is None:
             raise trouble
         with anyio.CancelScope(shield=True):
             await self._end_attempt(Grace(_FAILED_GRACE_S))
         self._note_exit("restarting", error=trouble.message)
-        self.books.note_provider(is_awaited=trouble.kind in BUSY)
+        self.books.note_provider(is_awaited=trouble.kind in BUSY_KINDS)
         await self.books.flush()
-        await anyio.sleep(retry_delay(trouble.kind, before))
+        await anyio.sleep(retry_delay_s(trouble.kind, before))
         nudge = Message(self._order.resume_text, is_nudge=True)
         return attempt.unanswered or (attempt.dialogue.message and nudge)
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Self
 import anyio
 
 _FATAL: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_SEQUENCE_S: Final = 0.05
+_SEQUENCE_WAIT_S: Final = 0.05
 """Seconds in which the rest of a sequence follows; a longer silence means the Escape key."""
 _BACKGROUND_S: Final = 1.0
 _CHUNK: Final = 1024
@@ -98,7 +98,7 @@ class Keyboard:
         decoder = KeyDecoder()
         while True:
             is_silent = True
-            with anyio.move_on_after(_SEQUENCE_S if decoder.is_waiting else None):
+            with anyio.move_on_after(_SEQUENCE_WAIT_S if decoder.is_waiting else None):
                 await anyio.wait_readable(self._fd)
                 is_silent = False
             if is_silent:
