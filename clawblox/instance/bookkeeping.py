@@ -127,7 +127,7 @@ class InstanceBookkeeping:
         self._in_log(lambda index: index.note(LEFT, ""))
         self._instance.release()
 
-    def put_away(self, end: InstanceEnd, *, was_stopped: bool) -> None:
+    def record_end(self, end: InstanceEnd, *, was_stopped: bool) -> None:
         """Record the end and release everything.
 
         Args:

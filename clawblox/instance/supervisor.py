@@ -441,8 +441,8 @@ class Supervisor:
                 has_finished=self.has_died and self._has_finished,
                 is_on_purpose=self.ends_on_purpose and not self.has_died,
             )
-            put_away = partial(self._books.put_away, end, was_stopped=self._was_stopped())
-            await current_batcher().run(put_away)
+            record_end = partial(self._books.record_end, end, was_stopped=self._was_stopped())
+            await current_batcher().run(record_end)
 
     def _release_waiters(self) -> None:
         """Wake every waiting caller, even after a defect."""

@@ -66,7 +66,7 @@ async def test_a_defect_that_stays_is_an_event_and_ends_one_instance(
         if books._instance.name == "w000":
             raise ValueError("it cannot be noted")
 
-    for name in ("note_exit", "put_away"):
+    for name in ("note_exit", "record_end"):
         original = getattr(InstanceBookkeeping, name)
         monkeypatch.setattr(
             InstanceBookkeeping,

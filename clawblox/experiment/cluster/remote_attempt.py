@@ -37,7 +37,7 @@ from clawblox.experiment.cluster.mirror import Mirror
 from clawblox.experiment.cluster.trees import apply
 from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.history.orders import AttemptOrder
-from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_errors import as_attempt_errors
 from clawblox.experiment.live.hooks import LiveGeneration, ViewedAgent
 from clawblox.experiment.schedule.ports import (
     AgentActivity,
@@ -134,7 +134,7 @@ class RemoteAttempt:
         """
         self._mirror = Mirror(self.run_dir, self._clock.monotonic)
         async with Tasks() as tasks:
-            with blaming("attempt not opened"):
+            with as_attempt_errors("attempt not opened"):
                 await self._ask("open", opening)
             try:
                 tasks.start_soon(self._follow)
@@ -173,7 +173,7 @@ class RemoteAttempt:
     # -- what it reports --------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        with blaming("news of a node not taken"):
+        with as_attempt_errors("news of a node not taken"):
             try:
                 while True:
                     await self._read_news(NEWS_WAIT_S)
@@ -186,7 +186,7 @@ class RemoteAttempt:
         """Apply the news; return whether a file has grown."""
         async with self._reading:
             news: News = await self._ask("news", self._mirror.marks, wait_s)
-            with _blaming_transfer(self.node):
+            with _as_transfer_errors(self.node):
                 await run_blocking(self._mirror.apply, news.growths)
         for level, text, fields in news.log:
             if level in _LEVELS:
@@ -343,7 +343,7 @@ class RemoteAttempt:
             changes: Changes = await self._ask("changes", part, self._token)
             async with scratch_directory("clawblox-pull-") as place:
                 bundle, read = place / "changes", partial(self._ask, "read", "changes")
-                with _blaming_transfer(self.node):
+                with _as_transfer_errors(self.node):
                     await receive_file(changes.size, changes.sha256, read, bundle)
                     await run_blocking(apply, bundle, self.run_dir, changes.gone)
             self._token = changes.token
@@ -405,7 +405,7 @@ class RemoteAttempt:
         """
         saved: SavedSnapshot = await self._ask("snapshot")
         name = saved.path.name
-        with _blaming_transfer(self.node):
+        with _as_transfer_errors(self.node):
             await self._receive(name, saved.size_bytes, saved.sha256)
             if saved.rows_sha256 is not None and saved.rows_size_bytes is not None:
                 rows = f"{name}{ROWS_SUFFIX}"
@@ -415,7 +415,7 @@ class RemoteAttempt:
 
 
 @contextmanager
-def _blaming_transfer(node: str) -> Iterator[None]:
+def _as_transfer_errors(node: str) -> Iterator[None]:
     """Raise an error of a transfer as the error of an attempt."""
     try:
         yield

@@ -34,7 +34,7 @@ from clawblox.experiment.cluster.remote_attempt import RemoteAgent, RemoteAttemp
 from clawblox.experiment.cluster.trees import pack
 from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.inputs import digest_world
-from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_errors import as_attempt_errors
 from clawblox.experiment.live.attempt_files import AttemptRecord, require_record
 from clawblox.experiment.live.live_backend import LiveBackend
 from clawblox.experiment.live.plan_faults import place_program
@@ -274,7 +274,7 @@ class RemoteBackend(LiveBackend):
         """
         assert isinstance(room, HostRoom)
         run_dir = self._run_dir(order.chain.name, order.run_id)
-        with blaming("attempt not opened"):
+        with as_attempt_errors("attempt not opened"):
             await run_blocking(_require_same_build, room.facts)
             record = await run_blocking(require_record, run_dir)
             opening = await self._send(order, record, run_dir, room.caller)

@@ -52,7 +52,7 @@ def failure_cause(error: Exception) -> FailureCause:
 
 
 @contextmanager
-def blaming(what: str) -> Iterator[None]:
+def as_attempt_errors(what: str) -> Iterator[None]:
     """Raise every error of the block as the error of an attempt, which ends only that attempt.
 
     Args:

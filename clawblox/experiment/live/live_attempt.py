@@ -24,7 +24,7 @@ from clawblox.errors import ClawbloxError, ManifestError, WorldError
 from clawblox.experiment.history.lines import CheckpointKind
 from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_agents import AttemptAgent
-from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_errors import as_attempt_errors
 from clawblox.experiment.live.attempt_files import AttemptRecord, label_run
 from clawblox.experiment.live.hooks import InstanceWorld, LiveGeneration
 from clawblox.experiment.live.plan_faults import world_options
@@ -101,7 +101,7 @@ class LiveAttempt:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._note_end)
-            with blaming("world not opened"):
+            with as_attempt_errors("world not opened"):
                 self._events = await stack.enter_async_context(self.world.events())
                 for agent in self.agents:
                     await stack.enter_async_context(agent.agent)
@@ -126,7 +126,7 @@ class LiveAttempt:
         """Run a task of the bookkeeping, whose defect ends the attempt."""
 
         async def watch() -> None:
-            with blaming("bookkeeping of an attempt failed"):
+            with as_attempt_errors("bookkeeping of an attempt failed"):
                 await function(*args)
 
         self._tasks.start_soon(watch)
@@ -142,7 +142,7 @@ class LiveAttempt:
 
         Cancellation: processes that were started end when the attempt is closed.
         """
-        with blaming("attempt not started"):
+        with as_attempt_errors("attempt not started"):
             self.started = started = await self._start_world()
             await self.world.record_run(id=self.order.run_id, run_dir=self.run_dir)
             self._watch(self._watch_world, started)
@@ -350,7 +350,7 @@ class LiveAttempt:
 
         Cancellation: some agents may have it.
         """
-        with blaming("message not sent"):
+        with as_attempt_errors("message not sent"):
             for agent in self.agents:
                 await agent.send(text)
                 self._watch(agent.watch_end, self._report)

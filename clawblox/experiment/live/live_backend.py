@@ -25,7 +25,7 @@ from clawblox.errors import AgentError, ManifestError
 from clawblox.experiment import layout
 from clawblox.experiment.history.orders import AttemptOrder
 from clawblox.experiment.live.attempt_agents import AttemptAgent, make_agent
-from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_errors import as_attempt_errors
 from clawblox.experiment.live.attempt_files import (
     RecordedAgent,
     has_record,
@@ -180,7 +180,7 @@ class LiveBackend:
 
         Cancellation: has no effect.
         """
-        with blaming("agents not checked"):
+        with as_attempt_errors("agents not checked"):
             for spec in chain.plan.agents:
                 place = self._chain_dir(chain.name) / str(spec.name)  # nothing is written there
                 agent = self._make_agent(spec, RecordedAgent(name=place.name), place)
@@ -209,7 +209,7 @@ class LiveBackend:
 
         Cancellation: no run directory remains, or it is complete.
         """
-        with blaming("attempt not prepared"):
+        with as_attempt_errors("attempt not prepared"):
             return await run_checked(
                 lambda check: Preparation(order, self._chain_dir, self.directory, check).run()
             )
@@ -222,7 +222,7 @@ class LiveBackend:
 
         Cancellation: has no effect.
         """
-        with blaming("attempt not checked"):
+        with as_attempt_errors("attempt not checked"):
             return await run_blocking(self._validate, chain, run_id)
 
     def _validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
@@ -336,10 +336,10 @@ class LiveBackend:
 
         Cancellation: everything is ended.
         """
-        with blaming("attempt not opened"):
+        with as_attempt_errors("attempt not opened"):
             world = await self._worlds.open(order.chain.plan.world.dir)
         with self._named_instance(world) as instance:
-            with blaming("attempt not opened"):
+            with as_attempt_errors("attempt not opened"):
                 attempt = await self._make(order, world, instance, report)
             async with attempt.opened():
                 yield attempt

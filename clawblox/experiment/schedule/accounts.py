@@ -31,14 +31,14 @@ class _Limited:
         since: When it began, by the clock.
         retry_at: When the next try may begin, by the clock.
         tries: Number of tries that have failed.
-        prober: The chain that tries now; None if none does.
+        probing_chain: The chain that tries now; None if none does.
     """
 
     reason: PauseReason
     since: float
     retry_at: float
     tries: int = 0
-    prober: str | None = None
+    probing_chain: str | None = None
 
 
 class LongPauseError(Exception):
@@ -73,15 +73,15 @@ class Accounts:
         """
         now = self._clock.monotonic()
         before = self._limited.get(account) or _Limited(reason, now, now)
-        has_tried = before.prober == chain
+        has_tried = before.probing_chain == chain
         tries = before.tries + has_tried
         wait_s = _PROBE_LOGIN_S if reason == "auth" else self._time_left(until)
         if wait_s <= 0.0:
             wait_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
         elif tries:  # the end that was reported before was wrong, and so may this one be
             wait_s = max(wait_s, _BACKOFF_S[0])
-        prober = None if has_tried else before.prober
-        self._limited[account] = _Limited(reason, before.since, now + wait_s, tries, prober)
+        probing_chain = None if has_tried else before.probing_chain
+        self._limited[account] = _Limited(reason, before.since, now + wait_s, tries, probing_chain)
         self._notify()
 
     def recall(self, account: str, reason: PauseReason, until: datetime | None) -> None:
@@ -110,13 +110,13 @@ class Accounts:
     def release(self, chain: str) -> None:
         """Note that a chain does not try any longer."""
         for limited in self._limited.values():
-            if limited.prober == chain:
-                limited.prober = None
+            if limited.probing_chain == chain:
+                limited.probing_chain = None
                 self._notify()
 
     def is_probing(self, chain: str) -> bool:
         """Return whether a chain is the one that tries."""
-        return any(limited.prober == chain for limited in self._limited.values())
+        return any(limited.probing_chain == chain for limited in self._limited.values())
 
     def blocking(self, accounts: Sequence[str], chain: str) -> PauseReason | None:
         """Return why a chain cannot start now; None if it can.
@@ -128,9 +128,9 @@ class Accounts:
         now = self._clock.monotonic()
         for account in accounts:
             limited = self._limited.get(account)
-            if limited is None or limited.prober == chain:
+            if limited is None or limited.probing_chain == chain:
                 continue
-            if limited.prober is not None or now < limited.retry_at:
+            if limited.probing_chain is not None or now < limited.retry_at:
                 return limited.reason
         return None
 
@@ -154,7 +154,7 @@ class Accounts:
                 await wait_until(self._clock, self._changed, look_at)
             limited = [self._limited[name] for name in accounts if name in self._limited]
             for account in limited:
-                account.prober = chain
+                account.probing_chain = chain
             if not any(account.reason == "auth" for account in limited) or await check_login():
                 return
             for name in set(accounts) & self._limited.keys():

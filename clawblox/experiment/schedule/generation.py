@@ -198,7 +198,7 @@ class GenerationRunner:
         self.active_clock.stop()
         await self._attempt.stop_agents()
         if self._plan.checkpoint.boundary and self._plan.save is not None:
-            await self._save_firmly("boundary")
+            await self._save_or_pause("boundary")
         await self._read_world_time()
         facts = {"reason": self._close_reason, "world_time": self.world_time, **self._seconds()}
         await self._write("closing", facts)
@@ -214,7 +214,7 @@ class GenerationRunner:
             await self._read_world_time()  # no checkpoint may have it
             await self._write("saved", {"world_time": self.world_time})
         if self._plan.checkpoint.end:
-            await self._save_firmly("end")
+            await self._save_or_pause("end")
 
     async def _score(self) -> None:
         scored = await self._callbacks.score(self._attempt)
@@ -395,7 +395,7 @@ class GenerationRunner:
         every = self._plan.checkpoint.every
         return math.inf if every is None else self._clock.monotonic() + every * share
 
-    async def _save_firmly(self, kind: CheckpointKind) -> None:
+    async def _save_or_pause(self, kind: CheckpointKind) -> None:
         """Make a checkpoint that the generation needs; after three failures it is paused."""
         while not await self._checkpoint(kind) and self._plan.checkpoint.required:
             pass

@@ -19,7 +19,7 @@ from clawblox.errors import (
     WorldSessionError,
 )
 from clawblox.experiment.history.lines import FailureCause
-from clawblox.experiment.live.attempt_errors import blaming
+from clawblox.experiment.live.attempt_errors import as_attempt_errors
 from clawblox.experiment.schedule.ports import AttemptError
 
 
@@ -42,19 +42,19 @@ from clawblox.experiment.schedule.ports import AttemptError
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
 )
 def test_an_error_is_blamed(error: Exception, cause: FailureCause) -> None:
-    with pytest.raises(AttemptError) as raised, blaming("step failed"):
+    with pytest.raises(AttemptError) as raised, as_attempt_errors("step failed"):
         raise error
     assert raised.value.cause == cause
     assert raised.value.__cause__ is error
 
 
 def test_a_full_disk_is_no_failure() -> None:
-    with pytest.raises(OSError, match="full") as raised, blaming("step failed"):
+    with pytest.raises(OSError, match="full") as raised, as_attempt_errors("step failed"):
         raise OSError(errno.ENOSPC, "the disk is full")
     assert raised.value.errno == errno.ENOSPC
 
 
 def test_long_texts_are_cut() -> None:
-    with pytest.raises(AttemptError) as raised, blaming("step failed"):
+    with pytest.raises(AttemptError) as raised, as_attempt_errors("step failed"):
         raise CheckpointError("x" * 10_000)
     assert len(raised.value.text) == 4000
