@@ -119,7 +119,7 @@ class Ledger:
             raise AgentError(message, agent_dir=path.parent, hint=_HINT)
         return ledger
 
-    def save(self, path: Path) -> None:
+    def write(self, path: Path) -> None:
         """Replace the file atomically. Blocks.
 
         Raises:

@@ -76,7 +76,7 @@ async def test_a_loaded_agent_inherits_what_only_the_log_in_its_archive_tells(
             await begin(first)
         stale = Ledger.empty()  # as after a kill of the orchestrator
         stale.log_offset = 0
-        await run_blocking(stale.save, AgentDir(first.dir).usage_file)
+        await run_blocking(stale.write, AgentDir(first.dir).usage_file)
         continued = await go_on(await hand_on(first, tmp_path / "2"))
         assert continued.inherited == status_of(first).usage
         assert continued.own_usage.turns == 1
@@ -117,7 +117,7 @@ def test_a_record_of_usage_without_inherited_usage_is_all_own(tmp_path: Path) ->
     ledger = Ledger.empty()
     ledger.end_turn()
     path = AgentDir(tmp_path).usage_file
-    ledger.save(path)
+    ledger.write(path)
     record = json.loads(path.read_text())
     del record["inherited"]
     path.write_text(json.dumps(record))

@@ -55,7 +55,7 @@ def test_a_reading_of_a_conversation_counts_across_resumes(tmp_path: Path) -> No
     ledger = Ledger.empty()
     ledger.begin_process()
     read(ledger, 5, "session")
-    ledger.save(tmp_path / "usage.json")
+    ledger.write(tmp_path / "usage.json")
     resumed = Ledger.load(tmp_path / "usage.json")
     resumed.begin_process()
     assert read(resumed, 12, "session").output_tokens == 7
@@ -237,7 +237,7 @@ def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     ledger = Ledger.empty()
     read(ledger, 5, "session", cost=0.25, version="0.169.0")
     ledger.end_turn()
-    ledger.save(path)
+    ledger.write(path)
     assert Ledger.load(path).usage == ledger.usage
     written = msgspec.json.decode(path.read_bytes())
     assert written["conversations"][ONE]["version"] == "0.169.0"
@@ -278,7 +278,7 @@ def test_the_usage_of_a_directory_is_that_of_its_record(tmp_path: Path) -> None:
     assert read_usage(tmp_path) == Usage()
     ledger = Ledger.empty()
     ledger.end_turn()
-    ledger.save(tmp_path / "usage.json")
+    ledger.write(tmp_path / "usage.json")
     assert read_usage(tmp_path) == Usage(turns=1)
 
 

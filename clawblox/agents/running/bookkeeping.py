@@ -424,7 +424,7 @@ class Bookkeeping:
         if not self._is_ledger_saved:
             self._is_ledger_saved = True
             with contained(what="usage"):
-                self.ledger.save(self._order.directory.usage_file)
+                self.ledger.write(self._order.directory.usage_file)
         self._written = record
         if self._order.directory.runtime.is_dir():  # missing if the start failed early
             with contained(what="status"):

@@ -203,7 +203,7 @@ def _copy(
             copy_tree(source, place, lead=lead, missing_ok=True, check=interruption.check)
         make_private_dir(branch.runtime)
         publish_bytes(branch.system_prompt_file, prompt.encode())
-        ledger.save(branch.usage_file)
+        ledger.write(branch.usage_file)
         with suppress(FileNotFoundError):  # it was never connected
             record = read_file(origin.path, origin.access_file.name, max_bytes=MAX_RECORD_BYTES)
             publish_bytes(branch.access_file, record)
