@@ -84,7 +84,7 @@ class AttemptState:
         return {} if self.ending is None else self.ending.data
 
     @property
-    def directory(self) -> str:
+    def dir_name(self) -> str:
         """Name of its run directory, which a failure has renamed."""
         return str(self.end_data.get("moved_to") or self.run_id)
 

@@ -128,7 +128,7 @@ def _inspect_attempt(attempt: AttemptState, chain_dir: Path) -> InspectedAttempt
         started_at=attempt.opened.at,
         ended_at=None if attempt.ending is None else attempt.ending.at,
         active_s=attempt.elapsed_s,
-        run_dir=layout.attempt_dir(chain_dir, attempt.directory),
+        run_dir=layout.attempt_dir(chain_dir, attempt.dir_name),
     )
 
 

@@ -410,7 +410,7 @@ class _Record:
 
     def _run_dir(self) -> str:
         latest = self._latest_attempt
-        files = self._end.get("files", "" if latest is None else latest.directory)
+        files = self._end.get("files", "" if latest is None else latest.dir_name)
         name = files or next((row["run_id"] for row in self._imported), "")
         return str(layout.attempt_dir(self._chain_dir, name)) if name else ""
 
@@ -421,7 +421,7 @@ class _Record:
 
     def _archive(self, ref: CheckpointRef) -> str:
         attempt = self.plans.state.find_attempt(ref.chain, ref.generation, ref.attempt)
-        name = ref.attempt if attempt is None else attempt.directory
+        name = ref.attempt if attempt is None else attempt.dir_name
         chain_dir = layout.chain_dir(Path(), ref.chain, self.plans.present.layout)
         return str(layout.archive_path(chain_dir, name, ref.file))
 
