@@ -101,7 +101,7 @@ def _list(
     if attempt.outcome == "committed":
         yield from _list_archives(chain_dir, attempt, sources, pointed)
     elif attempt.ending is not None and _is_spent(generation, attempt, sources):
-        place = find_attempt(chain_dir, attempt.run_id)
+        place = find_attempt(chain_dir, attempt.attempt_id)
         holds_pointed = pointed is not None and place in pointed.parents
         # The public scripts may have completed the generation under the name of the attempt.
         if place is not None and place.name != generation.source and not holds_pointed:

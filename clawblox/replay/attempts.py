@@ -87,7 +87,10 @@ def _list_begun(record: ExperimentRecord) -> Iterator[tuple[int, AttemptPlace]]:
                 yield 0, place(1, str(generation.imported["run_id"]), "imported")
             for number, attempt in enumerate(generation.attempts, 1):
                 if attempt.working:
-                    yield attempt.opened.seq, place(number, attempt.run_id, attempt.outcome or "")
+                    yield (
+                        attempt.opened.seq,
+                        place(number, attempt.attempt_id, attempt.outcome or ""),
+                    )
 
 
 def _find_origins(record: ExperimentRecord) -> Mapping[str, str]:

@@ -42,22 +42,24 @@ class Scene:
     backend: LiveBackend
     signals: list[Signal] = attrs.field(factory=list)
 
-    def order(self, run_id: str = FIRST, **more: Any) -> AttemptOrder:
+    def order(self, attempt_id: str = FIRST, **more: Any) -> AttemptOrder:
         """Return an order for an attempt at the first generation."""
-        return AttemptOrder(chain=self.plan.chains()[0], generation=1, run_id=run_id, **more)
+        return AttemptOrder(
+            chain=self.plan.chains()[0], generation=1, attempt_id=attempt_id, **more
+        )
 
-    def run_dir(self, run_id: str = FIRST, chain: str = "r1") -> Path:
+    def run_dir(self, attempt_id: str = FIRST, chain: str = "r1") -> Path:
         """Return the run directory of an attempt."""
-        return self.backend.directory / "chains" / chain / "runs" / run_id
+        return self.backend.directory / "chains" / chain / "runs" / attempt_id
 
-    def agent_dirs(self, run_id: str = FIRST, chain: str = "r1") -> list[Path]:
+    def agent_dirs(self, attempt_id: str = FIRST, chain: str = "r1") -> list[Path]:
         """Return the directories of its agents, in their order."""
-        return sorted((self.run_dir(run_id, chain) / "agents").iterdir())
+        return sorted((self.run_dir(attempt_id, chain) / "agents").iterdir())
 
     async def prepare(self, order: AttemptOrder, **faults: Any) -> None:
         """Prepare an attempt, and switch faults of its agents on."""
         await self.backend.prepare(order)
-        for directory in self.agent_dirs(order.run_id):
+        for directory in self.agent_dirs(order.attempt_id):
             misbehave(directory / "workspace", **{"turn_s": 0.05, **faults})
 
     @asynccontextmanager
@@ -72,16 +74,18 @@ class Scene:
         ):
             yield attempt
 
-    async def told(self, working: Any, run_id: str = FIRST, chain: str = "r1") -> list[list[str]]:
+    async def told(
+        self, working: Any, attempt_id: str = FIRST, chain: str = "r1"
+    ) -> list[list[str]]:
         """Return the messages to each agent in its conversation.
 
         Args:
             working: What the start of the attempt returned, for the conversations.
-            run_id: The attempt.
+            attempt_id: The attempt.
             chain: Its chain.
         """
         ids = [agent["conversation"] for agent in working["agents"]]
-        return await run_blocking(self._read, ids, self.agent_dirs(run_id, chain))
+        return await run_blocking(self._read, ids, self.agent_dirs(attempt_id, chain))
 
     def _read(self, ids: list[str], directories: list[Path]) -> list[list[str]]:
         return [
@@ -134,10 +138,10 @@ def alone(scene: Scene) -> Scene:
     return scene
 
 
-def refer(run_id: str, saved: SavedCheckpointFile, chain: str = "r1") -> CheckpointRef:
+def refer(attempt_id: str, saved: SavedCheckpointFile, chain: str = "r1") -> CheckpointRef:
     """Return the reference to a checkpoint of an attempt."""
     return CheckpointRef(
-        chain=chain, generation=1, attempt=run_id, file=saved.file, sha256=saved.sha256
+        chain=chain, generation=1, attempt=attempt_id, file=saved.file, sha256=saved.sha256
     )
 
 

@@ -104,7 +104,7 @@ class FakeAttempt:
         return {"agents": [self._describe(spec) for spec in self._specs]}
 
     def _describe(self, spec: AgentSpec) -> Mapping[str, Any]:
-        name = f"{spec.name}-r{self.order.run_id}"
+        name = f"{spec.name}-r{self.order.attempt_id}"
         return {"name": name, "model": spec.model, "session": f"s-{name}"}
 
     def _raise(self, trouble: Trouble) -> None:
@@ -221,7 +221,9 @@ class FakeAttempt:
         tokens = self._tokens
         cost_usd = tokens * 1e-4 if self.backend.reports_cost else None
         usage = Usage(output_tokens=tokens, cost_usd=cost_usd, turns=tokens // 10)
-        self.backend.ledgers[self.order.chain.name, self.order.run_id] = [usage] * len(self._specs)
+        self.backend.ledgers[self.order.chain.name, self.order.attempt_id] = [usage] * len(
+            self._specs
+        )
         return [usage for _ in self._specs]
 
     async def world_time(self) -> float | None:
@@ -251,17 +253,17 @@ class FakeAttempt:
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
         if trouble is not None and trouble.kind == "slow":
             await self.backend.clock.sleep_until(self.backend.clock.monotonic() + 7.0)
-        self.backend.archives.add((self.order.chain.name, self.order.run_id, file))
+        self.backend.archives.add((self.order.chain.name, self.order.attempt_id, file))
         time = await self.world_time()
-        self.backend.world_times[file, self.order.run_id] = time or 0.0
-        sha256 = f"sha-{self.order.run_id}-{file}"
+        self.backend.world_times[file, self.order.attempt_id] = time or 0.0
+        sha256 = f"sha-{self.order.attempt_id}-{file}"
         save_s = self.backend.clock.monotonic() - begun_at
         return SavedCheckpointFile(
             file=file, sha256=sha256, size_bytes=1, save_s=save_s, world_time=time
         )
 
     async def remove_checkpoint(self, file: str) -> None:
-        self.backend.archives.remove((self.order.chain.name, self.order.run_id, file))
+        self.backend.archives.remove((self.order.chain.name, self.order.attempt_id, file))
         self.backend.changes.append("removed")
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
@@ -355,7 +357,7 @@ class FakeBackend:
         if order.origin is not None:
             origin = order.origin
             assert (origin.chain, origin.attempt, origin.file) in self.archives, origin
-        self.directories.add((order.chain.name, order.run_id))
+        self.directories.add((order.chain.name, order.attempt_id))
         return {"digests": {}}
 
     @asynccontextmanager
@@ -373,7 +375,7 @@ class FakeBackend:
     async def open(
         self, order: AttemptOrder, report: Callable[[Signal], object], room: Room
     ) -> AsyncIterator[FakeAttempt]:
-        name = order.chain.name if order.phase != "score" else order.run_id
+        name = order.chain.name if order.phase != "score" else order.attempt_id
         assert name not in self.open_now, "a world is alive twice"
         self.open_now.append(name)
         self.most_open = max(self.most_open, len(self.open_now))
@@ -394,23 +396,23 @@ class FakeBackend:
             attempt.usage()
             self.open_now.remove(name)
 
-    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
-        assert (chain.name, run_id) in self.directories
+    async def validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
+        assert (chain.name, attempt_id) in self.directories
         return {"workspaces": [], "agents": []}
 
-    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
-        self.directories.discard((chain, run_id))
+    async def set_aside(self, chain: str, attempt_id: str, moved_to: str) -> None:
+        self.directories.discard((chain, attempt_id))
         self.directories.add((chain, moved_to))
         self.changes.append("renamed")
 
     async def discard(self, order: AttemptOrder) -> None:
-        self.directories.discard((order.chain.name, order.run_id))
+        self.directories.discard((order.chain.name, order.attempt_id))
 
-    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
-        return self.ledgers.get((chain, run_id), [])
+    async def usage(self, chain: str, attempt_id: str) -> Sequence[Usage]:
+        return self.ledgers.get((chain, attempt_id), [])
 
-    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
-        return ScriptErrors(1, run_id) if self.has_errors else None
+    async def script_errors(self, chain: str, attempt_id: str) -> ScriptErrors | None:
+        return ScriptErrors(1, attempt_id) if self.has_errors else None
 
     async def free_bytes(self) -> int:
         return self.free
@@ -537,7 +539,7 @@ def check_history(simulation: Simulation) -> None:
             committed[key] = committed.get(key, 0) + 1
     assert all(count == 1 for count in committed.values()), committed
     open_attempts = [
-        attempt.run_id
+        attempt.attempt_id
         for chain in simulation.state.chains.values()
         for attempt in chain.attempts
         if attempt.ending is None

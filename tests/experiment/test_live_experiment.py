@@ -82,16 +82,16 @@ async def test_a_chain_of_two_generations_is_committed(
         assert attempt.close_reason == "budget"
         assert attempt.scores == {"scores": {"counter": 0.0, "agents": 2.0}}
         assert [point.kind for point in attempt.checkpoints] == ["boundary", "end"]
-        assert attempt.run_id == f"exp-r1-g{number:03d}"
-        for messages in await scene.told(attempt.working, attempt.run_id):
+        assert attempt.attempt_id == f"exp-r1-g{number:03d}"
+        for messages in await scene.told(attempt.working, attempt.attempt_id):
             assert messages[0] == "Begin"
             assert set(messages[1:-1]) <= {AUTO_CONTINUE}
             assert messages[-1] == SAVE
-        for place in scene.agent_dirs(attempt.run_id):
+        for place in scene.agent_dirs(attempt.attempt_id):
             assert (place / "workspace" / FAULTS_FILE).is_file()
             name = place.name.partition("-")[0]
             assert (place / "runtime" / "system_prompt.md").read_text() == f"You are {name}."
-        manifest = await run_blocking(read_manifest, scene.run_dir(attempt.run_id))
+        manifest = await run_blocking(read_manifest, scene.run_dir(attempt.attempt_id))
         assert manifest.run["status"] == "complete"
         assert manifest.run["index"] == number - 1
 
@@ -128,7 +128,7 @@ async def test_a_world_that_dies_continues_with_its_agents_from_their_last_check
     for before, after in zip(failed.working["agents"], committed.working["agents"], strict=True):
         for same in ("name", "session", "conversation", "base_url"):
             assert before[same] == after[same]
-    assert not scene.run_dir(failed.run_id).exists()
+    assert not scene.run_dir(failed.attempt_id).exists()
     aside = scene.run_dir(failed.ending.data["moved_to"])
     manifest = await run_blocking(read_manifest, aside)
     assert manifest.run["status"] == "failed"

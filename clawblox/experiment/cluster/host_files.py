@@ -82,7 +82,7 @@ class HostFiles:
         order = opening.order
         runs = layout.runs_dir(layout.chain_dir(self.place, order.chain.name, LAYOUT))
         runs.mkdir(parents=True)
-        self.run_dir = runs / order.run_id
+        self.run_dir = runs / order.attempt_id
         unpack(self._publish("run"), self.run_dir)
         home = require_record(self.run_dir).agents_of
         if home is not None:

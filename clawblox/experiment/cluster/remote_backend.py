@@ -273,7 +273,7 @@ class RemoteBackend(LiveBackend):
         Cancellation: everything is ended.
         """
         assert isinstance(room, HostRoom)
-        run_dir = self._run_dir(order.chain.name, order.run_id)
+        run_dir = self._run_dir(order.chain.name, order.attempt_id)
         with as_attempt_errors("attempt not opened"):
             await run_blocking(_require_same_build, room.facts)
             record = await run_blocking(require_record, run_dir)
@@ -293,7 +293,7 @@ class RemoteBackend(LiveBackend):
             yield attempt
 
     def _describe_agents(self, order: AttemptOrder, record: AttemptRecord) -> list[RemoteAgent]:
-        home = self._run_dir(order.chain.name, record.agents_of or order.run_id) / "agents"
+        home = self._run_dir(order.chain.name, record.agents_of or order.attempt_id) / "agents"
         return [
             RemoteAgent(str(spec.name), agent.name, home / agent.name, account)
             for spec, agent, account in zip(

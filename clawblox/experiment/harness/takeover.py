@@ -170,7 +170,7 @@ def _write_attempt(
         write("checkpoint", facts)
     for other in generation.attempts:
         if other.ending is None and not other.working:
-            write("interrupted", {"usage": []}, other.run_id)
+            write("interrupted", {"usage": []}, other.attempt_id)
 
 
 def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
@@ -257,7 +257,7 @@ def _set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, pr
     number = 1 if own.latest is None else own.latest.number + own.latest.is_over
     attempt = layout.attempt_name(prefix, number)
     run_dir = layout.attempt_dir(chain_dir, attempt)
-    is_own = any(other.run_id == attempt for other in own.attempts)
+    is_own = any(other.attempt_id == attempt for other in own.attempts)
     if is_own or number > chain.plan.generations or not os.path.lexists(run_dir):
         return
     pid = find_owner(run_dir)

@@ -160,7 +160,7 @@ class _Decision:
         else:
             order = self._begin(generation.number, reason)
         return attrs.evolve(
-            order, run_id=attempt.run_id, phase=attempt.phase, origin=attempt.origin
+            order, attempt_id=attempt.attempt_id, phase=attempt.phase, origin=attempt.origin
         )
 
     def _retry(self, generation: GenerationState, attempt: AttemptState) -> Next:

@@ -19,7 +19,7 @@ class AttemptOrder:
     Attributes:
         chain: The chain, with the plan in force.
         generation: The generation, from 1.
-        run_id: Name of the attempt and of its run directory; empty before it is opened.
+        attempt_id: Name of the attempt and of its run directory; empty before it is opened.
         phase: Where it begins.
         origin: The checkpoint from which world and agents continue; None for new agents.
         inherited: Attempt whose workspaces new agents inherit; None for the templates.
@@ -37,7 +37,7 @@ class AttemptOrder:
 
     chain: Chain
     generation: int
-    run_id: str = ""
+    attempt_id: str = ""
     phase: Phase = "work"
     origin: CheckpointRef | None = None
     inherited: str | None = None

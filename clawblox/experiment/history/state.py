@@ -40,7 +40,7 @@ class AttemptState:
     Attributes:
         chain: Its chain.
         generation: Its generation.
-        run_id: Its name.
+        attempt_id: Its name.
         opened: Its first line.
         phase: Where it began.
         origin: The checkpoint from which it began; None for a fresh world.
@@ -58,7 +58,7 @@ class AttemptState:
 
     chain: str
     generation: int
-    run_id: str
+    attempt_id: str
     opened: JournalLine
     phase: Phase
     origin: CheckpointRef | None
@@ -86,7 +86,7 @@ class AttemptState:
     @property
     def dir_name(self) -> str:
         """Name of its run directory, which a failure has renamed."""
-        return str(self.end_data.get("moved_to") or self.run_id)
+        return str(self.end_data.get("moved_to") or self.attempt_id)
 
     @property
     def spent(self) -> tuple[Usage, ...]:
@@ -192,12 +192,12 @@ class GenerationState:
         committed = self.committed
         if committed is None:
             return None
-        return str(committed.end_data.get("files", committed.run_id))
+        return str(committed.end_data.get("files", committed.attempt_id))
 
-    def find_attempt(self, run_id: str) -> AttemptState | None:
+    def find_attempt(self, attempt_id: str) -> AttemptState | None:
         """Return an attempt by its name; None if there is none."""
         latest_first = reversed(self.attempts)  # lines are about the latest, with few exceptions
-        return next((attempt for attempt in latest_first if attempt.run_id == run_id), None)
+        return next((attempt for attempt in latest_first if attempt.attempt_id == attempt_id), None)
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
@@ -317,11 +317,11 @@ class ExperimentState:
         return self.chains.get(name) or ChainState(name=name)
 
     def find_attempt(
-        self, chain: str | None, generation: int | None, run_id: str | None
+        self, chain: str | None, generation: int | None, attempt_id: str | None
     ) -> AttemptState | None:
         """Return an attempt by its chain, its generation and its name; None if there is none."""
         found = self.chain(str(chain)).generations.get(generation or 0)
-        return None if found is None else found.find_attempt(str(run_id))
+        return None if found is None else found.find_attempt(str(attempt_id))
 
     def is_of_session(self, line: JournalLine) -> bool:
         """Return whether a line is one of the session that runs now."""
@@ -395,7 +395,7 @@ class ExperimentState:
             AttemptState(
                 chain=generation.chain,
                 generation=generation.number,
-                run_id=str(line.attempt),
+                attempt_id=str(line.attempt),
                 opened=line,
                 phase=data.get("phase", "work"),
                 origin=origin,

@@ -144,7 +144,7 @@ class LiveAttempt:
         """
         with as_attempt_errors("attempt not started"):
             self.started = started = await self._start_world()
-            await self.world.record_run(id=self.order.run_id, run_dir=self.run_dir)
+            await self.world.record_run(id=self.order.attempt_id, run_dir=self.run_dir)
             self._watch(self._watch_world, started)
             agents = []
             if self.order.phase != "score":
@@ -245,7 +245,7 @@ class LiveAttempt:
         try:
             return await self.world.simulation_time(self.instance)
         except WorldError as error:  # its end is reported by a signal
-            _log.warning("world's time not read", attempt=self.order.run_id, error=str(error))
+            _log.warning("world's time not read", attempt=self.order.attempt_id, error=str(error))
             return None
 
     def view(self) -> LiveGeneration:
@@ -303,7 +303,7 @@ class LiveAttempt:
         return {
             "generation": self.order.generation,
             "elapsed_seconds": elapsed_s,
-            "run_id": self.order.run_id,
+            "run_id": self.order.attempt_id,
             "tmux_session": self._tmux or "",
             "world_dir": str(self.world.dir),
             "model": models.pop() or "" if len(models) == 1 else "",
@@ -311,7 +311,7 @@ class LiveAttempt:
             "generation_duration": chain.plan.duration,
             "experiment": chain.plan.name,
             "chain": chain.name,
-            "attempt": self.order.run_id,
+            "attempt": self.order.attempt_id,
             "kind": kind,
             "plan_revision": self.order.revision,
         }

@@ -214,7 +214,7 @@ class LiveBackend:
                 lambda check: Preparation(order, self._chain_dir, self.directory, check).run()
             )
 
-    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+    async def validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
         """Check the files of an attempt that has ended, and prune files that can be made again.
 
         Raises:
@@ -223,12 +223,12 @@ class LiveBackend:
         Cancellation: has no effect.
         """
         with as_attempt_errors("attempt not checked"):
-            return await run_blocking(self._validate, chain, run_id)
+            return await run_blocking(self._validate, chain, attempt_id)
 
-    def _validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+    def _validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
         # An attempt may have failed after its last checkpoint, when its files were complete.
-        moved = find_attempt(self._chain_dir(chain.name), run_id)
-        run_dir = moved or self._run_dir(chain.name, run_id)
+        moved = find_attempt(self._chain_dir(chain.name), attempt_id)
+        run_dir = moved or self._run_dir(chain.name, attempt_id)
         record = require_record(run_dir)
         agents = []
         for spec, recorded in zip(chain.plan.agents, record.agents, strict=True):
@@ -251,7 +251,7 @@ class LiveBackend:
         workspaces = [layout.workspace_path(run_dir.name, agent.name) for agent in record.agents]
         return {"workspaces": workspaces, "agents": agents}
 
-    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
+    async def set_aside(self, chain: str, attempt_id: str, moved_to: str) -> None:
         """Rename the directory of a failed attempt, if it exists; idempotent.
 
         The name may be that of a run of the public scripts since then; it keeps its name.
@@ -263,12 +263,12 @@ class LiveBackend:
         """
 
         def move() -> None:
-            run_dir = self._run_dir(chain, run_id)
+            run_dir = self._run_dir(chain, attempt_id)
             if not has_record(run_dir):
                 return
             with contextlib.suppress(ManifestError):
                 label_run(run_dir, "failed")
-            set_aside(self._chain_dir(chain), run_id, moved_to)
+            set_aside(self._chain_dir(chain), attempt_id, moved_to)
 
         await run_blocking(move)
 
@@ -277,7 +277,7 @@ class LiveBackend:
 
         Cancellation: a part of it may remain.
         """
-        run_dir = self._run_dir(order.chain.name, order.run_id)
+        run_dir = self._run_dir(order.chain.name, order.attempt_id)
 
         def discard() -> None:
             removed = run_dir.with_name(f"{run_dir.name}.removed")
@@ -288,19 +288,19 @@ class LiveBackend:
 
         await run_blocking(discard)
 
-    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
+    async def usage(self, chain: str, attempt_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
 
         Cancellation: has no effect.
         """
-        return await run_blocking(read_attempt_usage, self._run_dir(chain, run_id))
+        return await run_blocking(read_attempt_usage, self._run_dir(chain, attempt_id))
 
-    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
+    async def script_errors(self, chain: str, attempt_id: str) -> ScriptErrors | None:
         """Return the errors that the world of an attempt reported last, from its manifest.
 
         Cancellation: has no effect.
         """
-        return await run_blocking(read_script_errors, self._run_dir(chain, run_id))
+        return await run_blocking(read_script_errors, self._run_dir(chain, attempt_id))
 
     async def free_bytes(self) -> int:
         """Return the free space of the experiment's file system.
@@ -315,8 +315,8 @@ class LiveBackend:
     def _chain_dir(self, chain: str) -> Path:
         return layout.chain_dir(self.directory, chain, self._layout)
 
-    def _run_dir(self, chain: str, run_id: str) -> Path:
-        return layout.attempt_dir(self._chain_dir(chain), run_id)
+    def _run_dir(self, chain: str, attempt_id: str) -> Path:
+        return layout.attempt_dir(self._chain_dir(chain), attempt_id)
 
     # -- attempts ---------------------------------------------------------------------------------
 
@@ -365,11 +365,11 @@ class LiveBackend:
         instance: str,
         report: Callable[[Signal], object],
     ) -> LiveAttempt:
-        plan, run_dir = order.chain.plan, self._run_dir(order.chain.name, order.run_id)
+        plan, run_dir = order.chain.plan, self._run_dir(order.chain.name, order.attempt_id)
         record = await run_blocking(require_record, run_dir)
         prefix = layout.experiment_prefix(plan.name, given=plan.run_prefix)
-        tmux = layout.tmux_session(plan.tmux, order.run_id, prefix) or None
-        home = self._run_dir(order.chain.name, record.agents_of or order.run_id) / "agents"
+        tmux = layout.tmux_session(plan.tmux, order.attempt_id, prefix) or None
+        home = self._run_dir(order.chain.name, record.agents_of or order.attempt_id) / "agents"
         recorded = list(zip(plan.agents, record.agents, strict=True))
         is_started = order.phase != "score"
         if order.branch is not None:

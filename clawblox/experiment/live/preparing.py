@@ -93,7 +93,7 @@ class Preparation:
         record = read_record(run_dir)
         if record is None:
             try:
-                with making_run(self._own_chain, self.order.run_id) as directory:
+                with making_run(self._own_chain, self.order.attempt_id) as directory:
                     record = self._fill(directory)
                     self._write_manifest(directory, record)
                     write_record(directory, record)
@@ -113,7 +113,7 @@ class Preparation:
     @property
     def _run_dir(self) -> Path:
         """The directory, once it is complete."""
-        return layout.attempt_dir(self._own_chain, self.order.run_id)
+        return layout.attempt_dir(self._own_chain, self.order.attempt_id)
 
     def _fill(self, directory: Path) -> AttemptRecord:
         origin = self.order.origin
@@ -126,7 +126,7 @@ class Preparation:
     def _write_manifest(self, directory: Path, record: AttemptRecord) -> None:
         order, ref = self.order, self.order.origin or self.order.world
         update = run_update(
-            id=order.run_id,
+            id=order.attempt_id,
             index=order.generation - 1,
             status="running",
             started_at=utc_now(),
@@ -269,4 +269,4 @@ class Preparation:
 
     def _full_name(self, index: int) -> str:
         display = str(self.order.chain.plan.agents[index].name)
-        return layout.full_name(display, self.order.run_id, index)
+        return layout.full_name(display, self.order.attempt_id, index)

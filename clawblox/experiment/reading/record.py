@@ -227,7 +227,7 @@ def _run_names(chain: ChainState) -> set[str]:
     """Return the names of the runs of a chain, those of the public scripts included."""
     imported = (generation.imported for generation in chain.generations.values())
     return {
-        *(attempt.run_id for attempt in chain.attempts),
+        *(attempt.attempt_id for attempt in chain.attempts),
         *(str(data["run_id"]) for data in imported if data is not None),
     }
 

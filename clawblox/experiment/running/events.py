@@ -135,7 +135,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
                 subject=order.chain.name,
                 data={**event.data, "name": event.subject},
                 generation=order.generation,
-                attempt=order.run_id,
+                attempt=order.attempt_id,
             )
             self.publish(passed_on)
 

@@ -155,7 +155,7 @@ class OpenExperiment:
             for attempt in chain.attempts:
                 if moved_to := attempt.end_data.get("moved_to"):
                     backend = self._context.backend
-                    await backend.set_aside(chain.name, attempt.run_id, str(moved_to))
+                    await backend.set_aside(chain.name, attempt.attempt_id, str(moved_to))
 
     async def close(self) -> None:
         """Pause what runs, and write and announce the rest.

@@ -123,7 +123,7 @@ class Rescoring:
         order = AttemptOrder(
             chain=chain,
             generation=generation.number,
-            run_id=f"{end.ref.attempt}.rescored-{self._stamp}",
+            attempt_id=f"{end.ref.attempt}.rescored-{self._stamp}",
             phase="score",
             origin=end.ref,
             elapsed_s=end.elapsed_s,
@@ -142,7 +142,7 @@ class Rescoring:
             except OSError as error:
                 scored = {"error": str(error)}
             except Exception as error:  # noqa: BLE001 - a defect ends this score and no other
-                _log.defect("score failed", error, attempt=order.run_id)
+                _log.defect("score failed", error, attempt=order.attempt_id)
                 scored = {"error": f"{type(error).__name__}: {error}"}
             finally:
                 with anyio.CancelScope(shield=True):

@@ -150,7 +150,7 @@ class GenerationRunner:
         except OSError as error:
             await self._note_os_error(error)
         except Exception as error:  # noqa: BLE001 - a defect ends this attempt and no other
-            _log.defect("attempt failed", error, attempt=self.order.run_id)
+            _log.defect("attempt failed", error, attempt=self.order.attempt_id)
             await self._fail("defect", f"{type(error).__name__}: {error}")
 
     async def _note_failure(self, error: AttemptError) -> None:
@@ -235,20 +235,20 @@ class GenerationRunner:
             await self._fail(error.cause, error.text)
 
     async def _commit(self) -> None:
-        run_id = self.order.run_id
+        attempt_id = self.order.attempt_id
         if self.order.phase == "score":
             assert self.order.origin is not None
-            run_id = self.order.origin.attempt
-        validated = await self._backend.validate(self.order.chain, run_id)
+            attempt_id = self.order.origin.attempt
+        validated = await self._backend.validate(self.order.chain, attempt_id)
         generation = self._recorder.state.chain(self.order.chain.name).latest
         assert generation is not None
         await self._write(
             "committed",
             {
                 **validated,
-                **await self._totals(run_id),
+                **await self._totals(attempt_id),
                 "used": usage_data(self.used),
-                "files": run_id,
+                "files": attempt_id,
                 "ended_by": self._close_reason,
                 "world_time": self.world_time,
                 "started_at": generation.attempts[0].opened.at,
@@ -465,19 +465,19 @@ class GenerationRunner:
     # -- ends -------------------------------------------------------------------------------
 
     async def _fail(self, cause: FailureCause, text: str) -> None:
-        moved_to = failed_name(self.order.run_id, self._clock.utc())
+        moved_to = failed_name(self.order.attempt_id, self._clock.utc())
         facts = {"cause": cause, "text": text, "moved_to": moved_to}
-        facts |= await self._totals(self.order.run_id)
+        facts |= await self._totals(self.order.attempt_id)
         await self._write("failed", facts)
-        await self._backend.set_aside(self.order.chain.name, self.order.run_id, moved_to)
+        await self._backend.set_aside(self.order.chain.name, self.order.attempt_id, moved_to)
         await self._recorder.derive()  # the pointer names the new path
 
     async def _pause(self, pause: PauseRequest) -> None:
-        totals = await self._totals(self.order.run_id)
+        totals = await self._totals(self.order.attempt_id)
         await self._write("paused", {**attrs.asdict(pause), **totals})
 
-    async def _totals(self, run_id: str) -> dict[str, Any]:
-        errors = await self._backend.script_errors(self.order.chain.name, run_id)
+    async def _totals(self, attempt_id: str) -> dict[str, Any]:
+        errors = await self._backend.script_errors(self.order.chain.name, attempt_id)
         facts = {} if errors is None else {"script_errors": attrs.asdict(errors)}
         return {"usage": usage_data(self.usage), **self._seconds(), **facts}
 
@@ -487,5 +487,5 @@ class GenerationRunner:
     async def _write(
         self, kind: LineType, data: Mapping[str, Any] | None = None, **options: Any
     ) -> JournalLine | None:
-        about = About(self.order.chain.name, self.order.generation, self.order.run_id)
+        about = About(self.order.chain.name, self.order.generation, self.order.attempt_id)
         return await self._recorder.write(kind, data, about, **options)

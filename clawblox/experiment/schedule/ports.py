@@ -370,12 +370,12 @@ class AttemptBackend(Protocol):
             room: Where it runs, as :meth:`room` gave it.
         """
 
-    async def validate(self, chain: Chain, run_id: str) -> Mapping[str, Any]:
+    async def validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
         """Check the files of an attempt that has ended, and prune files that can be made again.
 
         Args:
             chain: The chain.
-            run_id: The attempt.
+            attempt_id: The attempt.
 
         Returns:
             Members of the line ``committed``: ``workspaces`` and ``agents``.
@@ -386,12 +386,12 @@ class AttemptBackend(Protocol):
         Cancellation: has no effect.
         """
 
-    async def set_aside(self, chain: str, run_id: str, moved_to: str) -> None:
+    async def set_aside(self, chain: str, attempt_id: str, moved_to: str) -> None:
         """Rename the directory of a failed attempt, if it exists; idempotent.
 
         Args:
             chain: The chain.
-            run_id: The attempt.
+            attempt_id: The attempt.
             moved_to: New name of the directory.
 
         Cancellation: it is renamed or not.
@@ -403,13 +403,13 @@ class AttemptBackend(Protocol):
         Cancellation: a part of it may remain.
         """
 
-    async def usage(self, chain: str, run_id: str) -> Sequence[Usage]:
+    async def usage(self, chain: str, attempt_id: str) -> Sequence[Usage]:
         """Return the usage of an attempt that nothing runs any longer, from its files.
 
         Cancellation: has no effect.
         """
 
-    async def script_errors(self, chain: str, run_id: str) -> ScriptErrors | None:
+    async def script_errors(self, chain: str, attempt_id: str) -> ScriptErrors | None:
         """Return the errors that the world of an attempt reported last, from its files.
 
         None if nothing shows that it had any.

@@ -319,7 +319,7 @@ class Scheduler:
             rest_s = ends_at - self._clock.monotonic()
             if attempt.ending is None and rest_s > 0.0:
                 until = (self._clock.utc() + timedelta(seconds=rest_s)).astimezone()
-                what = f"the end of {attempt.run_id} on node {attempt.node}"
+                what = f"the end of {attempt.attempt_id} on node {attempt.node}"
                 running.awaits = f"until {until:%H:%M:%S} for {what}"
                 _log.warning("chain waits", chain=running.chain.name, reason=running.awaits)
                 await self._clock.sleep_until(ends_at)
@@ -372,15 +372,15 @@ class Scheduler:
             await anyio.lowlevel.checkpoint()
 
     async def _close_attempt(self, attempt: AttemptState) -> None:
-        usage = await self._backend.usage(attempt.chain, attempt.run_id)
+        usage = await self._backend.usage(attempt.chain, attempt.attempt_id)
         await self._recorder.write(
             "interrupted",
             {"usage": usage_data(usage)},
-            About(attempt.chain, attempt.generation, attempt.run_id),
+            About(attempt.chain, attempt.generation, attempt.attempt_id),
         )
 
     async def _commit(self, order: AttemptOrder) -> None:
-        usage = tuple(await self._backend.usage(order.chain.name, order.run_id))
+        usage = tuple(await self._backend.usage(order.chain.name, order.attempt_id))
         await self._make_runner(order, usage=usage).finish()
 
     async def _run_attempt(self, running: _RunningChain, order: AttemptOrder) -> None:
@@ -393,7 +393,7 @@ class Scheduler:
             room_given = self._backend.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
-                opened = self.state.find_attempt(chain.name, order.generation, order.run_id)
+                opened = self.state.find_attempt(chain.name, order.generation, order.attempt_id)
                 if opened is not None and opened.host != room.host:
                     await self._close_attempt(opened)  # its line has another node
                     return
@@ -411,9 +411,10 @@ class Scheduler:
         self, running: _RunningChain, order: AttemptOrder, room: Room
     ) -> GenerationRunner:
         """Return the runner of an attempt, whose line is written."""
-        is_new = not order.run_id
+        is_new = not order.attempt_id
         if is_new:
-            order = attrs.evolve(order, run_id=self._choose_name(running.chain, order.generation))
+            name = self._choose_name(running.chain, order.generation)
+            order = attrs.evolve(order, attempt_id=name)
         note_progress = partial(self._note_progress, running)
         runner = self._make_runner(order, room=room, on_progress=note_progress)
         running.runner = runner
@@ -423,10 +424,10 @@ class Scheduler:
                 facts["host"] = room.host
             if differs := self._find_difference(order, room):
                 facts["differs"] = differs
-            about = About(order.chain.name, order.generation, order.run_id)
+            about = About(order.chain.name, order.generation, order.attempt_id)
             await self._recorder.write("opened", facts, about)
             if differs:
-                text = f"{order.run_id} continues on another {differs}"
+                text = f"{order.attempt_id} continues on another {differs}"
                 self._warn("machine.changed", text)
         return runner
 
@@ -442,7 +443,7 @@ class Scheduler:
         )
 
     def _choose_name(self, chain: Chain, generation: int) -> str:
-        plan, taken = chain.plan, {a.run_id for a in self.state.chain(chain.name).attempts}
+        plan, taken = chain.plan, {a.attempt_id for a in self.state.chain(chain.name).attempts}
         layout = self._plans.present.layout
         prefix = run_prefix(plan.name, chain.name, layout, given=plan.run_prefix)
         return free_attempt_name(prefix, generation, self._clock.utc(), taken)
@@ -488,7 +489,7 @@ class Scheduler:
         ending = self.state.chain(name).last_ending
         facts = {} if ending is None or ending.type != "paused" else ending.data
         if ending is not None and ending.data.get("cause") == "node":
-            self._warn("node.lost", f"{runner.order.run_id}: {ending.data['text']}")
+            self._warn("node.lost", f"{runner.order.attempt_id}: {ending.data['text']}")
         reason, account = facts.get("reason"), facts.get("account")
         if reason in ("limit", "auth") and account is not None:
             until = facts.get("until")

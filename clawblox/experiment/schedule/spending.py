@@ -111,7 +111,7 @@ class Spending:
             for attempt in chain.attempts:
                 if attempt.ending is None:
                     with suppress(ClawbloxError):  # its chain reports it
-                        usage = await read(chain.name, attempt.run_id)
+                        usage = await read(chain.name, attempt.attempt_id)
                         self._left[chain.name] = attempt, tuple(usage)
 
     def left(self, chain: str) -> tuple[Usage, ...]:

@@ -68,7 +68,7 @@ class Lives:
         if attempt.outcome is not None or not attempt.checkpoints:
             return ""
         lives = self.seen.lives(chain)
-        return next((life for life in lives if Path(life).name == attempt.run_id), "")
+        return next((life for life in lives if Path(life).name == attempt.attempt_id), "")
 
     def acts(self, loss: Loss) -> list[Act]:
         """Return what a lost life has done."""

@@ -43,7 +43,7 @@ async def test_generations_of_the_scripts_are_taken_over_and_continued(scene: Sc
     assert outcome.status == "done"
     (attempt,) = scene.backend.attempts
     assert attempt.order.generation == 3
-    assert attempt.order.run_id == "old-g003"
+    assert attempt.order.attempt_id == "old-g003"
     assert attempt.order.inherited == "old-g002"
     rows = read_experiment(scene.directory).results().rows()
     assert [row.status for row in rows] == ["imported", "imported", "committed"]
@@ -197,7 +197,7 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     assert attempt.order.origin is not None
     assert attempt.order.origin.file == archive.name
     assert attempt.order.elapsed_s == 900.0
-    assert attempt.order.run_id.startswith("old-g003-r")
+    assert attempt.order.attempt_id.startswith("old-g003-r")
     kept = scene.directory / "runs" / "old-g003" / "checkpoints" / archive.name
     assert kept.is_file()
 

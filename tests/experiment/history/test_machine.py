@@ -138,23 +138,27 @@ def check_step(plans: Plans, chain: ChainState, step: Any) -> None:
         case Finished():
             assert latest is not None
             assert latest.attempts[-1].outcome == "failed"
-        case AttemptOrder(generation=number, run_id=""):
+        case AttemptOrder(generation=number, attempt_id=""):
             assert number not in over
             assert number <= last
             assert latest is None or number == latest.number + latest.is_over
             assert latest is None or all(attempt.ending for attempt in latest.attempts)
             check_order(plans, chain, step)
-        case AttemptOrder(run_id=name):
+        case AttemptOrder(attempt_id=name):
             assert latest is not None
             attempt = latest.attempts[-1]
-            assert (attempt.ending, attempt.step, attempt.run_id) == (None, "opened", name)
+            assert (attempt.ending, attempt.step, attempt.attempt_id) == (None, "opened", name)
             described = {name: attempt.opened.data[name] for name in step.describe()}
             assert described == step.describe()
             check_order(plans, chain, step)
         case Commit(order=order):
             assert latest is not None
             attempt = latest.attempts[-1]
-            assert (attempt.ending, attempt.step, attempt.run_id) == (None, "scored", order.run_id)
+            assert (attempt.ending, attempt.step, attempt.attempt_id) == (
+                None,
+                "scored",
+                order.attempt_id,
+            )
             assert (order.origin, order.phase) == (attempt.origin, attempt.phase)
         case CloseAttempt(attempt=attempt):
             assert attempt.ending is None

@@ -251,5 +251,5 @@ def test_an_attempt_that_was_opened_keeps_its_name_and_its_plan() -> None:
     chain = plans.chains["r1"]
     order = next_step(plans, chain)
     assert isinstance(order, AttemptOrder)
-    assert (order.run_id, order.revision) == (attempt.name, 0)
+    assert (order.attempt_id, order.revision) == (attempt.name, 0)
     assert (order.chain.plan.duration, chain.plan.duration) == (600.0, 1200.0)

@@ -34,7 +34,7 @@ def branch_order(
     branch = Branch(source=order.origin, group=1, number=number, prompt=prompt, label="storm")
     name = f"r1-f1-b{number}"
     chain = attrs.evolve(scene.plan.chains()[0], name=name)
-    return attrs.evolve(order, chain=chain, run_id=f"exp-{name}-g001", branch=branch)
+    return attrs.evolve(order, chain=chain, attempt_id=f"exp-{name}-g001", branch=branch)
 
 
 async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
@@ -59,12 +59,12 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             assert (old["session"], old["base_url"]) == (new["session"], new["base_url"])
             assert old["conversation"] != new["conversation"]
             assert new["name"].endswith(old["name"][-6:])
-        messages = await scene.told(working, order.run_id, order.chain.name)
+        messages = await scene.told(working, order.attempt_id, order.chain.name)
         for earlier, own in zip(past, messages, strict=True):
             first = own.index(prompt or AUTO_CONTINUE, 1)
             assert own[:first] == earlier[:first]
-        run_dir = scene.run_dir(order.run_id, order.chain.name)
-        eko = scene.agent_dirs(order.run_id, order.chain.name)[0]
+        run_dir = scene.run_dir(order.attempt_id, order.chain.name)
+        eko = scene.agent_dirs(order.attempt_id, order.chain.name)[0]
         transcripts = await run_blocking(find_driver("claude").transcripts, AgentDir(eko))
         assert transcripts is not None
         for path in transcripts.values():
@@ -82,9 +82,9 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
         ]
         again = attrs.evolve(
             order,
-            run_id=f"{order.run_id}-r2",
+            attempt_id=f"{order.attempt_id}-r2",
             branch=None,
-            origin=attrs.evolve(refer(order.run_id, later), chain=order.chain.name),
+            origin=attrs.evolve(refer(order.attempt_id, later), chain=order.chain.name),
         )
         await scene.backend.prepare(again)
         async with scene.open(again) as attempt:
@@ -93,7 +93,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
             await attempt.stop_agents()
             used = attempt.usage()
         branched = await run_blocking(read_agents, run_dir)
-        resumed = await run_blocking(read_agents, scene.run_dir(again.run_id, order.chain.name))
+        resumed = await run_blocking(read_agents, scene.run_dir(again.attempt_id, order.chain.name))
         assert [agent.inherited for agent in branched] == [Usage(), Usage()]
         assert [agent.own_usage for agent in resumed] == used
         assert all(agent.inherited.turns >= 1 for agent in resumed)

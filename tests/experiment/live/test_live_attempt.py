@@ -122,7 +122,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
 
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), elapsed_s=12.5)
     await scene.prepare(again)
-    messages = await scene.told(working, again.run_id)
+    messages = await scene.told(working, again.attempt_id)
     async with scene.open(again) as attempt:
         assert [usage.turns for usage in attempt.usage()] == [0, 0]  # from the checkpoint on
         continued = await attempt.start()
@@ -130,7 +130,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     for old, new in zip(working["agents"], continued["agents"], strict=True):
         for same in ("name", "session", "conversation", "base_url"):
             assert old[same] == new[same]
-    for earlier, later in zip(messages, await scene.told(working, again.run_id), strict=True):
+    for earlier, later in zip(messages, await scene.told(working, again.attempt_id), strict=True):
         assert later[: len(earlier) + 1] == [*earlier, AUTO_CONTINUE]
 
 
@@ -146,8 +146,10 @@ async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
             await run_blocking(shutil.rmtree, path)
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
     await alone.prepare(again)
-    assert [path.name for path in alone.agent_dirs(again.run_id)] == [working["agents"][0]["name"]]
-    manifest = await run_blocking(read_manifest, alone.run_dir(again.run_id))
+    assert [path.name for path in alone.agent_dirs(again.attempt_id)] == [
+        working["agents"][0]["name"]
+    ]
+    manifest = await run_blocking(read_manifest, alone.run_dir(again.attempt_id))
     assert manifest.resolve(manifest.run["resume_from"]) == place / saved.file
 
 
@@ -294,16 +296,16 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         await wait_until_done(attempt)
         await attempt.stop_agents()
         end = await attempt.checkpoint("end", lambda: 60.0, idle_wait=0.0)
-    for messages in await scene.told(working, again.run_id):
+    for messages in await scene.told(working, again.attempt_id):
         assert messages.count(SAVE) == 1
         assert messages[-1] == SAVE
-    committed = await scene.backend.validate(scene.plan.chains()[0], again.run_id)
+    committed = await scene.backend.validate(scene.plan.chains()[0], again.attempt_id)
     assert committed["workspaces"] == [
-        f"runs/{again.run_id}/agents/{path.name}/workspace"
-        for path in scene.agent_dirs(again.run_id)
+        f"runs/{again.attempt_id}/agents/{path.name}/workspace"
+        for path in scene.agent_dirs(again.attempt_id)
     ]
 
-    scored = scene.order(f"{FIRST}-r3", origin=refer(again.run_id, end), phase="score")
+    scored = scene.order(f"{FIRST}-r3", origin=refer(again.attempt_id, end), phase="score")
     await scene.backend.prepare(scored)
     async with scene.open(scored) as attempt:
         assert (await attempt.start())["agents"] == []
@@ -312,7 +314,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         assert [agent.name for agent in view.agents] == list(DRIVERS)
         trajectory = await view.agents[0].trajectory()
         assert SAVE in str(trajectory["steps"][-2:])
-    assert await scene.backend.usage("r1", scored.run_id) == [Usage(), Usage()]
+    assert await scene.backend.usage("r1", scored.attempt_id) == [Usage(), Usage()]
 
 
 @looks_inside
@@ -459,7 +461,7 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
         lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, **wrong))
         with pytest.raises(AttemptError, match="is gone, or was changed"):
             await alone.backend.prepare(lost)
-        assert not alone.run_dir(lost.run_id).exists()
+        assert not alone.run_dir(lost.attempt_id).exists()
     validated = await alone.backend.validate(alone.plan.chains()[0], FIRST)
     (workspace,) = validated["workspaces"]
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
@@ -481,7 +483,7 @@ async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Sce
     assert not [entry for entry in metadata["excluded"] if "/workspace/" in entry["path"]]
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
     await alone.prepare(again)
-    loaded = alone.agent_dirs(again.run_id)[0] / "workspace"
+    loaded = alone.agent_dirs(again.attempt_id)[0] / "workspace"
     assert [(loaded / name).read_text() for name in names] == list(names)
 
 
@@ -504,7 +506,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
     assert await scene.backend.prepare(order) == facts
     digests = facts["digests"]
     assert digests["world"] == saved.sha256
-    moa = scene.agent_dirs(order.run_id)[1]
+    moa = scene.agent_dirs(order.attempt_id)[1]
     assert facts["left_out"] == {moa.name: ("big is too large",)}
     assert not (moa / "workspace" / "big").exists()
     assert (moa / "workspace" / "notes.md").read_text() == "remember"
@@ -579,7 +581,7 @@ async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alo
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=10.0)
     again = alone.order(f"{FIRST}-r2", origin=refer(FIRST, saved))
     await alone.prepare(again)
-    (alone.agent_dirs(again.run_id)[0] / "claude_session_id.txt").unlink()
+    (alone.agent_dirs(again.attempt_id)[0] / "claude_session_id.txt").unlink()
     async with alone.open(again) as attempt:
         with pytest.raises(AttemptError, match="not its conversation") as raised:
             await attempt.start()

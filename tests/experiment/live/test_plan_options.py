@@ -47,7 +47,7 @@ async def start(
     branch = facts.pop("branch", None)
     chain = attrs.evolve(plan.chains()[0], seed=seed)
     attempt = LiveAttempt(
-        order=AttemptOrder(chain=chain, generation=2, run_id=FIRST, branch=branch),
+        order=AttemptOrder(chain=chain, generation=2, attempt_id=FIRST, branch=branch),
         run_dir=root,
         record=AttemptRecord(agents=(), **facts),
         world=World(),  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def prepare(order: AttemptOrder, experiment: Path) -> Path:
     """Make the run directory of an attempt, and return it."""
     chain_dir = experiment / "chains" / "r1"
     Preparation(order, lambda _chain: chain_dir, experiment, lambda: None).run()
-    return chain_dir / "runs" / order.run_id
+    return chain_dir / "runs" / order.attempt_id
 
 
 def load(root: Path, files: Mapping[str, bytes], *, agents: int = 1, **keys: Any) -> Path:
@@ -50,7 +50,7 @@ def load(root: Path, files: Mapping[str, bytes], *, agents: int = 1, **keys: Any
     plan = Plan(make_world(root), [AgentSpec("claude")] * agents, name="exp")
     branch = Branch(source=ref, group=1, number=1) if is_branch else None
     order = AttemptOrder(
-        chain=plan.chains()[0], generation=1, run_id="exp-r1-g001-r2", origin=ref, branch=branch
+        chain=plan.chains()[0], generation=1, attempt_id="exp-r1-g001-r2", origin=ref, branch=branch
     )
     try:
         return prepare(order, experiment)
@@ -106,7 +106,7 @@ def test_the_experiment_is_not_copied_with_its_world(tmp_path: Path) -> None:
     (experiment / "journal.jsonl").touch()
     (experiment.parent / "README.md").touch()
     plan = Plan(world, [AgentSpec("claude")], name="exp")
-    order = AttemptOrder(chain=plan.chains()[0], generation=1, run_id="exp-r1-g001")
+    order = AttemptOrder(chain=plan.chains()[0], generation=1, attempt_id="exp-r1-g001")
     workspace = prepare(order, experiment) / "agents" / EKO / "workspace"
     assert [path.name for path in (workspace / "world" / "studies").iterdir()] == ["README.md"]
 

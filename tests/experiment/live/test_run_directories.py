@@ -157,7 +157,9 @@ async def test_a_scored_attempt_is_out_of_the_way_while_it_is_removed(
     runs = runs_dir(chain_dir(tmp_path / "exp", "r1", "chains"))
     run_dir = runs / "exp-r1-g001.rescored-1"
     (run_dir / ".clawblox" / "control").mkdir(parents=True)
-    order = AttemptOrder(chain=plan.chains()[0], generation=1, run_id=run_dir.name, phase="score")
+    order = AttemptOrder(
+        chain=plan.chains()[0], generation=1, attempt_id=run_dir.name, phase="score"
+    )
 
     def discard(path: Path) -> None:
         assert not run_dir.exists()  # else its world makes its control socket again

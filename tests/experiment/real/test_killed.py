@@ -142,8 +142,8 @@ def check_table(killed: Killed, chain: str) -> None:
     for row in rows:
         attempt = trial.attempts(chain, int(row["generation"]))[-1]
         name = attempt.working["agents"][int(row["agent_index"])]["name"]
-        assert (row["agent_name"], row["run_id"]) == (name, attempt.run_id)
-        workspace = directory / "runs" / attempt.run_id / "agents" / name / "workspace"
+        assert (row["agent_name"], row["run_id"]) == (name, attempt.attempt_id)
+        workspace = directory / "runs" / attempt.attempt_id / "agents" / name / "workspace"
         assert row["workspace_out"] == str(workspace)
         assert workspace.is_dir()
         assert row["start_utc"] <= row["end_utc"]

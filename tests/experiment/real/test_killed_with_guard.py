@@ -52,4 +52,4 @@ def test_a_resume_ends_the_world_and_the_agents_of_the_attempt_before(tmp_path: 
     assert again.returncode == 0
     trial.wait_for_silence()
     assert not list(trial.root.glob("exp/**/alive-twice"))
-    assert interrupted.attempt == trial.attempts("r1", 1)[0].run_id
+    assert interrupted.attempt == trial.attempts("r1", 1)[0].attempt_id

@@ -98,7 +98,7 @@ def test_an_agent_that_cannot_work_fails_its_chain_and_leaves_its_files(tmp_path
         assert attempt.ending is not None
         assert attempt.ending.data["cause"] == "agent"
         runs = trial.chain_dir("r1") / "runs"
-        assert not (runs / attempt.run_id).exists()
+        assert not (runs / attempt.attempt_id).exists()
         assert (runs / attempt.ending.data["moved_to"] / "agents").is_dir()
 
 

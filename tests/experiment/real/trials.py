@@ -275,7 +275,7 @@ class Trial:
 
     def run_dir(self, attempt: AttemptState) -> Path:
         """Return the run directory of an attempt that has not failed."""
-        return attempt_dir(self.chain_dir(attempt.chain), attempt.run_id)
+        return attempt_dir(self.chain_dir(attempt.chain), attempt.attempt_id)
 
     def transcripts(self, attempt: AttemptState) -> list[Path]:
         """Return the transcripts of an attempt's agents, in their order."""

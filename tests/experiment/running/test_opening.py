@@ -192,5 +192,5 @@ async def test_a_directory_that_an_old_plan_has_prepared_is_not_used_by_a_mended
             tasks.cancel_scope.cancel()
     (name,) = {str(line.attempt) for line in read_lines(scene.directory) if line.type == "opened"}
     assert (await run(scene, scene.plan(inherit={"workspace": False}))).status == "done"
-    assert scene.backend.attempts[0].order.run_id != name
+    assert scene.backend.attempts[0].order.attempt_id != name
     assert not scene.backend.attempts[0].order.chain.plan.inherit.workspace

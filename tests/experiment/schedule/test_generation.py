@@ -66,7 +66,11 @@ async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
     assert await simulation.run()
     assert simulation.types() == WHOLE * 3
     orders = [attempt.order for attempt in simulation.backend.attempts]
-    assert [order.inherited for order in orders] == [None, orders[0].run_id, orders[1].run_id]
+    assert [order.inherited for order in orders] == [
+        None,
+        orders[0].attempt_id,
+        orders[1].attempt_id,
+    ]
 
 
 @pytest.mark.parametrize("is_written", [False, True])

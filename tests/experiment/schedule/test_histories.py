@@ -146,12 +146,12 @@ def check_journal(history: History) -> None:
             assert all(attempt.ending is not None for attempt in generation.attempts[:-1])
     assert history.backend.most_open <= history.plan.limits.worlds
     recorded = {
-        attempt.run_id: attempt.host
+        attempt.attempt_id: attempt.host
         for chain in history.state.chains.values()
         for attempt in chain.attempts
     }
     for made in history.backend.attempts:
-        assert recorded[made.order.run_id] == made.room.host
+        assert recorded[made.order.attempt_id] == made.room.host
 
 
 def has_outlasted_hosts(history: History, script: SessionScript) -> bool:
