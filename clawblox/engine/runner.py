@@ -6,6 +6,7 @@ It also chooses the database of a world, and the id under which the world stores
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -146,6 +147,8 @@ def _serve(
     watch = ScriptWatch(files, partial(_check, flags.directory), announce) if flags.watch else None
     keep_from_children(settings.resume_path)
     next_start: NextStart | None = None
+    gc.freeze()  # modules and the world's own objects stay: no collection looks through them
+    gc.enable()
     try:
         served = serve_with(settings, world, signals, watch.wait if watch else None)
         if watch is not None and watch.changed and not signals.has_received:
