@@ -44,7 +44,7 @@ class ForkPreview:
         first = self.fork.duration
         later = self.chain.plan.duration if first is None else first
         if first is None:
-            first = max(0.0, self.chain.plan.duration - self.fork.source.elapsed_s)
+            first = max(0.0, self.chain.plan.duration - self.fork.source.active_s)
         return first + (self.fork.generations - 1) * later
 
     @property
@@ -63,7 +63,7 @@ class ForkPreview:
         """Return everything as JSON values."""
         return {
             "source": attrs.asdict(self.fork.source.ref),
-            "elapsed_s": self.fork.source.elapsed_s,
+            "elapsed_s": self.fork.source.active_s,
             "branches": [
                 {
                     "name": name,
@@ -94,7 +94,7 @@ def _describe(preview: ForkPreview) -> Iterator[str]:
     place = f"{source.ref.chain}/g{source.ref.generation:03d}"
     branches = "1 branch" if count == 1 else f"{count} branches"
     yield (
-        f"{branches} of {place} after {format_rough_seconds(source.elapsed_s)} of its time"
+        f"{branches} of {place} after {format_rough_seconds(source.active_s)} of its time"
         f" ({source.ref.file})."
     )
     yield (

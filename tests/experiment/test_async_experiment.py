@@ -437,7 +437,7 @@ async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> 
         tasks.start_soon(scene.tick)
         await exp.run()
         source = exp.find_checkpoint("r1/g001", at="20m")
-        assert source.elapsed_s == 900.0
+        assert source.active_s == 900.0
         names = await exp.fork(source, 2, prompts=[None, "A storm is coming."], duration="15m")
         assert names == [f"r1-f1-{number}" for number in range(1, 5)]
         await exp.run()

@@ -59,7 +59,7 @@ def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_di
         assert next_step(record.plans, planned) == Finished(status="done")
         assert list(chain.generations)[-1] == record.plans.last_generation(planned)
     assert record.state.accounts == {}
-    assert record.find_checkpoint("r1/g001", at="20m").elapsed_s == 900.0
+    assert record.find_checkpoint("r1/g001", at="20m").active_s == 900.0
     with Journal(experiment_dir) as journal:
         assert journal.lines == record.lines
 

@@ -316,13 +316,13 @@ class AttemptHost:
         return saved
 
     async def checkpoint(
-        self, kind: CheckpointKind, elapsed_s: float, idle_wait: float
+        self, kind: CheckpointKind, active_s: float, idle_wait: float
     ) -> SavedCheckpointFile:
         """Make a checkpoint, which can be read then.
 
         Args:
             kind: Why it is made.
-            elapsed_s: Active seconds of the generation now; only before a periodic one they grow.
+            active_s: Active seconds of the generation now; only before a periodic one they grow.
             idle_wait: Maximum seconds to wait for a moment between turns.
 
         Raises:
@@ -333,7 +333,7 @@ class AttemptHost:
         begun_at = anyio.current_time()
 
         def elapsed() -> float:
-            return elapsed_s + (anyio.current_time() - begun_at if kind == "periodic" else 0.0)
+            return active_s + (anyio.current_time() - begun_at if kind == "periodic" else 0.0)
 
         saved = await self._opened.checkpoint(kind, elapsed, idle_wait=idle_wait)
         self._files.give(self._files.run_dir / "checkpoints" / saved.file)

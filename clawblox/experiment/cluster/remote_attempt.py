@@ -368,7 +368,7 @@ class RemoteAttempt:
             world=self,
             seed=self._seed,
             agents=self.agents,
-            elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
+            elapsed=lambda: self.order.active_s + anyio.current_time() - self._begun_at,
         )
 
     async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides

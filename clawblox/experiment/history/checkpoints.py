@@ -81,7 +81,7 @@ class Checkpoint:
         seq: Number of the line.
         at: UTC time of the line.
         kind: Why it was made.
-        elapsed_s: Active seconds of its generation.
+        active_s: Active seconds of its generation.
         idle_s: Seconds of the generation in which all agents only waited for their providers.
         world_time: Simulation time; None if the world has none.
         usage: Usage of each agent in the committed history of the generation up to here.
@@ -93,7 +93,7 @@ class Checkpoint:
     seq: int
     at: str
     kind: CheckpointKind
-    elapsed_s: float
+    active_s: float
     idle_s: float = 0.0
     world_time: float | None = None
     usage: tuple[Usage, ...] = ()
@@ -103,7 +103,7 @@ class Checkpoint:
     @property
     def second(self) -> int:
         """Whole active seconds of its generation, as in the name of its archive."""
-        return int(self.elapsed_s)
+        return int(self.active_s)
 
 
 def read_checkpoint(line: JournalLine) -> Checkpoint:
@@ -120,7 +120,7 @@ def read_checkpoint(line: JournalLine) -> Checkpoint:
         seq=line.seq,
         at=line.at,
         kind=data["kind"],
-        elapsed_s=data["elapsed_s"],
+        active_s=data["elapsed_s"],
         idle_s=data.get("idle_s", 0.0),
         world_time=data.get("world_time"),
         usage=read_usage(data.get("usage")),

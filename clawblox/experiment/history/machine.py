@@ -144,7 +144,7 @@ class _Decision:
         order = self._read_order(generation, attempt)
         totals = attrs.evolve(
             order,
-            elapsed_s=attempt.elapsed_s,
+            active_s=attempt.active_s,
             idle_s=attempt.idle_s,
             world_time=order.world_time if attempt.world_time is None else attempt.world_time,
             close_reason=attempt.close_reason,
@@ -200,7 +200,7 @@ class _Decision:
             point.ref.generation,
             phase=_PHASES.get(point.kind, "work"),
             origin=point.ref,
-            elapsed_s=point.elapsed_s,
+            active_s=point.active_s,
             idle_s=point.idle_s,
             world_time=point.world_time,
             used=point.usage,
@@ -212,8 +212,8 @@ class _Decision:
         """Return an attempt at the beginning of a generation."""
         branch = self.own.branch
         if branch is not None and number == branch.source.generation:
-            elapsed_s = branch.elapsed_s if branch.duration_s is None else 0.0
-            facts = {"origin": branch.source, "elapsed_s": elapsed_s, "branch": branch}
+            active_s = branch.elapsed_s if branch.duration_s is None else 0.0
+            facts = {"origin": branch.source, "active_s": active_s, "branch": branch}
             return self._order(number, retry_reason=reason, **facts)
         order = self._order(number, retry_reason=reason)
         previous = self.own.generations.get(number - 1)

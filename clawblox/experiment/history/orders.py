@@ -25,7 +25,7 @@ class AttemptOrder:
         inherited: Attempt whose workspaces new agents inherit; None for the templates.
         world: The checkpoint from which only the world continues, with new agents; None for a fresh
             world.
-        elapsed_s: Active seconds of the generation so far.
+        active_s: Active seconds of the generation so far.
         idle_s: Seconds so far in which all agents only waited for their providers.
         world_time: Simulation time so far; None if it is not known.
         used: Usage of each agent in the generation so far; empty for none.
@@ -42,7 +42,7 @@ class AttemptOrder:
     origin: CheckpointRef | None = None
     inherited: str | None = None
     world: CheckpointRef | None = None
-    elapsed_s: float = 0.0
+    active_s: float = 0.0
     idle_s: float = 0.0
     world_time: float | None = None
     used: tuple[Usage, ...] = ()
@@ -66,7 +66,7 @@ class AttemptOrder:
             "inherited": self.inherited,
             "phase": self.phase,
             "reason": self.retry_reason,
-            "elapsed_s": self.elapsed_s,
+            "elapsed_s": self.active_s,
             "idle_s": self.idle_s,
             "revision": self.revision,
         }

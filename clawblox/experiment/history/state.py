@@ -48,7 +48,7 @@ class AttemptState:
         checkpoints: Its checkpoints that exist, in order.
         working: Data of its line ``working``; empty before.
         close_reason: Why the generation closes; empty before.
-        elapsed_s: Active seconds of the generation, as far as its lines record them.
+        active_s: Active seconds of the generation, as far as its lines record them.
         idle_s: Seconds in which all agents only waited for their providers, likewise.
         world_time: Simulation time, likewise; None without.
         scores: Data of its line ``scored``; None before.
@@ -66,7 +66,7 @@ class AttemptState:
     checkpoints: list[Checkpoint] = attrs.field(factory=list)
     working: Mapping[str, Any] = attrs.field(factory=dict)
     close_reason: str = ""
-    elapsed_s: float = 0.0
+    active_s: float = 0.0
     idle_s: float = 0.0
     world_time: float | None = None
     scores: Mapping[str, Any] | None = None
@@ -399,7 +399,7 @@ class ExperimentState:
                 opened=line,
                 phase=data.get("phase", "work"),
                 origin=origin,
-                elapsed_s=data.get("elapsed_s", 0.0),
+                active_s=data.get("elapsed_s", 0.0),
                 idle_s=data.get("idle_s", 0.0),
             )
         )
@@ -427,7 +427,7 @@ class ExperimentState:
         checkpoint = read_checkpoint(line)
         attempt.checkpoints.append(checkpoint)
         attempt.close_reason = checkpoint.close_reason or attempt.close_reason
-        attempt.elapsed_s, attempt.idle_s = checkpoint.elapsed_s, checkpoint.idle_s
+        attempt.active_s, attempt.idle_s = checkpoint.active_s, checkpoint.idle_s
         attempt.world_time = checkpoint.world_time
 
     def _remove_checkpoint(self, line: JournalLine) -> None:
@@ -448,7 +448,7 @@ class ExperimentState:
             attempt.working = line.data
         elif line.type == "closing":
             attempt.close_reason = str(line.data["reason"])
-            attempt.elapsed_s = line.data.get("elapsed_s", attempt.elapsed_s)
+            attempt.active_s = line.data.get("elapsed_s", attempt.active_s)
             attempt.idle_s = line.data.get("idle_s", attempt.idle_s)
         elif line.type == "scored":
             attempt.scores = line.data

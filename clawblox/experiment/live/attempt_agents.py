@@ -100,14 +100,14 @@ class AttemptAgent:
 
     # -- what it may use --------------------------------------------------------------------------
 
-    def set_budget(self, used: Usage, elapsed_s: float) -> None:
+    def set_budget(self, used: Usage, active_s: float) -> None:
         """Limit its usage in the generation.
 
         Args:
             used: Its usage in the generation before the attempt.
-            elapsed_s: Active seconds of the generation before the attempt.
+            active_s: Active seconds of the generation before the attempt.
         """
-        budget = _continued(self.spec.budget, self.before, used, -elapsed_s / 60)
+        budget = _continued(self.spec.budget, self.before, used, -active_s / 60)
         self.agent.set_budget(budget)
 
     def set_save_budget(self, budget: Budget | None) -> None:

@@ -256,7 +256,7 @@ class LiveAttempt:
             world=InstanceWorld(self.world, self.instance),
             seed=self.started.seed,
             agents=self.agents,
-            elapsed=lambda: self.order.elapsed_s + anyio.current_time() - self._begun_at,
+            elapsed=lambda: self.order.active_s + anyio.current_time() - self._begun_at,
         )
 
     # -- checkpoints ------------------------------------------------------------------------------
@@ -276,15 +276,15 @@ class LiveAttempt:
         quiet_s = self.order.chain.plan.checkpoint.idle_quiet
         async with idle_moment(watched, quiet_s=quiet_s, wait_s=idle_wait):
             begun_at = anyio.current_time()
-            elapsed_s = int(elapsed())
-            stem = f"gen{self.order.generation:03d}-t{elapsed_s:06d}"
+            active_s = int(elapsed())
+            stem = f"gen{self.order.generation:03d}-t{active_s:06d}"
             saved = await save_now(
                 self.world,
                 watched,
                 self.run_dir / CHECKPOINTS_DIR,
                 stem,
                 instance=self.instance,
-                metadata=self._metadata(kind, elapsed_s),
+                metadata=self._metadata(kind, active_s),
                 known_secrets=self._secrets,
             )
         names = {agent.agent.name: agent.name for agent in self.agents}
@@ -297,12 +297,12 @@ class LiveAttempt:
             mid_turn=tuple(names[name] for name in saved.mid_turn),
         )
 
-    def _metadata(self, kind: CheckpointKind, elapsed_s: int) -> dict[str, Any]:
+    def _metadata(self, kind: CheckpointKind, active_s: int) -> dict[str, Any]:
         chain = self.order.chain
         models = {agent.spec.model for agent in self.agents}
         return {
             "generation": self.order.generation,
-            "elapsed_seconds": elapsed_s,
+            "elapsed_seconds": active_s,
             "run_id": self.order.attempt_id,
             "tmux_session": self._tmux or "",
             "world_dir": str(self.world.dir),
@@ -333,7 +333,7 @@ class LiveAttempt:
         if not is_saving:
             known = itertools.chain(used, itertools.repeat(Usage()))
             for agent, spent in zip(self.agents, known, strict=False):
-                agent.set_budget(spent, self.order.elapsed_s)
+                agent.set_budget(spent, self.order.active_s)
             return
         save = self.order.chain.plan.save
         self._held.close()

@@ -127,7 +127,7 @@ def _inspect_attempt(attempt: AttemptState, chain_dir: Path) -> InspectedAttempt
         reason=reason,
         started_at=attempt.opened.at,
         ended_at=None if attempt.ending is None else attempt.ending.at,
-        active_s=attempt.elapsed_s,
+        active_s=attempt.active_s,
         run_dir=layout.attempt_dir(chain_dir, attempt.dir_name),
     )
 

@@ -293,6 +293,6 @@ def _choose(points: list[Checkpoint], moment: str | float) -> Checkpoint | None:
         return points[-1] if points else None
     if moment in _KINDS:
         return next((point for point in reversed(points) if point.kind == moment), None)
-    elapsed_s = check_duration(moment, "at", may_be_zero=True)
-    before = [point for point in points if point.second <= elapsed_s]
-    return max(before, key=lambda point: (point.elapsed_s, point.seq), default=None)
+    active_s = check_duration(moment, "at", may_be_zero=True)
+    before = [point for point in points if point.second <= active_s]
+    return max(before, key=lambda point: (point.active_s, point.seq), default=None)

@@ -159,7 +159,7 @@ def _make_branch(fork: ForkRequest, group: int, number: int, labels: Sequence[st
         number=number,
         prompt=fork.prompts[index],
         label=labels[index],
-        elapsed_s=fork.source.elapsed_s,
+        elapsed_s=fork.source.active_s,
         duration_s=fork.duration,
         generations=fork.generations,
         reseed=None if fork.reseed is None else fork.reseed + number - 1,

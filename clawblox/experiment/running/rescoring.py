@@ -126,7 +126,7 @@ class Rescoring:
             attempt_id=f"{end.ref.attempt}.rescored-{self._stamp}",
             phase="score",
             origin=end.ref,
-            elapsed_s=end.elapsed_s,
+            active_s=end.active_s,
         )
         async with self._places:
             try:

@@ -108,7 +108,7 @@ class GenerationRunner:
 
     def __attrs_post_init__(self) -> None:
         self.mailbox = Mailbox(self._clock)
-        self.active_clock = ActiveClock(self._clock, self.order.elapsed_s, self.order.idle_s)
+        self.active_clock = ActiveClock(self._clock, self.order.active_s, self.order.idle_s)
         self.world_time = self.order.world_time
         self._plan = self.order.chain.plan
         self._close_reason = self.order.close_reason
@@ -294,7 +294,7 @@ class GenerationRunner:
         """Active seconds of the generation at which the save phase begins."""
         if self._plan.save is None:
             return self._plan.duration
-        return max(self._plan.duration - self._plan.saving_s, self.order.elapsed_s + 1.0)
+        return max(self._plan.duration - self._plan.saving_s, self.order.active_s + 1.0)
 
     @property
     def _asks_world(self) -> bool:
@@ -376,7 +376,7 @@ class GenerationRunner:
 
     async def _wait_for_saving(self) -> None:
         assert self._plan.save is not None
-        remaining_s = max(1.0, self._plan.duration - self.order.elapsed_s)
+        remaining_s = max(1.0, self._plan.duration - self.order.active_s)
         deadline = self._clock.monotonic() + min(self._plan.saving_s, remaining_s)
         while self._clock.monotonic() < deadline:
             if not self._plan.save.full and not any(

@@ -372,7 +372,7 @@ class _Record:
         return {
             "ended_by": end.get("ended_by", ""),
             "ended_at": end.get("ended_at", ended_at or next(iter(imported), None)),
-            "active_s": end.get("elapsed_s", 0.0 if point is None else point.elapsed_s),
+            "active_s": end.get("elapsed_s", 0.0 if point is None else point.active_s),
             "idle_s": end.get("idle_s", 0.0 if point is None else point.idle_s),
             "world_time": find_world_time(self.generation),
             "script_errors": errors.get("count"),

@@ -396,7 +396,7 @@ class _StatusView:
         committed, point = generation.committed, generation.latest_checkpoint
         if committed is not None:
             return float(committed.end_data.get("elapsed_s", 0.0))
-        return 0.0 if point is None else point.elapsed_s
+        return 0.0 if point is None else point.active_s
 
     def _world_time(self, generation: GenerationState) -> float | None:
         is_known = self.live.world_time is not None

@@ -196,7 +196,7 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     (attempt,) = scene.backend.attempts
     assert attempt.order.origin is not None
     assert attempt.order.origin.file == archive.name
-    assert attempt.order.elapsed_s == 900.0
+    assert attempt.order.active_s == 900.0
     assert attempt.order.attempt_id.startswith("old-g003-r")
     kept = scene.directory / "runs" / "old-g003" / "checkpoints" / archive.name
     assert kept.is_file()

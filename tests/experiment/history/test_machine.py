@@ -171,13 +171,13 @@ def check_order(plans: Plans, chain: ChainState, order: AttemptOrder) -> None:
     if order.origin is None:
         first = 1 if chain.branch is None else chain.branch.source.generation
         assert (order.inherited is None) == (order.generation == first)
-        assert (order.elapsed_s, order.used, order.phase) == (0.0, (), "work")
+        assert (order.active_s, order.used, order.phase) == (0.0, (), "work")
         return
     source = plans.state.chain(order.origin.chain).generations[order.origin.generation]
     (point,) = [point for point in source.checkpoints() if point.ref == order.origin]
     assert order.generation == point.ref.generation
     if order.branch is None:
-        assert (order.elapsed_s, order.used) == (point.elapsed_s, point.usage)
+        assert (order.active_s, order.used) == (point.active_s, point.usage)
         assert (order.phase != "work") == bool(order.close_reason)
     else:
         assert order.origin == order.branch.source

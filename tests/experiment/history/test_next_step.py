@@ -162,7 +162,7 @@ def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
     attempt.end("failed", cause="world")
     assert archive_name(decide(journal)) == "c0.ckpt"
     order = decide(journal, TEMPLATE)
-    assert (order.origin, order.elapsed_s) == (None, 0.0)
+    assert (order.origin, order.active_s) == (None, 0.0)
 
 
 @pytest.mark.parametrize("kind", ["periodic", "pause", "boundary"])
@@ -202,7 +202,7 @@ def test_a_branch_has_the_rest_of_the_generation_or_a_duration_of_its_own(
     plans = journal.plans(make_plan())
     chain = plans.chains["r1-f1-1"]
     order = AttemptOrder(
-        chain=chain, generation=2, origin=source, elapsed_s=elapsed_s, branch=branch
+        chain=chain, generation=2, origin=source, active_s=elapsed_s, branch=branch
     )
     assert next_step(plans, chain) == order
     assert order.message == "x"

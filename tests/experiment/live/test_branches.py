@@ -46,7 +46,7 @@ async def test_branches_share_the_past_of_the_original_and_not_its_future(scene:
     before = await run_blocking(look_at, scene.run_dir())
     past = await scene.told(original)
 
-    source = scene.order(origin=refer(FIRST, saved), elapsed_s=5.0)
+    source = scene.order(origin=refer(FIRST, saved), active_s=5.0)
     for number, prompt in ((1, STORM), (2, None)):
         order = branch_order(scene, source, number, prompt)
         await scene.backend.prepare(order)

@@ -120,7 +120,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
     used = await scene.backend.usage("r1", FIRST)
     assert [usage.turns for usage in used] >= [usage.turns for usage in before]
 
-    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), elapsed_s=12.5)
+    again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, saved), active_s=12.5)
     await scene.prepare(again)
     messages = await scene.told(working, again.attempt_id)
     async with scene.open(again) as attempt:

@@ -323,6 +323,6 @@ async def test_the_source_of_a_fork_is_never_removed() -> None:
         done.set()
 
     assert await simulation.run(add)
-    kept = [point.elapsed_s for point in simulation.state.chains["r1"].generations[1].checkpoints()]
+    kept = [point.active_s for point in simulation.state.chains["r1"].generations[1].checkpoints()]
     assert kept == [600.0, 3000.0, 3300.0, 3300.0]
     assert done.is_set()
