@@ -193,7 +193,7 @@ def make_agent(path: Path, *, is_live: bool, turns: int = 12) -> AgentDir:
         input_tokens=1_000 * turns, cached_tokens=90_000, output_tokens=8_000, cost_usd=0.25,
         turns=turns,
     )  # fmt: skip
-    ledger.save(agent.usage_file)
+    ledger.write(agent.usage_file)
     add_turn(agent, turns, is_live=is_live)
     return agent
 

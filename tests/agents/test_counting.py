@@ -247,7 +247,7 @@ def test_turns_of_the_programs_own_that_nothing_read_are_not_counted_as_turns(tm
     own = {**json.loads(ended), "origin": {"kind": "task-notification"}}
     for line in (init, json.dumps(own).encode() + b"\n", init, ended):
         life.write(line)
-    Ledger(1, Usage(), {}, log_offset=0).save(life.directory.usage_file)
+    Ledger(1, Usage(), {}, log_offset=0).write(life.directory.usage_file)
     usage = life.load().usage
     assert (usage.turns, usage.output_tokens) == (1, 10)
 

@@ -85,7 +85,7 @@ async def test_an_experiment_that_an_earlier_version_left_killed_is_resumed_and_
         (point.ref.chain, point.ref.attempt, point.ref.file) for point in recorded.checkpoints()
     }
     scene.backend.directories = {
-        (attempt.chain, attempt.run_id) for attempt in recorded.chain("r1").attempts
+        (attempt.chain, attempt.attempt_id) for attempt in recorded.chain("r1").attempts
     }
 
     async def cubes(end: Any) -> dict[str, float]:
