@@ -50,7 +50,7 @@ async def test_without_a_save_that_has_one_nothing_is_shown(
     async def find_none(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(input_timing, "_find_waiting_in", find_none)
+    monkeypatch.setattr(input_timing, "_find_queued_input_in", find_none)
     monkeypatch.setattr(input_timing, "_WAITING_S", 0.0)
     result = await check(tmp_path, "loses-pending")
     assert result.status == "could_not_run"
