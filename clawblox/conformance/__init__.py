@@ -19,7 +19,7 @@ those of the world that was saved.
 - ``exchange``: requests and answers as evidence.
 - ``disk``: searches what lives write for secrets.
 - ``masking``: masks secrets of instances in results.
-- ``baseline``: an ordinary life of a world.
+- ``baseline``: a baseline run of a world.
 - ``comparison``: the comparison of lives that continue from one save, whatever the clock.
 - ``lockstep``: lives of a world that stands still between inputs.
 - ``realtime``: lives of a world that runs by itself.

@@ -1,4 +1,4 @@
-"""An ordinary life of a world, from its start to its stop, that many checks look at."""
+"""A baseline run of a world, from its start to its stop, that many checks look at."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class BaselineRun:
 
 
 async def record_baseline(instances: Instances, inputs: WorldInputs) -> BaselineRun:
-    """Return an ordinary life.
+    """Record a baseline run and return it.
 
     Raises:
         WorldStartError: The instance does not become ready.

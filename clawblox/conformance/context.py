@@ -37,7 +37,7 @@ class CheckContext:
         probe: The instance that most checks use.
         inputs: The inputs that checks may send.
         comparison: Returns the comparison of its lives by its clock.
-        baseline: Returns an ordinary life.
+        baseline: Returns the baseline run.
         input_timing: Returns lives of a running world in which the same input lands.
         sights: Returns what agents see.
         runs_by_itself: Whether the world was seen to run without inputs.

@@ -61,7 +61,7 @@ class LockstepLife(ContinuedLife):
 
     Attributes:
         saved: The beginning that it shares with the others.
-        after: The answers to the script with the newcomer, whose session and id are numbered.
+        after: The answers to the script with the late joiner, whose session and id are numbered.
     """
 
     saved: Beginning

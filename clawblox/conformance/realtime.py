@@ -81,7 +81,7 @@ class RealtimeLife(ContinuedLife):
     """A life without inputs.
 
     Attributes:
-        resave: A save before the newcomer; None if it was not asked for.
+        resave: A save before the late joiner; None if it was not asked for.
         after: Documents between that save and the join.
     """
 

@@ -23,7 +23,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-def make_lab(world: AsyncWorld, scratch: Path, **options: Any) -> CheckContext:
+def make_context(world: AsyncWorld, scratch: Path, **options: Any) -> CheckContext:
     return CheckContext(
         Instances(world=world, options=TrialOptions(), scratch=scratch, seed=1, **options)
     )
@@ -31,7 +31,7 @@ def make_lab(world: AsyncWorld, scratch: Path, **options: Any) -> CheckContext:
 
 async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
-        ctx = make_lab(world, tmp_path)
+        ctx = make_context(world, tmp_path)
         async with ctx.probe.use() as probe:
             assert probe.started is not None
             os.kill(probe.started.pid, signal.SIGKILL)
@@ -49,7 +49,7 @@ async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
     directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")
     async with AsyncWorld(dir=directory, run_dir=tmp_path / "run") as world:
         disk = DiskSearch(directory, lambda _path: False, tmp_path / "run")
-        ctx = make_lab(world, tmp_path, disk=disk)
+        ctx = make_context(world, tmp_path, disk=disk)
         for _ in range(2):
             async with ctx.instances.start() as live:
                 assert live.started is not None

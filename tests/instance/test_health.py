@@ -118,7 +118,7 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
-def probe_of(
+def make_probe(
     port: int,
     *,
     host: str = HOST,
@@ -179,7 +179,7 @@ ANSWERS: dict[str, tuple[Handler, int]] = {
 @pytest.mark.parametrize(("handler", "status"), ANSWERS.values(), ids=ANSWERS)
 async def test_only_200_is_ready_however_it_is_sent(handler: Handler, status: int) -> None:
     with serving(handler) as server:
-        probe = probe_of(server.port)
+        probe = make_probe(server.port)
         assert await look(probe) is (status == 200)
         assert probe.seen == f"GET /api.md answered {status}"
 
@@ -195,7 +195,7 @@ UNSIZED: dict[str, bytes] = {
 @pytest.mark.parametrize("answer", UNSIZED.values(), ids=UNSIZED)
 async def test_an_answer_without_length_is_not_waited_for(answer: bytes) -> None:
     with serving(say(answer)) as server:
-        assert await look(probe_of(server.port))
+        assert await look(make_probe(server.port))
 
 
 NO_ANSWER = "connected, no answer to GET /api.md"
@@ -219,13 +219,13 @@ async def test_the_probe_reports_something_that_is_not_an_answer(
     handler: Handler, seen: str
 ) -> None:
     with serving(handler) as server:
-        probe = probe_of(server.port)
+        probe = make_probe(server.port)
         assert not await look(probe)
         assert probe.seen == seen
 
 
 async def test_the_probe_reports_a_refused_connection() -> None:
-    probe = probe_of(free_port())
+    probe = make_probe(free_port())
     assert probe.seen == "nothing yet"
     assert not await look(probe)
     assert probe.seen == "connection failed: Connection refused"
@@ -244,7 +244,7 @@ async def test_the_request_is_small_and_asks_for_no_more_than_the_answer(
     host: str, bound: str, named: str
 ) -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED), bound) as server:
-        assert await look(probe_of(server.port, host=host, path="/base/api.md"))
+        assert await look(make_probe(server.port, host=host, path="/base/api.md"))
         first, *headers = server.requests[0].split("\r\n")
         assert first == "GET /base/api.md HTTP/1.1"
         assert {f"Host: {named}:{server.port}", "Connection: close"} <= set(headers)
@@ -262,7 +262,7 @@ async def test_a_connection_to_itself_does_not_count(monkeypatch: pytest.MonkeyP
         assert proof.connect_ex((HOST, free_port())) == 0
         assert proof.getsockname() == proof.getpeername()
     for path in ("/api.md", None):
-        probe = probe_of(free_port(), path=path)
+        probe = make_probe(free_port(), path=path)
         with monkeypatch.context() as patch:
             patch.setattr(socket, "socket", BoundToItsDestination)
             assert not await look(probe)
@@ -273,7 +273,7 @@ async def test_a_cancelled_probe_closes_its_connection() -> None:
     with serving(say()) as server:
         before = open_fds()
         with anyio.move_on_after(0.02) as scope:
-            await run_steps(probe_of(server.port).look())
+            await run_steps(make_probe(server.port).look())
         assert scope.cancelled_caught
         assert not {
             fd for fd, target in open_fds().items() if fd not in before and "socket" in target
@@ -288,7 +288,7 @@ class WorldLog:
 
     def __init__(self, path: Path, port: int, pattern: str, start: int = 0) -> None:
         self.path = path
-        self.probe = probe_of(port, path=None, pattern=pattern, log=path, log_start=start)
+        self.probe = make_probe(port, path=None, pattern=pattern, log=path, log_start=start)
 
     def append(self, data: bytes) -> None:
         with open(self.path, "ab", buffering=0) as file:
@@ -375,24 +375,24 @@ async def test_the_listener_of_the_world_itself_is_ready(
     tmp_path: Path, host: str, bound: str
 ) -> None:
     with running_world(tmp_path, "--bind", bound) as world:
-        await become_ready(probe_of(world.port, host=host), world.cookie)
+        await become_ready(make_probe(world.port, host=host), world.cookie)
 
 
 async def test_the_listener_of_a_child_is_ready(tmp_path: Path) -> None:
     with running_world(tmp_path, wrapper="child") as world:
-        await become_ready(probe_of(world.port), world.cookie)
+        await become_ready(make_probe(world.port), world.cookie)
 
 
 async def test_the_listener_of_another_process_is_a_stranger(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         with pytest.raises(StrangerAnswers) as caught:
-            await become_ready(probe_of(world.port), "another")
+            await become_ready(make_probe(world.port), "another")
         assert str(caught.value).startswith(f"pid {world.process.pid} (")
 
 
 async def test_a_listener_of_this_process_is_a_stranger() -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED)) as server:
-        probe = probe_of(server.port)
+        probe = make_probe(server.port)
         with pytest.raises(StrangerAnswers) as caught:
             await become_ready(probe, "another")
         assert str(caught.value).startswith(f"pid {os.getpid()} (")
@@ -464,5 +464,5 @@ async def test_a_look_without_an_answer_ends_at_the_deadline_and_is_followed_by_
 @pytest.mark.thorough
 async def test_a_world_that_is_busy_at_first_is_probed_again(tmp_path: Path) -> None:
     with running_world(tmp_path, "--unavailable", "0.5") as world:
-        await become_ready(probe_of(world.port), world.cookie)
+        await become_ready(make_probe(world.port), world.cookie)
         assert len(world.ask("GET", "/__requests").json()) > 1

@@ -112,7 +112,7 @@ def world(tmp_path: Path) -> Iterator[RunningWorld]:
         yield running
 
 
-def probe_of(port: int) -> ReadinessProbe:
+def make_probe(port: int) -> ReadinessProbe:
     return ReadinessProbe("127.0.0.1", port, "/api.md", None, Path("/nonexistent"), 0)
 
 
@@ -129,7 +129,7 @@ async def looks_at(world: RunningWorld) -> int:
 async def test_a_world_that_answers_is_probed_for_ever(world: RunningWorld) -> None:
     before = open_fds()
     async with anyio.create_task_group() as group:
-        group.start_soon(run, probe_of(world.port))
+        group.start_soon(run, make_probe(world.port))
         while await looks_at(world) < 10:
             await anyio.sleep(0)
         group.cancel_scope.cancel()
@@ -139,13 +139,13 @@ async def test_a_world_that_answers_is_probed_for_ever(world: RunningWorld) -> N
 
 async def test_a_world_that_answers_with_an_error_hangs(world: RunningWorld) -> None:
     await calling(world.set, doc="status-500")
-    assert await run(probe_of(world.port)) == "GET /api.md answered 500"
+    assert await run(make_probe(world.port)) == "GET /api.md answered 500"
     assert await looks_at(world) == 3
 
 
 async def test_a_world_that_does_not_answer_hangs(world: RunningWorld) -> None:
     await calling(world.set, doc="hang")
-    seen = await run(probe_of(world.port), HASTY)
+    seen = await run(make_probe(world.port), HASTY)
     assert seen == "connected, no answer to GET /api.md within 0.05 s"
     assert await looks_at(world) == 3
 
@@ -153,14 +153,14 @@ async def test_a_world_that_does_not_answer_hangs(world: RunningWorld) -> None:
 async def test_a_world_that_is_stopped_hangs(world: RunningWorld) -> None:
     os.kill(world.process.pid, signal.SIGSTOP)
     try:
-        seen = await run(probe_of(world.port), HASTY)
+        seen = await run(make_probe(world.port), HASTY)
     finally:
         os.kill(world.process.pid, signal.SIGCONT)
     assert seen == "connected, no answer to GET /api.md within 0.05 s"
 
 
 async def test_a_world_that_closes_its_listener_hangs() -> None:
-    seen = await run(probe_of(free_port()))
+    seen = await run(make_probe(free_port()))
     assert seen == "connection failed: Connection refused"
 
 
@@ -169,7 +169,7 @@ async def test_a_world_that_fails_for_a_while_is_forgiven(world: RunningWorld) -
     ended: list[str] = []
 
     async def watch() -> None:
-        ended.append(await run(probe_of(world.port), patient))
+        ended.append(await run(make_probe(world.port), patient))
 
     async with anyio.create_task_group() as group:
         group.start_soon(watch)

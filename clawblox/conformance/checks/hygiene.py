@@ -142,7 +142,7 @@ async def check_files(ctx: CheckContext) -> str:
 
 
 async def _find_stop(ctx: CheckContext) -> tuple[int, StopResult]:
-    """Return the process id of an ordinary life, and how it was stopped."""
+    """Return the process id of the baseline run, and how it was stopped."""
     live = (await ctx.baseline()).live
     assert live.started is not None
     assert live.stopped is not None

@@ -1,4 +1,4 @@
-"""Places for attempts that run at the same time, given in the order of their priority."""
+"""Slots for attempts that run at the same time, given in the order of their priority."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Slot:
     usd: float = 0.0
 
 
-def make_place(plans: Plans, chain: Chain, generation: int) -> Slot:
-    """Return what an attempt takes while it runs.
+def make_slot(plans: Plans, chain: Chain, generation: int) -> Slot:
+    """Return the slot that an attempt holds while it runs.
 
     Args:
         plans: The plans of the experiment.
@@ -65,21 +65,21 @@ def _find_family(state: ExperimentState, chain: Chain) -> str | None:
 
 @attrs.define
 class _Waiting:
-    place: Slot
+    slot: Slot
     is_granted: anyio.Event = attrs.field(factory=anyio.Event)
 
 
 @attrs.define(eq=False)
 class Admission:
-    """Gives places to attempts, as many as the limits of the plan allow.
+    """Gives slots to attempts, as many as the limits of the plan allow.
 
     Args:
         limits: The limits of the plan.
         can_start: Returns whether an attempt may start, whatever else runs.
-        on_wait: Called when no place is free for an attempt, so that it begins to wait.
+        on_wait: Called when no slot is free for an attempt, so that it begins to wait.
 
     Attributes:
-        taken: The places that are taken.
+        taken: The slots that are taken.
     """
 
     _limits: Limits
@@ -90,21 +90,21 @@ class Admission:
 
     @property
     def waiting(self) -> Sequence[Slot]:
-        """The places that attempts wait for."""
-        return [waiting.place for waiting in self._waiting]
+        """The slots that attempts wait for."""
+        return [waiting.slot for waiting in self._waiting]
 
-    async def take(self, place: Slot) -> None:
-        """Wait for a place, and take it.
+    async def acquire(self, slot: Slot) -> None:
+        """Wait for a slot, and acquire it.
 
         Args:
-            place: The place.
+            slot: The slot.
 
-        Cancellation: it is not taken.
+        Cancellation: it is not acquired.
         """
-        waiting = _Waiting(place)
+        waiting = _Waiting(slot)
         self._waiting.append(waiting)
         try:
-            # Attempts that want a place in the same moment compete by priority.
+            # Attempts that want a slot in the same moment compete by priority.
             await anyio.lowlevel.checkpoint()
             self.grant()
             if not waiting.is_granted.is_set():
@@ -112,29 +112,29 @@ class Admission:
             await waiting.is_granted.wait()
         except BaseException:
             if waiting.is_granted.is_set():
-                self.leave(place)
+                self.release(slot)
                 self.grant()
             raise
         finally:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
 
-    def leave(self, place: Slot) -> None:
-        """Give a place back; :meth:`grant` gives it to another attempt."""
-        self.taken.remove(place)
+    def release(self, slot: Slot) -> None:
+        """Give a slot back; :meth:`grant` gives it to another attempt."""
+        self.taken.remove(slot)
 
     def grant(self) -> None:
-        """Give the places that are free; to be called when a place or a limit has changed."""
-        for waiting in sorted(self._waiting, key=lambda waiting: waiting.place.priority):
-            if self._can_start(waiting.place) and self._fits(waiting.place):
-                self.taken.append(waiting.place)
+        """Give the slots that are free; to be called when a slot or a limit has changed."""
+        for waiting in sorted(self._waiting, key=lambda waiting: waiting.slot.priority):
+            if self._can_start(waiting.slot) and self._fits(waiting.slot):
+                self.taken.append(waiting.slot)
                 self._waiting.remove(waiting)
                 waiting.is_granted.set()
 
-    def _fits(self, place: Slot) -> bool:
+    def _fits(self, slot: Slot) -> bool:
         limits = self._limits
         taken = Counter(model for other in self.taken for model in other.models)
-        wanted = Counter(place.models)
+        wanted = Counter(slot.models)
         return (
             len(self.taken) < limits.worlds
             and (limits.agents is None or taken.total() + wanted.total() <= limits.agents)
@@ -144,7 +144,7 @@ class Admission:
                 if wanted[model]
             )
             and (
-                place.exclusive is None
-                or all(other.exclusive != place.exclusive for other in self.taken)
+                slot.exclusive is None
+                or all(other.exclusive != slot.exclusive for other in self.taken)
             )
         )

@@ -1,6 +1,6 @@
 """Runs the chains of an experiment at the same time, within the limits of its plan.
 
-Each chain has a task. The task of a chain waits for a place, runs an attempt, and asks ``machine``
+Each chain has a task. The task of a chain waits for a slot, runs an attempt, and asks ``machine``
 what comes next, until the chain is done, has failed or is paused.
 """
 
@@ -25,7 +25,7 @@ from clawblox.experiment.history.state import AttemptState, ExperimentState
 from clawblox.experiment.layout import free_attempt_name, run_prefix
 from clawblox.experiment.plan.plan import Chain
 from clawblox.experiment.schedule.accounts import Accounts, LongPauseError
-from clawblox.experiment.schedule.admission import Admission, Slot, make_place
+from clawblox.experiment.schedule.admission import Admission, Slot, make_slot
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.generation import GenerationRunner
 from clawblox.experiment.schedule.pauses import Close, PauseRequest, blame_journal
@@ -117,7 +117,7 @@ class Scheduler:
         self._started_at = clock.monotonic()
         self._begun_at = self._started_at - wall_s
         self._running: dict[str, _RunningChain] = {}
-        self._slots = Admission(plan.limits, self._can_start, self._halt_if_stuck)
+        self._admission = Admission(plan.limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
         # None before the first look at the disk: nothing starts until then.
         self._is_disk_low = False if plan.limits.min_free is None else None
@@ -196,7 +196,7 @@ class Scheduler:
             del self._running[name]
             running.is_over.set()
             self.accounts.release(name)
-            self._slots.grant()
+            self._admission.grant()
         self._halt_if_stuck()
 
     # -- pauses and halts -----------------------------------------------------------------------
@@ -246,13 +246,13 @@ class Scheduler:
 
     def _halt_if_stuck(self) -> None:
         """Halt when nothing runs, and nothing will: no login is left, or no money."""
-        if not self._running or self._slots.taken or self.halted is not None:
+        if not self._running or self._admission.taken or self.halted is not None:
             return
         if all(map(self._waits_for_login, self._running.values())):
             self.halt(
                 PauseRequest(reason="auth", text="every chain that is left waits for a login")
             )
-        elif self._slots.waiting and not any(map(self._affords, self._slots.waiting)):
+        elif self._admission.waiting and not any(map(self._affords, self._admission.waiting)):
             self.halt(PauseRequest(reason="dollars", text=self.spending.describe()))
 
     def _waits_for_login(self, running: _RunningChain) -> bool:
@@ -277,18 +277,18 @@ class Scheduler:
             if free < least and not self._is_disk_low:
                 self._warn("disk.low", text)
             self._is_disk_low = free < least
-            if self._is_disk_low and not self._slots.taken:
+            if self._is_disk_low and not self._admission.taken:
                 self.halt(PauseRequest(reason="disk", text=text))
                 return
-            self._slots.grant()
+            self._admission.grant()
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_AT_DISK_S)
 
-    def _can_start(self, place: Slot) -> bool:
-        return self.halted is None and self._is_disk_low is False and self._affords(place)
+    def _can_start(self, slot: Slot) -> bool:
+        return self.halted is None and self._is_disk_low is False and self._affords(slot)
 
-    def _affords(self, place: Slot) -> bool:
+    def _affords(self, slot: Slot) -> bool:
         """Return whether the money suffices for an attempt and everything that runs."""
-        return self.spending.affords(sum(other.usd for other in self._slots.taken) + place.usd)
+        return self.spending.affords(sum(other.usd for other in self._admission.taken) + slot.usd)
 
     # -- one chain ------------------------------------------------------------------------------
 
@@ -342,11 +342,11 @@ class Scheduler:
         return name in self.pauses
 
     async def _await_turn(self, running: _RunningChain) -> None:
-        """Wait until the chain may start an attempt, as far as it does not need a place."""
+        """Wait until the chain may start an attempt, as far as it does not need a slot."""
         chain = running.chain
         ending = self.state.chain(chain.name).last_ending
         if ending is not None and ending.type == "failed" and self.state.is_of_session(ending):
-            self._slots.grant()
+            self._admission.grant()
             await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
 
         async def check_login() -> bool:
@@ -361,7 +361,7 @@ class Scheduler:
             self._halt_if_stuck()
             accounts = self._backend.accounts(chain)
             if self.accounts.blocking(accounts, chain.name) is not None:
-                self._slots.grant()
+                self._admission.grant()
             await self.accounts.wait(accounts, chain.name, check_login)
         except LongPauseError:
             reason = self.accounts.blocking(self._backend.accounts(chain), chain.name) or "limit"
@@ -385,8 +385,8 @@ class Scheduler:
 
     async def _run_attempt(self, running: _RunningChain, order: AttemptOrder) -> None:
         chain = running.chain
-        place = make_place(self._plans, chain, order.generation)
-        await self._slots.take(place)
+        slot = make_slot(self._plans, chain, order.generation)
+        await self._admission.acquire(slot)
         runs_world = order.phase != "score" or self._callbacks.has_score
         try:
             running.awaits = "for a node"
@@ -405,7 +405,7 @@ class Scheduler:
             running.runner, running.awaits = None, ""
             self.spending.end(chain.name)
             self.accounts.release(chain.name)
-            self._slots.leave(place)
+            self._admission.release(slot)
 
     async def _open(
         self, running: _RunningChain, order: AttemptOrder, room: Room

@@ -34,7 +34,7 @@ def read_turns(directory: AgentDir) -> TurnIndex:
     return turns
 
 
-def windows_of(turns: TurnIndex, max_bytes: int) -> list[StepWindow]:
+def read_windows(turns: TurnIndex, max_bytes: int) -> list[StepWindow]:
     """Return all windows of a log, from the first to the last."""
     found = [read_window(turns, 0, max_bytes=max_bytes)]
     while found[-1].has_later:
@@ -70,7 +70,7 @@ def test_turns_have_their_bytes_prompts_times_and_usage(eko: AgentDir) -> None:
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 3000, 1 << 20])
 def test_windows_are_the_whole_trajectory(eko: AgentDir, max_bytes: int) -> None:
-    windows = windows_of(read_turns(eko), max_bytes)
+    windows = read_windows(read_turns(eko), max_bytes)
     steps = [facts(step) for window in windows for step in window.steps]
     assert [step["message"] for step in steps if step["source"] == "user"] == [*PROMPTS]
     said = [step["message"] for step in steps if step["source"] == "agent" and step["message"]]

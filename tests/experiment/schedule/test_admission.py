@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.experiment.plan import AgentSpec, Plan
-from clawblox.experiment.schedule.admission import make_place
+from clawblox.experiment.schedule.admission import make_slot
 from tests.experiment.journals import Journal
 
 
@@ -26,6 +26,4 @@ def test_chains_that_know_the_same_address_run_one_at_a_time(
         journal.write("chain.forked", fork, chain=name)
         source = journal.open(name, 1).work().checkpoint()
     plans = journal.plans(plan)
-    assert [make_place(plans, chain, 1).exclusive for chain in plans.chains.values()] == [
-        family
-    ] * 3
+    assert [make_slot(plans, chain, 1).exclusive for chain in plans.chains.values()] == [family] * 3
