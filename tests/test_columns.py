@@ -16,7 +16,7 @@ from clawblox.results import ProcessExit
 from clawblox.views.board import BoardFrame, BoardView, render
 from clawblox.views.event_lines import EventLine
 from clawblox.views.rows import InstanceRow, instance_columns, make_row
-from tests.cli.test_board import AT, status
+from tests.views.test_board import AT, status
 
 WIDTHS = range(40, 201)
 HALT = "ValueError: the simulation left the range of numbers that it can hold"

@@ -41,8 +41,8 @@ from tests.checkpoint.archives import (
     metadata_member,
     tree_of,
 )
+from tests.checkpoint.collect.test_policy import CAPABILITIES, CREDENTIALS, REPOSITORY
 from tests.checkpoint.repositories import git, make_upstream
-from tests.checkpoint.test_policy import CAPABILITIES, CREDENTIALS, REPOSITORY
 
 WORKSPACE = "agents/a/workspace/"
 FRESH_CONFIG = write_config(Repository(path=".git"))

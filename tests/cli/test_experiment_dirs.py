@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands.test_experiment import KEYS, wait_for_work, write_plan
 from tests.cli.conftest import Start, assert_nothing_runs
-from tests.cli.test_experiment import KEYS, wait_for_work, write_plan
 from tests.golden.test_golden_experiments import V1
 from tests.support.worlds import make_world
 

@@ -15,8 +15,8 @@ from clawblox.cli import flags
 from clawblox.cli.flags import find_command, in_flags
 from clawblox.replay import verify_run
 from clawblox.web.bundle import write_bundle
-from tests.cli.commands import find_command as command_called
 from tests.cli.conftest import Start
+from tests.support.all_commands import find_command as command_called
 from tests.support.worlds import make_world
 
 PACKAGE = Path(flags.__file__).parents[1]

@@ -13,8 +13,8 @@ from clawblox import __version__
 from clawblox.cli import main
 from clawblox.rundir.status import InstanceState, InstanceStatus
 from docs import command_options
-from tests.cli.commands import COMMANDS, every_command, find_command, find_options
 from tests.cli.conftest import Start
+from tests.support.all_commands import COMMANDS, every_command, find_command, find_options
 
 MARK = re.compile(r"<!-- options: (.*) -->")
 GUIDE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()

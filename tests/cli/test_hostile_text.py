@@ -25,9 +25,9 @@ from clawblox.recording.blocks import Track
 from tests.agents.support import write_status
 from tests.agents.trajectory.support import make_agent
 from tests.checkpoint.archives import renamed_checkpoint
-from tests.cli.commands import every_command
 from tests.cli.conftest import Command, Start, environment
 from tests.recording.files import Recorded
+from tests.support.all_commands import every_command
 from tests.support.waiting import HANG_S
 
 TITLE, CLIPBOARD, HIDDEN = "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b[8mhidden\x1b[m"

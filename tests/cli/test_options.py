@@ -21,8 +21,8 @@ from clawblox.errors import ConfigError
 from clawblox.replay.sources import VerifyOptions
 from clawblox.results import RestartMode
 from clawblox.team.record import AgentRunOptions
-from tests.cli.commands import find_command, find_options
 from tests.cli.conftest import Start
+from tests.support.all_commands import find_command, find_options
 
 CLASSES: dict[str, list[type]] = {
     "check": [CheckOptions],

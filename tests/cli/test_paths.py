@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.commands import every_command
 from tests.cli.conftest import Start
+from tests.support.all_commands import every_command
 from tests.support.worlds import make_world
 
 IS_PATH = re.compile(r"FILE|DIR|WORLD|SOURCE")

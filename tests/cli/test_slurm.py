@@ -16,8 +16,8 @@ import pytest
 from clawblox.experiment.reading.record import read_experiment
 from tests.agents.standins import misbehave
 from tests.cli import slurm
+from tests.cli.commands.test_experiment import KEYS, write_plan
 from tests.cli.conftest import Start, assert_nothing_runs, environment
-from tests.cli.test_experiment import KEYS, write_plan
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world
 

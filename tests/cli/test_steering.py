@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look, only_run
-from tests.cli.terminal import CTRL_C, terminal
 from tests.support.processes import is_alive, marked_processes
 from tests.support.sockets import is_listening
+from tests.support.terminals import CTRL_C, terminal
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import ask, make_world
 

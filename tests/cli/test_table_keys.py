@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands.test_experiment import KEYS, write_plan
 from tests.cli.conftest import Start
-from tests.cli.terminal import CTRL_C, Terminal, terminal
-from tests.cli.test_experiment import KEYS, write_plan
 from tests.support.processes import marked_processes
+from tests.support.terminals import CTRL_C, Terminal, terminal
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world
 

@@ -25,13 +25,13 @@ from clawblox.replay.kept_verification import (
     read_verification,
 )
 from clawblox.views.verified_runs import format_attempts
-from tests.conformance.test_private_copies import make_repository, make_silent_repository
 from tests.recording.files import Records, content, rewrite
 from tests.replay.lives import dice_world, first_input, play, verified
 from tests.replay.test_bad_replays import saying
 from tests.replay.trials import CHAIN, KEYS, bets, ran_trial
 from tests.support.processes import processes_in
 from tests.support.sampling import sampled
+from tests.world.test_private_copies_check import make_repository, make_silent_repository
 
 pytestmark = pytest.mark.needs("curl")
 

@@ -13,8 +13,8 @@ import pytest
 from clawblox.web.bundle import write_bundle
 from tests.engine.page.chromium import Chromium, Page
 from tests.support.waiting import HANG_S, wait_until
+from tests.web.pages.test_run_browser import browser, is_true
 from tests.web.sites import write_log
-from tests.web.test_run_pages_browser import browser, is_true
 
 __all__ = ["browser"]
 

@@ -11,10 +11,10 @@ import pytest
 from clawblox.web.bundle import write_bundle
 from tests.engine.page.chromium import Chromium, Page
 from tests.support.waiting import wait_until
+from tests.web.pages.test_replay_browser import HOSTILE, WALK, Foreign, foreign, opened, targets
+from tests.web.pages.test_run_browser import browser, is_true
 from tests.web.replays import engine_world, record
 from tests.web.test_bundle_browser import open_page, served_files
-from tests.web.test_replay_browser import HOSTILE, WALK, Foreign, foreign, opened, targets
-from tests.web.test_run_pages_browser import browser, is_true
 
 __all__ = ["browser", "foreign"]
 

@@ -19,7 +19,7 @@ from tests.support.crowd import past, until
 from tests.support.running import manifest_of, next_event, requests
 from tests.support.waiting import HANG_S
 from tests.support.worlds import make_world
-from tests.world.test_grants import Program, at_work, get
+from tests.world.test_access_grants import Program, at_work, get
 
 pytestmark = pytest.mark.anyio
 

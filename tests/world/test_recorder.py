@@ -40,7 +40,7 @@ from tests.support.provable import make_provable_world
 from tests.support.running import manifest_of, next_event, requests, switch
 from tests.support.waiting import HANG_S, wait_until, wait_until_async
 from tests.support.worlds import ask, make_world
-from tests.world.test_grants import Program, at_work
+from tests.world.test_access_grants import Program, at_work
 
 pytestmark = pytest.mark.anyio
 

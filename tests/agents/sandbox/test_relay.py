@@ -11,7 +11,7 @@ import pytest
 
 from clawblox.agents.sandbox.endpoints import Endpoint
 from clawblox.agents.sandbox.relay import Relays
-from tests.agents.sandbox.test_client_hello import hello
+from tests.agents.sandbox.test_relay_client_hello import hello
 from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiment.history.test_drivers import drivers
 from tests.experiment.real import trials
 from tests.experiment.real.trials import Trial
+from tests.rundir.test_driver_lease_experiments import drivers
 from tests.support.waiting import HANG_S, wait_until
 
 ELSEWHERE = """

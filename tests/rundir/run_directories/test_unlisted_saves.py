@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from clawblox import AsyncWorld, read_manifest
 from clawblox.rundir.leftovers import settle_unlisted_saves
 from clawblox.snapshot.rows import rows_beside
-from tests.rundir.run_directories.test_leftovers import kill_one
+from tests.rundir.test_leftovers import kill_one
 from tests.support.orchestrators import orchestrator
 from tests.support.worlds import make_world
 
