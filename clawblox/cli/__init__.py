@@ -1,7 +1,7 @@
 """The command line: parses arguments, prints and exits; the library does the rest.
 
-A command's module is imported when the command is used, so ``clawblox --help`` loads nothing but
-click. The commands' summaries are here for the same reason.
+A command's module is imported when the command is used, so ``clawblox --help`` loads only click.
+The commands' summaries are here for the same reason.
 
 - ``commands``: one module for each command.
 - ``doctor``: what ``clawblox doctor`` checks.
@@ -9,7 +9,7 @@ click. The commands' summaries are here for the same reason.
 - ``running``: running worlds for a command, in the foreground or in the background.
 - ``terminal``: writing to terminals and pipes without blocking.
 - ``flags``: errors of the library in the words of a command.
-- ``experiment_dirs``: errors where a run directory was meant, or that of an experiment.
+- ``experiment_dirs``: errors for a run directory in place of an experiment's, and vice versa.
 - ``parameters``: parameters that several commands share.
 - ``options``, ``field_options``, ``option_help``: command options made from the option classes.
 - ``plan_options``: options that set fields of a plan.
@@ -83,13 +83,13 @@ class _CommandLine(click.Group):
     """Imports commands when they are used, and prints expected errors without a traceback."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's own
-        """Run the program."""
+        """Run the command line."""
         _replace_closed_streams()
         guard_streams()
         return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and keep them for a command that runs itself in the background."""
+        """Parse the arguments, and keep them for commands that run again in the background."""
         ctx.obj = tuple(args)
         return super().parse_args(ctx, args)
 
@@ -128,14 +128,13 @@ class _CommandLine(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {meant!r}?", error.ctx) from None
 
     def invoke(self, ctx: click.Context) -> NoReturn:
-        """Run a command, and exit with the status that it returns, or with that of its errors.
+        """Run a command, and exit with the status that it returns or that its errors have.
 
-        Expected errors are printed.
-
-        Tasks that fail together raise a group, mostly of a single error; all errors are reported.
+        Expected errors are printed. Tasks that fail together raise a group, usually of a single
+        error; all errors of a group are reported.
 
         Raises:
-            OSError: The reader of the output is gone; click handles it.
+            OSError: The reader of the output is gone; click handles this error.
         """
         try:
             ctx.exit(super().invoke(ctx) or 0)
@@ -158,11 +157,11 @@ def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseExcept
 
     Args:
         ctx: The command.
-        errors: The errors; equal texts are printed once.
-        raised: The exception: one of the errors, or their group.
+        errors: The errors; identical texts are printed once.
+        raised: The exception that was raised: one of the errors, or their group.
     """
     if any(isinstance(error, KeyboardInterrupt | click.Abort) for error in errors):
-        if isinstance(raised, click.Abort):  # Ctrl-C at a question
+        if isinstance(raised, click.Abort):  # Ctrl-C was pressed at a question
             click.echo(err=True)
         ctx.exit(_INTERRUPTED_STATUS)
     if not all(map(_is_expected, errors)):
@@ -173,7 +172,7 @@ def _end(ctx: click.Context, errors: Sequence[BaseException], raised: BaseExcept
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether the text of an error explains it; click handles a closed pipe."""
+    """Return whether the text of an error is enough for the user; click handles a closed pipe."""
     is_closed_pipe = isinstance(error, OSError) and error.errno == errno.EPIPE
     return isinstance(error, ClawbloxError | OSError) and not is_closed_pipe
 
@@ -189,7 +188,7 @@ def _describe(ctx: click.Context, error: BaseException) -> str:
 
 
 def _replace_closed_streams() -> None:
-    """Open the null device for closed standard streams, or another file would get their number."""
+    """Open the null device for closed standard streams, so that no other file gets their number."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open("w" if fd else "r")  # noqa: SIM115 - stays open
@@ -202,7 +201,8 @@ def _replace_closed_streams() -> None:
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        "color": True,  # else click drops escapes from pipes before guard_streams can show them
+        # Otherwise click drops escapes from pipes before guard_streams can show them.
+        "color": True,
     },
     epilog="""\
     \b

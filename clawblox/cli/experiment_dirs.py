@@ -1,6 +1,6 @@
-"""Directories of experiments and run directories: each is refused where the other one is meant.
+"""Refuses a run directory in place of an experiment's directory, and vice versa.
 
-The hint of an error has the command that the caller probably means.
+The hint of each error has the command that the caller probably means.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ _COUNTERPARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "up": ("resume",),
     "wait": ("status", "--watch"),
 }
-"""Commands for runs, and the command that does the same with an experiment."""
+"""For each command for runs, the command that does the same with an experiment."""
 _OF_BOTH: Final = ("clean", "resume", "stop")
-"""Commands that runs and experiments have, and that take the same arguments."""
+"""Commands that exist for runs and experiments, with the same arguments."""
 
 
 def name_directories(directories: list[Path]) -> str:
-    """Return the names of directories for a hint, the latest first."""
+    """Return the names of directories for a hint, latest first."""
     latest = sorted(directories, key=lambda path: path.stat().st_mtime, reverse=True)
     return name_some([*map(shorten_path, latest)], _NAMED)
 
 
-# -- an experiment where a run is meant -----------------------------------------------------------
+# -- an experiment in place of a run -----------------------------------------------------------
 
 
 def refuse_experiment(directory: Path, meant: str = "a run directory") -> None:
-    """Refuse the directory of an experiment, or of a chain, where another one is meant. Blocks.
+    """Refuse the directory of an experiment or a chain if another kind is needed. Blocks.
 
     Args:
         directory: The directory.
         meant: The kind of directory that the command needs.
 
     Raises:
-        UsageError: It is such a directory.
+        UsageError: The directory belongs to an experiment.
     """
     part = find_experiment_part(directory)
     if part is None or part.attempt is not None:
@@ -78,7 +78,7 @@ def refuse_running_attempt(run_dir: Path) -> None:
         run_dir: A run directory.
 
     Raises:
-        UsageError: It is the run directory of an attempt, and a process runs the experiment.
+        UsageError: The directory belongs to an attempt, and a process runs the experiment.
     """
     part = find_experiment_part(run_dir)
     pid = None if part is None else find_experiment_owner(part.experiment)
@@ -93,16 +93,16 @@ def refuse_running_attempt(run_dir: Path) -> None:
 
 
 def refuse_new_run(directory: Path, argument: str = "--run-dir") -> None:
-    """Refuse to begin something new in a directory of an experiment. Blocks.
+    """Refuse to start a run or an experiment in a directory of an experiment. Blocks.
 
-    The world of an attempt may be a run itself, which goes where the experiment put it.
+    The world of an attempt may itself be a run; its directory is chosen by the experiment.
 
     Args:
-        directory: Where it would begin.
+        directory: The directory of the new run or experiment.
         argument: The argument of the command that names the directory.
 
     Raises:
-        UsageError: It is a directory of an experiment.
+        UsageError: The directory is part of an experiment.
     """
     part = None if INSTANCE_ENV in os.environ else find_experiment_part(directory)
     if part is not None:
@@ -114,7 +114,7 @@ def refuse_new_run(directory: Path, argument: str = "--run-dir") -> None:
 
 
 def _suggest_counterpart(part: ExperimentPart) -> str:
-    """Return the command line that does with an experiment what the command does with a run."""
+    """Return the counterpart for experiments of the current command for runs."""
     name, *words = _COUNTERPARTS.get(_command_name(), ("status",))
     if name == "stop" and part.chain is not None:
         words = [part.chain]
@@ -128,7 +128,7 @@ def _describe(part: ExperimentPart, directory: Path) -> str:
 
 
 def _command_name() -> str:
-    """Return the name of the command that runs, such as ``resume`` or ``experiment resume``."""
+    """Return the name of the current command, such as ``resume`` or ``experiment resume``."""
     names: list[str] = []
     context: click.Context | None = click.get_current_context()
     while context is not None and context.parent is not None:
@@ -138,14 +138,14 @@ def _command_name() -> str:
 
 
 def refuse_no_plan(path: Path, argument: str) -> None:
-    """Refuse a directory where a plan is meant. Blocks.
+    """Refuse a directory in place of a plan. Blocks.
 
     Args:
         path: The path.
-        argument: The argument of the command that names it.
+        argument: The argument of the command that names the path.
 
     Raises:
-        UsageError: It is a directory.
+        UsageError: The path is a directory.
     """
     if not path.is_dir():
         return
@@ -159,7 +159,7 @@ def refuse_no_plan(path: Path, argument: str) -> None:
     )
 
 
-# -- a run where an experiment is meant -----------------------------------------------------------
+# -- a run in place of an experiment -----------------------------------------------------------
 
 
 def require_experiment(directory: Path) -> None:
@@ -169,8 +169,8 @@ def require_experiment(directory: Path) -> None:
         directory: The directory, which exists.
 
     Raises:
-        UsageError: There is no experiment, or its journal was lost; the hint has the command for
-            this directory.
+        UsageError: The directory contains no experiment, or its journal was lost; the hint has the
+            command for this directory.
     """
     from clawblox.experiment.history.journal import require_none_lost  # slow to import
 

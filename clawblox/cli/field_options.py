@@ -1,7 +1,7 @@
 """Options of commands, made from the fields of option classes.
 
-Name, type, default, choices and checks of an option come from its field, its texts from
-``option_help``. An :class:`OptionsCommand` hands its callback an object of each class, checked.
+The name, type, default, choices and checks of an option come from its field, and its texts from
+``option_help``. An :class:`OptionsCommand` passes its callback a validated object of each class.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ section_option = partial(click.option, cls=SectionOption)
 
 
 def add_options(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
-    """Return a decorator that gives a command several options, in this order."""
+    """Return a decorator that adds several options to a command, in this order."""
 
     def decorate(command: _F) -> _F:
         for option in reversed(options):
@@ -127,7 +127,7 @@ def options_from(
 
 
 def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as typing has it
-    """Return the arguments of ``click.option`` for the type of a field."""
+    """Return the arguments of ``click.option`` for a field's type."""
     types = [part for part in get_args(hint) if part is not NoneType]
     hint = types[0] if len(types) == 1 and get_origin(hint) is not Literal else hint
     if hint == Labels:
@@ -144,7 +144,7 @@ def _type_arguments(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, as t
 def _parse_pairs(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
 ) -> dict[str, str]:
-    """Return variables that were given as ``KEY=VALUE``; a click callback."""
+    """Parse variables given as ``KEY=VALUE``; a click callback."""
     for value in values or ():
         if "=" not in value:
             raise click.BadParameter(f"must be {param.metavar}, not {value!r}", ctx, param)
@@ -154,7 +154,7 @@ def _parse_pairs(
 def parse_labels(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...] | None
 ) -> Labels:
-    """Return labels that were given as ``NAME=VALUE``; a click callback."""
+    """Parse labels given as ``NAME=VALUE``; a click callback."""
     return {name: parse_label(value) for name, value in _parse_pairs(ctx, param, values).items()}
 
 
@@ -165,13 +165,13 @@ class OptionsCommand(click.Command):
     """A command whose callback gets an object for each class of its field options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, then make the objects.
+        """Parse the arguments, then create the objects.
 
         Raises:
             click.UsageError: An argument or the value of an option is wrong.
         """
         rest = super().parse_args(ctx, args)
-        if ctx.resilient_parsing:  # a shell completes a command line that may be wrong
+        if ctx.resilient_parsing:  # the command line may be invalid while a shell completes it
             return rest
         options = [param for param in self.params if isinstance(param, FieldOption)]
         for into in dict.fromkeys(option.into for option in options):
@@ -193,14 +193,14 @@ def _make_object(ctx: click.Context, options: Mapping[str, FieldOption]) -> obje
 
 
 def typed_parameters(ctx: click.Context, names: Collection[str]) -> Iterator[click.Parameter]:
-    """Yield the parameters among these names that the command line gives."""
+    """Yield those of the named parameters that are on the command line."""
     for param in ctx.command.params:
         if param.name in names and is_typed(ctx, param.name):
             yield param
 
 
 def is_typed(ctx: click.Context, name: str) -> bool:
-    """Return whether the command line gives a parameter."""
+    """Return whether a parameter is on the command line."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -227,12 +227,12 @@ class SectionedCommand(OptionsCommand):
 def option_words(
     command: click.Command, options: object, *, without: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield the words that give a command options, as far as they differ from its defaults.
+    """Yield the command-line words for the options that differ from a command's defaults.
 
     Args:
         command: The command.
         options: An object of one of its option classes.
-        without: Names of options that are left out.
+        without: Names of options to leave out.
     """
     for param in command.params:
         if not isinstance(param, FieldOption) or param.name in without:
@@ -251,6 +251,7 @@ def _words(param: click.Option, value: Any) -> Iterator[str]:  # noqa: ANN401 - 
             yield from (param.opts[0], f"{name}={format_label(member)}")
     else:
         is_whole = isinstance(value, float) and value.is_integer()
-        text = str(int(value or 0) if is_whole or value is None else value)  # --port 0 is no port
+        # --port 0 means no fixed port.
+        text = str(int(value or 0) if is_whole or value is None else value)
         # A value that looks like an option must be part of the same word.
         yield from (f"{param.opts[0]}={text}",) if text.startswith("-") else (param.opts[0], text)

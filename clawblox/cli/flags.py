@@ -1,8 +1,9 @@
-"""Errors of the library in the words of a command: its flags in place of Python's arguments.
+"""Rewrites errors of the library in the words of a command: its flags replace Python's arguments.
 
 Texts of the library name arguments of Python: ``run_dir=`` or ``sandbox=True`` in hints, a bare
-name as the subject of an error. Where a command has an option or a parameter of that name, a person
-reads ``--run-dir``. A part of a hint about arguments that the command lacks is left out.
+name as the subject of an error. If a command has an option or a parameter of that name, the
+error shows ``--run-dir`` instead. Parts of a hint about arguments that the command lacks are
+left out.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _ARGUMENT: Final = re.compile(
     r"(?:(?P<truth>True|False)\b|(?P<number>\d+)\b|(?=[\s,;.]|$))"
 )
 _VALUE: Final = re.compile(r'(?<![\w?&.:/-])[a-z][a-z_]*=["\[]')
-"""An argument with a value of Python's own."""
+"""An argument with a Python value."""
 _BREAK: Final = re.compile(r"(; |, or |\. Or )")
-"""Where one part of a hint ends and the next begins."""
+"""Separators between the parts of a hint."""
 _DOCUMENTS: Final = (".toml", ".json", ".py")
 _OTHER_NAMES: Final = {"command": "agent_command"}
 """Options of commands whose names differ from the argument that they set."""
 
 
 def find_command(group: click.Group, context: click.Context, words: Sequence[str]) -> click.Command:
-    """Return the command that a command line calls.
+    """Return the command that a command line invokes.
 
     Args:
         group: The whole command line.
         context: Its context.
-        words: The words after its name.
+        words: The words after the program's name.
     """
     command: click.Command = group
     for word in words:
@@ -55,7 +56,7 @@ def in_flags(error: ClawbloxError, command: click.Command) -> ClawbloxError:
         worded.others = tuple(in_flags(other, command) for other in worded.others)  # type: ignore[misc]
     if isinstance(worded, ConfigError) and worded.key:
         if worded.path is not None and worded.path.suffix in _DOCUMENTS:
-            return worded  # its key is of the document, or of a plan that names the module
+            return worded  # the key belongs to the document, or to a plan that names the module
         name, dot, member = worded.key.partition(".")
         worded.key = f"{names[name]} {member}".rstrip() if name in names else f"{name}{dot}{member}"
     return worded
@@ -70,7 +71,7 @@ def _argument_flags(command: click.Command) -> Iterator[tuple[str, str]]:
 
 
 def _translate(hint: str, names: Mapping[str, str]) -> str | None:
-    """Return a hint in the words of a command; None if no part applies there."""
+    """Return a hint in the words of a command; None if no part applies to the command."""
 
     def has_all(part: str) -> bool:
         arguments = {match["name"] for match in _ARGUMENT.finditer(part)}

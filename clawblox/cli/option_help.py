@@ -1,4 +1,4 @@
-"""The options of commands in the help: sections, texts, metavars."""
+"""Help of the options of commands: sections, texts, metavars."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clawblox import protocol
 
 @attrs.frozen
 class OptionHelp:
-    """The option of a field in the help.
+    """Help of the option of a field.
 
     Attributes:
-        text: Its purpose.
+        text: The purpose of the option.
         metavar: Placeholder for its value; empty for a flag or a choice.
         none: Meaning of the default None; empty to show no default.
         flag: The option, if its name differs from the field.
-        envvar: Environment variable that sets it, in commands that read the environment.
+        envvar: Environment variable that sets the option in commands that read the environment.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Option classes of the command line; ``clawblox.config.options`` has the others."""
+"""Option classes for the command line only; ``clawblox.config.options`` has the others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ResumeOptions:
     """Options of a resume, in addition to the records of the instances.
 
     Attributes:
-        env: Values of their environment variables; they override the environment of this process.
+        env: Environment variables of the instances; they override the environment of this process.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.
@@ -51,16 +51,16 @@ class ResumeOptions:
 
 @attrs.frozen(kw_only=True)
 class OrchestratorOptions(StopOptions):
-    """Duties of an orchestrator apart from starting its instances.
+    """Options of an orchestrator, apart from the start of its instances.
 
     Attributes:
-        autosave: Seconds from one round of saves to the next; None makes none.
-        keep: How many of these saves each instance keeps.
-        min_free: Free disk space below which these saves are skipped: bytes, or text with a unit;
+        autosave: Seconds from one round of saves to the next; None makes no autosaves.
+        keep: Number of autosaves that each instance keeps.
+        min_free: Free disk space below which autosaves are skipped: bytes, or text with a unit;
             None for no limit.
-        save_at_end: Whether the first signal saves the instances before it stops them.
-        metrics_port: Where metrics are served, 0 for any free port; None serves none.
-        detach: Whether it runs in the background.
+        save_at_end: Whether the first signal saves the instances before stopping them.
+        metrics_port: Port that serves metrics, 0 for any free port; None serves no metrics.
+        detach: Whether the orchestrator runs in the background.
 
     Raises:
         ConfigError: A value is wrong; names the option and the value.

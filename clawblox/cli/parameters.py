@@ -32,11 +32,11 @@ from clawblox.views.formatting import format_json, shorten_path, suggest
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Command = TypeVar("_Command", bound=click.Command)
 _RECORDS_PATIENCE_S: Final = 3.0
-"""An orchestrator writes lost records again within a second."""
+"""Seconds to wait for lost records, which an orchestrator restores within a second."""
 
 
 def examples(text: str) -> Callable[[_Command], _Command]:
-    """End the help of a command with lines of examples as they are, then paragraphs."""
+    """Add an epilog of verbatim example lines and paragraphs to the help of a command."""
 
     def decorate(command: _Command) -> _Command:
         command.epilog = f"\b\nExamples:{text}"
@@ -46,12 +46,12 @@ def examples(text: str) -> Callable[[_Command], _Command]:
 
 
 class _CheckedType(click.types.UnprocessedParamType):
-    """A type of click whose values are checked, and refused in the words of the library.
+    """A click type whose values the library checks, with the library's error messages.
 
     Args:
-        name: Its name, which the help shows in capitals as the placeholder of a value.
-        base: The type.
-        check: Returns a value, perhaps in another form, or raises ConfigError.
+        name: Name of the type; the help shows it in capitals as the placeholder of a value.
+        base: The underlying click type.
+        check: Returns a value, perhaps converted, or raises ConfigError.
     """
 
     def __init__(self, name: str, base: click.ParamType[Any], check: Callable[[Any], Any]) -> None:
@@ -65,10 +65,10 @@ class _CheckedType(click.types.UnprocessedParamType):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:  # noqa: ANN401 - click's own
-        """Return the value.
+        """Return the checked value.
 
         Raises:
-            click.BadParameter: It is of another type, or the check refuses it.
+            click.BadParameter: The value has another type, or the check refuses it.
         """
         converted = self._base.convert(value, param, ctx)
         try:
@@ -98,7 +98,7 @@ def _parse_since(text: str) -> str:
 
 
 def count_type(at_least: int, at_most: int | None = None) -> _CheckedType:
-    """Return the type of whole numbers within limits; None means no upper limit."""
+    """Return a type for whole numbers within limits; None means no upper limit."""
     check = partial(check_count, key="", at_least=at_least, at_most=at_most)
     return _CheckedType("n", click.INT, check)
 
@@ -115,10 +115,10 @@ SECONDS: Final = _CheckedType(
 
 
 def existing_path(text: str) -> Path:
-    """Return the path that was typed.
+    """Return a typed path.
 
     Raises:
-        ClawbloxError: It does not exist.
+        ClawbloxError: The path does not exist.
     """
     path = Path(text)
     if not path.exists():
@@ -127,7 +127,7 @@ def existing_path(text: str) -> Path:
 
 
 def existing_agent_place(text: str) -> Path:
-    """Return the directory that was typed, of an agent or of a run with one agent.
+    """Return a typed directory, of an agent or of a run with one agent.
 
     Raises:
         ClawbloxError: It does not exist.
@@ -139,11 +139,11 @@ def existing_agent_place(text: str) -> Path:
 
 
 def existing_experiment(text: str) -> Path:
-    """Return the directory of an experiment that was typed, absolute.
+    """Return the typed directory of an experiment, absolute.
 
     Raises:
         ClawbloxError: It does not exist.
-        UsageError: There is no experiment in it.
+        UsageError: The directory contains no experiment.
     """
     directory = existing_path(text).absolute()
     require_experiment(directory)
@@ -151,12 +151,12 @@ def existing_experiment(text: str) -> Path:
 
 
 def existing_run_dir(text: str) -> Path:
-    """Return the run directory that was typed.
+    """Return a typed run directory.
 
     Raises:
-        ClawbloxError: It does not exist, or nothing ever ran in it.
+        ClawbloxError: The directory does not exist, or contains no run.
         UsageError: It is the directory of an experiment.
-        OSError: What ran in it cannot be read.
+        OSError: The records of its instances cannot be read.
     """
     path = Path(text)
     if not path.exists():
@@ -179,10 +179,10 @@ def _wait_for_records(run_dir: Path) -> bool:
     """Wait until the orchestrator of a directory has restored its lost records.
 
     Returns:
-        Whether there are records now; False where no orchestrator runs.
+        Whether there are records now; False if no orchestrator is running.
 
     Raises:
-        ClawbloxError: They are not restored.
+        ClawbloxError: The records were not restored in time.
     """
     owner = find_owner(run_dir)
     if owner is None:
@@ -198,7 +198,7 @@ def _wait_for_records(run_dir: Path) -> bool:
 
 
 def _name_runs_below(directory: Path) -> str:
-    """Return the hint which run directory may be meant, the latest first."""
+    """Return a hint with the run directories that may be meant, latest first."""
     runs = find_runs_below(directory.absolute())
     if not runs:
         return "give the run directory; clawblox ps shows running instances"
@@ -222,7 +222,7 @@ class Selection:
 
     Attributes:
         run_dir: The run directory, absolute.
-        typed: The names that were typed.
+        typed: The typed names.
         labels: Labels that the instances must have.
     """
 
@@ -232,19 +232,19 @@ class Selection:
 
     @property
     def names(self) -> Sequence[str]:
-        """Their names; none means all, including instances that are about to start. Blocks.
+        """Names of the instances; empty means all, including those about to start. Blocks.
 
         Raises:
-            UsageError: One of the names is not there, or no instance has the labels.
+            UsageError: There is no instance of one of the names, or none with the labels.
         """
         return [record.name for record in self.records] if self.labels else self.typed
 
     @property
     def records(self) -> Sequence[InstanceRecord]:
-        """Their records. Blocks.
+        """Records of the instances. Blocks.
 
         Raises:
-            UsageError: One of the names is not there, or no instance has the labels.
+            UsageError: There is no instance of one of the names, or none with the labels.
         """
         return select_records(self.run_dir, self.typed, self.labels)
 
@@ -293,7 +293,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def show(value: object, text: str, *, as_json: bool) -> None:
-    """Print a text, or the value that it describes as JSON."""
+    """Print a text, or with ``as_json`` the value that the text describes."""
     click.echo(format_json(value) if as_json else text)
 
 
@@ -308,18 +308,18 @@ count_option = section_option(
 )
 
 CHANNEL_FLAG: Final = "--background-channel"
-# The name is unlike anything a user may mistype, because click suggests hidden options too.
+# The name differs from all likely typos, because click also suggests hidden options.
 background_option = click.option(CHANNEL_FLAG, "starter_fd", type=int, hidden=True)
-"""The option of a command that is an orchestrator and can run in the background."""
+"""Hidden option of commands that can run their orchestrator in the background."""
 
 _FALLBACK_NAME = "player"
 
 
 def _login_name() -> str:
-    """Return the user's login name, the agent's by default."""
+    """Return the user's login name, the default name of the agent."""
     try:
         name = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container without an entry for the user
+    except (KeyError, OSError, ImportError):  # the container has no entry for the user
         return _FALLBACK_NAME
     return name if name.isprintable() else _FALLBACK_NAME
 
@@ -344,8 +344,8 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
     """Return the record of a ready instance: the named instance, or the only instance. Blocks.
 
     Raises:
-        UsageError: There is no instance of that name, or several serve and none is named.
-        ClawbloxError: It does not serve, or none does.
+        UsageError: There is no instance of that name, or several are ready and none is named.
+        ClawbloxError: The named instance is not ready, or no instance is.
     """
     if name is not None:
         (record,) = select_records(run_dir, [name])

@@ -1,4 +1,4 @@
-"""Fields of plans that a command line sets: ``--set limits.worlds=8``, ``--score MODULE:FUNC``."""
+"""Fields of plans set on the command line: ``--set limits.worlds=8``, ``--score MODULE:FUNC``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clawblox.experiment.schedule.score_functions import load_function
 def parse_settings(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return values by dotted path, given as ``PATH=VALUE``; a click callback."""
+    """Parse values given as ``PATH=VALUE``, by dotted path; a click callback."""
     for text in texts:
         if not text.partition("=")[1]:
             raise click.BadParameter(f"must be PATH=VALUE, not {text!r}", ctx, param)
@@ -29,7 +29,7 @@ def parse_settings(
 
 
 def _parse_value(text: str) -> Any:  # noqa: ANN401 - any value of TOML
-    """Return a value of TOML; a text that is none is itself the value."""
+    """Parse a TOML value; text that is not TOML is the value itself."""
     try:
         values = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -38,11 +38,11 @@ def _parse_value(text: str) -> Any:  # noqa: ANN401 - any value of TOML
 
 
 def apply_score(plan: Plan, text: str | None) -> Plan:
-    """Return a plan with the function of ``--score``, which can be imported. Blocks.
+    """Return a plan with the function of ``--score``, after importing it. Blocks.
 
     Args:
         plan: The plan.
-        text: The value of the option; None for a plan without changes.
+        text: The value of the option; None leaves the plan unchanged.
 
     Raises:
         ConfigError: The function cannot be imported.
@@ -54,12 +54,12 @@ def apply_score(plan: Plan, text: str | None) -> Plan:
 
 
 def add_cluster(settings: Mapping[str, Any], address: str | None) -> Mapping[str, Any]:
-    """Return values by dotted path with that of ``--cluster``.
+    """Return settings with the value of ``--cluster`` added.
 
     Args:
-        settings: The values, as of ``--set``.
-        address: The value of the option: an address, or ``none`` or nothing for this machine; None
-            for no change.
+        settings: The values of ``--set``, by dotted path.
+        address: The value of the option: an address, or ``none`` or an empty text for this machine;
+            None adds no value.
     """
     if address is None:
         return settings
@@ -95,7 +95,7 @@ settings_option = click.option(
 
 @contextlib.contextmanager
 def naming_lines(plan_file: str | None, settings: Collection[str]) -> Iterator[None]:
-    """Name the file of a plan and the line in errors of the block about its content."""
+    """Add the file and the line to errors that the block raises about the content of a plan."""
     try:
         yield
     except ConfigError as error:

@@ -32,18 +32,18 @@ from clawblox.world.kept_sessions import KeptSession
 from clawblox.world.recorded import TIMEOUT_S, RecordedPlace, join_again
 
 _NUMBERED_NAME: Final = re.compile(r"w[0-9]{3,9}")
-"""A name that clawblox gives: never an input type, even where no such instance exists."""
+"""A name that clawblox assigns; never an input type, even if no such instance exists."""
 
 
 @attrs.frozen
 class _Wish:
-    """The wish of the agent.
+    """The actions that the command line requests for an agent.
 
     Attributes:
         text: Chat message to send first; None for none.
-        kind: Type of its input; None for no input.
+        kind: Type of the input; None for no input.
         data: Data of the input.
-        leaves: Whether it leaves at the end.
+        leaves: Whether the agent leaves at the end.
     """
 
     text: str | None
@@ -88,14 +88,14 @@ def command(
 
     INSTANCE may be left out while only one instance is ready. TYPE and DATA are the type and the
     data of the input. DATA is JSON or a single word; @FILE reads it from a file, - from standard
-    input. Without a TYPE, the agent only looks. The observation is printed as a line of JSON.
+    input. Without a TYPE, the agent only observes. The observation is printed as a line of JSON.
 
-    The first call joins the world. Further calls with the same name are the same agent, until a
+    The first call joins the world. Later calls with the same name act as the same agent, until a
     call with --leave.
 
     \f
     Raises:
-        ClawbloxError: The instance does not run, or the world refused.
+        ClawbloxError: The instance is not running, or the world refused the input.
         UsageError: There is no such instance, or the data is not JSON.
         OSError: The file with the data cannot be read.
     """
@@ -109,7 +109,7 @@ def command(
 def _sort_words(
     ctx: click.Context, run_dir: Path, words: tuple[str, ...]
 ) -> tuple[str | None, tuple[str | None, str | None]]:
-    """Return the named instance, if any, and type and data of the input. Blocks.
+    """Return the named instance, if any, and the type and data of the input. Blocks.
 
     Raises:
         click.UsageError: There are too many words.
@@ -124,7 +124,7 @@ def _sort_words(
 
 
 def _read_data(text: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the data of an input: as it was typed, from a file, or from standard input."""
+    """Return the data of an input as typed, or read from a file or standard input."""
     if text == "-":
         text = sys.stdin.read()
     elif text.startswith("@"):

@@ -1,4 +1,4 @@
-"""``clawblox agent``: messages to running agents, their end, and their state."""
+"""``clawblox agent``: sends messages to running agents, stops them, and shows their state."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def command() -> None:
 @directory_argument
 @click.argument("text", metavar="TEXT")
 def send(directory: str, text: str) -> None:
-    """Give an agent its next message.
+    """Send an agent its next message.
 
     A working agent gets TEXT when its turn ends; an idle agent gets it immediately.
 
     \f
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: There is no agent, there are several, or no program runs it.
+        UsageError: There is no agent, there are several, or no program runs the agent.
         ControlError: The program that runs the agent refused.
     """
     agent = find_agent(existing_agent_place(directory))
@@ -79,7 +79,8 @@ def send(directory: str, text: str) -> None:
 def stop(directory: str, options: StopOptions) -> None:
     """Stop an agent and wait until its program has ended.
 
-    It can continue later: its conversation is kept. It is no error if the agent is not running.
+    The agent can continue later, since its conversation is kept. The command also succeeds if the
+    agent is not running.
 
     \f
     Raises:
@@ -108,7 +109,7 @@ def status(directory: str, as_json: bool) -> None:
         UsageError: There is no agent, or there are several.
     """
     recorded = find_agent(existing_agent_place(directory))
-    # Only its program knows the usage of the present turn.
+    # Only the agent's program knows the usage of the current turn.
     agent = recorded if recorded.is_over else _ask(recorded, "status", {}) or recorded
     show(plain_facts(agent), describe_agent(agent), as_json=as_json)
 

@@ -81,7 +81,7 @@ def command(
 
     \f
     Raises:
-        ClawbloxError: The directory does not exist, the port is taken, the address leads nowhere,
+        ClawbloxError: The directory does not exist, the port is taken, the address cannot be used,
             the extra is missing, or a bundle cannot be made.
     """
     root = existing_path(directory)
@@ -119,6 +119,6 @@ def _bind(port: int) -> socket.socket:
         why = os.strerror(error.errno or 0)
         hint = "give another --port; 0 chooses one"
         raise ClawbloxError(f"--port: {port} cannot be bound: {why}", hint=hint) from error
-    # Connections inherit it: they send what they have, and do not wait for acknowledgements.
+    # Accepted connections inherit the option and send small segments without delay.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

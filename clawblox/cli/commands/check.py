@@ -1,4 +1,4 @@
-"""``clawblox check``: whether a world meets the requirements of the world interface."""
+"""``clawblox check``: checks a world against the requirements of the world interface."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from clawblox.world.sources import read_world_files
 
 _PIPE_WIDTH: Final = 100
 _REPORT_MODE: Final = 0o644
-"""Reports are for others to read."""
+"""Reports are readable by other users."""
 _BODIES_SUFFIX: Final = ".bodies"
-"""Of the directory beside a report that has the bodies of its requests."""
+"""Suffix of the directory next to a report that contains the bodies of its requests."""
 _MAX_EXPECTED_BYTES: Final = 1 << 20
 _STYLES: Final[dict[Kind, dict[str, Any]]] = {
     "good": {"fg": "green", "bold": True},
@@ -92,13 +92,13 @@ def command(
 
     WORLD is the directory of a world, by default the current one, or the address of a running
     instance. An ID is a check, an area such as restore, or a pattern. The world is started several
-    times from a private copy of its directory, played, saved and restored; nothing remains but
-    long bodies of requests that the report names, and the report in .clawblox of the directory.
+    times from a private copy of its directory, played, saved and restored. Only the report, in
+    .clawblox of the directory, and the long request bodies that it refers to remain.
 
     \f
     Raises:
         ConfigError: The directory is not a world, or the file of expected failures is wrong.
-        UsageError: An ID fits no check, or a report cannot be written where it should be.
+        UsageError: No check matches an ID, or a report cannot be written to its path.
         OSError: A file cannot be read or written.
     """
     if wants_list:
@@ -148,10 +148,10 @@ def _list_checks(checks: Sequence[Check], *, as_json: bool) -> None:
 
 
 def _check_destination(flag: str, file: str | None) -> None:
-    """Refuse a file that cannot be written, before a world has run for it.
+    """Refuse a file that cannot be written, before the world is run.
 
     Raises:
-        UsageError: Its directory does not exist, or something else than a file is in its place.
+        UsageError: Its directory does not exist, or the path exists and is not a file.
     """
     if file is None:
         return

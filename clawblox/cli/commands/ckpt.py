@@ -63,8 +63,8 @@ _T = TypeVar("_T")
 def command() -> None:
     """Inspect, verify, extract, compare, scan and repair checkpoint archives.
 
-    A .ckpt file has the state of a world and its agents at a moment. None of these commands
-    runs anything from it.
+    A .ckpt file contains the state of a world and its agents at one moment. None of these commands
+    runs code from an archive.
     """
 
 
@@ -88,7 +88,7 @@ def inspect(archive: str, with_files: bool, as_json: bool) -> None:
     \f
     Raises:
         ClawbloxError: The file does not exist.
-        CheckpointError: It is not a checkpoint archive.
+        CheckpointError: The file is not a checkpoint archive.
     """
     with Archive.open(existing_path(archive)) as opened:
         if as_json:
@@ -107,7 +107,7 @@ The exit status is 1 if an archive is damaged.
 @click.argument("archives", type=PATH, metavar="FILE...", nargs=-1, required=True)
 @json_option
 def verify(archives: tuple[str, ...], as_json: bool) -> int:
-    """Verify that archives are intact, by reading them completely."""
+    """Verify that archives are intact by reading them completely."""
     results = [_verify(Path(archive), is_quiet=as_json) for archive in archives]
     if as_json:
         click.echo(format_json(results))
@@ -148,14 +148,14 @@ file is in the way, that is an error and nothing is changed.
 def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) -> None:
     """Extract the state in an archive into a run directory.
 
-    DIR may exist and contain other files. The commands that continue from there are printed.
+    DIR may exist and contain other files. The command prints the commands that continue from there.
     clawblox run --resume FILE --run-dir DIR extracts an archive and starts its world in one step.
 
     \f
     Raises:
         ClawbloxError: The file does not exist.
-        CheckpointError: It is not an intact archive, or a file is in the way.
-        ConfigError: ``keep`` is no path of a workspace.
+        CheckpointError: The archive is not intact, or a file is in the way.
+        ConfigError: ``keep`` is not a path in a workspace.
     """
     path = existing_path(archive)
     refuse_new_run(Path(run_dir), "DIR")
@@ -170,7 +170,7 @@ def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) ->
 
 
 def _find_world_dir(archive: Path) -> Path | None:
-    """Return the directory of the world that ran where an archive was made, if it is here."""
+    """Return the directory of the archived world if it exists on this machine."""
     run_dir = source_run_dir(archive)
     worlds = set() if run_dir is None else {record.world_dir for record in read_records(run_dir)}
     present = [Path(world) for world in worlds if Path(world).is_dir()]
@@ -262,5 +262,5 @@ def repair(run_dir: str, as_json: bool) -> int:
 
 
 def _with_bar(verb: str, function: Callable[[Report], _T]) -> _T:
-    """Run ``function(report)`` with a progress bar; Ctrl-C ends it cleanly."""
+    """Run ``function(report)`` with a progress bar; Ctrl-C ends the function cleanly."""
     return anyio.run(work_with_bar, verb, function)

@@ -1,4 +1,4 @@
-"""``clawblox clean``: free the disk space of ended runs."""
+"""``clawblox clean``: frees the disk space of ended runs."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ any known run (clawblox ps -a). Logs, recordings and the files of agents stay, t
 def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_json: bool) -> None:
     """Remove old autosaves, old archives and half-written files from ended runs.
 
-    RUN_DIR is the directory of a run that has ended.
+    RUN_DIR is the directory of an ended run.
 
     \f
     Raises:
-        ClawbloxError: A run directory does not exist, nothing ever ran in it, or something still
-            runs there.
+        ClawbloxError: A run directory does not exist or contains no run, or its run has not ended.
         OSError: A file cannot be removed.
     """
     places = [resolve_run_dir(existing_run_dir(text)) for text in run_dirs]

@@ -52,12 +52,12 @@ The exit status is 1 if a requirement is missing.
 def command(*, address: str | None, directory: Path, as_json: bool) -> int:
     """Check this machine for required and optional dependencies.
 
-    A missing dependency is shown with its consequence and a remedy. The current directory is
+    A missing dependency is shown with its consequence and a remedy. The current directory is also
     checked as a place for run directories.
 
     \f
     Raises:
-        ConfigError: The address is none, or the extra for clusters is not installed.
+        ConfigError: The address is invalid, or the extra for clusters is not installed.
         ClawbloxError: There is no such cluster.
     """
     checks = ALL_CHECKS if address is None else nodes.find_cluster_checks(address)
@@ -90,7 +90,7 @@ def missing_requirements(results: _Results) -> list[str]:
 
 
 def _as_objects(results: _Results) -> list[dict[str, Any]]:
-    """Return the results as plain values."""
+    """Return the results as values for JSON."""
     return [
         {
             "group": check.group,
@@ -106,7 +106,7 @@ def _as_objects(results: _Results) -> list[dict[str, Any]]:
 
 
 def as_table(results: _Results, *, is_coloured: bool) -> str:
-    """Return the results under the headings of their groups, and a summary."""
+    """Return the results under the headings of their groups, followed by a summary."""
     lines: list[str] = []
     for group, members in groupby(results, lambda pair: pair[0].group):
         lines.append(group)
@@ -141,7 +141,7 @@ def _wrap(text: str, first: str, later: str) -> list[str]:
         _WIDTH,
         initial_indent=first,
         subsequent_indent=later,
-        # The rest of a long path in a command would be a command of its own where it is pasted.
+        # A shell would run the rest of a broken path as a separate command when it is pasted.
         break_long_words="clawblox stop" not in text,
         break_on_hyphens=False,
     )

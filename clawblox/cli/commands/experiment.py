@@ -1,4 +1,4 @@
-"""``clawblox experiment``: experiments of many generations, from their plan to their results."""
+"""``clawblox experiment``: experiments of many generations, from plan to results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from clawblox.views.formatting import shorten_path, suggest
 from clawblox.world.sources import DEFAULT_EXPERIMENTS
 
 _JOB_VARIABLE: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Variable that Ray sets for the command of a job; it removes RAY_JOB_ID there."""
+"""Variable that Ray sets for the command of a job; Ray removes RAY_JOB_ID there."""
 
 
 @examples("""
@@ -158,14 +158,15 @@ def run(
     smoke: bool,
     **how: Any,
 ) -> int:
-    """Begin an experiment and run it to its end.
+    """Start an experiment and run it to its end.
 
-    PLAN is a TOML file. Everything that it needs is checked first, and all faults are reported
+    PLAN is a TOML file. All its requirements are checked first, and all faults are reported
     together; --dry-run also lists the chains with their values. On a terminal a live table shows
     the chains, and ? shows its keys; elsewhere each event is a line.
 
-    --smoke shows that everything starts: it really runs each condition, and lists those that
-    failed. It is not part of the experiment, and its directory is kept only after a failure.
+    --smoke shows that everything starts: it runs each condition for a minute and lists the
+    conditions that failed. A smoke run is not part of the experiment, and its directory is kept
+    only after a failure.
 
     \f
     Raises:
@@ -190,17 +191,18 @@ def run(
     call = make_call(ctx, directory, **how)
     is_known = may_exist and (directory / JOURNAL_NAME).exists()
     lines = read_lines(directory) if is_known else []
-    if not call.is_spawned and not is_known:  # else the directory has the log of this process
+    if not call.is_spawned and not is_known:  # a spawned process already logs into the directory
         require_new(directory)
     with naming_lines(plan_file, settings):
-        if dry_run or not (call.is_spawned or lines):  # else the session looks for itself
+        # Otherwise the experiment is surveyed when it is opened.
+        if dry_run or not (call.is_spawned or lines):
             if lines:
                 check_amendment(directory, lines, plan)
             stage = _find_stage(lines)
             look = partial(
                 survey_experiment, plan, directory, stage=stage, are_variables_needed=not dry_run
             )
-            survey = anyio.run(look)  # a plan with faults leaves nothing
+            survey = anyio.run(look)  # a plan with faults leaves no files
             if dry_run:
                 _show_dry_run(plan, survey, lines, as_json=call.as_json)
                 return 0
@@ -230,10 +232,10 @@ def _show_dry_run(
 
 
 def require_lasting(place: Path) -> None:
-    """Refuse a relative directory in a job of a cluster, where the current one is temporary.
+    """Refuse a relative directory in a cluster job, whose current directory is temporary.
 
     Raises:
-        UsageError: It would be below the directory of a job.
+        UsageError: The directory would be inside the temporary directory of a job.
     """
     if _JOB_VARIABLE in os.environ and not place.is_absolute():
         raise UsageError(
@@ -244,10 +246,10 @@ def require_lasting(place: Path) -> None:
 
 
 def require_new(directory: Path) -> None:
-    """Refuse a directory that has files.
+    """Refuse a directory that is not empty.
 
     Raises:
-        UsageError: It has.
+        UsageError: The directory contains files.
     """
     if directory.is_dir() and any(directory.iterdir()):
         raise UsageError(
@@ -306,7 +308,7 @@ def resume(
     \f
     Raises:
         ConfigError: The plan, or the value of an option, is wrong.
-        PlanChangedError: The plan or a file has changed, and that is not accepted.
+        PlanChangedError: The plan or a file has changed, and the change is not accepted.
         RunLockedError: Another process runs the experiment.
         ClawbloxError: The experiment cannot be run.
     """
@@ -348,13 +350,14 @@ clawblox experiment resume continues.
 def stop(directory: str, chains: tuple[str, ...], *, now: bool) -> None:
     """Save and stop the chains of a running experiment.
 
-    The command returns when they have stopped. It is no error if the experiment does not run.
+    The command returns when the chains have stopped. It also succeeds if the experiment is not
+    running.
 
     \f
     Raises:
-        UsageError: There is no experiment in the directory, or --now is given with chains.
+        UsageError: The directory contains no experiment, or --now is given with chains.
         ConfigError: There is no such chain.
-        ControlError: The process that runs it refused.
+        ControlError: The process that runs the experiment refused.
     """
     place = existing_experiment(directory)
     known = read_experiment(place).chains

@@ -1,4 +1,4 @@
-"""``clawblox experiment fork``: branches of a checkpoint, or their preview."""
+"""``clawblox experiment fork``: makes or previews branches of a checkpoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from clawblox.rundir.experiments import find_experiment_owner
 from clawblox.views.experiment_fork import ForkPreview, describe_fork
 
 _CONTROL = "-"
-"""The prompt of branches that continue as if nothing had happened."""
+"""The prompt of control branches, which continue without a new message."""
 
 _number = partial(click.option, type=count_type(1), default=1, show_default=True)
 
@@ -105,10 +105,10 @@ def fork(
     dry_run: bool,
     **options: Any,
 ) -> int:
-    """Make branches of a checkpoint, and run them.
+    """Make branches of a checkpoint and run them.
 
-    A branch is a chain that begins with copies of the world and of its agents, with their
-    conversations and workspaces, and with a first message of its own.
+    A branch is a chain that starts with copies of the world and its agents, including their
+    conversations and workspaces, and with its own first message.
 
     \f
     Raises:
@@ -151,7 +151,7 @@ def fork(
 
 
 async def _preview_fork(record: ExperimentRecord, fork: ForkRequest) -> ForkPreview:
-    """Return a preview of a fork, after the checks of a real one; nothing is started or written."""
+    """Check a fork and return its preview, without starting or writing anything."""
     status = (await look_at_experiment(record.dir)).status
     running = [chain.name for chain in status.chains if chain.state in RUNNING]
     is_running = status.pid is not None

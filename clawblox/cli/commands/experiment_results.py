@@ -1,4 +1,4 @@
-"""``clawblox experiment``: the commands for what an experiment has left: results, scores, files."""
+"""``clawblox experiment``: the commands for the results, scores and files of experiments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from clawblox.views.score_svg import draw_scores
 
 _NO_END: Final = "not scored again, for lack of a checkpoint at its end"
 _USUAL_SCORE: Final = "output_tokens"
-"""What a picture shows where generations have no scores."""
+"""Column that a picture shows if generations have no scores."""
 
 
 @examples("""
@@ -92,16 +92,16 @@ def results(
 ) -> None:
     """Show the results of experiments, running or ended.
 
-    A row is a generation, or with --agents an agent in a generation. Means are those of complete
-    generations. TURNS has those that answer the save prompt, too, which count to no budget. On a
-    terminal, columns that do not fit are left out. A picture has a colour for
-    each value of --by, by default of the labels in which chains differ; with more than 12 chains it
-    has bands. DIR is by default the experiment in the current directory that was changed last.
-    With several, the column EXPERIMENT of each row is the directory of its experiment.
+    A row is a generation, or with --agents an agent in a generation. Means cover complete
+    generations. TURNS includes turns that answer the save prompt, although no budget counts them.
+    On a terminal, columns that do not fit are left out. A picture has a colour for each value of
+    --by, by default of the labels in which chains differ; with more than 12 chains it has bands.
+    DIR is by default the most recently changed experiment in the current directory. With several,
+    the column EXPERIMENT of each row is the directory of its experiment.
 
     \f
     Raises:
-        UsageError: There is no experiment in a directory, or two are the same.
+        UsageError: A directory contains no experiment, or two directories are the same.
         click.UsageError: Options cannot be combined.
         ConfigError: There is no such column.
         OSError: The picture cannot be written.
@@ -165,7 +165,7 @@ tables mark those that another version of the function has computed.
 @directory_argument
 @click.argument("function", metavar="[MODULE:FUNC]", required=False)
 def rescore(directory: str, function: str | None) -> int:
-    """Score the committed generations again, without running any agent.
+    """Score the committed generations again without running any agent.
 
     The exit status is 1 if a score could not be computed.
 
@@ -204,7 +204,7 @@ def rescore(directory: str, function: str | None) -> int:
 
 
 def _describe(row: Row, error: str) -> str:
-    """Return the scores of a generation, and why some could not be computed again."""
+    """Return the scores of a generation, and the reason if some could not be computed."""
     scores = ", ".join(
         f"{name} {value:g}{' (kept)' if name in row.kept_scores else ''}"
         for name, value in row.scores.items()
@@ -229,7 +229,7 @@ complete generation can only begin at what stays.
 def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove failed runs and old checkpoints of complete generations.
 
-    The exit status is 1 if the answer was no, or there was none, and nothing was removed.
+    The exit status is 1 if the user did not confirm, so that no file was removed.
 
     \f
     Raises:

@@ -1,4 +1,4 @@
-"""``clawblox experiment``: the commands that show experiments: all, one, or a generation of one."""
+"""``clawblox experiment``: the commands that show experiments and generations."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ runs that were kept after a failure.
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
 @json_option
 def list_experiments(directory: str, *, as_json: bool) -> None:
-    """List the experiments in a directory, the latest first.
+    """List the experiments in a directory, latest first.
 
-    DIR is the current directory by default. It is searched 5 levels deep, in the first 20000
-    directories, and the 100 experiments that were changed last are shown.
+    DIR is the current directory by default. The search is 5 levels deep and covers the first 20000
+    directories; the 100 most recently changed experiments are shown.
 
     \f
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: It is not a directory.
+        UsageError: The path is not a directory.
     """
     place = existing_path(directory).absolute()
     if not place.is_dir():
@@ -91,11 +91,11 @@ ended (✓).
 @click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
 @json_option
 def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> None:
-    """Show what the chains of an experiment do, and why.
+    """Show the state of each chain of an experiment.
 
-    The experiment may run in another process, or not run. DIR is by default the experiment in the
-    current directory that was changed last. In the table of --watch, ? shows the keys that select
-    and steer a chain.
+    The experiment may be running in another process or not at all. DIR is by default the most
+    recently changed experiment in the current directory. In the table of --watch, ? shows the keys
+    that select and steer a chain.
 
     \f
     Raises:
@@ -115,10 +115,10 @@ def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> N
 def _check_first(
     ctx: click.Context, param: click.Parameter, words: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the words, of which the first may be a path.
+    """Return the words; the first may be a path.
 
     Raises:
-        click.BadParameter: The first is empty, as from an unset shell variable.
+        click.BadParameter: The first word is empty, as from an unset shell variable.
     """
     return (*(PATH.convert(word, param, ctx) for word in words[:1]), *words[1:])
 
@@ -162,9 +162,9 @@ The whole conversation of an agent: clawblox trajectory, with its directory.
 def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> None:
     """Show what happened in a generation, and its files.
 
-    That is its end, its scores, its usage and its attempts, and what its agents did. CHAIN/gNNN is
-    a chain and the number of a generation, by default its latest. DIR is by default the experiment
-    in the current directory that was changed last.
+    The report has its end, scores, usage and attempts, and the actions of its agents. CHAIN/gNNN is
+    a chain and the number of a generation, by default the chain's latest. DIR is by default the
+    most recently changed experiment in the current directory.
 
     \f
     Raises:

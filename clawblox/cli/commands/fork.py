@@ -1,4 +1,4 @@
-"""``clawblox fork``: new instances from a snapshot, of an instance or a file."""
+"""``clawblox fork``: starts new instances from a snapshot, of an instance or in a file."""
 
 from __future__ import annotations
 
@@ -83,12 +83,13 @@ def command(
     """Start new instances from one snapshot.
 
     RUN_DIR is the run directory of the source. SOURCE is an instance in it or a snapshot file. A
-    running instance is saved now; an ended instance is forked from the last save of its latest run.
+    running instance is saved first; an ended instance is forked from the last save of its latest
+    run.
 
     \f
     Raises:
-        UsageError: There is no such instance, file or run; or an option makes no sense here.
-        ClawbloxError: The instance cannot be saved and has no save; or instances failed.
+        UsageError: There is no such instance, file or run; or an option does not apply here.
+        ClawbloxError: The instance cannot be saved and has no save; or instances failed to start.
     """
     directory = existing_run_dir(run_dir).absolute()
     origin = _find_source(directory, source, run_id)
@@ -106,7 +107,7 @@ def command(
     world = open_world(str(origin.world_dir))
 
     async def run() -> int:
-        # With --detach the snapshot is taken in the background, not here too.
+        # With --detach only the process in the background takes the snapshot.
         is_here = starter_fd is not None or not orchestrator_options.detach
         start = partial(
             world.fork,
@@ -131,9 +132,9 @@ class _Source:
 
     Attributes:
         run_dir: The run directory.
-        world_dir: Its world.
+        world_dir: Directory of the world.
         instance: The instance; None for a file.
-        path: The snapshot; None for an instance that is still to be saved.
+        path: The snapshot; None for an instance that has yet to be saved.
         sha256: Digest of the snapshot; None if unknown.
         run_id: Id of the run in which the snapshot was saved; empty if unknown.
     """
@@ -172,7 +173,7 @@ def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
 
 
 def _find_save(run_dir: Path, status: InstanceStatus, run_id: str | None) -> _Source:
-    """Return an instance as a source, with its last save unless it can be saved now."""
+    """Return an instance as a source, with its last save if it cannot be saved now."""
     if run_id is None and status.state == "ready":
         return _Source(run_dir, status.world_dir, status.name, None)
     saves = last_saves_by_run(status.name, status.instance_dir, path_mover(status.run_dir))
@@ -207,11 +208,11 @@ async def _take_snapshot(source: _Source) -> Mapping[str, Any]:
     return {"path": str(saved.path), "sha256": saved.sha256}
 
 
-# -- by the orchestrator that runs ------------------------------------------------------------
+# -- through the running orchestrator ------------------------------------------------------------
 
 
 async def _ask_orchestrator(source: _Source, count: int, options: ManyOptions) -> int:
-    """Ask the run's own orchestrator to fork; return the exit status."""
+    """Ask the orchestrator of the run to fork the instance; return the exit status."""
     snapshot = await _take_snapshot(source)
     not_sent = attrs.filters.exclude("detach", "resume")
     failures = 0

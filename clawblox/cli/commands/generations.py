@@ -1,4 +1,4 @@
-"""``clawblox generations``: a chain of generations, with the options of the public script."""
+"""``clawblox generations``: runs a chain of generations, with the options of the public script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DURATION: Final = re.compile(r"[1-9][0-9]*[smh]?")
 
 
 class _GenerationDuration(click.ParamType[float]):
-    """A whole number of seconds, minutes or hours, as the public script takes it."""
+    """A whole number of seconds, minutes or hours, in the format of the public script."""
 
     name = "duration"
 
@@ -48,10 +48,10 @@ class _GenerationDuration(click.ParamType[float]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> float:
-        """Return the seconds.
+        """Return the duration in seconds.
 
         Raises:
-            click.BadParameter: It is no such duration.
+            click.BadParameter: The value is not such a duration.
         """
         text = str(value).strip()
         if not _DURATION.fullmatch(text):
@@ -65,7 +65,7 @@ class _GenerationDuration(click.ParamType[float]):
 def _option(
     section: str, *flags: str, envvar: str | None = None, default: object = None, **others: Any
 ) -> Any:  # noqa: ANN401 - a decorator
-    """Return an option that an environment variable sets too, by default one of its own name."""
+    """Return an option that an environment variable also sets, by default of the same name."""
     others.setdefault("show_default", default is not None)
     return section_option(
         *flags,
@@ -317,15 +317,14 @@ are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
 def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **values: Any) -> int:
     """Run a chain of generations of agents in one world.
 
-    In each generation the world is new, and the agents inherit the workspaces of their
-    predecessors.
+    Each generation has a new world, and its agents inherit the workspaces of their predecessors.
 
     \f
     Raises:
         ConfigError: The value of an option is wrong.
-        UsageError: The directory of the experiment exists, and no option says to continue or
-            replace it; or the options contradict.
-        RunLockedError: It is to be replaced, and another process runs it.
+        UsageError: The directory of the experiment exists, and no option continues or replaces it;
+            or the options contradict each other.
+        RunLockedError: Another process runs the experiment that would be replaced.
         ClawbloxError: There is nothing to continue.
     """
     given = {
@@ -351,7 +350,7 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
 
 
 def open_generations(options: GenerationOptions) -> AsyncExperiment:
-    """Return the experiment that the options begin or continue, not open yet. Blocks.
+    """Return the experiment that the options start or continue, not open yet. Blocks.
 
     Args:
         options: The options.
@@ -387,7 +386,7 @@ def _require_begun(options: GenerationOptions) -> None:
 
 
 def clear_directory(options: GenerationOptions) -> None:
-    """Check what a new experiment needs, and replace the one in its place with --force."""
+    """Check that a new experiment can start here; with --force, move an existing one aside."""
     directory = options.directory
     if directory.exists() and not options.values["force"]:
         raise UsageError(

@@ -18,7 +18,7 @@ from clawblox.views.formatting import shorten_path
 
 _PYTHON: Final = ("world.toml", "world.py", "API.md")
 _ENGINE: Final = ("world.toml", "main.lua", "API.md", "renderer/index.js", ".gitignore")
-"""Files of the two starter worlds; the package has them without a leading dot."""
+"""Files of the starter world for the engine; the package stores them without a leading dot."""
 
 _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
 
@@ -37,15 +37,15 @@ _NAME_LINE: Final = re.compile(r'^name = ".*"$', re.MULTILINE)
     help="Write a world of Luau scripts for the built-in engine.",
 )
 def command(name: str, is_engine_world: bool) -> None:
-    """Create a starter world: a few small files to run and to change.
+    """Create a starter world: a few small files to run and change.
 
     NAME is the directory to create, by default my-world; its last part becomes the name of the
     world. The world is a Python program that needs the extra "server". With --engine it is a
-    Luau script that needs the extra "engine". No existing file is replaced.
+    Luau script that needs the extra "engine". Existing files are never replaced.
 
     \f
     Raises:
-        ClawbloxError: The directory exists and is not empty, or its name is no name for a world.
+        ClawbloxError: The directory exists and is not empty, or its name is not valid for a world.
         OSError: The files cannot be written.
     """
     directory = Path(name).resolve()
@@ -70,7 +70,7 @@ def command(name: str, is_engine_world: bool) -> None:
 
 
 def _starter_files(name: str, *, is_engine_world: bool) -> dict[str, bytes]:
-    """Return the files of the starter world with a name, by their own names.
+    """Return the files of a starter world, by file name.
 
     Raises:
         ClawbloxError: The name is not valid text.

@@ -42,7 +42,7 @@ def command(run_dir: str, svg: str | None, as_json: bool) -> None:
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        ClawbloxError: The run directory does not exist, or contains no run.
         click.UsageError: Both --svg and --json were given.
         OSError: The picture cannot be written.
     """

@@ -104,12 +104,12 @@ def command(*, chosen: Selection, **options: Any) -> None:
     """Print the logs of instances, running or ended.
 
     RUN_DIR is the current directory by default. Without an INSTANCE, the logs of all instances are
-    printed, each after the other. With several instances, each line begins with the name of its
+    printed one after the other. With several instances, each line starts with the name of its
     instance.
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        ClawbloxError: The run directory does not exist, or contains no run.
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
@@ -142,13 +142,13 @@ def print_logs(
         chosen.run_dir, names, follow=follow, tail=tail, since=since, pattern=pattern
     )
     formatter = _make_formatter(list(readers), as_json=as_json, has_times=has_times)
-    # A pager that was closed early is not an error.
+    # Closing a pager early is not an error.
     with contextlib.suppress(OutputGone):
         anyio.run(_print, list(readers.values()), formatter, has_times, follow)
 
 
 def _may_show(run_dir: Path, record: InstanceRecord) -> bool:
-    """Return whether the log of an instance may be shown; note a missing log, or why not."""
+    """Return whether the log of an instance may be shown; if not, print a note with the reason."""
     log = Path(record.log_file)
     if shown_log(run_dir, log) is None:
         place = "outside of the run directory, in which no world of yours has run"
@@ -185,7 +185,7 @@ async def _print(
 async def _print_merged(
     readers: Sequence[LogReader], formatter: _Formatter, output: Output
 ) -> None:
-    """Print the lines so far by time; lines without a time stay after the line before them."""
+    """Print the existing lines by time; a line without a time stays after its predecessor."""
     heads: list[tuple[str, int, LogLine]] = []
 
     async def add_next(place: int, last: str) -> None:
@@ -217,7 +217,7 @@ async def _pump(reader: LogReader, lines: MemoryObjectSendStream[LogLine]) -> No
 
 
 def _make_formatter(names: Sequence[str], *, as_json: bool, has_times: bool) -> _Formatter:
-    """Return a function that formats a line: with its instance's name if there are several."""
+    """Return a function that formats a line, with its instance's name if there are several."""
     if as_json:
         return lambda line: printable_json(json.dumps(attrs.asdict(line), ensure_ascii=False))
     has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -233,7 +233,7 @@ def _make_formatter(names: Sequence[str], *, as_json: bool, has_times: bool) -> 
         if line.event is not None:
             return paint(f"{name}-- {at}{printable(line.text)} --", dim=True)
         text = printable_name(line.text)
-        if not name and text.startswith("--"):  # as the lines of clawblox begin
+        if not name and text.startswith("--"):  # lines of clawblox itself start with it
             text = f"\\{text}"
         return f"{paint(f'{name}| ', fg=colours[line.instance]) if name else ''}{at}{text}"
 

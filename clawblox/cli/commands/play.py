@@ -1,4 +1,4 @@
-"""``clawblox play``: a person, or a script, as an agent in a world."""
+"""``clawblox play``: lets a person or a script act as an agent in a world."""
 
 from __future__ import annotations
 
@@ -67,14 +67,15 @@ of them failed.
 def command(*, source: str, instance: str | None, agent: str, run_dir: str | None) -> int:
     """Play in a world: look, act and chat from a shell.
 
-    A WORLD (a directory with a world.toml, or its URL) is started for the session and stopped at
-    its end. In a RUN_DIR with running instances, the session joins INSTANCE, or the only instance;
-    at the end the agent leaves, and the run continues. The default is the current directory.
+    A WORLD (a directory with a world.toml, or its URL) is started for the session and stopped when
+    the session ends. In a RUN_DIR with running instances, the session joins INSTANCE, or the only
+    instance; the agent then leaves at the end, and the run continues. The default is the current
+    directory.
 
     \f
     Raises:
-        ClawbloxError: Nothing runs there, or the world could not be started or joined.
-        UsageError: There is no such instance, or several run and none is named.
+        ClawbloxError: No instance runs there, or the world could not be started or joined.
+        UsageError: There is no such instance, or several are running and none is named.
     """
     configure_logging()
     if not _is_world(source, instance):
@@ -101,13 +102,13 @@ _HISTORY_FILE = "play_history"
 
 @attrs.define(eq=False)
 class Game:
-    """An agent in an instance, for as long as this program runs.
+    """An agent that plays in an instance for as long as this program runs.
 
     Args:
         run_dir: The run directory.
         instance: Name of the instance; None for the only instance.
         agent: Name of the agent.
-        world: The world to start there; None joins a running instance.
+        world: The world to start in the run directory; None joins a running instance.
     """
 
     _run_dir: Path
@@ -128,9 +129,9 @@ class Game:
         Raises:
             ClawbloxError: The world could not be started or joined.
 
-        Cancellation: the agent leaves; a world that was started for it is stopped.
+        Cancellation: the agent leaves; a world that was started for the agent is stopped.
         """
-        self._scope = anyio.CancelScope()  # it belongs to the event loop
+        self._scope = anyio.CancelScope()  # must be created in the event loop
         async with self._signals.obeyed(self._obey, self._kill):
             if self._world is None:
                 await self._visit()
@@ -139,7 +140,7 @@ class Game:
         return self._signals.exit_status or self._status
 
     async def _obey(self, number: signal.Signals) -> bool:
-        """End the session, or only its command where a person has typed Ctrl-C."""
+        """End the session, or only the current command if a person typed Ctrl-C."""
         if number == signal.SIGINT and self._session and await self._session.interrupt():
             return False
         self._scope.cancel()
@@ -150,7 +151,7 @@ class Game:
             await self._world.stop_all(grace_seconds=0.0)
 
     async def _visit(self) -> None:
-        """Play in an instance that runs already."""
+        """Play in an instance that is already running."""
         with self._scope:
             record = await run_blocking(choose_record, self._run_dir, self._instance)
             await self._join(record)
@@ -166,7 +167,7 @@ class Game:
                 try:
                     await self._join(await self._start(world))
                 finally:
-                    world.interrupt()  # so that it can continue
+                    world.interrupt()  # marks the run as interrupted, so that it can be resumed
                     with anyio.CancelScope(shield=True):
                         stops = await world.stop_all()
             for error in stops.failed.values():
@@ -185,7 +186,7 @@ class Game:
     async def _join(self, record: InstanceRecord) -> None:
         with RecordedPlace(self._run_dir, record) as place:
             client = await join_place(place, self._agent, timeout=TIMEOUT_S)
-            # It served a moment ago; had it died since, the session would have to report that.
+            # The instance was ready a moment ago. If it has died since, the session reports that.
             async with RecordedPlayer(place, client, Presence(record, "serving")) as player:
                 try:
                     examples = find_examples(await client.api())
@@ -202,7 +203,7 @@ class Game:
 def _open_console(
     prompt: str, examples: tuple[InputExample, ...]
 ) -> AbstractContextManager[PlayConsole]:
-    """Return a line editor on a terminal, if it is installed; else the standard streams."""
+    """Return an installed line editor if there is a terminal, else the standard streams."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
         try:

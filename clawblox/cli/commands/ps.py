@@ -58,7 +58,7 @@ def command(
 ) -> None:
     """Show the instances and agents of runs.
 
-    DIR is a run directory, or a directory that contains run directories; without it, the running
+    DIR is a run directory, or a directory that contains run directories; by default the running
     instances of all your runs are shown. --watch does not affect a run: Ctrl-C closes the table,
     and the run continues. In the table, ? shows the keys that select and steer an instance.
 
@@ -78,7 +78,7 @@ def command(
     elif not statuses:
         click.echo(_describe_empty(scope))
     elif watch:
-        # Drawing a live table takes long to import, and a single look does not need it.
+        # The live table takes long to import, and a single listing does not need it.
         import anyio
 
         from clawblox.cli.running.run_scenes import watch_runs
@@ -115,7 +115,7 @@ def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:
 
 
 def _describe_more(scope: Scope) -> str:
-    """Return where to see more of an experiment; empty for none."""
+    """Return a line with the command that shows more of an experiment; empty if there is none."""
     if scope.experiment is None:
         return ""
     status = suggest("experiment status", scope.experiment)
@@ -125,7 +125,7 @@ def _describe_more(scope: Scope) -> str:
 
 
 def _describe_empty(scope: Scope) -> str:
-    """Return the text in place of a table without instances."""
+    """Return the text to show if there are no instances."""
     if scope.labels:
         return f"No instance here has {format_labels(scope.labels)}."
     if scope.is_one_run:

@@ -1,4 +1,4 @@
-"""``clawblox replay``: what happened in a recorded world."""
+"""``clawblox replay``: shows what happened in a recorded world."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from clawblox.world.recorded_worlds import find_recorded_world
 from clawblox.world.viewer import GRACE_S, HOST, require_viewer, run_viewer
 
 _WIDTH: Final = 100
-"""Columns of a state that is not shown on a terminal."""
+"""Width of a state outside a terminal, in columns."""
 _MOST_LISTED: Final = 20
 
 
@@ -108,19 +108,19 @@ def command(
     world_dir: str | None,
     as_json: bool,
 ) -> int | None:
-    """Show what happened in a recorded world, without running it.
+    """Show what happened in a recorded world without running it.
 
-    RUN is a run directory, or a file with a recording, by default the only run in the current
+    RUN is a run directory or a file with a recording, by default the only run in the current
     directory. Times are in seconds of simulation time.
 
     \f
     Raises:
         ClawbloxError: RUN does not exist, or the viewer cannot be started.
         ManifestError: RUN is a directory without a manifest.
-        RecordingError: The recording is damaged, or no recording.
-        UsageError: RUN is left out, and there is not exactly one run; it is an experiment; it has
-            no recordings, or several; options exclude each other; or the world of the viewer is
-            not known, or must be given.
+        RecordingError: The recording is damaged, or the file is not a recording.
+        UsageError: RUN is left out, and there is not exactly one run; RUN is an experiment; RUN has
+            no recordings or several; options exclude each other; or the world of the viewer is
+            unknown and must be given.
         OSError: The recording cannot be read.
     """
     has_part = bool(tracks) or since is not None
@@ -141,7 +141,7 @@ def command(
     found = _choose(run_dir, number) if run_dir else FoundRecording(place.absolute())
     if viewer:
         with _reading(found.path, run_dir):
-            pass  # a viewer gets nothing but a recording
+            pass  # only a file that is a recording is given to the viewer
         world = Path(world_dir) if world_dir else find_recorded_world(found, run_dir)
         return anyio.run(_show_viewer, world, found.path)
     with _reading(found.path, run_dir) as recording:
@@ -154,10 +154,10 @@ def command(
 
 
 def _choose(run_dir: Path, number: int | None) -> FoundRecording:
-    """Return the recording that is meant.
+    """Return the recording with a number; None means the only recording.
 
     Raises:
-        UsageError: There is none of this number, or there are several.
+        UsageError: There is no recording with this number, or there are several.
     """
     recordings = find_recordings(run_dir)
     if not recordings:
@@ -226,7 +226,7 @@ def _encode(record: Record) -> str:
     document = {"track": record.track, **record.fields}
     try:
         return json.dumps(document)
-    except RecursionError:  # it was parsed with a little more room
+    except RecursionError:  # the parser allows slightly deeper nesting than the encoder
         return json.dumps(clean_value(document))
 
 
@@ -240,22 +240,23 @@ def _show_world(recording: RecordingReader, time: float, *, as_json: bool) -> No
 
 
 async def _show_viewer(world_dir: Path, recording: Path) -> int:
-    """Run the viewer of a world with a recording, until it ends or a signal ends it.
+    """Run the viewer of a world with a recording until the viewer ends or a signal ends it.
 
-    Its world is noted first. What it writes is printed. Whatever it has started ends with it.
+    A note names the world first. The viewer's output is printed. The processes that it has
+    started end with it.
 
     Args:
         world_dir: The world.
         recording: The file to show, absolute.
 
     Returns:
-        The exit status: the viewer's; or 128 and the number of the signal that ended it or this.
+        The exit status of the viewer; or 128 plus the signal that ended the viewer or this command.
 
     Raises:
         ConfigError: The world has no viewer.
-        ClawbloxError: It cannot be started.
+        ClawbloxError: The viewer cannot be started.
 
-    Cancellation: ends it.
+    Cancellation: ends the viewer.
     """
     viewer = await run_blocking(require_viewer, world_dir)
     note(f"World: {shorten_path(viewer.cwd)}")

@@ -1,4 +1,4 @@
-"""``clawblox restart``: restart the instances of a run directory."""
+"""``clawblox restart``: restarts the instances of a run directory."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def command(
 ) -> int:
     """Restart instances, and return when they are ready again.
 
-    RUN_DIR is the current directory by default; without an INSTANCE, all instances that run or have
-    died are restarted. Each keeps its name, its port and its state: it is saved, stopped, and
+    RUN_DIR is the current directory by default; without an INSTANCE, all instances that are running
+    or have died are restarted. Each keeps its name, port and state: it is saved, stopped, and
     started from that save. An instance that has died continues from its last good save.
 
-    The orchestrator of the run restarts them. If it has ended, use clawblox resume.
+    The orchestrator of the run restarts the instances. If it has ended, use clawblox resume.
 
     \f
     Raises:
         ClawbloxError: The run directory does not exist, or no orchestrator runs in it.
-        UsageError: There is no instance of one of the names, or the options contradict.
+        UsageError: There is no instance of one of the names, or the options contradict each other.
     """
     configure_logging()
     if wants_save and (fresh or resume is not None):

@@ -1,4 +1,4 @@
-"""``clawblox resume``: continue an interrupted run."""
+"""``clawblox resume``: continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def command(
 
     \f
     Raises:
-        ClawbloxError: There is nothing to resume; or instances failed to start.
+        ClawbloxError: There are no instances to resume; or instances failed to start.
         UsageError: Instances of several worlds were interrupted; or a name or a label is wrong.
     """
     directory = resolve_run_dir(chosen.run_dir)
@@ -92,7 +92,7 @@ def command(
     names = _choose(chosen)
 
     async def resume() -> int:
-        # A preview ends no leftovers of a killed orchestrator.
+        # A preview leaves the leftover processes of a killed orchestrator alone.
         look = partial(run_blocking, find_interrupted) if dry_run else find_resumable
         interruption = await look(directory, names)
         require_interrupted(interruption, directory)
@@ -183,7 +183,7 @@ async def _run_with_agent(
 
 
 def _choose(chosen: Selection) -> Sequence[str]:
-    """Return the names of the instances that are meant; none means all that were interrupted."""
+    """Return the names of the chosen instances; an empty result means all interrupted instances."""
     if not chosen.labels or chosen.typed:
         return chosen.names
     interrupted = set(read_run(chosen.run_dir).interrupted)
@@ -197,7 +197,7 @@ def _choose(chosen: Selection) -> Sequence[str]:
 
 
 def _open_its_world(interruption: InterruptedRun) -> AsyncWorld:
-    """Return the world of the instances that continue."""
+    """Return the world of the instances to resume."""
     worlds: dict[str, list[str]] = {}
     for record in interruption.records:
         worlds.setdefault(record.world_dir, []).append(record.name)

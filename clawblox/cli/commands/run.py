@@ -1,4 +1,4 @@
-"""``clawblox run``: one world in the foreground, from its address to Ctrl-C."""
+"""``clawblox run``: runs one world in the foreground until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -101,17 +101,18 @@ def command(
     """Run one world in the foreground until Ctrl-C.
 
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
-    the current directory. When the world is ready, its address is printed, followed by its
-    output. An option overrides its environment variable.
+    the current directory. When the world is ready, its address is printed, followed by its output.
+    An option overrides its environment variable.
 
-    With --agent, an agent acts in the world, and its actions are printed instead. To continue such
-    a run, give its directory or its checkpoint.json to --resume: world and agent come back in a new
-    run directory, with their options.
+    With --agent, an agent acts in the world, and its actions are printed in place of the world's
+    output. To continue such a run, give its directory or its checkpoint.json to --resume: world and
+    agent are restored in a new run directory, with their options.
 
     \f
     Raises:
-        ClawbloxError: The world could not be started, or ended by itself.
-        UsageError: Instances were interrupted in the run directory, and no option settles that.
+        ClawbloxError: The world could not be started, or ended unexpectedly.
+        UsageError: Instances were interrupted in the run directory, and no option decides about
+            them.
     """
     source = None
     if isinstance(options.resume, str | os.PathLike):
@@ -143,9 +144,9 @@ def command(
 
 
 def _begin_again(ctx: click.Context, run_dir: Path, name: str | None, *, is_fresh: bool) -> None:
-    """Set interrupted instances of a run directory aside, or refuse to begin in their place.
+    """Set interrupted instances of a run directory aside, or refuse to start in their place.
 
-    An instance of another name may begin next to them. A run that is the world of another run
+    An instance of another name may start next to them. A run that is the world of another run
     starts over together with that run.
 
     Raises:
@@ -166,7 +167,7 @@ def _begin_again(ctx: click.Context, run_dir: Path, name: str | None, *, is_fres
 # -- a run that continues -------------------------------------------------------------------------
 
 _OF_ONE_RUN = ("record_dir", "reseed", "resume", "run_dir")
-"""Options that a run does not take from the run that it continues."""
+"""Options that a run does not inherit from the run that it continues."""
 
 
 def resume_words(
@@ -186,11 +187,11 @@ def resume_words(
 def _choose_agent(
     ctx: click.Context, options: AgentRunOptions, tmux: str | None, source: ResumeSource | None
 ) -> RunAgent | None:
-    """Return the agent of the options, or else the agent of the run that continues.
+    """Return the agent of the options, or else the agent of the run to continue.
 
     Raises:
-        ClawbloxError: The agent of the run has had all turns that it was allowed.
-        click.UsageError: There are options of an agent, and no agent.
+        ClawbloxError: The agent of the run has used all its allowed turns.
+        click.UsageError: Options of an agent are given without an agent.
     """
     recorded = None if source is None else source.agent
     typed = list(typed_parameters(ctx, attrs.fields_dict(AgentRunOptions)))

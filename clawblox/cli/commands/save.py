@@ -1,4 +1,4 @@
-"""``clawblox save``: snapshots of the running instances of a run directory."""
+"""``clawblox save``: saves snapshots of the running instances of a run directory."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ The exit status is 1 if an instance could not be saved.
 def command(*, chosen: Selection, options: SaveOptions, as_json: bool) -> int:
     """Save snapshots of running instances, all at the same time.
 
-    RUN_DIR is the current directory by default; without an INSTANCE, all instances that are ready
-    are saved. Each snapshot is verified, and registered in the manifest of its instance.
+    RUN_DIR is the current directory by default; without an INSTANCE, all ready instances are saved.
+    Each snapshot is verified and registered in the manifest of its instance.
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist, or nothing in it is ready.
+        ClawbloxError: The run directory does not exist, or none of its instances is ready.
         UsageError: There is no instance of one of the names, or none with the labels.
     """
     names = [record.name for record in chosen.records if chosen.typed or is_ready(record)]
@@ -66,12 +66,12 @@ def command(*, chosen: Selection, options: SaveOptions, as_json: bool) -> int:
 async def save_and_show(
     run_dir: Path, names: Sequence[str], options: SaveOptions, *, is_quiet: bool = False
 ) -> Batch[SavedSnapshot]:
-    """Save instances with a progress bar, and print for each where it is or why it failed.
+    """Save instances with a progress bar, and print the path or the error of each save.
 
     Args:
         run_dir: The run directory.
         names: The instances.
-        options: How they are saved.
+        options: Options of the saves.
         is_quiet: Print nothing on standard output.
 
     Raises:

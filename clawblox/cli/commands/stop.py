@@ -1,4 +1,4 @@
-"""``clawblox stop``: stop the instances of a run directory."""
+"""``clawblox stop``: stops the instances of a run directory."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def command(*, chosen: Selection, wants_save: bool, options: StopOptions, as_jso
     """Stop instances and wait until they have ended.
 
     RUN_DIR is the current directory by default; without an INSTANCE, all instances are stopped,
-    including those that are still waiting to start. The processes of an instance get SIGTERM and,
-    after the grace, SIGKILL. It is no error if an instance is not running.
+    including instances that are still waiting to start. The processes of an instance get SIGTERM
+    and, after the grace, SIGKILL. Instances that are not running are not an error.
 
     \f
     Raises:
@@ -78,7 +78,7 @@ def command(*, chosen: Selection, wants_save: bool, options: StopOptions, as_jso
 async def _stop(
     run_dir: Path, names: Sequence[str], total: int, grace: float, *, as_json: bool
 ) -> None:
-    """Stop instances, and show those that have ended even when another one cannot be stopped."""
+    """Stop instances, and show the stopped ones even if another cannot be stopped."""
     results: list[StopResult] = []
 
     def on_stopped(result: StopResult) -> None:

@@ -1,4 +1,4 @@
-"""``clawblox trajectory``: the work of an agent in an interchange format."""
+"""``clawblox trajectory``: exports the work of an agent in an interchange format."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def command(
     Raises:
         ClawbloxError: The directory does not exist.
         UsageError: There is no agent, or there are several; or options exclude each other.
-        AgentError: A file of the agent is not readable.
+        AgentError: A file of the agent cannot be read.
         OSError: A file cannot be read or written.
     """
     if html is not None and (output is not None or continued_in is not None):
@@ -85,7 +85,7 @@ def command(
     if html is None:
         steps = write_trajectory(agent_dir, file, continued_in=continued_in)
     else:
-        from clawblox.web.agent_steps import write_agent_file  # only pages need it
+        from clawblox.web.agent_steps import write_agent_file  # only HTML pages need it
 
         steps = write_agent_file(agent_dir, file, path, redact=redact)
     click.echo(f"Wrote {shorten_path(file)}: {count_words(steps, 'step')}")

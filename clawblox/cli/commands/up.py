@@ -1,4 +1,4 @@
-"""``clawblox up``: many instances of a world, from their start to Ctrl-C, with a live table."""
+"""``clawblox up``: runs many instances of a world until Ctrl-C, with a live table."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def command(
     WORLD is a directory with a world.toml, or the URL of one in a GitHub repository; by default
     the current directory. On a terminal a live table shows the instances, and ? shows its keys;
     elsewhere each event is a line. If instances were interrupted in the run directory, choose
-    --continue or --fresh; on a terminal you are asked.
+    --continue or --fresh; on a terminal the command asks you.
 
     \f
     Raises:
-        ClawbloxError: Instances failed to start, or ended by themselves.
-        UsageError: Instances were interrupted in the run directory, and no option settles that; or
-            --continue is given without a run directory.
+        ClawbloxError: Instances failed to start, or ended unexpectedly.
+        UsageError: Instances were interrupted in the run directory, and no option decides about
+            them; or --continue is given without a run directory.
     """
     opened = open_world(world)
     given = outer_run_dir(os.environ) if run_dir is None else Path(run_dir).absolute()
@@ -114,7 +114,7 @@ def command(
             batch_run = BatchRun(
                 opened, directory, total, start, orchestrator_options, starter_fd, verb
             )
-            # The command in the background follows the choice that was made here.
+            # The process in the background gets the choice that was made here.
             background_args = ("--run-dir", str(directory), f"--{choice}")
             return await run_batch(ctx, batch_run, background_args)
 
@@ -124,6 +124,6 @@ def command(
 async def _start_fresh(
     world: AsyncWorld, directory: Path, place: Path, count: int, options: ManyOptions
 ) -> Batch[StartedWorld]:
-    """Start new instances; give up resuming the interrupted instances."""
+    """Start new instances, and abandon the interrupted instances."""
     await run_blocking(lambda: set_aside(place, read_run(place).interrupted))
     return await world.start_many(count, run_dir=directory, **options.arguments())

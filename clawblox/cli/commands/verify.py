@@ -1,4 +1,4 @@
-"""``clawblox verify``: whether a world repeats its recordings exactly."""
+"""``clawblox verify``: checks that a world repeats its recordings exactly."""
 
 from __future__ import annotations
 
@@ -86,10 +86,11 @@ def command(
 
     RUN is a run directory, the directory of an experiment, or a file with a recording, by default
     the only run or experiment in the current directory. A new process of the world gets the first
-    state or the seed and what agents sent, each at its tick, and records what happens and what
-    agents and spectators see. clawblox compares the two recordings until the first difference. The
-    code of the world runs here, from a private copy of its directory; only the results remain, in
-    .clawblox of RUN. Its directory is printed first, to standard error.
+    state or the seed, and each input of an agent at its original tick; it records the events and
+    the observations of agents and spectators. clawblox compares the two recordings until the first
+    difference. The code of the world runs on this machine, from a private copy of its directory;
+    only the results remain, in .clawblox of RUN. The directory of the world is printed first, to
+    standard error.
 
     \f
     Raises:
@@ -97,7 +98,7 @@ def command(
         ConfigError: The directory of the world is not a world, or a variable has no value.
         ManifestError: RUN is a directory without a manifest.
         UsageError: RUN is left out, and there is not exactly one; there is no such recording; or
-            its world is not known, or must be given.
+            its world is unknown and must be given.
         OSError: A file cannot be read or written.
     """
     chosen = choose_only_run(run, are_experiments=True)
@@ -137,7 +138,7 @@ def command(
 
 
 def _load_score(text: str) -> Score:
-    # Here, because a run does not need experiments, which take long to import.
+    # Imported here because runs do not need experiments, and experiments take long to import.
     from clawblox.experiment.schedule.score_functions import load_function
 
     return load_function(text, "--score")
@@ -148,7 +149,7 @@ async def _verify(work: Callable[..., Awaitable[VerifiedRun]], is_quiet: bool) -
         async with progress_bar("Verifying", 0) as bar:
 
             async def show(replay: VerifiedReplay) -> None:
-                if replay.attempt is None and not is_quiet:  # attempts are rows of a table
+                if replay.attempt is None and not is_quiet:  # attempts are shown as rows of a table
                     await bar.write_line(output, describe_replay(replay))
 
             async def show_world(world: str) -> None:

@@ -1,4 +1,4 @@
-"""``clawblox wait``: wait until the instances of a run directory have ended."""
+"""``clawblox wait``: waits until the instances of a run directory have ended."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def command(*, chosen: Selection, timeout: float, quiet: bool) -> int:
     """Wait until instances have ended for good, and exit with their status.
 
     RUN_DIR is the current directory by default; without an INSTANCE, the command waits for all
-    instances, including those that are still waiting to start. A line is printed for each ended
-    instance. An instance that is being restarted has not ended. Ctrl-C ends the command, and the
-    run continues.
+    instances, including instances that are still waiting to start. A line is printed for each ended
+    instance. An instance that is being restarted does not count as ended. Ctrl-C ends the command,
+    and the run continues.
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist, or nothing ever ran in it.
+        ClawbloxError: The run directory does not exist, or contains no run.
         UsageError: There is no instance of one of the names, or none with the labels.
         OSError: The output is a file, and the disk is full.
     """
@@ -57,7 +57,7 @@ def command(*, chosen: Selection, timeout: float, quiet: bool) -> int:
 
 
 async def _wait(watch: EndWatch, timeout: float, is_quiet: bool) -> int:
-    """Print each end; return the exit status."""
+    """Print the end of each instance; return the exit status."""
     statuses: dict[str, int] = {}
     with watch, Output(sys.stdout) as output, anyio.move_on_after(timeout) as limit:
         while ended := await watch.next_ends():
@@ -81,13 +81,13 @@ def _describe(end: EndedInstance) -> str:
 
 
 def _exit_status(end: EndedInstance) -> int:
-    # A world can end with status 0 and still have failed: before it was ready, or after it halted.
+    # A world that ends with status 0 has failed if it was never ready, or if it had halted.
     return shell_status(end.exit or ProcessExit()) or (0 if end.state == "exited" else 1)
 
 
 def shell_status(end: ProcessExit) -> int:
-    """Return the exit status with which a shell reports an end; 1 if that is unknown."""
+    """Return the exit status with which a shell reports an end; 1 if the status is unknown."""
     if end.signal is not None:
-        real_time = end.signal.removeprefix("signal ")  # these have no names
+        real_time = end.signal.removeprefix("signal ")  # real-time signals have no names
         return 128 + (int(real_time) if real_time.isdigit() else signal.Signals[end.signal])
     return 1 if end.status is None else end.status

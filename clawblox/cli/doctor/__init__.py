@@ -1,12 +1,12 @@
 """The checks of ``clawblox doctor``.
 
-Each check is a small function that looks at one thing and undoes what it tried. Nothing prints.
+Each check is a small function that looks at one thing and undoes its changes. Checks do not print.
 
 - ``machine``: kernel, clock and limits.
-- ``software``: optional extras, and other programs.
-- ``agents``: the agents' programs, and what their sandboxes need.
-- ``resources``: file systems, ports and the loopback; and worlds that still use them.
-- ``nodes``: the nodes of a cluster, which are asked to look at themselves.
+- ``software``: optional extras and other programs.
+- ``agents``: the agents' programs and the requirements of their sandboxes.
+- ``resources``: file systems, ports and the loopback; and leftover worlds that still use them.
+- ``nodes``: the nodes of a cluster, each of which checks itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[[], MachineCheckResult])
 
 
 class DoctorChecks(list[MachineCheck]):
-    """The checks of a module, in their order."""
+    """The checks of a module, in order."""
 
     def add(
         self, group: str, name: str, without: str, remedy: str, *, is_required: bool = False

@@ -1,6 +1,6 @@
-"""Checks of the agents' programs: which are installed, how old, and whether they have keys.
+"""Checks of the agents' programs: installation, version and keys.
 
-Each program is asked for its version as a start of an agent asks it: with the environment of an
+Each program is asked for its version as at the start of an agent: with the environment of an
 agent, and a home that is removed afterwards.
 """
 
@@ -43,13 +43,13 @@ from clawblox.system.process import CannotExecute, run_briefly
 from clawblox.system.scratch import temporary_directory
 
 _TIMEOUT_S = 8.0
-"""Programs in Node.js take a second or more, and all are asked at the same time."""
+"""Seconds for each program; Node.js takes a second or more, and all run at the same time."""
 _GRACE_S = 1.0
 _SANDBOX_TIMEOUT_S = 4.0
 _PROGRAM: Final = Path("/usr/bin/env")
-"""The program that is run in the sandboxes; every machine has it."""
+"""The program that runs in the sandboxes; every machine has it."""
 _SHOWN_DIR: Final = AgentDir(Path("DIR"))
-"""The directory of an agent, in texts for people."""
+"""Placeholder for the directory of an agent in texts for people."""
 _WITHOUT: Final = "Agents cannot be run in a sandbox, so they can read the tokens of your worlds."
 _ALLOW: Final = (
     "In a container, allow it: docker run --security-opt seccomp=unconfined "
@@ -66,10 +66,10 @@ _sandbox_check = partial(CHECKS.add, "Sandboxes")
 
 @contextlib.contextmanager
 def _scratch_agent_dir() -> Iterator[AgentDir]:
-    """Make the directory of an agent, and remove it with all that was written there. Blocks.
+    """Make the directory of an agent, and remove it with its contents at the end. Blocks.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be made.
     """
     with temporary_directory("clawblox-doctor-") as scratch:
         directory = AgentDir(scratch)
@@ -84,7 +84,7 @@ def look_for_program(driver: Driver, command: str) -> MachineCheckResult:
     if path is None:
         return missing("not installed")
     with _scratch_agent_dir() as directory:
-        # Links stay as they are.
+        # Symbolic links are not resolved.
         setup = AgentSetup(directory=directory, binary=os.path.abspath(path))  # noqa: PTH100
         env = _build_environment(driver, setup)
         try:
@@ -145,7 +145,7 @@ _OWN_DRIVERS: Final = {driver.program.command: driver for driver in DRIVERS.valu
 _ACP: Final = {name: DRIVERS["acp"] for name in KNOWN_PROGRAMS if name not in _OWN_DRIVERS}
 
 for _command, _driver in {**_OWN_DRIVERS, **_ACP}.items():
-    if _command:  # some drivers run any program
+    if _command:  # some drivers do not require a particular program
         _package = (KNOWN_PROGRAMS[_command] if _command in _ACP else _driver.program).package
         _binary = f', binary="{_command}"' if _command in _ACP else ""
         CHECKS.add(
@@ -164,7 +164,7 @@ for _command, _driver in {**_OWN_DRIVERS, **_ACP}.items():
     "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile.",
 )
 def look_for_namespaces() -> MachineCheckResult:
-    """Make the network of a sandbox, in a process that ends immediately."""
+    """Set up the network of a sandbox in a process that ends immediately."""
     channel, helper_end = open_channel()
     with channel, helper_end:
         descriptor = helper_end.fileno()
@@ -197,7 +197,7 @@ def look_for_bubblewrap() -> MachineCheckResult:
     "Install the missing programs: apt install bubblewrap socat ripgrep.",
 )
 def look_for_native_sandbox() -> MachineCheckResult:
-    """Run a program in a sandbox like Claude Code's own, alone and within ours."""
+    """Run a program in a sandbox like Claude Code's own, both alone and inside ours."""
     absent = [name for name in NATIVE_PROGRAMS if shutil.which(name) is None]
     if absent:
         return missing(f"not installed: {', '.join(absent)}")
@@ -211,7 +211,7 @@ def look_for_native_sandbox() -> MachineCheckResult:
 
 
 def _try_sandbox(*, has_native: bool) -> Mapping[str, Any]:
-    """Open the sandbox of an agent that has no world, and return the facts about it.
+    """Open the sandbox of an agent without a world, and return the facts about the sandbox.
 
     Raises:
         AgentSetupError: This machine allows no sandbox; the text has the reason.

@@ -21,12 +21,12 @@ from clawblox.system.process_tree import all_processes, boot_id, read_process
 from clawblox.system.regular_files import closing_fd
 
 _NO_PORT = 0
-"""Its slot in the lease file is never used."""
+"""Port whose slot in the lease file is never used otherwise."""
 
 _CLOCK_LOOK_S = 0.05
 _CLOCK_ERROR_S = 0.02
 _BASE_DESCRIPTORS, _DESCRIPTORS_EACH = 32, 4
-"""Descriptors of an orchestrator, and those that each instance adds."""
+"""Descriptors that an orchestrator needs, and that each instance adds."""
 _FEW_INSTANCES = 64
 _FEW_PROCESSES = 100
 _LITTLE_MEMORY = 500_000_000
@@ -47,7 +47,7 @@ _limit_check = partial(CHECKS.add, "Limits")
 def _look_for_pidfds() -> MachineCheckResult:
     with closing_fd(os.pidfd_open(os.getpid())) as pidfd:
         signal.pidfd_send_signal(pidfd, 0)
-        with suppress(ChildProcessError):  # this process is no child of its own
+        with suppress(ChildProcessError):  # a process cannot wait for itself
             os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     return ok(f"Linux {os.uname().release}")
 
@@ -70,7 +70,7 @@ def _look_at_proc() -> MachineCheckResult:
 )
 def _look_at_leases() -> MachineCheckResult:
     leases = LeaseFile()
-    leases.take(_NO_PORT)  # False while another doctor has it: that works too
+    leases.take(_NO_PORT)  # False while another doctor holds the slot, which is fine as well
     leases.release(_NO_PORT)
     return ok("open file description locks in /tmp")
 
@@ -100,7 +100,7 @@ def _look_at_wall_clock() -> MachineCheckResult:
     is_required=True,
 )
 def look_at_open_files() -> MachineCheckResult:
-    """Compare the limit of open files with what instances need."""
+    """Compare the limit of open files with the number that instances need."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return ok("unlimited")
@@ -118,7 +118,7 @@ def look_at_open_files() -> MachineCheckResult:
     is_required=True,
 )
 def look_at_processes() -> MachineCheckResult:
-    """Compare the limits of processes with those that run."""
+    """Compare the limits of processes with the number of running processes."""
     room = [limit - used for limit, used in _process_limits()]
     if not room:
         return ok("unlimited")
@@ -129,7 +129,7 @@ def look_at_processes() -> MachineCheckResult:
 
 
 def _process_limits() -> Iterator[tuple[int, int]]:
-    """Yield limits and their usage: of the user, and of the control group."""
+    """Yield the limits and usage of the user and of the control group."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if limit != resource.RLIM_INFINITY and os.getuid() != 0:  # root has no limit
         yield limit, sum(_count_threads(pid) for pid in all_processes())
@@ -140,7 +140,7 @@ def _count_threads(pid: int) -> int:
     try:
         tasks = Path(f"/proc/{pid}/task")
         return len(os.listdir(tasks)) if tasks.stat().st_uid == os.getuid() else 0  # noqa: PTH208
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return 0
 
 
@@ -150,7 +150,7 @@ def _count_threads(pid: int) -> int:
     "Run fewer instances, or give the machine or container more memory.",
 )
 def look_at_memory() -> MachineCheckResult:
-    """Look how much memory is available, in the machine and in the control group."""
+    """Measure the available memory of the machine and of the control group."""
     lines = (line.split() for line in _MEMINFO.read_text().splitlines())
     machine = {words[0]: int(words[1]) * 1024 for words in lines if len(words) > 1}
     room = [limit - used for limit, used in _control_group("memory.max", "memory.current")]

@@ -1,6 +1,6 @@
-"""The checks of ``clawblox doctor --cluster``: each node looks at itself, and answers are compared.
+"""The checks of ``clawblox doctor --cluster``: each node checks itself, and answers are compared.
 
-Answers come from other machines: one of an unexpected form fails its checks, and nothing else.
+Answers come from other machines, so an answer of an unexpected form only fails its own checks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from clawblox.system.amounts import format_bytes
 
 _LOOK_S: Final = 12.0
 _ANSWERS_S: Final = 90.0
-"""Time for all answers; a busy node needs half a minute to start the process that looks."""
+"""Seconds for all answers; a busy node needs half a minute to start the process that checks it."""
 _LITTLE_SCRATCH: Final = 1_000_000_000
 _SHOWN: Final = 5
 _SEVERITIES: Final[tuple[CheckStatus, ...]] = ("ok", "warning", "missing")
@@ -41,7 +41,7 @@ _Judge: TypeAlias = Callable[[Any], MachineCheckResult]
 
 
 def look_at_node() -> dict[str, Any]:
-    """Return the facts of this machine, and the results of its checks, as plain values. Blocks."""
+    """Return the facts and check results of this machine as plain values. Blocks."""
     results = run_checks(agents.CHECKS, _LOOK_S)
     checks = {check.id: attrs.astuple(result) for check, result in results}
     return {"facts": describe_node(), "checks": checks}
@@ -54,7 +54,8 @@ def find_cluster_checks(address: str) -> list[MachineCheck]:
         address: Address of the cluster.
 
     Raises:
-        ConfigError: It is no address, the extra ``ray`` is not installed, or there is no cluster.
+        ConfigError: The address is invalid, the extra ``ray`` is not installed, or there is no
+            cluster.
     """
     try:
         engine = connect(Cluster(address=address))
@@ -96,12 +97,12 @@ def _result(name: str) -> _Judge:
 def _compare(
     answers: _Answers, read: _Judge, unlike: CheckStatus = "warning"
 ) -> MachineCheckResult:
-    """Return the results of all nodes as one: the worst, with the nodes of each where they differ.
+    """Combine the results of all nodes into the worst, and list the nodes by result if they differ.
 
     Args:
         answers: The answers by node.
         read: Returns a node's result.
-        unlike: What it is at best where nodes differ.
+        unlike: The best status of the combined result if nodes differ.
     """
     results = {node: read(answer) for node, answer in answers.items()}
     nodes: dict[str, list[str]] = {}
@@ -151,4 +152,4 @@ _FACTS: Final[tuple[tuple[str, _Judge, str, str], ...]] = (
     ("scratch_bytes", _judge_space, "Attempts there cannot keep their files.",
      "Free some space there, or set CLAWBLOX_SCRATCH before ray start."),
 )  # fmt: skip
-"""Facts of nodes: key, judge, the consequence of a bad one, the remedy."""
+"""Facts of nodes: key, judge, consequence of a bad value, remedy."""

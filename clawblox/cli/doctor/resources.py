@@ -1,4 +1,4 @@
-"""Checks of what runs use: file systems, ports, the loopback; and of worlds left behind there."""
+"""Checks of the file systems, ports and loopback that runs use, and of leftover worlds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FEW_PORTS: Final = 100
 _LOCK: Final = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse|9p|virtiofs|afs")
-"""File systems that several machines may have, by the beginnings of their types."""
+"""Prefixes of the types of file systems that several machines may share."""
 
 CHECKS: Final = DoctorChecks()
 _check_here = partial(CHECKS.add, "Current directory", remedy=_MOVE)
@@ -58,7 +58,7 @@ _network_check = partial(CHECKS.add, "Network")
     remedy="Free some space, or put run directories elsewhere: --run-dir.",
 )
 def look_at_space(directory: Path = _HERE) -> MachineCheckResult:
-    """Write a file into a directory or its nearest existing parent, and look at the free space."""
+    """Write a file into a directory or its nearest existing parent, and measure the free space."""
     directory = directory.absolute()
     place = next(path for path in (directory, *directory.parents) if path.is_dir())
     with tempfile.TemporaryFile(dir=place) as file:
@@ -66,7 +66,7 @@ def look_at_space(directory: Path = _HERE) -> MachineCheckResult:
     disk = os.statvfs(place)
     free = disk.f_bavail * disk.f_frsize
     text = f"{format_bytes(free)} free in {place}"
-    if disk.f_files and not disk.f_favail:  # file systems without a limit have no count
+    if disk.f_files and not disk.f_favail:  # file systems without a limit on inodes report 0
         return missing(f"{text}, but no file can be added")
     if free < _NO_SPACE:
         return missing(text)
@@ -78,7 +78,7 @@ def look_at_space(directory: Path = _HERE) -> MachineCheckResult:
     "Nothing can run here: two orchestrators could use one run directory.",
 )
 def look_for_locks(directory: Path = _HERE) -> MachineCheckResult:
-    """Lock a file, and again in another process, which must be refused."""
+    """Lock a file, and check that another process cannot lock it as well."""
     with _scratch(directory) as scratch, _created(scratch / "lock") as first:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         words = [sys.executable, "-I", "-S", "-c", _LOCK, str(scratch / "lock")]
@@ -89,7 +89,7 @@ def look_for_locks(directory: Path = _HERE) -> MachineCheckResult:
 
 @_check_here("file system", "Experiments here end with the machine.")
 def look_at_file_system(directory: Path = _HERE) -> MachineCheckResult:
-    """Name the type of a file system, and what keeps a second driver of an experiment away."""
+    """Report the type of a file system and its lock against a second driver of an experiment."""
     mounts = {
         Path(line.split()[4].replace("\\040", " ")): line.partition(" - ")[2].split()[0]
         for line in _MOUNTS.read_text(errors="surrogateescape").splitlines()
@@ -107,7 +107,7 @@ def look_at_file_system(directory: Path = _HERE) -> MachineCheckResult:
     "Nothing can run here: files would be incomplete, and two could drive one experiment.",
 )
 def look_for_replacing(directory: Path = _HERE) -> MachineCheckResult:
-    """Rename a file over another one, and create a file that exists, which must be refused."""
+    """Rename a file over another file, and check that an existing file cannot be created again."""
     with (
         _scratch(directory) as scratch,
         _created(scratch / "new") as new,
@@ -127,7 +127,7 @@ def look_for_replacing(directory: Path = _HERE) -> MachineCheckResult:
     "Nothing can run here: manifests and snapshots cannot be written.",
 )
 def look_for_links(directory: Path = _HERE) -> MachineCheckResult:
-    """Give a file a second name."""
+    """Create a hard link to a file."""
     with _scratch(directory) as scratch, _created(scratch / "file"):
         os.link(scratch / "file", scratch / "link")
     return ok("link")
@@ -138,7 +138,7 @@ def look_for_links(directory: Path = _HERE) -> MachineCheckResult:
     "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
 )
 def look_for_exchange(directory: Path = _HERE) -> MachineCheckResult:
-    """Let two files change places."""
+    """Exchange two files."""
     with _scratch(directory) as scratch, _created(scratch / "one"), _created(scratch / "other"):
         is_possible = rename_with(EXCHANGE, scratch / "one", scratch / "other")
     return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
@@ -205,7 +205,7 @@ CHECKS.add(
     is_required=True,
 )
 def look_for_free_ports(leased: range = LEASE_RANGE) -> MachineCheckResult:
-    """Count the ports that worlds can get, on which no process listens."""
+    """Count the ports for worlds on which no process listens."""
     taken = {port for port, _ in every_listener() if port in leased}
     free = len(leased) - len(taken)
     text = f"{free} of {len(leased)} free, {leased.start} to {leased.stop - 1}"
@@ -222,7 +222,7 @@ def look_for_free_ports(leased: range = LEASE_RANGE) -> MachineCheckResult:
 def look_at_range(
     leased: range = LEASE_RANGE, ephemeral: range | None = None
 ) -> MachineCheckResult:
-    """Compare the ports of worlds with those that the kernel gives to outgoing connections."""
+    """Compare the ports of worlds with the ports that the kernel gives to outgoing connections."""
     ephemeral = ephemeral or ephemeral_range()
     shared = range(max(leased.start, ephemeral.start), min(leased.stop, ephemeral.stop))
     text = f"the kernel uses {ephemeral.start} to {ephemeral.stop - 1}"
@@ -268,9 +268,10 @@ def _find_orphans() -> Iterator[tuple[int, str]]:
         cookie = variables.get(protocol.INSTANCE_ENV)
         manifest = variables.get(protocol.MANIFEST_ENV)
         if cookie and manifest:
-            instance_dir = Path(manifest).parent.parent  # the run's own if it has one instance
+            # The run directory itself if it has one instance.
+            instance_dir = Path(manifest).parent.parent
             for run_dir in (instance_dir, instance_dir.parent.parent):
-                with contextlib.suppress(ManifestError):  # a later version of clawblox wrote it
+                with contextlib.suppress(ManifestError):  # written by a later version of clawblox
                     if any(_is_orphan(record, cookie) for record in read_records(run_dir)):
                         yield pid, str(run_dir)
 

@@ -1,4 +1,4 @@
-"""Checks of the optional extras, and of other programs."""
+"""Checks of the optional extras and of other programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from clawblox.system.process import run_briefly
 
 _TIMEOUT_S = 4.0
 _OLDEST_TMUX = (3, 0)
-"""The first that can set variables of a window."""
+"""The first version that can set the variables of a window."""
 
 CHECKS: Final = DoctorChecks()
 
 
 def look_for_packages(names: Sequence[str]) -> MachineCheckResult:
-    """Look whether all of some packages are installed."""
+    """Check whether all the packages are installed."""
     absent, versions = [], []
     for name in names:
         try:
@@ -38,7 +38,7 @@ def look_for_packages(names: Sequence[str]) -> MachineCheckResult:
 
 
 def _look_for_extra(name: str) -> MachineCheckResult:
-    """Look whether the packages of an extra are installed."""
+    """Check whether the packages of an extra are installed."""
     is_in_python = name == "zstd" and sys.version_info >= (3, 14)
     result = look_for_packages(() if is_in_python else tuple(EXTRAS[name].values()))
     remedy = None if result.status == "ok" else f"Install it: {install_command(name)}"
@@ -75,10 +75,10 @@ def _look_for_tmux() -> MachineCheckResult:
 
 
 def run_program(program: str, *arguments: str) -> str:
-    """Run a program that ends soon, and return the first line that it writes. Blocks.
+    """Run a short-lived program, and return the first line of its output. Blocks.
 
     Raises:
-        OSError: It is not installed, fails, or does not end.
+        OSError: The program is not installed, fails, or does not end.
     """
     try:
         outcome = run_briefly([program, *arguments], env=os.environ, timeout=_TIMEOUT_S)

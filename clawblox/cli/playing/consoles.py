@@ -1,6 +1,6 @@
 """Input and output of a session: a terminal, or pipes and files.
 
-On a terminal, ``editor`` is used where prompt_toolkit is installed.
+On a terminal, ``editor`` is used if prompt_toolkit is installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PlayConsole(ABC):
 
     Attributes:
         is_interactive: Whether a person types the lines.
-        paint: Colours text for the output: not at all unless that is a terminal.
+        paint: Colours text for the output; without a terminal the text stays plain.
     """
 
     is_interactive = True
@@ -61,12 +61,12 @@ class PlayConsole(ABC):
 
     @property
     def width(self) -> int:
-        """Columns of a line."""
+        """Width of a line, in columns."""
         return self._output.size.columns
 
     @abstractmethod
     async def read_line(self) -> str | None:
-        """Return the next line that was typed; None at the end.
+        """Return the next typed line; None at the end of the input.
 
         Cancellation: the typed characters are lost.
         """
@@ -79,7 +79,7 @@ class PlayConsole(ABC):
         """
 
     async def complain(self, text: str) -> None:
-        """Show an error, or a note that is no result.
+        """Show an error, or a note that is not part of the results.
 
         Cancellation: part of it may have been shown.
         """
@@ -87,9 +87,9 @@ class PlayConsole(ABC):
 
 
 class StreamConsole(PlayConsole):
-    """Standard input, output and error as they are.
+    """The standard streams without a line editor.
 
-    On a terminal it shows a prompt, and the kernel edits the line.
+    On a terminal this console shows a prompt, and the kernel edits the line.
 
     Args:
         prompt: Text in front of the typed line.
@@ -111,12 +111,12 @@ class StreamConsole(PlayConsole):
         self._errors.close()
 
     async def read_line(self) -> str | None:
-        """Return the next line; None at the end.
+        """Return the next line; None at the end of the input.
 
         Raises:
             OutputGone: The terminal is gone.
 
-        Cancellation: the characters read so far stay for the next call.
+        Cancellation: characters that were already read remain for the next call.
         """
         await self._output.write(self._prompt)
         self._is_reading = True
@@ -146,7 +146,7 @@ class StreamConsole(PlayConsole):
         await self._write(self._output, "".join(f"{line}\n" for line in lines))
 
     async def complain(self, text: str) -> None:
-        """Show an error, or a note that is no result, on standard error.
+        """Show an error, or a note that is not part of the results, on standard error.
 
         Raises:
             OutputGone: The reader is gone.

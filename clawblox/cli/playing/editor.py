@@ -1,4 +1,4 @@
-"""The line editor of a session on a terminal: the only module that knows prompt_toolkit.
+"""The line editor of a session on a terminal; the only module that uses prompt_toolkit.
 
 Messages that arrive while a line is typed are shown above it.
 """
@@ -27,14 +27,14 @@ class EditorConsole(PlayConsole):
 
     Args:
         prompt: Text in front of the typed line.
-        history_file: Keeps the lines of all sessions; if it cannot be written, they are kept for
-            this session only.
-        completions: The lines that can be completed, whatever the case of the typed text.
+        history_file: File with the lines of all sessions; if it cannot be written, the lines are
+            kept for this session only.
+        completions: The lines that can be completed, ignoring case.
     """
 
     def __init__(self, prompt: str, history_file: Path, completions: Sequence[str]) -> None:
         super().__init__(prompt)
-        # The answer of a terminal that is asked for its cursor's position could come too late.
+        # A terminal could answer the query for the cursor's position too late.
         output = Vt100_Output.from_pty(raw_stream(sys.stdout), os.environ.get("TERM"))
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
@@ -45,7 +45,7 @@ class EditorConsole(PlayConsole):
         )
 
     async def read_line(self) -> str | None:
-        """Return the next line that was typed; None after Ctrl-D.
+        """Return the next typed line; None after Ctrl-D.
 
         Cancellation: the typed characters are lost.
         """
@@ -64,7 +64,7 @@ class EditorConsole(PlayConsole):
 
 
 def _open_history(path: Path) -> History:
-    """Return the history in a private file, or else in memory."""
+    """Return the history from a private file, or from memory if the file cannot be used."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT))

@@ -1,4 +1,4 @@
-"""The lines that a person types in a session, as commands: a pure function of the text."""
+"""Parses the lines that a person types in a session into commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlayCommand:
     """A command.
 
     Attributes:
-        verb: Its name, one of :data:`VERBS`.
+        verb: Name of the command, one of :data:`VERBS`.
         text: A chat message, a path to show, or the type of an input.
         data: Data of an input; None for none.
         is_short: Whether an input was typed without ``act``.
@@ -50,10 +50,10 @@ class PlayCommand:
 def parse_line(text: str) -> PlayCommand | None:
     """Return the command of a line; None for an empty line or a comment.
 
-    A first word that is no command is the type of an input.
+    A first word that is not a command is the type of an input.
 
     Raises:
-        UsageError: A word is missing or too much, or the data is not JSON.
+        UsageError: There are too few or too many words, or the data is not JSON.
     """
     text = text.strip()
     if not text or text.startswith("#"):
@@ -81,7 +81,7 @@ def parse_data(text: str) -> Any:  # noqa: ANN401 - JSON
     """Return the data of an input: JSON, or a single word as a text; None for no data.
 
     Raises:
-        UsageError: It is neither; the text has the place of the mistake.
+        UsageError: The text is neither; the message has the place of the mistake.
     """
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""A session: the commands of a person or a script, and messages that arrive meanwhile."""
+"""A session: the commands of a person or a script, and messages that arrive between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from clawblox.world.recorded import RecordedPlayer
 _CHAT_INTERVAL_S = 1.0
 _LIFE_INTERVAL_S = 0.25
 _DECISION_TIMEOUT_S = 2.0
-"""How long the orchestrator may take to decide whether it restarts a dead instance."""
+"""Seconds to wait for the orchestrator's decision whether to restart a dead instance."""
 
 _MAX_DIFFERENCES = 40
 _MAX_MESSAGES = 20
@@ -45,8 +45,8 @@ class PlaySession:
     """The actions of an agent from a console, until its lines or its world end.
 
     Args:
-        player: The agent; it has joined.
-        console: Source of its commands, and place for its observations.
+        player: The agent, which has joined.
+        console: Console that reads the commands and shows the observations.
         examples: The inputs that the documentation of the world shows.
     """
 
@@ -68,7 +68,7 @@ class PlaySession:
         self._command: anyio.CancelScope | None = None
 
     async def run(self) -> int:
-        """Obey the lines until they end, at ``quit``, or when the world has ended for good.
+        """Run the commands until the lines end, at ``quit``, or when the world has ended for good.
 
         Returns:
             The exit status: 1 if a command failed or the world ended, else 0.
@@ -76,7 +76,7 @@ class PlaySession:
         Raises:
             OutputGone: The reader of the output is gone.
 
-        Cancellation: a command that is under way may have taken effect.
+        Cancellation: the current command may have taken effect.
         """
         async with Tasks() as tasks:
             with self._end:
@@ -92,14 +92,14 @@ class PlaySession:
 
     @property
     def has_world_ended(self) -> bool:
-        """True if the world has ended, and the session with it."""
+        """True if the world, and with it the session, has ended."""
         return self._end.cancelled_caught
 
     async def interrupt(self) -> bool:
-        """Cancel the command that is under way, or clear the line that is typed.
+        """Cancel the current command, or clear the line that is being typed.
 
         Returns:
-            Whether the session continues: it does while a person types.
+            Whether the session continues; it does if a person types the lines.
 
         Cancellation: the prompt may not be shown again.
         """
@@ -112,7 +112,7 @@ class PlaySession:
         return True
 
     async def _begin(self) -> None:
-        """Make the first observation, for later comparisons."""
+        """Make the first observation, to compare later observations with."""
         try:
             self._seen = await self._player.agent.observe()
         except ClawbloxError as error:
@@ -223,10 +223,10 @@ class PlaySession:
             lines += [f"  {printable(str(example))}" for example in self._examples]
         await self._console.show(lines)
 
-    # -- what happens meanwhile -----------------------------------------------------------------
+    # -- news between the commands -----------------------------------------------------------------
 
     async def _report_messages(self) -> None:
-        """Show the messages of others; earlier messages are only counted."""
+        """Show new messages of others; messages from before the session are only counted."""
         is_first = True
         while True:
             try:
@@ -235,7 +235,7 @@ class PlaySession:
                 if error.status in _NO_SUCH_ROUTE:
                     return
             except ClawbloxError:
-                pass  # a command, or the look at its life, reports more
+                pass  # a command or the look at the instance reports the cause
             else:
                 await self._report_new(new, is_first=is_first)
                 is_first = False
@@ -265,7 +265,7 @@ class PlaySession:
             await self._look()
 
     async def _look(self) -> bool:
-        """Report changes in the life of the world, and return whether there were any."""
+        """Report changes in the state of the world, and return whether there were any."""
         async with self._looking:
             before, now = self._life, await self._player.look()
             if (before.state, before.number) == (now.state, now.number):
@@ -281,7 +281,7 @@ class PlaySession:
             return True
 
     async def _decision(self, life: Presence) -> Presence:
-        """Return an instance that has died once it is over, or about to be restarted."""
+        """Wait until a dead instance is over or about to be restarted, and return its presence."""
         with anyio.move_on_after(_DECISION_TIMEOUT_S):
             while life.state == "away" and not life.will_restart:
                 await anyio.sleep(_LIFE_INTERVAL_S)
@@ -318,10 +318,10 @@ class HeardMessage:
     """A chat message.
 
     Attributes:
-        id: Its id; None if the world gives none.
-        agent_id: The world's id of its agent; None if the world gives none.
-        name: Name of its agent; empty if the world gives none.
-        content: Its text, on a printable line.
+        id: Id of the message; None if the world gives none.
+        agent_id: The world's id of the sender; None if the world gives none.
+        name: Name of the sender; empty if the world gives none.
+        content: The text, as one printable line.
     """
 
     id: str | int | None
@@ -334,7 +334,7 @@ class HeardChat:
     """The chat messages that an agent has heard.
 
     Attributes:
-        messages: The last messages, the oldest first.
+        messages: The last messages, oldest first.
     """
 
     def __init__(self) -> None:
@@ -347,13 +347,13 @@ class HeardChat:
         """Return the messages that were not heard before.
 
         Raises:
-            ClawbloxError: As :meth:`AsyncAgentClient.messages`.
+            ClawbloxError: As for :meth:`AsyncAgentClient.messages`.
 
         Cancellation: later calls may lack messages of this call.
         """
         new: list[HeardMessage] = []
         async with self._lock:
-            while True:  # a world answers a page at a time
+            while True:  # a world answers one page at a time
                 page = _read_messages(await agent.messages(after=self._last_id))
                 unheard = [message for message in page if message not in self._heard]
                 if not unheard:

@@ -1,8 +1,9 @@
-"""An orchestrator in the background: its spawn, and its messages to the command that spawned it.
+"""Spawns an orchestrator in the background, which sends messages to the command that spawned it.
 
-It is the same command again, in a session of its own, with ``--background-channel`` and a socket.
-On the socket it sends a JSON object per line: for each instance that is ready or has failed, and
-finally the result of the start. If the socket closes earlier, the orchestrator has ended.
+The orchestrator is the same command again, in its own session, with ``--background-channel`` and a
+socket. On the socket it sends one JSON object per line: for each instance that is ready or has
+failed, and finally the result of the start. If the socket closes earlier, the orchestrator has
+ended.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ class StartResult(msgspec.Struct, tag="result"):
     """The result of a start, sent when every instance is ready or has failed.
 
     Attributes:
-        lines: Lines to print: how many are ready after how long, and facts such as addresses.
-        ready: How many are ready.
-        failed: Reasons, by name of the instance.
+        lines: Lines to print: the number of ready instances and the time that the start took, and
+            facts such as addresses.
+        ready: Number of ready instances.
+        failed: Reasons of the failures, by name of the instance.
     """
 
     lines: list[str]
@@ -89,17 +91,17 @@ class StarterChannel:
         self._outbox.put(msgspec.json.encode(message) + b"\n")
 
     async def run(self) -> None:
-        """Send queued messages until it is cancelled, or the starter is gone.
+        """Send queued messages until cancelled, or until the starter is gone.
 
-        Cancellation: :meth:`finish` sends the rest.
+        Cancellation: :meth:`finish` sends the remaining messages.
         """
         with contextlib.suppress(OSError):
             await self._outbox.run()
 
     async def finish(self) -> None:
-        """Send the rest for at most a second, and close the socket.
+        """Send the remaining messages for at most a second, and close the socket.
 
-        Cancellation: part of the rest may have been sent.
+        Cancellation: some of the messages may have been sent.
         """
         with self._socket, anyio.move_on_after(_CLOSE_TIMEOUT_S), contextlib.suppress(OSError):
             await self._outbox.flush()
@@ -110,8 +112,8 @@ class BackgroundProcess:
     """An orchestrator that was spawned in the background.
 
     Attributes:
-        pid: Its process.
-        log_file: Its output.
+        pid: Its process id.
+        log_file: File with its output.
     """
 
     pid: int
@@ -124,10 +126,10 @@ class BackgroundProcess:
         """Wait until every instance is ready or has failed.
 
         Args:
-            on_progress: Called for each, with whether it is ready.
+            on_progress: Called for each instance; the argument is whether it is ready.
 
         Returns:
-            The result; None if the orchestrator ended before.
+            The result; None if the orchestrator ended first.
 
         Raises:
             OSError: The channel broke.
@@ -143,26 +145,26 @@ class BackgroundProcess:
         return None
 
     def wait(self) -> tuple[int, tuple[str, ...]]:
-        """Wait for its end; return its exit status and the last lines that it wrote. Blocks."""
+        """Wait for the end; return the exit status and the last lines of output. Blocks."""
         status = self._process.wait()
         return status, last_lines(self.log_file, start=self._log_start, count=_LAST_LINES)
 
     def detach(self) -> None:
-        """Close the channel; the orchestrator continues by itself."""
+        """Close the channel; the orchestrator keeps running."""
         self._channel.close()
         if self._process.returncode is None:
-            self._process.returncode = 0  # keeps Popen from warning that the child still runs
+            self._process.returncode = 0  # keeps Popen from warning that the child is still running
 
 
 def spawn_in_background(
     command: Sequence[str], args: Sequence[str], run_dir: Path
 ) -> BackgroundProcess:
-    """Run a command of this program again, in the background in a session of its own. Blocks.
+    """Run a command of this program again, in the background in its own session. Blocks.
 
     Args:
         command: The words of the command.
         args: Its arguments.
-        run_dir: The run directory, for its output.
+        run_dir: The run directory, which gets the output.
 
     Raises:
         ConfigError: The run directory cannot be used.
@@ -199,7 +201,7 @@ async def start_in_background(
     Args:
         background: The orchestrator.
         verb: Word for the start, for example ``Starting``.
-        count: How many instances it starts.
+        count: Number of instances to start.
         on_started: Called with the result of the start.
         watch: Command that shows the work.
 
@@ -220,7 +222,7 @@ async def start_in_background(
             return status or 1
         on_started(result)
         return 1 if result.failed else 0
-    except anyio.get_cancelled_exc_class():  # by Ctrl-C
+    except anyio.get_cancelled_exc_class():  # ended by Ctrl-C
         note(f"The start continues in the background. To watch it: {watch}")
         raise
     finally:

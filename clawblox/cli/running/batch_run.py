@@ -1,4 +1,4 @@
-"""Many instances from their start to their end, here or in the background."""
+"""Runs many instances from start to end, here or in the background."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from clawblox.cli.running.background import BackgroundProcess, StarterChannel, StartResult
 
 _IN_ROWS: Final = ("ramp_slowed", "ramp_recovered", "resuming", "started", "saved")
-"""Events that a table shows without their lines."""
+"""Events that a table shows in its rows, without a line for each."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,12 +56,12 @@ class BatchRun:
     Attributes:
         world: The world, not open yet.
         run_dir: The run directory, absolute.
-        count: How many instances.
-        start: Starts them; called when the world is open.
+        count: Number of instances.
+        start: Starts the instances; called when the world is open.
         options: Further duties of the orchestrator.
-        starter_fd: Socket of the command that spawned this process to run them in the background;
-            None when this is the command itself.
-        verb: Word for their start, for example ``Starting``.
+        starter_fd: Socket of the command that spawned this process in the background; None if this
+            process is the command itself.
+        verb: Word for the start, for example ``Starting``.
     """
 
     world: AsyncWorld
@@ -74,7 +74,7 @@ class BatchRun:
 
 
 def add_orchestrator_options(command: _F) -> _F:
-    """Add the options of a command that is the orchestrator of its instances."""
+    """Add the options of commands that are the orchestrator of their instances."""
     return options_from(OrchestratorOptions, "orchestrator_options")(background_option(command))
 
 
@@ -86,14 +86,14 @@ async def run_batch(
     Args:
         ctx: Context of the command.
         batch_run: The instances.
-        background_args: Options that are added to the command in the background, for decisions of
-            this one.
+        background_args: Further options of the command in the background, which pass on decisions
+            that this command made.
 
     Raises:
-        BatchError: Instances failed to start, or ended by themselves.
-        ClawbloxError: The start could not even be tried.
+        BatchError: Instances failed to start, or ended unexpectedly.
+        ClawbloxError: No start could be attempted.
 
-    Cancellation: the instances are stopped; those in the background continue.
+    Cancellation: the instances are stopped; instances in the background continue.
     """
     if batch_run.options.detach and batch_run.starter_fd is None:
         command, *others = ctx.obj
@@ -105,13 +105,13 @@ async def run_batch(
 
 @attrs.define(eq=False)
 class Orchestrator:
-    """Many instances that live as long as this program.
+    """Many instances that run as long as this program.
 
-    The first signal stops them all, or saves and stops them; the second one kills them.
+    The first signal stops the instances, if requested after saving them; the second kills them.
 
     Args:
         run: The instances.
-        output: Where they are shown.
+        output: Output that shows the instances.
 
     Attributes:
         contained: Keeps defects of the display from the instances.
@@ -142,12 +142,12 @@ class Orchestrator:
         """Start the instances and return when all of them have ended.
 
         Returns:
-            The exit status: 128 and the signal that asked for the end, 1 when the output
-            is gone, else 0.
+            The exit status: 128 plus the signal that ended the run, 1 if the output is gone, else
+            0.
 
         Raises:
-            BatchError: Instances failed to start, or ended by themselves.
-            ClawbloxError: The start could not even be tried.
+            BatchError: Instances failed to start, or ended unexpectedly.
+            ClawbloxError: No start could be attempted.
 
         Cancellation: the instances are stopped.
         """
@@ -178,7 +178,7 @@ class Orchestrator:
         """Start the instances and return when all of them have ended.
 
         Raises:
-            ClawbloxError: The start could not even be tried.
+            ClawbloxError: No start could be attempted.
 
         Cancellation: the instances are stopped.
         """
@@ -188,7 +188,7 @@ class Orchestrator:
             await self._is_over.wait()
 
     async def summarise(self) -> list[str]:
-        """Return how the instances ended.
+        """Return a summary of how the instances ended.
 
         Cancellation: has no effect.
         """
@@ -203,7 +203,7 @@ class Orchestrator:
             stopped=self._states.stopped,
             may_resume=self._is_signalled,
             can_resume=can_resume(self._run.run_dir),
-            names_logs=self._is_signalled,  # otherwise the error does
+            names_logs=self._is_signalled,  # otherwise the error names the logs
         )
 
     # -- the start ------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Orchestrator:
         self._report_with_hint(f"{self._run.verb} {count_words(self._states.total, 'instance')}.")
         with self._starting:
             batch = await self._run.start()
-            # The event of every result has been taken before.
+            # The events of all results have already been processed.
             self._states.finish_start(batch.failed, batch.done)
             with self.contained:
                 self._show_result(batch, anyio.current_time() - begun_at)
@@ -274,7 +274,7 @@ class Orchestrator:
         async with endpoint:
             fact = f"metrics at {endpoint.url}"
             self._facts.append(fact)
-            if not self._display.is_table:  # a table has it in its title
+            if not self._display.is_table:  # a table shows the fact in its title
                 self._display.report(fact)
             yield
 
@@ -288,9 +288,9 @@ class Orchestrator:
         self._gentle_end.cancel()
 
     async def stop(self, number: signal.Signals | None) -> None:
-        """Stop all instances, perhaps saving them first; :meth:`kill` kills them.
+        """Stop all instances, if requested after saving them; :meth:`kill` kills them.
 
-        Cancellation: they may be stopped in part.
+        Cancellation: some of the instances may be stopped.
         """
         self._is_signalled = number is not None
         self._is_ending = True

@@ -1,4 +1,4 @@
-"""The agent that acts in the world of ``clawblox run``, from its check to its end."""
+"""The agent that acts in the world of ``clawblox run``."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ _HINTS: Final = {
 
 
 class Companion:
-    """An agent in a world, and the checkpoints of both.
+    """An agent in a world, with checkpoints of both.
 
-    Use it as an async context manager inside the block of the world; leaving it stops the agent.
+    An async context manager for use inside the block of the world; leaving it stops the agent.
 
     Args:
         world: The world.
         run_dir: The run directory.
         agent: The agent.
-        is_fresh: Whether the world starts over, so that the agent must be new as well.
+        is_fresh: Whether the world starts over; then the agent must be new as well.
 
     Attributes:
         crew: The agent in the world while both run.
@@ -64,7 +64,7 @@ class Companion:
 
     Raises:
         ConfigError: An option is wrong, or a file cannot be read.
-        ClawbloxError: The world starts over, and the agent has joined it before.
+        ClawbloxError: The world starts over, but the agent has joined a world before.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class Companion:
         await self._stack.aclose()
 
     async def begin(self, started: StartedWorld) -> None:
-        """Connect the agent to its world, and start it; an agent from an archive continues.
+        """Connect the agent to its world and start or resume the agent.
 
         Raises:
-            ClawbloxError: It could not be connected or started.
+            ClawbloxError: The agent could not be connected or started.
 
         Cancellation: no process of the agent is left.
         """
@@ -115,7 +115,7 @@ class Companion:
         self._has_begun.set()
 
     def _limit_turns(self) -> RunAgent:
-        """Set the limit of turns that a person allows from now on, or allowed before. Blocks."""
+        """Apply the new limit of turns, or the limit of the earlier run. Blocks."""
         before = read_usage(self._directory.path).turns
         more = self._run_agent.options.max_turns
         limit = self._run_agent.turn_limit if more is None else before + more
@@ -125,7 +125,7 @@ class Companion:
         return attrs.evolve(self._run_agent, turn_limit=limit)
 
     async def show(self, write_line: Callable[[str], Awaitable[None]]) -> None:
-        """Print the actions of the agent until it is closed; another call prints the later ones.
+        """Print the actions of the agent until it is closed; a later call continues from there.
 
         Args:
             write_line: Prints a line.
@@ -133,8 +133,9 @@ class Companion:
         Cancellation: a line may be printed in part.
         """
         await self._has_begun.wait()
-        await self.crew.wait_first_checkpoint()  # a resume can return to everything that is shown
-        while self._headings:  # each is shown once, however often this is called
+        # Shows only actions of an agent that can be resumed.
+        await self.crew.wait_first_checkpoint()
+        while self._headings:  # each heading is shown once, even if this is called again
             await write_line(self._headings.pop(0))
         async for event in self._events:
             for line in narrate(event.kind, event.data):
@@ -145,15 +146,16 @@ class Companion:
 
         Cancellation: the agent keeps running.
         """
-        (self._result,) = await self.crew.wait()  # it continues after each turn, so never pauses
+        # The agent continues after each turn, so it never pauses.
+        (self._result,) = await self.crew.wait()
 
     async def stop(self, grace_seconds: float) -> None:
-        """Stop the agent and make a checkpoint of its end; does nothing if it has ended.
+        """Stop the agent and make a final checkpoint; do nothing if it has ended.
 
         Args:
             grace_seconds: Seconds between TERM and KILL.
 
-        Cancellation: it is stopped all the same.
+        Cancellation: the agent is stopped anyway.
         """
         (result,) = await self.crew.stop(grace_seconds=grace_seconds)
         if result.state != "new":
@@ -162,7 +164,7 @@ class Companion:
             await self.crew.settle()
 
     def suggest_resume(self) -> str | None:
-        """Return the line with the command that continues; None without a checkpoint."""
+        """Return a line with the command that continues the run; None without a checkpoint."""
         if self.crew.latest is None:
             return None
         archive = shorten_path(self.crew.latest.path)
@@ -170,10 +172,10 @@ class Companion:
         return f"with its agent:  {quote_words(words)}"
 
     def require_success(self) -> None:
-        """Refuse the end of an agent that has failed.
+        """Raise an error if the agent has failed.
 
         Raises:
-            AgentError: Why it has failed.
+            AgentError: The agent has failed; the message has the reason.
         """
         if self._result is None or self._result.state != "failed":
             return
@@ -183,10 +185,11 @@ class Companion:
 
 
 def _require_new(run_dir: Path, directory: AgentDir, name: str) -> None:
-    """Refuse an agent that has joined a world before, where its world starts over. Blocks.
+    """Refuse an agent that has joined a world before, when the world starts over. Blocks.
 
     Raises:
-        ClawbloxError: It has; the hint names how to continue with it, if it was saved.
+        ClawbloxError: The agent has joined before; if it was saved, the hint has the command that
+            continues.
     """
     if not (directory.path / SESSION_FILE).exists():
         return
@@ -203,7 +206,7 @@ def _require_new(run_dir: Path, directory: AgentDir, name: str) -> None:
 
 
 def _in_words_of_options(error: ConfigError) -> ConfigError:
-    """Return an error of the agent's arguments as one of the command line's options."""
+    """Return an error about the agent's arguments in the words of the command line."""
     argument, *members = (error.key or "").split(".")
     if argument not in _OPTIONS:
         return error

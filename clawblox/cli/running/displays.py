@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clawblox.views.steering import Action, Steering, Verb
 
 FINISH_TIMEOUT_S: Final = 1.0
-"""Seconds in which a display shows its end; a stopped terminal must not keep the command."""
+"""Seconds for the last output of a display; a stopped terminal must not keep the command."""
 _INTERVAL_S = 1.0
 
 
@@ -35,25 +35,25 @@ Seen = TypeVar("Seen", bound=Sight)
 
 
 class Scene(Protocol[Seen]):
-    """A run or an experiment as a display sees it: its present state, and news.
+    """A run or an experiment as a display sees it: its current state and its events.
 
     Attributes:
-        verbs: The actions for a row.
+        verbs: The possible actions on a row.
     """
 
     verbs: ClassVar[Sequence[Verb]]
 
     async def look(self) -> Seen:
-        """Return the present state.
+        """Return the current state.
 
         Raises:
-            OSError: It cannot be read now, such as for lack of descriptors.
+            OSError: The state cannot be read now, for example because descriptors are lacking.
 
         Cancellation: has no effect.
         """
 
     def take_news(self, now: Seen) -> Iterable[EventLine]:
-        """Return the events up to a state that were not returned before."""
+        """Return the events up to a state, without events that were returned before."""
 
     def draw(self, before: Seen | None, now: Seen, frame: BoardFrame) -> Sequence[str]:
         """Return the lines of a table.
@@ -68,7 +68,7 @@ class Scene(Protocol[Seen]):
         """Return the keys of all rows, in the order of the table."""
 
     async def read_pane(self, now: Seen, steering: Steering, lines: int) -> Sequence[str]:
-        """Return a heading, and the last shown lines of the selected row.
+        """Return a heading and the last lines of the log of the selected row.
 
         Args:
             now: The latest state, in which the row is.
@@ -76,24 +76,24 @@ class Scene(Protocol[Seen]):
             lines: Maximum number of lines.
 
         Raises:
-            ClawbloxError: It cannot be read.
+            ClawbloxError: The log cannot be read.
             OSError: A file cannot be read.
 
         Cancellation: has no effect.
         """
 
     async def act(self, action: Action, now: Seen) -> str:
-        """Do something with a row; return a line with the result.
+        """Apply an action to a row; return a line with the result.
 
         Args:
-            action: What to do.
+            action: The action.
             now: The latest state, in which the row is.
 
         Raises:
-            ClawbloxError: It cannot be done.
+            ClawbloxError: The action is not possible.
             OSError: A file cannot be read or written.
 
-        Cancellation: part of it may be done.
+        Cancellation: part of the action may be done.
         """
 
 
@@ -101,65 +101,65 @@ class Display:
     """Shows the work of a command while it runs.
 
     Attributes:
-        is_table: Whether lines are drawn over and over.
+        is_table: Whether the lines are redrawn in place.
     """
 
     is_table: ClassVar[bool] = False
 
     async def run(self) -> None:
-        """Show the work until this is cancelled, or nothing more will come.
+        """Show the work until cancelled, or until the work is over.
 
         Raises:
             OutputGone: The reader of the output is gone.
             OSError: The output is a file, and the disk is full.
 
-        Cancellation: :meth:`finish` shows the rest.
+        Cancellation: :meth:`finish` shows the remaining lines.
         """
 
     async def finish(self, summary: Sequence[str]) -> None:
-        """Show the end of the work, then the last lines.
+        """Show the end of the work, then the summary.
 
         Args:
-            summary: The last lines.
+            summary: The last lines of the output.
 
-        Cancellation: part of it may be shown.
+        Cancellation: part of this may be shown.
         """
 
     async def clear(self) -> None:
-        """Make room for an error message.
+        """Clear the display before an error message.
 
         Cancellation: part of the display may still be there.
         """
 
     async def leave(self) -> None:
-        """Leave everything as it was shown last.
+        """Leave the display in its last state.
 
         Cancellation: typed characters may still be below a table.
         """
 
     def add(self, line: EventLine, *, is_in_rows: bool = False) -> None:
-        """Show an event; may be called in any thread.
+        """Show an event; may be called from any thread.
 
         Args:
             line: The event.
-            is_in_rows: Whether the rows of a table show it as well.
+            is_in_rows: Whether the rows of a table also show the event.
         """
 
     def report(self, text: str) -> None:
-        """Show the present activity, or a fact."""
+        """Show the current activity, or a fact."""
 
     def warn(self, text: str) -> None:
-        """Show a warning with the time; may be called in any thread."""
+        """Show a warning with the time; may be called from any thread."""
         self.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
 
 
 class LiveLines(Display, Generic[Seen]):
-    """A line for each event. A slow reader loses the oldest added lines beyond 4096.
+    """A display with a line for each event. Beyond 4096 waiting lines, the oldest are dropped.
 
     Args:
-        output: Where the lines go.
-        scene: Looked at for news every second; None if all events are added.
-        until: Called after each look; returns whether nothing more will come.
+        output: Output that gets the lines.
+        scene: Checked for events every second; None if all events are added.
+        until: Called after each look; returns whether the work is over.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class LiveLines(Display, Generic[Seen]):
         self._outbox = Outbox(output.write_line)
 
     async def run(self) -> None:
-        """Write the lines until it is cancelled, or nothing more will come.
+        """Write the lines until cancelled, or until the work is over.
 
         Raises:
             OutputGone: The reader is gone.
             OSError: The output is a file, and the disk is full.
 
-        Cancellation: :meth:`finish` writes the rest.
+        Cancellation: :meth:`finish` writes the remaining lines.
         """
         if self._scene is None:
             await self._outbox.run()
@@ -197,7 +197,7 @@ class LiveLines(Display, Generic[Seen]):
         await self._outbox.flush()
 
     async def finish(self, summary: Sequence[str] = ()) -> None:
-        """Write the rest, then the last lines.
+        """Write the remaining lines, then the summary.
 
         Cancellation: has no effect for up to a second.
         """
@@ -212,7 +212,7 @@ class LiveLines(Display, Generic[Seen]):
                     await self._output.write_line(line)
 
     async def clear(self) -> None:
-        """Write the rest, so that it does not mix with an error message.
+        """Write the remaining lines before an error message.
 
         Cancellation: has no effect for up to a second.
         """
@@ -223,11 +223,11 @@ class LiveLines(Display, Generic[Seen]):
         self._outbox.put(str(line))
 
     def report(self, text: str) -> None:
-        """Write the present activity, or a fact."""
+        """Write the current activity, or a fact."""
         self._outbox.put(text)
 
 
 def show_warnings(display: Display) -> None:
-    """Show warnings of the library in a table, if that is on the terminal of standard error."""
+    """Show warnings of the library in a table if standard error is the table's terminal."""
     is_shared = display.is_table and sys.stderr.isatty()
     configure_logging(display.warn if is_shared else None)

@@ -1,4 +1,4 @@
-"""The experiment or run that a command means where its argument is left out."""
+"""The default experiment or run of a command whose argument is left out."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ only_run = click.argument("run", type=PATH, required=False, metavar="[RUN]")
 
 
 def choose_experiment(text: str | None) -> Path:
-    """Return the directory of the experiment that was typed, or else of the newest. Blocks.
+    """Return the directory of the typed experiment, or else of the newest. Blocks.
 
-    The newest is the one that was changed last, of those in the current directory, smoke runs left
-    out; in the directory of an experiment, it is that one. A line on standard error says which one
-    it is, and how to choose another: the newest may be damaged.
+    The newest is the most recently changed experiment in the current directory, without smoke runs;
+    in the directory of an experiment, it is that experiment. A line on standard error names the
+    experiment and the way to choose another, since the newest may be damaged.
 
     Args:
-        text: The directory as it was typed; None if it was left out.
+        text: The directory as typed; None if it was left out.
 
     Returns:
         The directory, absolute.
 
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: There is no experiment in it, or none in the current directory.
+        UsageError: The directory, or the current directory, contains no experiment.
     """
     if text is not None:
         return existing_experiment(text)
@@ -57,17 +57,17 @@ def choose_experiment(text: str | None) -> Path:
 
 
 def choose_experiments(texts: Sequence[str]) -> list[Path]:
-    """Return the directories of the experiments that were typed, or of the newest. Blocks.
+    """Return the directories of the typed experiments, or of the newest. Blocks.
 
     Args:
-        texts: The directories as they were typed; none for the newest experiment.
+        texts: The directories as typed; empty for the newest experiment.
 
     Returns:
         The directories, absolute.
 
     Raises:
         ClawbloxError: A directory does not exist.
-        UsageError: There is no experiment in one, or two are the same.
+        UsageError: A directory contains no experiment, or two are the same.
     """
     typed: dict[Path, str] = {}
     for text in texts:
@@ -82,16 +82,16 @@ def choose_experiments(texts: Sequence[str]) -> list[Path]:
 
 
 def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
-    """Return the run that was typed, or else the only one in the current directory. Blocks.
+    """Return the typed run, or else the only run in the current directory. Blocks.
 
-    A line on standard error says which one it is.
+    A line on standard error names the run.
 
     Args:
-        text: The argument RUN as it was typed; None if it was left out.
-        are_experiments: Whether an experiment counts as one, instead of each of its runs.
+        text: The argument RUN as typed; None if it was left out.
+        are_experiments: Whether an experiment counts as a single run.
 
     Raises:
-        UsageError: There is none, or there are several; the error lists them.
+        UsageError: There is no run, or there are several; the error lists them.
     """
     if text is not None:
         return text
@@ -108,7 +108,8 @@ def choose_only_run(text: str | None, *, are_experiments: bool = False) -> str:
 
 
 def _find_experiments() -> list[Path]:
-    # Here, because a typed directory does not need experiments, which are slow to import.
+    # Imported here because experiments are slow to import, and a typed directory does not need
+    # them.
     from clawblox.experiment.reading.overview import is_experiment, sort_experiments
 
     found = filter(is_experiment, sort_experiments(Path.cwd()))

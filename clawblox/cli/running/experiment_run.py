@@ -1,4 +1,4 @@
-"""An experiment from its start to its end, here or in the background."""
+"""Runs an experiment from start to end, here or in the background."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ADVICE: Final = "Ctrl-C saves and stops, a second one kills."
 _STOPPING: Final = "Saving and stopping. A second Ctrl-C kills everything."
 
 Prepare: TypeAlias = Callable[[AsyncExperiment], Awaitable[Sequence[str]]]
-"""Adds branches to an open experiment, and returns their names: only these are run."""
+"""Adds branches to an open experiment and returns their names; only these branches run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,8 +49,8 @@ class ExperimentCall:
         command: The words of the command.
         args: Its arguments, for a process in the background.
         detach: Whether to run in the background.
-        starter_fd: Socket of the command that spawned this process to run in the background; None
-            when this is the command itself.
+        starter_fd: Socket of the command that spawned this process in the background; None if this
+            process is the command itself.
         as_json: Whether to print the outcome as JSON; events then go to standard error.
         pause_on_term: Whether a SIGTERM that has saved everything counts as a pause.
     """
@@ -65,7 +65,7 @@ class ExperimentCall:
 
     @property
     def is_spawned(self) -> bool:
-        """True if another command has spawned this process, and checked the arguments."""
+        """True if another command has checked the arguments and spawned this process."""
         return self.starter_fd is not None
 
 
@@ -90,7 +90,7 @@ def running_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def make_call(ctx: click.Context, directory: Path, **how: Any) -> ExperimentCall:
-    """Return how a command runs an experiment.
+    """Return the options for running an experiment from a command.
 
     Args:
         ctx: The context of the command.
@@ -107,12 +107,12 @@ async def run_experiment(
     """Run an experiment to its end, here or in the background, and return the exit status.
 
     Args:
-        call: How to run it.
+        call: The options.
         make: Returns the experiment, not open yet.
         prepare: Called with the open experiment before it is run.
 
     Raises:
-        ClawbloxError: It cannot be run.
+        ClawbloxError: The experiment cannot be run.
 
     Cancellation: the experiment is saved and stopped; in the background it continues.
     """
@@ -136,7 +136,7 @@ def describe_outcome(outcome: RunOutcome | None, status: int) -> dict[str, objec
     """Return the outcome of a run as plain values.
 
     Args:
-        outcome: The outcome; None if it was interrupted before it began.
+        outcome: The outcome; None if the run was interrupted before it started.
         status: The exit status.
     """
     rows = () if outcome is None else outcome.rows
@@ -166,15 +166,15 @@ async def _run_in_background(call: ExperimentCall) -> int:
 class ExperimentRunner:
     """An experiment that runs as long as this program.
 
-    The first signal saves and stops it, the second one kills it.
+    The first signal saves and stops the experiment; the second kills it.
 
     Args:
         experiment: The experiment, not open yet.
-        output: Where its table or its events are shown.
+        output: Output that shows its table or its events.
         starter: Channel to the command that spawned this process in the background; None if it
             runs in the foreground.
         prepare: Called with the open experiment before it is run.
-        is_summarised: Whether its end is summed up, with the commands that follow.
+        is_summarised: Whether to summarise its end, with the commands for the next steps.
         pause_on_term: Whether a SIGTERM that has saved everything counts as a pause.
 
     Attributes:
@@ -192,7 +192,7 @@ class ExperimentRunner:
     contained: DisplayContainment = attrs.field(init=False, factory=DisplayContainment)
     _display: Display = attrs.field(init=False)
     _is_saved: bool = attrs.field(init=False, default=True)
-    """True if everything that was ended is saved."""
+    """True if all attempts that were ended are saved."""
     _asked_at: int = attrs.field(init=False, default=0)
     """Number of the last line of the journal when the experiment was asked to end."""
 
@@ -200,8 +200,9 @@ class ExperimentRunner:
         """Run the experiment until it ends, or a signal ends it.
 
         Returns:
-            The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
-            else that of the outcome. It is 75 instead of 143 where that counts as a pause.
+            The exit status: 128 plus the signal that ended the run, 1 if the output is gone, else
+            the status of the outcome. If a SIGTERM counts as a pause, the status is 75 instead of
+            143.
 
         Raises:
             ClawbloxError: The experiment cannot be run.
@@ -254,14 +255,14 @@ class ExperimentRunner:
         await self._experiment.stop()
 
     async def kill(self) -> None:
-        """Stop everything at once, without checkpoints.
+        """Stop everything immediately, without checkpoints.
 
         Cancellation: as for :meth:`AsyncExperiment.stop`.
         """
         await self._experiment.stop(now=True)
 
     async def summarise(self) -> list[str]:
-        """Return how the experiment ended, and the commands that follow.
+        """Return a summary of how the experiment ended, with the commands for the next steps.
 
         Cancellation: has no effect.
         """
@@ -275,7 +276,7 @@ class ExperimentRunner:
     async def _report_start(
         self, starter: StarterChannel, events: Subscription[ExperimentEvent]
     ) -> None:
-        """Tell the command that spawned this process that the run has passed its checks."""
+        """Report to the command that spawned this process when the run has passed its checks."""
         async for event in events:
             if event.kind == "experiment.started":
                 starter.send(StartResult([], 1, {}))
@@ -283,9 +284,9 @@ class ExperimentRunner:
 
 
 def _is_saved(attempt: AttemptState) -> bool:
-    """Return whether all that an attempt has done is committed, or in a checkpoint."""
+    """Return whether all work of an attempt is committed or in a checkpoint."""
     if attempt.outcome != "paused":
         return attempt.outcome == "committed"
     if attempt.phase != "work" or not attempt.working:
-        return True  # it begins again at the checkpoint with which it began
+        return True  # a resume repeats the attempt from its first checkpoint
     return bool(attempt.checkpoints) and attempt.checkpoints[-1].kind != "periodic"

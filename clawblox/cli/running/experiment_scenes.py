@@ -1,4 +1,4 @@
-"""An experiment as a display sees it, run here or elsewhere."""
+"""An experiment as a display sees it, run by this or another process."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ class ExperimentLook:
 
 @attrs.define(eq=False)
 class ExperimentScene:
-    """An experiment; the lines of its journal are news.
+    """An experiment as a display sees it; the lines of its journal are the events.
 
     Args:
         read: Looks at the experiment.
-        since: Number of lines of its journal that are not news; None means those of the first look.
+        since: Number of journal lines that were shown before; None means all lines of the first
+            look.
 
     Attributes:
-        is_running: Whether a process ran it at the last look.
+        is_running: Whether a process was running the experiment at the last look.
     """
 
     verbs: ClassVar[Sequence[Verb]] = ("fork", "pause", "stop")
@@ -74,7 +75,7 @@ class ExperimentScene:
         """Look at the experiment.
 
         Raises:
-            ClawbloxError: It cannot be read.
+            ClawbloxError: The experiment cannot be read.
 
         Cancellation: has no effect.
         """
@@ -100,7 +101,7 @@ class ExperimentScene:
         return chain_rows(now.status)
 
     async def read_pane(self, now: ExperimentLook, steering: Steering, lines: int) -> list[str]:
-        """Return the log of the world of the selected chain, or what its agents did last.
+        """Return the log of the selected chain's world, or the latest actions of its agents.
 
         Raises:
             ClawbloxError: The experiment cannot be read.
@@ -114,7 +115,7 @@ class ExperimentScene:
         """Fork, pause or stop a chain; return a line with the result.
 
         Raises:
-            ClawbloxError: It cannot be done.
+            ClawbloxError: The action is not possible.
 
         Cancellation: withdraws the request.
         """
@@ -128,7 +129,7 @@ class ExperimentScene:
         return f"{chain}: {'stopped' if action.verb == 'stop' else 'pauses at a checkpoint'}"
 
     def _shorten(self, event: ExperimentEvent) -> ExperimentEvent:
-        """Return an event without an error of a score that was shown for another generation."""
+        """Return an event, with its score error shortened if the same error was shown before."""
         error = event.data.get("error") if event.kind in _SCORED else None
         if error is None:
             return event
@@ -147,7 +148,7 @@ def _read_pane(directory: Path, steering: Steering, lines: int) -> list[str]:
 
 
 async def watch_experiment(directory: Path) -> None:
-    """Show an experiment that another process runs, until no process does.
+    """Show an experiment that another process runs, until no process runs it.
 
     Args:
         directory: The directory of the experiment.
@@ -155,7 +156,7 @@ async def watch_experiment(directory: Path) -> None:
     Raises:
         OSError: The output is a file, and the disk is full.
 
-    Cancellation: the table stays on the terminal as it was drawn last.
+    Cancellation: the table stays on the terminal in its last state.
     """
     scene = ExperimentScene(partial(look_at_experiment, directory))
     with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
@@ -163,19 +164,19 @@ async def watch_experiment(directory: Path) -> None:
 
 
 async def look_at_experiment(directory: Path) -> ExperimentLook:
-    """Look at an experiment, with the facts that only the process knows that runs it.
+    """Look at an experiment, including the facts that only the process running it knows.
 
     Args:
         directory: The directory of the experiment.
 
     Raises:
-        UsageError: There is no experiment.
+        UsageError: The directory contains no experiment.
         ClawbloxError: Its journal or plan cannot be read.
 
     Cancellation: has no effect.
     """
     answer: Mapping[str, Any] | None = None
-    with contextlib.suppress(ControlError):  # it has just ended, or is suspended
+    with contextlib.suppress(ControlError):  # the process has just ended, or is suspended
         answer = await ask_experiment(directory, "status")
     record = await run_blocking(read_experiment, directory)
     pid = finite_number((answer or {}).get("pid"), low=1)

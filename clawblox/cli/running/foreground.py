@@ -1,4 +1,4 @@
-"""One world from its start to its end."""
+"""Runs one world in the foreground, from start to end."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _ENDS: Final[Sequence[EventKind]] = ("exited", "stopped", "gave_up")
 
 @attrs.define(eq=False)
 class Foreground:
-    """A world that lives as long as this program.
+    """A world that runs as long as this program.
 
-    The first signal stops it, and its last output is still printed; the second one kills it.
+    The first signal stops the world, and its last output is still printed; the second kills it.
 
     Args:
         world: The world, not open yet.
         run_dir: The run directory.
         start: Starts its instance.
-        tokens: Its tokens, by the names of their variables; they are masked in all messages.
+        tokens: Tokens of the world, by variable name; they are masked in all messages.
         grace_seconds: Seconds between TERM and KILL.
-        companion: The agent that acts in it, whose actions are printed in place of the world's
-            output, and whose end ends the world; None for none.
+        companion: The agent that acts in the world. Its actions are printed in place of the world's
+            output, and its end ends the world. None for no agent.
 
     Attributes:
         contained: Keeps defects of the printer from the world.
@@ -78,7 +78,7 @@ class Foreground:
     _is_output_gone: bool = attrs.field(init=False, default=False)
     _is_work_over: bool = attrs.field(init=False, default=False)
     _end: WorldEvent | None = attrs.field(init=False, default=None)
-    """The event of its end, if it was not stopped here."""
+    """The event of the world's end, if this command did not stop it."""
 
     def __attrs_post_init__(self) -> None:
         self._printer = _Printer(self._world, self._companion, self.contained)
@@ -87,18 +87,18 @@ class Foreground:
         """Run the world to its end.
 
         Returns:
-            The exit status: 128 and the signal that asked for the end, 1 when the output is gone,
-            or 0 when the agent's work is over or another process stopped the instance.
+            The exit status: 128 plus the signal that ended the run, 1 if the output is gone, or 0
+            if the agent's work is over or another process stopped the instance.
 
         Raises:
-            ClawbloxError: The world or its agent could not be started, or ended by itself.
+            ClawbloxError: The world or its agent could not be started, or ended unexpectedly.
 
         Cancellation: the world is stopped.
         """
         try:
             status = await run_until_asked(self)
         except PortInUseError as error:
-            if error.port is None:  # every port that could be leased is taken
+            if error.port is None:  # all ports of the range are taken
                 raise
             text = f"Port {error.port} is already in use. Try --port <PORT>\n  {error.message}"
             raise ClawbloxError(text) from error
@@ -111,7 +111,7 @@ class Foreground:
         return 0
 
     def make_display(self) -> Display:
-        """Return the printer of the output."""
+        """Return the display that prints the output."""
         return self._printer
 
     async def run(self, tasks: Tasks) -> None:
@@ -139,7 +139,7 @@ class Foreground:
             await self._stop_all()
 
     async def stop(self, number: signal.Signals | None) -> None:
-        """Begin to stop the world and its agent.
+        """Start to stop the world and its agent.
 
         Cancellation: has no effect.
         """
@@ -152,9 +152,9 @@ class Foreground:
         self._is_ending.set()
 
     async def kill(self) -> None:
-        """End the grace of the stop under way.
+        """End the grace of the current stop.
 
-        Cancellation: it may continue.
+        Cancellation: the grace may continue.
         """
         self._grace_seconds = 0.0
         if self._companion is not None:
@@ -162,7 +162,7 @@ class Foreground:
         await self._world.stop_all(grace_seconds=0.0)
 
     async def summarise(self) -> list[str]:
-        """Return how a world that was stopped ended, and the command that continues.
+        """Return a summary of a stopped world, with the command that resumes it.
 
         Cancellation: has no effect.
         """
@@ -186,7 +186,7 @@ class Foreground:
         self._is_ending.set()
 
     async def _follow(self, events: EventStream, started: StartedWorld) -> None:
-        """Wait for the end of the instance, and keep its event."""
+        """Wait for the end of the instance, and store its event."""
         async for event in events:
             if event.subject == started.name and event.kind in _ENDS:
                 self._end = event
@@ -194,12 +194,12 @@ class Foreground:
                 return
 
     async def _stop_all(self) -> None:
-        """Stop the agent, the instance, and its forks that other commands asked for."""
+        """Stop the agent, the instance, and forks of it that other commands requested."""
         if self._companion is not None:
             await self._companion.stop(self._grace_seconds)
         stops = await self._world.stop_all(grace_seconds=self._grace_seconds)
         if not self._starting.cancelled_caught:
-            # A terminal or a pager that reads no further must not keep us here.
+            # A terminal or pager that has stopped reading must not block the end.
             with anyio.move_on_after(_DRAIN_TIMEOUT_S):
                 await self._printer.is_printed.wait()
         for result in stops:
@@ -209,7 +209,7 @@ class Foreground:
             raise error
 
     def _ended_error(self, started: StartedWorld, end: WorldEvent) -> WorldExitedError:
-        """Return the error of an instance that was not stopped here. Blocks."""
+        """Return the error for an instance that ended unexpectedly. Blocks."""
         gave_up = end.kind == "gave_up"
         text = (
             f"will not be restarted: {end.data['reason']}" if gave_up else describe_ending(end.data)
@@ -238,7 +238,7 @@ class _Printer(Display):
 
     Attributes:
         tail: The last lines of the world's output.
-        is_printed: Set when everything is printed.
+        is_printed: Set when all output is printed.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class _Printer(Display):
         self._started: StartedWorld
 
     def begin(self, started: StartedWorld) -> None:
-        """Begin to print: the world is ready."""
+        """Start printing; called when the world is ready."""
         self._started = started
         self._begun.set()
 
@@ -272,7 +272,7 @@ class _Printer(Display):
             self.is_printed.set()
 
     async def _print_log(self, output: Output) -> None:
-        """Print the output of the world; with an agent, only keep its last lines."""
+        """Print the output of the world; with an agent, only store its last lines."""
         async with self._world.logs(instance=self._started.name, follow=True) as lines:
             async for line in lines:
                 self.tail.append(line.text[:_TAIL_COLUMNS])
@@ -285,7 +285,7 @@ class _Printer(Display):
 
 
 def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
-    """Summarise instances that were stopped, with the command that resumes them. Blocks.
+    """Summarise stopped instances, with the command that resumes them. Blocks.
 
     Args:
         run_dir: Their run directory, resolved.
@@ -302,7 +302,7 @@ def summarise_run(run_dir: Path, names: Sequence[str]) -> list[str]:
 
 
 async def _write_line(output: Output, text: str) -> None:
-    """Write a line; a full disk counts as an output that is gone."""
+    """Write a line; treat a full disk as a lost output."""
     try:
         await output.write_line(text)
     except OSError as error:

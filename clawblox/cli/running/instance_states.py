@@ -1,4 +1,4 @@
-"""The state of each instance of an orchestrator, kept from its events; in memory only."""
+"""The state of each instance of an orchestrator, derived from events and kept in memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _OVER = ("exited", "halted", "failed")
 
 @attrs.define(eq=False)
 class InstanceStates:
-    """Counts instances by state, and knows when the last of them has ended, and how.
+    """States of the instances, and the outcome once the last instance has ended.
 
     Args:
-        planned: How many are going to be started.
+        planned: Number of instances to start.
 
     Attributes:
         by_name: The state of each instance, in the words of ``clawblox ps``.
-        failures: The error of each instance whose start failed, or that ended without being
-            stopped.
+        failures: The error of each instance whose start failed or that ended unexpectedly.
         stopped: Names of the instances that were stopped.
-        ramp: Why starts are held back; empty when they are not.
+        ramp: Reason for which starts are held back; empty if they are not.
     """
 
     _planned: int
@@ -36,7 +35,7 @@ class InstanceStates:
     stopped: set[str] = attrs.field(init=False, factory=set)
     ramp: str = attrs.field(init=False, default="")
     _ends: dict[str, tuple[str, str]] = attrs.field(init=False, factory=dict)
-    """State and reason of the ends that a restart may follow."""
+    """State and reason of each end after which a restart is possible, by name."""
     _is_start_done: bool = attrs.field(init=False, default=False)
 
     @property
@@ -46,42 +45,42 @@ class InstanceStates:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing runs and nothing will."""
+        """True if no instance is running or waiting to start."""
         return self._is_start_done and all(state in _OVER for state in self.by_name.values())
 
     def runs(self, name: str) -> bool:
-        """Return whether an instance has begun and not ended."""
+        """Return whether an instance has started and not ended."""
         return self.by_name.get(name, "exited") not in _OVER
 
     def counts(self) -> dict[str, int]:
-        """Return how many instances are in each state, including ``waiting`` to be started.
+        """Return the number of instances in each state, including ``waiting`` for the start.
 
-        May be called in any thread.
+        May be called from any thread.
         """
         states = tuple(self.by_name.values())
         waiting = 0 if self._is_start_done else self._planned - len(states)
         return {**({"waiting": waiting} if waiting > 0 else {}), **Counter(states)}
 
     def finish_start(self, failed: Mapping[str, Exception], ready: Iterable[str]) -> None:
-        """Record that every instance has been started, or has failed to.
+        """Record that every instance has started or failed to start.
 
         Args:
             failed: The errors, by name of the instance.
-            ready: Names of those that became ready.
+            ready: Names of the instances that became ready.
         """
         self._is_start_done = True
         for name, error in failed.items():
-            if self.by_name.get(name) not in _OVER:  # it failed before its first event
+            if self.by_name.get(name) not in _OVER:  # the start failed before its first event
                 self._fail(name, "failed", error)
         for name in ready:
             self.by_name.setdefault(name, "ready")
 
     def stop(self) -> None:
-        """Record that everything that runs is being stopped."""
+        """Record that all running instances are being stopped."""
         self.by_name |= {name: "stopping" for name in self.by_name if self.runs(name)}
 
     def take(self, event: WorldEvent) -> None:
-        """Update the states from the next event."""
+        """Update the states with the next event."""
         name, data = event.subject, event.data
         match event.kind:
             case "started":
@@ -95,7 +94,7 @@ class InstanceStates:
                 self._ends.pop(name, None)
             case "start_failed" if self.by_name.get(name) != "restarting":
                 self._fail(name, "failed", data["error"])
-            case "start_failed":  # of a restart; its process was ended on request, or by itself
+            case "start_failed":  # of a restart; the end of the old process may be recorded already
                 self._ends.setdefault(name, ("exited", describe_start_error(data["error"])))
             case "exited":
                 self._take_end(name, data)

@@ -1,4 +1,4 @@
-"""A table that is drawn over and over on a terminal, and obeys the keys that are typed at it."""
+"""A table that is redrawn in place on a terminal and reacts to keys."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from clawblox.views.steering import UNSTEERED, Action, Steering, press
 
 _RECENT_EVENTS = 16
 _SHORT_REST_S, _LONG_REST_S = 0.25, 1.0
-"""Seconds between two looks when something happens, and when nothing does."""
+"""Seconds between two looks while the state changes, and while it does not."""
 _MAX_SHARE = 0.05
-"""Largest share of the time to spend looking and drawing, however many instances there are."""
+"""Maximum share of the time for looking and drawing, for any number of instances."""
 _LOOKS_KEPT = 8
 
 
 @attrs.define(eq=False)
 class LiveTable(Display, Generic[Seen]):
-    """A table that is drawn over and over, with the latest events below it.
+    """A table that is redrawn in place, with the latest events below it.
 
     Args:
         output: The terminal.
         scene: The run or the experiment.
         notice: The last line of the table.
-        until: Called after each look; returns whether nothing more will come.
+        until: Called after each look; returns whether the work is over.
     """
 
     is_table: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class LiveTable(Display, Generic[Seen]):
         self._keys = TableKeys(self._scene, self._draw_soon)
 
     async def run(self) -> None:
-        """Look and draw until it is cancelled, or nothing more will come.
+        """Look and draw until cancelled, or until the work is over.
 
         Raises:
             OutputGone: The terminal is gone.
@@ -85,7 +85,7 @@ class LiveTable(Display, Generic[Seen]):
                 await self._rest((time.monotonic() - begun_at) / _MAX_SHARE)
 
     async def _rest(self, least_s: float) -> None:
-        """Rest between two looks; draw what keys change meanwhile."""
+        """Wait between two looks; draw changes that keys cause in the meantime."""
         begun_at, shortest_s = time.monotonic(), max(_SHORT_REST_S, least_s)
         while True:
             whole_s = shortest_s if self._has_news else shortest_s + _LONG_REST_S - _SHORT_REST_S
@@ -109,9 +109,9 @@ class LiveTable(Display, Generic[Seen]):
         self._woken.set()
 
     async def finish(self, summary: Sequence[str] = ()) -> None:
-        """Draw the table for the last time, and the summary below it.
+        """Draw the table for the last time, with the summary below it.
 
-        Cancellation: part of it may be shown.
+        Cancellation: part of this may be shown.
         """
         self._notice = ""
         self._keys.leave()
@@ -124,15 +124,15 @@ class LiveTable(Display, Generic[Seen]):
                     await self._output.write_line(line)
 
     async def clear(self) -> None:
-        """Remove the table, so that it does not mix with an error message.
+        """Remove the table before an error message.
 
-        Cancellation: it may still be there.
+        Cancellation: the table may still be there.
         """
         with anyio.move_on_after(FINISH_TIMEOUT_S, shield=True), contextlib.suppress(OutputGone):
             await self._screen.draw(())
 
     async def leave(self) -> None:
-        """Leave the table as it was drawn last.
+        """Leave the table in its last state.
 
         Cancellation: typed characters may still be below it.
         """
@@ -145,14 +145,14 @@ class LiveTable(Display, Generic[Seen]):
         self._wake()
 
     def report(self, text: str) -> None:
-        """Show the present activity in the last line."""
+        """Show the current activity in the last line."""
         self._notice = text
         self._wake()
 
     async def _refresh(self) -> None:
         try:
             now = await self._scene.look()
-        except OSError:  # such as a lack of descriptors; that must not end the orchestrator
+        except OSError:  # for example a lack of descriptors, which must not end the orchestrator
             return
         self._keys.latest = now
         self._looks.append(now)
@@ -178,7 +178,7 @@ class LiveTable(Display, Generic[Seen]):
         await self._screen.draw(self._scene.draw(self._earlier_look(), self._looks[-1], frame))
 
     def _earlier_look(self) -> Seen | None:
-        """Return a look from long enough ago to measure the CPU share from."""
+        """Return a look that is old enough to measure the CPU share since then."""
         *others, last = self._looks
         old = [look for look in others if look.at <= last.at - _LONG_REST_S]
         return old[-1] if old else next(iter(others), None)
@@ -186,7 +186,7 @@ class LiveTable(Display, Generic[Seen]):
     async def _watch_terminal(self) -> None:
         with anyio.open_signal_receiver(signal.SIGWINCH, signal.SIGCONT) as received:
             async for number in received:
-                if number == signal.SIGCONT:  # the shell has written below the table
+                if number == signal.SIGCONT:  # the shell may have written below the table
                     self._screen.forget()
                     self._keys.resume()
                 self._wake()
@@ -194,11 +194,11 @@ class LiveTable(Display, Generic[Seen]):
 
 @attrs.define(eq=False)
 class TableKeys(Generic[Seen]):
-    """Obeys the keys that a person types at a table.
+    """Reacts to the keys that a person types at a table.
 
     Args:
         scene: The run or the experiment.
-        on_change: Called after each change of what the table shows.
+        on_change: Called when the table needs to be redrawn.
 
     Attributes:
         latest: The latest look; None before the first.
@@ -214,9 +214,9 @@ class TableKeys(Generic[Seen]):
     _keyboard: Keyboard | None = attrs.field(init=False, default=None)
 
     async def run(self) -> None:
-        """Obey keys until this is cancelled; return at once where nobody can type.
+        """React to keys until cancelled; return immediately without a keyboard.
 
-        Cancellation: the terminal is as before; actions may be done in part.
+        Cancellation: the terminal is restored; actions may be done in part.
         """
         if not sys.stdin.isatty():
             return
@@ -247,16 +247,16 @@ class TableKeys(Generic[Seen]):
         self._on_change()
 
     def resume(self) -> None:
-        """Read keys one by one again: another program had the terminal."""
+        """Read single keys again after another program had the terminal."""
         if self._keyboard is not None:
             self._keyboard.resume()
 
     def leave(self) -> None:
-        """Forget the typed keys: the table is drawn for the last time."""
+        """Reset the typed keys before the table is drawn for the last time."""
         self.steering, self._message, self._keyboard = UNSTEERED, "", None
 
     async def read_pane(self, lines: int) -> Sequence[str]:
-        """Return the lines of the selected row, or why it cannot be read.
+        """Return the log lines of the selected row, or the reason why they cannot be read.
 
         Args:
             lines: Maximum number of lines.
@@ -277,7 +277,7 @@ class TableKeys(Generic[Seen]):
         """Return the last line of the table.
 
         Args:
-            notice: The present activity, or a hint.
+            notice: The current activity, or a hint.
         """
         if line := self._message or self.steering.describe(self._scene.verbs):
             return line
@@ -292,13 +292,13 @@ def make_display(
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> Display:
-    """Return the display of a scene that is looked at for news.
+    """Return the display of a scene that is polled for events.
 
     Args:
         output: The output.
         scene: The run or the experiment.
         notice: The last line of a table.
-        until: Called after each look; returns whether nothing more will come.
+        until: Called after each look; returns whether the work is over.
     """
     if output.is_terminal:
         return LiveTable(output, scene, notice, until)
@@ -306,18 +306,18 @@ def make_display(
 
 
 async def watch(output: Output, scene: Scene[Seen], until: Callable[[], bool]) -> None:
-    """Show what another process runs.
+    """Show a run or an experiment of another process.
 
     Args:
         output: The output.
         scene: The run or the experiment.
-        until: Called after each look; returns whether nothing more will come.
+        until: Called after each look; returns whether the work is over.
 
     Raises:
         OutputGone: The reader is gone.
         OSError: The output is a file, and the disk is full.
 
-    Cancellation: a table stays on the terminal as it was drawn last.
+    Cancellation: a table stays on the terminal in its last state.
     """
     notice = "Ctrl-C closes this table and stops nothing."
     display = make_display(output, scene, notice, until=until)

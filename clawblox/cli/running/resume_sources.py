@@ -1,4 +1,4 @@
-"""The state from which a run and its agent continue, and the options that both had.
+"""The state from which a run and its agent continue, and their earlier options.
 
 ``run --resume`` names a run by its directory, or by ``checkpoint.json`` with the name of its latest
 checkpoint. Archives and snapshots name no run.
@@ -34,7 +34,7 @@ _OF_ONE_START: Final = (
     *("command_file", "env", "log_file", "name", "tmux_session"),
     *("record_dir", "reseed", "resume", "run_dir"),
 )
-"""Options that belong to the start of the old run, or to the state that is restored."""
+"""Options that belong to the start of the earlier run, or to the restored state."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,9 +43,9 @@ class ResumeSource:
 
     Attributes:
         path: The archive or snapshot.
-        run_dir: The run directory; None if it is not known.
-        record: The record of its instance; None if there is none.
-        agent: Its agent; None if ``clawblox run`` had none there.
+        run_dir: The run directory; None if it is unknown.
+        record: The record of the run's instance; None if there is none.
+        agent: The run's agent; None if the run had no agent of ``clawblox run``.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class ResumeSource:
 
 
 def world_options(record: InstanceRecord | None) -> Mapping[str, Any]:
-    """Return the recorded options of a world's start, by name; none without a record."""
+    """Return the recorded options of a world's start, by name; empty without a record."""
     if record is None:
         return {}
     names = attrs.fields_dict(StartOptions).keys() - set(_OF_ONE_START)
@@ -68,16 +68,16 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
 
     Args:
         given: The value of the option.
-        world_dir: One of the places of a relative path, as for a snapshot.
+        world_dir: The world directory; like the path of a snapshot, a relative path may start here.
 
     Returns:
-        None if it names no run, but perhaps an archive or a snapshot.
+        The state; None if the option does not name a run, but perhaps an archive or a snapshot.
 
     Raises:
         ClawbloxError: The run has no save, or the save is gone.
-        ConfigError: It is not a path.
-        UsageError: It is the directory of an experiment; or a ``checkpoint.json`` whose run another
-            user or an agent may have written.
+        ConfigError: The value is not a path.
+        UsageError: The path is the directory of an experiment; or a ``checkpoint.json`` whose run
+            another user or an agent may have written.
     """
     places = snapshot_places(given, world_dir, "resume")
     for place in places:
@@ -92,7 +92,7 @@ def find_resume_source(given: str, world_dir: Path) -> ResumeSource | None:
 
 
 def _nothing_saved(run_dir: Path) -> ClawbloxError:
-    """Return the error of a run of whose agent and world nothing was saved yet."""
+    """Return the error for a run that has saved neither its agent nor its world yet."""
     return ClawbloxError(
         f"Nothing in '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
         "and its agent",
@@ -152,7 +152,7 @@ def find_checkpoint(run_dir: Path) -> Path | None:
     """Return the latest checkpoint of a run with an agent; None if none was made. Blocks.
 
     Raises:
-        ClawbloxError: It is gone.
+        ClawbloxError: The recorded checkpoint no longer exists.
     """
     directory = run_dir / CHECKPOINTS_DIR
     archive = read_pointer(directory)
@@ -172,7 +172,7 @@ def read_run_agent(run_dir: Path) -> RunAgent | None:
     """Return the agent of ``clawblox run`` in a run directory; None if it had none. Blocks.
 
     Raises:
-        ClawbloxError: Its record cannot be read; or the agents are those of Python.
+        ClawbloxError: The agent's record cannot be read; or a Python program started the agents.
     """
     team = read_team(run_dir)
     if team is not None and team.command_line is None:
@@ -185,15 +185,15 @@ def read_run_agent(run_dir: Path) -> RunAgent | None:
 
 
 def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
-    """Refuse an agent that has had all turns that a person allowed it. Blocks.
+    """Refuse an agent that has used all its allowed turns. Blocks.
 
     Args:
         run_dir: The run directory.
         agent: Its agent.
 
     Raises:
-        ClawbloxError: None is left; the hint names how to allow more.
-        AgentError: The record of its usage cannot be read.
+        ClawbloxError: No turn is left; the hint has the way to allow more.
+        AgentError: The record of the agent's usage cannot be read.
     """
     if agent.turn_limit is None:
         return
@@ -208,18 +208,19 @@ def require_turns_left(run_dir: Path, agent: RunAgent) -> None:
 
 
 def find_team_resume(run_dir: Path, interruption: InterruptedRun) -> TeamResume | None:
-    """Return the agent that is brought back with its instance, and the checkpoint of both. Blocks.
+    """Return the agent to restore with its instance, and the checkpoint of both. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
         interruption: The interrupted instances.
 
     Returns:
-        None if the run has no agent of ``clawblox run``, or its instance is not resumed.
+        The agent and the checkpoint; None if the run has no agent of ``clawblox run``, or its
+        instance is not resumed.
 
     Raises:
-        ClawbloxError: Neither was saved, or the save is gone; or the agent has had all turns that
-            it was allowed.
+        ClawbloxError: Neither was saved, or the save is gone; or the agent has used all its allowed
+            turns.
     """
     instance = find_own_instance(run_dir, interruption)
     if instance is None:
@@ -232,7 +233,7 @@ def find_team_resume(run_dir: Path, interruption: InterruptedRun) -> TeamResume 
 
 
 def suggest_agent(interruption: InterruptedRun, run_dir: Path) -> Iterator[str]:
-    """Yield the command line that restores the agent of a run, if there is one. Blocks."""
+    """Yield the command line that restores the agent of a run, if possible. Blocks."""
     if (team := read_team(run_dir)) is not None:
         if team.command_line is not None:
             yield suggest("resume", run_dir)
@@ -242,7 +243,7 @@ def suggest_agent(interruption: InterruptedRun, run_dir: Path) -> Iterator[str]:
     if archive is not None and len(agents) == len(worlds) == 1:
         (agent,), (world_dir,) = agents, worlds
         state = read_metadata(archive)["agents"].get(agent.name, {})
-        if state.get("session_format") is not None:  # the archive has its conversation
+        if state.get("session_format") is not None:  # the archive contains the agent's conversation
             words = ["clawblox", "run", shorten_path(Path(world_dir)), "--agent", agent.driver]
             words += ["--agent-name", agent.name, "--resume", shorten_path(archive)]
             yield quote_words(words)

@@ -1,4 +1,4 @@
-"""The choice and the description of interrupted instances, for ``resume`` and ``up``."""
+"""Chooses and describes interrupted instances, for ``resume`` and ``up``."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def require_interrupted(interruption: InterruptedRun, run_dir: Path) -> None:
 def show_interruption(
     interruption: InterruptedRun, run_dir: Path, team: TeamResume | None = None
 ) -> None:
-    """Print which instances continue, from which saves, and which stay ended.
+    """Print the instances that continue, with their saves, and those that stay ended.
 
     Args:
         interruption: The instances.
         run_dir: Their run directory.
-        team: The agent that continues with one of them, and the checkpoint; None for none.
+        team: The agent that continues with an instance, and the checkpoint; None for no agent.
     """
     count, total = len(interruption.instances), len(interruption.instances) + len(interruption.left)
     share = "" if count == total else f"{count} of "
@@ -87,10 +87,10 @@ def choose(run_dir: Path, given: Choice | None) -> Choice:
 
     Args:
         run_dir: The run directory, resolved.
-        given: The choice of the options; None asks a person at a terminal.
+        given: The choice from the options; None asks on a terminal.
 
     Raises:
-        UsageError: Instances were interrupted, and neither an option nor a person has chosen.
+        UsageError: Instances were interrupted, and neither an option nor an answer has decided.
     """
     names = _find_names(run_dir)
     if given is not None or not names:
@@ -115,10 +115,10 @@ def refuse_interrupted(run_dir: Path, hint: str) -> None:
 
     Args:
         run_dir: The run directory, resolved.
-        hint: What to do instead.
+        hint: Hint of the error.
 
     Raises:
-        UsageError: There are such instances.
+        UsageError: Instances were interrupted.
     """
     if names := _find_names(run_dir):
         raise UsageError(
@@ -129,13 +129,13 @@ def refuse_interrupted(run_dir: Path, hint: str) -> None:
 
 
 def _find_names(run_dir: Path) -> Sequence[str]:
-    """Return the interrupted instances; none where an orchestrator lives: the start is refused."""
+    """Return the interrupted instances; empty if an orchestrator runs, which prevents a start."""
     run = read_run(run_dir)
     return run.interrupted if run.owner_pid is None else ()
 
 
 def note_interrupted(run_dir: Path) -> None:
-    """Note on standard error which saves a new run ignores. Blocks.
+    """Print a note on standard error about saves that a new run ignores. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
@@ -155,7 +155,7 @@ def _describe_names(run_dir: Path, names: Sequence[str]) -> str:
 
 
 def _describe_left(interruption: InterruptedRun) -> str:
-    """Return why instances are left alone, with their names."""
+    """Return the reasons why instances are not resumed, with their names."""
     reasons: dict[str, list[str]] = {}
     for name, why in interruption.left.items():
         reasons.setdefault(why, []).append(name)
@@ -174,7 +174,7 @@ def _describe_instance(instance: Interrupted) -> str:
 
 
 def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
-    # Of a file of the instance the name is enough, and the line fits a terminal.
+    # For a file of the instance, the name suffices, and the line fits on a terminal.
     is_its = save.path.is_relative_to(record.instance_dir)
     place = save.path.name if is_its else shorten_path(save.path)
     time = [] if save.time is None else [f"sim time {save.time:g}"]
@@ -182,7 +182,7 @@ def _describe_save(save: SavedSnapshot, record: InstanceRecord) -> str:
 
 
 def _describe_age(save: SavedSnapshot, record: InstanceRecord) -> str:
-    # For an instance that was killed with its orchestrator, only the save has a time.
+    # If an instance was killed with its orchestrator, only the time of the save is known.
     if record.state in ("exited", "failed") and record.ended_at is not None:
         with contextlib.suppress(ValueError):
             saved, ended = map(datetime.fromisoformat, (save.created_at, record.ended_at))

@@ -1,4 +1,4 @@
-"""Shows and does something with an instance that was selected in a live table."""
+"""Views of and actions on the instance that is selected in a live table."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from clawblox.views.rows import agent_columns
 from clawblox.views.steering import Verb
 
 _AGENT_LINES = 6
-"""Lines of the log of each agent."""
+"""Number of lines from the log of each agent."""
 
 
 def read_log(status: InstanceStatus, lines: int) -> list[str]:
-    """Return a heading, and the last lines of the log of an instance. Blocks.
+    """Return a heading and the last lines of the log of an instance. Blocks.
 
     Args:
         status: The instance.
@@ -45,7 +45,7 @@ def read_log(status: InstanceStatus, lines: int) -> list[str]:
 
 
 def read_agent_logs(status: InstanceStatus) -> list[str]:
-    """Return a heading, the agents of the run of an instance, and what they did last. Blocks."""
+    """Return a heading and the agents of an instance's run with their latest actions. Blocks."""
     agents = read_agents(status.run_dir)
     if not agents:
         return [f"{shorten_path(status.run_dir)} has no agents"]
@@ -63,7 +63,7 @@ async def act_on_instance(verb: Verb, status: InstanceStatus) -> str:
     """Save, fork, restart or stop an instance; return a line with the result.
 
     Raises:
-        ClawbloxError: It cannot be done.
+        ClawbloxError: The action is not possible.
         OSError: A file cannot be read or written.
 
     Cancellation: as for the command of that name.

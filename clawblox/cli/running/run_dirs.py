@@ -1,8 +1,8 @@
-"""The world of a command and its run directory: given, of the run around the command, or new.
+"""The world of a command, and its run directory: given, in the enclosing run, or new.
 
 A new directory is ``runs/<world>-<UTC time>`` below the current directory. In a world's source tree
 it is below ``.clawblox`` of the world directory, outside the sources. If the command is the world
-of another run, on the port of that run, it is below ``.clawblox`` of that run.
+of another run and uses that run's port, the new directory is below ``.clawblox`` of that run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOKEN_BYTES: Final = 32
 def opened_run_dir(
     world: AsyncWorld, given: Path | None, *, place: Path | None = None
 ) -> Iterator[Path]:
-    """Provide a run directory; remove a new directory at the end if it is unused. Blocks.
+    """Provide a run directory; at the end, remove a new directory that is unused. Blocks.
 
     Args:
         world: The world.
@@ -53,7 +53,7 @@ def opened_run_dir(
         The run directory, absolute.
 
     Raises:
-        ConfigError: A new directory cannot be made.
+        ConfigError: A new directory cannot be created.
         UsageError: The requested directory belongs to an experiment.
     """
     if given is not None:
@@ -68,13 +68,14 @@ def opened_run_dir(
     finally:
         _remove_if_unused(run_dir)
         if not was_there:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # the parent is not empty
                 runs.rmdir()
 
 
 def _remove_if_unused(run_dir: Path) -> None:
-    """Remove a run directory that has no file in it: nothing was started."""
-    from clawblox.system.trees import TreeWalk, remove_tree  # here, since a resume makes none
+    """Remove a run directory that contains no file, because no instance was started."""
+    # Imported here because a resume creates no directory.
+    from clawblox.system.trees import TreeWalk, remove_tree
 
     with contextlib.suppress(OSError):
         with TreeWalk(open_directory(run_dir)) as walk:
@@ -86,7 +87,7 @@ def _remove_if_unused(run_dir: Path) -> None:
 
 
 def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
-    """Return the run directory of the instance that this process is a part of; None if it is not.
+    """Return the run directory of the instance to which this process belongs, if any.
 
     A world may itself be a ``clawblox run``. Its files belong to the run that started it.
 
@@ -98,10 +99,10 @@ def outer_run_dir(environment: Mapping[str, str]) -> Path | None:
 
 
 def inner_runs_dir(environment: Mapping[str, str], port: int | None) -> Path | None:
-    """Return where a run goes that is the world of another run; None if it is not.
+    """Return the parent directory for runs that are the world of another run; None for other runs.
 
-    It uses the port of that run, which saves, stops and resumes it as its only instance. So each
-    time it gets a new directory of its own.
+    Such an inner run uses the port of the outer run, which saves, stops and resumes it as its only
+    instance. Therefore each start of the inner run gets a new directory.
 
     Args:
         environment: The variables of this process.
@@ -142,16 +143,16 @@ def _place_for_runs(world_dir: Path) -> Path:
 def open_world(source: str) -> AsyncWorld:
     """Return a world with its ``world.toml`` read and, if it is a URL, downloaded. Blocks.
 
-    From here on, warnings of the library are written to standard error.
+    From this call on, warnings of the library are written to standard error.
 
     Args:
         source: A directory, or the URL of one in a GitHub repository.
 
     Raises:
         ClawbloxError: The path does not exist.
-        UsageError: It is an experiment, or perhaps the plan of one.
-        ConfigError: It is not a world, or its ``world.toml`` is wrong.
-        FetchError: It cannot be downloaded.
+        UsageError: The path is an experiment, or looks like the plan of an experiment.
+        ConfigError: The directory is not a world, or its ``world.toml`` is wrong.
+        FetchError: The world cannot be downloaded.
     """
     if is_world_url(source):
         note(f"Downloading {source}")
@@ -159,7 +160,7 @@ def open_world(source: str) -> AsyncWorld:
         _require_world(existing_path(source))
     configure_logging()
     world = AsyncWorld(source)
-    _ = world.name  # reads world.toml, so that a mistake in it is found now
+    _ = world.name  # reads world.toml now, to detect mistakes early
     return world
 
 
@@ -174,7 +175,7 @@ def _require_world(path: Path) -> None:
 
 
 def make_tokens() -> dict[str, str]:
-    """Return the world's tokens: from the environment, or else new."""
+    """Return the world's tokens from the environment, or new tokens."""
     return {
         name: os.environ.get(name, "").strip() or secrets.token_urlsafe(_TOKEN_BYTES)
         for name in protocol.SECRET_ENV

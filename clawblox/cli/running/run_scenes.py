@@ -1,4 +1,4 @@
-"""Runs as a display sees them: that of this process, or those that ``ps --watch`` shows."""
+"""Runs as a display sees them: the run of this process, or the runs of ``ps --watch``."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Look:
 
     Attributes:
         instances: The instances, running or not.
-        notes: How slow starts are going, by run directory and name.
+        notes: Progress of slow starts, by run directory and name.
         agents: The agents.
         at: Monotonic time, in seconds.
-        stall_s: Seconds in which some task waited for a processor, since an arbitrary beginning;
+        stall_s: Total seconds in which some task waited for a processor, from an arbitrary origin;
             None if the kernel does not count them.
     """
 
@@ -62,7 +62,7 @@ def make_rows(
         before: An earlier look, to measure the CPU share from; None leaves it out.
         now: The later look.
         states: States by name of the instance; they override the states on disk.
-        names_runs: Whether the rows name the runs.
+        names_runs: Whether the rows include the names of the runs.
     """
     earlier = before.instances if before else ()
     cpu_before = {(old.run_dir, old.name, old.pid): old.cpu_s for old in earlier}
@@ -95,14 +95,14 @@ def make_rows(
 
 
 def pressure_between(before: Look | None, now: Look) -> float | None:
-    """Return the share of time in which some task waited for a processor; None if not known."""
+    """Return the share of time in which some task waited for a processor; None if unknown."""
     if before is None or before.stall_s is None or now.stall_s is None or now.at <= before.at:
         return None
     return min(1.0, (now.stall_s - before.stall_s) / (now.at - before.at))
 
 
 class _Runs:
-    """The rows of runs, by which keys find instances."""
+    """Scene with a row for each instance; keys select the rows."""
 
     verbs: ClassVar[Sequence[Verb]] = ("save", "fork", "restart", "stop")
     _names_runs = False
@@ -128,10 +128,10 @@ class _Runs:
         return await run_blocking(read_log, status, lines, limiter=self._limiter)
 
     async def act(self, action: Action, now: Look) -> str:
-        """Do something with an instance; return a line with the result.
+        """Apply an action to an instance; return a line with the result.
 
         Raises:
-            ClawbloxError: It cannot be done.
+            ClawbloxError: The action is not possible.
             OSError: A file cannot be read or written.
 
         Cancellation: as for the command of that name.
@@ -146,7 +146,7 @@ class OwnRun(_Runs):
         run_dir: The run directory.
         world: Name of the world.
         states: The states of the instances.
-        facts: Lasting facts for the title, such as an address; they may become more.
+        facts: Lasting facts for the title, such as an address; the caller may append to the list.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class OwnRun(_Runs):
         self._facts = facts
         self._begun_at = time.monotonic()
         self._slow_starts = SlowStarts()
-        self._limiter = anyio.CapacityLimiter(1)  # many starts may wait for the shared threads
+        self._limiter = anyio.CapacityLimiter(1)  # the shared threads may be busy with many starts
 
     async def look(self) -> Look:
         """Look at the run, without the ended instances of other orchestrators.
@@ -179,7 +179,7 @@ class OwnRun(_Runs):
         return Look(statuses, self._slow_starts.look(statuses), read_agents(self._run_dir))
 
     def take_news(self, _now: Look) -> Iterable[EventLine]:
-        """Return nothing: the orchestrator adds the events of its world to the display."""
+        """Return no events, since the orchestrator adds them to the display."""
         return ()
 
     def draw(self, before: Look | None, now: Look, frame: BoardFrame) -> list[str]:
@@ -198,12 +198,12 @@ class OwnRun(_Runs):
 
 
 async def watch_runs(scope: Scope) -> None:
-    """Show what happens in runs until nothing runs any more.
+    """Show the events of runs until no instance is running.
 
     Raises:
         OSError: The output is a file, and the disk is full.
 
-    Cancellation: the table stays on the terminal as it was drawn last.
+    Cancellation: the table stays on the terminal in its last state.
     """
     with Output(sys.stdout) as output, contextlib.suppress(OutputGone):
         runs = WatchedRuns(scope, in_table=output.is_terminal)
@@ -221,7 +221,7 @@ class WatchedRuns(_Runs):
         in_table: Whether a table shows the first state of the instances.
 
     Attributes:
-        is_finished: Whether nothing runs, and no orchestrator is about to start anything.
+        is_finished: Whether no instance is running, and no orchestrator is about to start one.
     """
 
     def __init__(self, scope: Scope, *, in_table: bool) -> None:
@@ -262,10 +262,10 @@ class WatchedRuns(_Runs):
         key = status.run_dir, status.name
         if self._scope.shows(status):
             self._seen.add(key)
-        return key in self._seen  # an instance that was shown running is also shown ending
+        return key in self._seen  # shows the end of an instance that was shown running
 
     def take_news(self, _now: Look) -> Iterable[EventLine]:
-        """Return the changes since the last call; a table itself shows the first state."""
+        """Return the changes since the last call; the first state is left to the table."""
         news = [change for change in self._news if change.is_trouble or not self._is_first_shown]
         self._news.clear()
         self._is_first_shown = False
@@ -300,7 +300,7 @@ class WatchedRuns(_Runs):
 
 
 def _run_time(instances: Sequence[InstanceStatus]) -> float | None:
-    """Return how long ago the first living instance was started, in seconds."""
+    """Return the time since the start of the oldest running instance, in seconds."""
     starts = [status.started_at for status in instances if status.state not in OVER]
     if not starts:
         return None

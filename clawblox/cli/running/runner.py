@@ -1,4 +1,4 @@
-"""Runs a command until it ends or is asked to end: the first signal stops it, the second kills."""
+"""Runs a command until its work or a signal ends it: the first signal stops, the second kills."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _LAST_RESORT_S = 10.0
-"""Killing everything takes a second or two; whatever takes longer is stuck."""
+"""Seconds before this process ends itself. Killing all processes takes a second or two."""
 
 
 class CommandSignals:
-    """INT, TERM and HUP while a command runs; HUP is left alone under ``nohup``.
+    """Handles INT, TERM and HUP while a command runs; ignores HUP under ``nohup``.
 
     Attributes:
-        first: The first signal that was not refused; None before it.
+        first: The first signal that was not refused; None before.
         is_stopping: Whether the command is ending, so that the next signal kills. The command sets
-            it where it ends for another reason.
+            this if it ends for another reason.
     """
 
     def __init__(self) -> None:
@@ -39,20 +39,21 @@ class CommandSignals:
 
     @property
     def exit_status(self) -> int | None:
-        """The exit status of a command that a signal has ended; None before."""
+        """Exit status for the signal that ended the command; None if no signal has."""
         return None if self.first is None else 128 + self.first
 
     async def run_or_cancel(self, work: Callable[[], Awaitable[_T]]) -> _T | None:
-        """Do work until it is done, or the first signal cancels it.
+        """Run work until it is done or the first signal cancels it.
 
         Args:
             work: Does the work.
 
         Returns:
-            Its value; None if a signal came first, and then ``exit_status`` is known.
+            The value of the work; None if a signal came first, in which case ``exit_status`` is
+            set.
 
         Raises:
-            Exception: What the work raised.
+            Exception: The exception that the work raised.
 
         Cancellation: cancels the work.
         """
@@ -70,13 +71,13 @@ class CommandSignals:
     async def obeyed(
         self, stop: Callable[[signal.Signals], Awaitable[bool]], kill: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[None]:
-        """Obey signals while the block runs.
+        """Handle signals while the block runs.
 
         Args:
-            stop: Begins to stop everything. It may return False for a signal that ends nothing.
-            kill: Kills everything.
+            stop: Starts to stop the work. It may return False for a signal that does not end it.
+            kill: Kills the work.
 
-        Cancellation: the signals have their former effect again.
+        Cancellation: the earlier handlers are restored.
         """
         is_hup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         numbers = [signal.SIGINT, signal.SIGTERM, *([] if is_hup_ignored else [signal.SIGHUP])]
@@ -97,7 +98,7 @@ class CommandSignals:
 
 
 class Work(Protocol):
-    """Work of a command that lasts until it ends by itself or is asked to end.
+    """Work of a command that runs until it is done or asked to end.
 
     Attributes:
         contained: Keeps defects of the display from the work.
@@ -106,28 +107,28 @@ class Work(Protocol):
     contained: DisplayContainment
 
     def make_display(self) -> Display:
-        """Return what shows the work; called when it is open."""
+        """Return the display of the work; called when the work is open."""
 
     async def run(self, tasks: Tasks) -> None:
         """Run the work to its end.
 
         Args:
-            tasks: For tasks that end with the work.
+            tasks: Group for tasks that end with the work.
 
         Cancellation: the work is stopped.
         """
 
     async def stop(self, number: signal.Signals | None) -> None:
-        """Let the work end.
+        """Stop the work.
 
         Args:
-            number: The signal that has asked for it; None if the output is gone.
+            number: The signal that asked for the end; None if the output is gone.
 
         Cancellation: the work may continue.
         """
 
     async def kill(self) -> None:
-        """End the work at once.
+        """End the work immediately.
 
         Cancellation: the work may continue.
         """
@@ -153,11 +154,11 @@ async def run_until_asked(
             runs in the foreground.
 
     Returns:
-        The exit status: 128 and the signal that asked for the end, or 1 when the output is gone;
-        None if the work has ended by itself.
+        The exit status: 128 plus the signal that ended the work, or 1 if the output is gone; None
+        if the work is done.
 
     Raises:
-        Exception: What the work raised.
+        Exception: The exception that the work raised.
 
     Cancellation: the work is stopped.
     """
@@ -210,9 +211,10 @@ async def run_until_asked(
 def _end_at_last(number: signal.Signals) -> None:
     """End this process in ten seconds, even if one of its threads is stuck.
 
-    The guard then ends whatever still runs.
+    The guard then ends all remaining processes.
     """
-    from clawblox.cli.terminal.keyboard import restore_terminal  # here, as most commands read none
+    # Imported here because most commands read no keys.
+    from clawblox.cli.terminal.keyboard import restore_terminal
 
     def end(_number: int, _frame: object) -> None:
         restore_terminal()

@@ -36,7 +36,7 @@ from clawblox.views.formatting import format_seconds
 from clawblox.world.async_world import AsyncWorld
 
 SLOW_S: Final = 2.0
-"""Seconds from which on the live table shows a start, a save or a load as slow."""
+"""Seconds after which the live table marks a start, a save or a load as slow."""
 
 _WAITING_FOR_PORT: Final = "waiting for the port"
 _FIRST_S = 0.5
@@ -47,7 +47,7 @@ _SPINNER = "|/-\\"
 
 @attrs.define(eq=False)
 class StartProgress:
-    """Shows on standard error how a start is going: time, probe result, last line of the log.
+    """Shows the progress of a start on standard error: time, probe result, last line of the log.
 
     On a terminal one line is rewritten in place; elsewhere a line is printed every ten seconds.
 
@@ -64,7 +64,7 @@ class StartProgress:
     _probe: StartProbe | None = attrs.field(init=False, default=None)
 
     async def run(self) -> None:
-        """Show the progress until it is cancelled.
+        """Show the progress until cancelled.
 
         Cancellation: the line may still be there.
         """
@@ -84,10 +84,10 @@ class StartProgress:
             await anyio.sleep(interval_s)
 
     async def accompany(self, start: Callable[[], Awaitable[StartedWorld]]) -> StartedWorld:
-        """Start the instance and return it; show the progress meanwhile.
+        """Start the instance while showing the progress, and return it.
 
         Raises:
-            ClawbloxError: What ``start`` raised.
+            ClawbloxError: The error that ``start`` raised.
 
         Cancellation: as for ``start``.
         """
@@ -114,13 +114,13 @@ _NOTE_TIMEOUT_S = 0.05
 
 @attrs.define(eq=False)
 class StartProbe:
-    """Looks at the start of an instance.
+    """Probes an instance that is starting.
 
     Args:
         record: The instance.
-        ready: When its world counts as ready.
+        ready: Readiness condition of the world.
         secrets: Values to mask.
-        timeout: How long a probe may take, in seconds.
+        timeout: Maximum time for a probe, in seconds.
     """
 
     _record: InstanceRecord
@@ -144,7 +144,7 @@ class StartProbe:
         )
 
     def look(self) -> list[str]:
-        """Return the result of the last probe, then the last line of the log if there is one.
+        """Probe once and return the result, followed by the last line of the log if there is one.
 
         Raises:
             OSError: This process lacks descriptors, or the log cannot be read.
@@ -157,7 +157,7 @@ class StartProbe:
         return [self._seen, *map(printable, lines)]
 
     def _see(self) -> str:
-        """Probe once and return the result, or where the world listens instead."""
+        """Probe once and return the result, or the other port that the world listens on."""
         if look_once(self._probe, self._timeout):
             return self._probe.seen
         record, processes = self._record, all_processes().values()
@@ -172,13 +172,13 @@ class _SlowStart:
 
 
 class SlowStarts:
-    """Notes on slow starts, a few at a time."""
+    """Notes on slow starts; probes a few starts at a time."""
 
     def __init__(self) -> None:
         self._starts: dict[tuple[Path, str, str], _SlowStart] = {}
 
     def look(self, statuses: Sequence[InstanceStatus]) -> dict[tuple[Path, str], str]:
-        """Return how slow starts are going, by run directory and name.
+        """Return the progress of slow starts, by run directory and name.
 
         Args:
             statuses: All instances.
@@ -222,13 +222,13 @@ _REPEAT_S: Final = 10.0
 
 
 def describe_archives(min_age_s: float = 0.0) -> str:
-    """Return how far the longest save or load is, and how many others are under way.
+    """Return the progress of the longest save or load, and the number of others.
 
     Args:
-        min_age_s: Seconds since its beginning below which a save or a load does not count.
+        min_age_s: Seconds that a save or a load must have lasted to be counted.
 
     Returns:
-        A line; empty if there is none.
+        A line; empty if no save or load counts.
     """
     slow = [work for work in archive_work() if _age(work) >= min_age_s]
     if not slow:
@@ -238,9 +238,9 @@ def describe_archives(min_age_s: float = 0.0) -> str:
 
 
 async def note_slow_archives() -> None:
-    """Print a note about slow saves and loads every ten seconds, until it is cancelled.
+    """Print a note about slow saves and loads every ten seconds until cancelled.
 
-    Cancellation: prints nothing more.
+    Cancellation: stops printing.
     """
     while True:
         if line := describe_archives(SLOW_S):

@@ -1,4 +1,4 @@
-"""A smoke run: each condition of a plan for a minute, in a directory of its own."""
+"""A smoke run: runs each condition of a plan for a minute, in a separate directory."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from clawblox.system.trees import discard_tree
 from clawblox.views.formatting import count_words, format_json, format_table, shorten_path
 
 _SIGNALS: Final = 128
-"""Exit statuses above are those of signals."""
+"""Exit statuses above this value mean signals."""
 
 
 @attrs.frozen
 class SmokeResult:
-    """Describes how the trial of a condition ended.
+    """The result of a smoke run for one condition.
 
     Attributes:
-        condition: The name of its chains, without repeat or seed; empty for the only condition.
+        condition: The name of the condition's chains, without repeat or seed; empty for the only
+            condition.
         is_ok: Whether its generation was committed, and scored if the plan has a score.
-        reason: Why not; empty if it was.
+        reason: Reason of the failure; empty if ``is_ok``.
     """
 
     condition: str
@@ -44,14 +45,14 @@ class SmokeResult:
 
 
 def smoke_directory(directory: Path) -> Path:
-    """Return the directory of a smoke run, beside that of its experiment."""
+    """Return the directory of a smoke run, next to the directory of its experiment."""
     return directory.with_name(f"{directory.name}{SMOKE_PART}{format_stamp(utc_now())}")
 
 
 async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
     """Run each condition of a plan for a minute, and print the results.
 
-    The directory is removed if all went well.
+    The directory is removed if all conditions succeeded.
 
     Args:
         plan: The plan of the experiment.
@@ -59,10 +60,11 @@ async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
         as_json: Whether to print the results as JSON; events then go to standard error.
 
     Returns:
-        The exit status: 0 if all went well, 128 and the number of a signal that ended it, else 1.
+        The exit status: 0 if all conditions succeeded, 128 plus the signal that ended the run, or
+        1.
 
     Raises:
-        ClawbloxError: It cannot be run.
+        ClawbloxError: The smoke run could not be started.
 
     Cancellation: the worlds and agents are stopped, and the directory stays.
     """
@@ -76,7 +78,7 @@ async def run_smoke(plan: Plan, directory: Path, *, as_json: bool) -> int:
     is_ok = all(result.is_ok for result in results)
     if is_ok:
         await run_blocking(discard_tree, directory)
-    if status <= _SIGNALS:  # else a signal has ended it
+    if status <= _SIGNALS:  # otherwise a signal has ended the run
         status = int(not is_ok)
     if as_json:
         facts = [attrs.asdict(result) for result in results]

@@ -27,7 +27,7 @@ class Meadow(Simulation):
         self.random = random.Random(1)  # noqa: S311 - part of the state, so a resume is exact
 
     def begin(self) -> None:
-        """Grow the first flowers, where the seed wants them."""
+        """Grow the first flowers, at places that depend on the seed."""
         while len(self.flowers) < FLOWERS:
             self.grow()
 
@@ -37,7 +37,7 @@ class Meadow(Simulation):
         return float(self.ticks)
 
     def content_hash(self) -> str:
-        """Change this with the rules: snapshots of other rules are refused."""
+        """Change this when the rules change, so that snapshots of other rules are refused."""
         return f"meadow {SIZE} {FLOWERS} rules 1"
 
     def join(self, agent_id: str, name: str) -> None:
@@ -65,7 +65,7 @@ class Meadow(Simulation):
             self.grow()
 
     def grow(self) -> None:
-        """Grow a flower on a field without flower and agent."""
+        """Grow a flower on a field with no flower and no agent."""
         taken = [*self.flowers, *(agent["position"] for agent in self.agents.values())]
         free = [[x, y] for x in range(SIZE) for y in range(SIZE) if [x, y] not in taken]
         self.flowers.append(self.random.choice(free))
@@ -100,7 +100,7 @@ class Meadow(Simulation):
         self.random.setstate((version, tuple(numbers), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Choose the places of flowers from now on by another seed."""
+        """Use another seed for the places of new flowers."""
         self.random.seed(seed)
 
 

@@ -1,8 +1,8 @@
 """Writing to terminals and pipes.
 
-- ``streams``: standard output and error, through which no foreign text reaches a terminal raw.
-- ``output``: writing without blocking the event loop, and queued lines.
-- ``screen``: the last lines of a terminal, drawn over again; progress bars.
-- ``keyboard``: keys that are typed while a table is drawn.
+- ``streams``: standard output and error, with control characters escaped.
+- ``output``: output that does not block the event loop, and queued lines.
+- ``screen``: the last lines of a terminal, redrawn in place; progress bars.
+- ``keyboard``: keys typed while a table is shown.
 - ``reports``: warnings of the library, and defects of displays.
 """

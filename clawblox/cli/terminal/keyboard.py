@@ -1,7 +1,7 @@
-"""The keyboard of a terminal, read key by key while a table is drawn on it.
+"""The keyboard of a terminal, read key by key while a table is shown.
 
-The terminal echoes and edits lines again at every exit: of the block, by a signal, and while the
-process is stopped by Ctrl-Z. Signals that are typed, such as Ctrl-C, keep their effect.
+Echo and line editing are restored at the end of the block, when a signal ends the process, and
+while Ctrl-Z stops the process. Typed signals such as Ctrl-C keep their effect.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import anyio
 
 _FATAL: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SEQUENCE_WAIT_S: Final = 0.05
-"""Seconds in which the rest of a sequence follows; a longer silence means the Escape key."""
+"""Maximum seconds within a control sequence; a longer silence means the Escape key."""
 _BACKGROUND_S: Final = 1.0
 _CHUNK: Final = 1024
 _ESCAPE: Final = "\x1b"
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)(?P<final>[@-~])")
-"""A control sequence of ECMA-48, or the shorter one of the application mode."""
+"""A control sequence of ECMA-48, or its short form in the application mode."""
 _BEGINNING: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|O)?")
 _MAX_SEQUENCE: Final = 32
 _ARROWS: Final = {"A": "up", "B": "down"}
@@ -46,7 +46,8 @@ class Keyboard:
         self._modes = termios.tcgetattr(self._fd)
         Keyboard._entered = self
         for number in (*_FATAL, signal.SIGTSTP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # else something of ours ends the block
+            # A signal with another handler ends the block regularly.
+            if signal.getsignal(number) is signal.SIG_DFL:
                 self._handlers[number] = signal.signal(number, self._pass_on)
         self.resume()
         return self
@@ -58,7 +59,7 @@ class Keyboard:
         Keyboard._entered = None
 
     def resume(self) -> None:
-        """Read keys one by one, unless another job has the terminal."""
+        """Switch to single keys, unless another job has the terminal."""
         modes = list(self._modes)
         modes[3] &= ~(termios.ICANON | termios.ECHO)
         modes[6] = [*modes[6]]
@@ -76,24 +77,24 @@ class Keyboard:
 
     @property
     def is_ours(self) -> bool:
-        """True if this process is in the foreground: else the terminal would stop it."""
+        """True if this process is in the foreground; reading in the background would stop it."""
         try:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:
             return False
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        """Restore the terminal before a signal has its usual effect."""
+        """Restore the terminal, then let a signal have its usual effect."""
         self.restore()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-        signal.signal(number, self._pass_on)  # it was stopped, and continues
+        signal.signal(number, self._pass_on)  # reached if the process was stopped and continues
         self.resume()
 
     async def keys(self) -> AsyncIterator[str]:
         """Yield keys until the terminal is gone; see :class:`KeyDecoder`.
 
-        Cancellation: keys typed since then stay unread.
+        Cancellation: later keys stay unread.
         """
         decoder = KeyDecoder()
         while True:
@@ -103,7 +104,7 @@ class Keyboard:
                 is_silent = False
             if is_silent:
                 keys = decoder.flush()
-            elif not self.is_ours:  # it is typed for another job
+            elif not self.is_ours:  # the key is for another job
                 await anyio.sleep(_BACKGROUND_S)
                 continue
             else:
@@ -119,7 +120,7 @@ class Keyboard:
 
 
 def restore_terminal() -> None:
-    """Restore the modes of a terminal whose keys are read, before this process ends at once."""
+    """Restore the modes of the terminal before this process ends abruptly."""
     if Keyboard._entered is not None:
         Keyboard._entered.restore()
 
@@ -128,7 +129,7 @@ class KeyDecoder:
     """Turns bytes into keys.
 
     A key is a printable character, or ``up``, ``down``, ``enter``, ``backspace`` or ``escape``.
-    Other keys, and bytes that are no UTF-8, are left out.
+    Other keys, and bytes that are not UTF-8, are dropped.
     """
 
     def __init__(self) -> None:
@@ -137,11 +138,11 @@ class KeyDecoder:
 
     @property
     def is_waiting(self) -> bool:
-        """True if the last bytes may begin a sequence, or are the Escape key."""
+        """True if the last bytes are the start of a sequence or the Escape key."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the keys that are complete with further bytes."""
+        """Return the keys that further bytes complete."""
         text, keys = self._rest + self._decoder.decode(data), list[str]()
         while text:
             if (sequence := _SEQUENCE.match(text)) is not None:
@@ -154,13 +155,13 @@ class KeyDecoder:
                 key = _NAMES.get(text[0], text[0])
                 keys += [key] if key.isprintable() else []
                 text = text[1:]
-            else:  # the Escape key, and another key at once
+            else:  # the Escape key, immediately followed by another key
                 keys.append("escape")
                 text = text[1:]
         self._rest = text
         return keys
 
     def flush(self) -> list[str]:
-        """Return the keys that were waiting, as nothing has followed them."""
+        """Return the keys of the incomplete bytes, when no more bytes follow."""
         rest, self._rest = self._rest, ""
         return ["escape"] if rest == _ESCAPE else []

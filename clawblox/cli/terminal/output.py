@@ -1,4 +1,4 @@
-"""Standard output and standard error, without ever blocking the event loop."""
+"""Writes to standard output and standard error without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table_width() -> int | None:
     """Return the width of the terminal that shows standard output.
 
     Returns:
-        Columns; None for a pipe or a file, in which nothing is cut.
+        Columns; None for a pipe or a file, where lines are not cut.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -40,8 +40,8 @@ class OutputGone(Exception):  # noqa: N818 - names the condition
 class Output:
     """A standard stream for code in an event loop; a context manager.
 
-    A stopped terminal, or a pager that does not read on, must not delay the handling of signals.
-    So a write is attempted only when there is room, and never for more than that.
+    A stopped terminal, or a pager that has stopped reading, must not delay the handling of signals.
+    A write is therefore attempted only when there is room, and never exceeds the room.
 
     Args:
         stream: ``sys.stdout`` or ``sys.stderr``.
@@ -58,8 +58,9 @@ class Output:
         self._has_colours = stream.isatty()
         self.is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         if stream.isatty():
-            # There is no way to ask a terminal how much room it has. A file description of our own
-            # can be non-blocking, as the shell does not share it; if refused, writes may block.
+            # A terminal does not report how much room it has. A separate file description can be
+            # non-blocking, since the shell does not share it; if it cannot be opened, writes may
+            # block.
             flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
             with contextlib.suppress(OSError):
                 self._fd = self._own_fd = os.open(f"/proc/self/fd/{self._fd}", flags)
@@ -73,13 +74,13 @@ class Output:
         self.close()
 
     def close(self) -> None:
-        """Give up the file description that was opened for the terminal, if any."""
+        """Close the separate file description of the terminal, if any."""
         if self._own_fd >= 0:
             os.close(self._own_fd)
 
     @property
     def size(self) -> os.terminal_size:
-        """Columns and lines of the terminal; 80 by 24 when they are unknown."""
+        """Columns and lines of the terminal; 80 by 24 if unknown."""
         with contextlib.suppress(OSError):
             size = os.get_terminal_size(self._fd)
             if size.columns and size.lines:
@@ -98,7 +99,7 @@ class Output:
         await self.write(f"{text}\n")
 
     async def write(self, text: str) -> None:
-        """Write text, whose control characters are shown as escapes.
+        """Write text with control characters as escapes.
 
         Raises:
             OutputGone: The reader is gone.
@@ -109,11 +110,11 @@ class Output:
         await self.write_control(self.guard(text))
 
     def guard(self, text: str) -> str:
-        """Return text as :meth:`write` writes it."""
+        """Return text with the escapes that :meth:`write` uses."""
         return guard_text(text, has_colours=self._has_colours)
 
     async def write_control(self, text: str) -> None:
-        """Write constants that control a terminal, and text that was guarded.
+        """Write control sequences of our own, and text that was guarded.
 
         Raises:
             OutputGone: The reader is gone.
@@ -127,7 +128,7 @@ class Output:
                 await anyio.wait_writable(self._fd)
             try:
                 data = data[os.write(self._fd, data[: select.PIPE_BUF]) :]
-            except BlockingIOError:  # the terminal was stopped after the poll
+            except BlockingIOError:  # the terminal was stopped since the poll
                 await anyio.lowlevel.checkpoint()
             except OSError as error:
                 if error.errno in _DISK_FULL:
@@ -136,16 +137,16 @@ class Output:
 
 
 def note(text: str) -> None:
-    """Print a message on standard error, unless that is closed."""
+    """Print a message on standard error unless it is closed."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def ask(question: Callable[[], _Answer]) -> _Answer | None:
-    """Return the answer to a question on standard error; None if the input ended without one.
+    """Ask a question on standard error and return the answer; None if the input ends first.
 
     Args:
-        question: Asks it, such as ``click.confirm`` with ``err=True``.
+        question: Asks the question, such as ``click.confirm`` with ``err=True``.
 
     Raises:
         click.Abort: Ctrl-C was pressed.
@@ -160,7 +161,7 @@ def ask(question: Callable[[], _Answer]) -> _Answer | None:
 
 
 def redraw(text: str) -> None:
-    """Print a message over the last line of the terminal that is standard error."""
+    """Replace the last line of the terminal of standard error with a message."""
     with contextlib.suppress(OSError):
         write_control(sys.stderr, CLEAR_LINE)
         click.echo(text, err=True, nl=False)
@@ -171,7 +172,7 @@ _Line = TypeVar("_Line")
 
 
 class Outbox(Generic[_Line]):
-    """A queue of lines that one task writes. Beyond 4096 lines the oldest are dropped.
+    """A queue of lines that a single task writes. Beyond 4096 lines the oldest are dropped.
 
     Args:
         write: Writes a line.
@@ -188,12 +189,12 @@ class Outbox(Generic[_Line]):
         self._has_news.set()
 
     async def run(self) -> None:
-        """Write lines until it is cancelled.
+        """Write lines until cancelled.
 
         Raises:
-            Exception: What ``write`` raised.
+            Exception: The exception that ``write`` raised.
 
-        Cancellation: a part of a line may have been written.
+        Cancellation: part of a line may have been written.
         """
         while True:
             self._has_news = anyio.Event()
@@ -201,12 +202,12 @@ class Outbox(Generic[_Line]):
             await self._has_news.wait()
 
     async def flush(self) -> None:
-        """Write the queued lines; not to be called while :meth:`run` runs.
+        """Write the queued lines; must not be called while :meth:`run` is running.
 
         Raises:
-            Exception: What ``write`` raised.
+            Exception: The exception that ``write`` raised.
 
-        Cancellation: a part of a line may have been written.
+        Cancellation: part of a line may have been written.
         """
         while self._lines:
             await self._write(self._lines.popleft())

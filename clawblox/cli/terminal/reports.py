@@ -20,13 +20,13 @@ _log = OwnLog(__name__)
 
 
 class DisplayContainment:
-    """A context manager around a display that runs beside what it shows; it can be entered again.
+    """A reusable context manager that keeps defects of a display from the work that it shows.
 
-    An exception of the block is reported and suppressed, and only the first one is reported.
-    :class:`OutputGone` passes through, because the command decides what ends with its output.
+    Exceptions of the block are suppressed, and the first one is reported. :class:`OutputGone`
+    passes through, because the command decides what to do without its output.
 
     Attributes:
-        has_failed: Whether there was such an exception.
+        has_failed: Whether the block has raised such an exception.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class DisplayContainment:
             return False
         if not self.has_failed:
             self.has_failed = True
-            configure_logging()  # a display that has failed may show no warnings
+            configure_logging()  # a display that has failed may not show warnings
             if isinstance(error, OSError):
                 _log.warning(_REPORT, error=str(error))
             else:
@@ -47,7 +47,7 @@ class DisplayContainment:
         return True
 
     async def keep_showing(self, show: Callable[[], Awaitable[None]]) -> None:
-        """Run a display until it returns, and again a second after each failure.
+        """Run a display until it returns; restart it a second after each failure.
 
         Args:
             show: Runs the display.
@@ -64,12 +64,12 @@ class DisplayContainment:
 
 
 def configure_logging(warn: Callable[[str], None] | None = None) -> None:
-    """Show log entries of the library from warning level up.
+    """Show the library's log entries of level warning and above.
 
     Args:
-        warn: Called with each message, in any thread; None writes them to standard error.
+        warn: Called with each message, from any thread; None writes them to standard error.
     """
-    structlog.reset_defaults()  # an earlier call may have passed the entries elsewhere
+    structlog.reset_defaults()  # undoes the configuration of an earlier call
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

@@ -1,6 +1,6 @@
-"""The last lines of a terminal, drawn over again and again; progress bars.
+"""The last lines of a terminal, redrawn in place; progress bars.
 
-The cursor is never hidden, so nothing has to be restored however the program ends.
+The cursor is never hidden, so it does not need to be restored when the program is killed.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """The longest line; the last column stays empty because terminals wrap there."""
+        """Maximum length of a line; the last column stays empty because terminals wrap there."""
         return self._output.size.columns - 1
 
     @property
     def lines(self) -> int:
-        """The number of lines that fit; the last line is for the cursor."""
+        """Maximum number of lines; the last line of the terminal is for the cursor."""
         return self._output.size.lines - 1
 
     async def draw(self, lines: Sequence[str]) -> None:
-        """Draw lines over those that were drawn before.
+        """Draw lines in place of the previous lines.
 
         Args:
-            lines: No more and no longer than fit.
+            lines: The lines, within the limits of :attr:`lines` and :attr:`columns`.
 
         Raises:
             OutputGone: The terminal is gone.
-            OSError: It is a file, and the disk is full.
+            OSError: The output is a file, and the disk is full.
 
-        Cancellation: part of them may have been drawn; the next lines are drawn below.
+        Cancellation: some lines may have been drawn; the next lines are drawn below.
         """
         back = self._way_back()
         self._drawn = 0
@@ -70,7 +70,7 @@ class Screen:
         self._drawn = len(lines)
 
     async def leave(self) -> None:
-        """Leave the lines as they are, and clear the characters typed below them.
+        """Keep the drawn lines, and clear the characters typed below them.
 
         Cancellation: the characters may still be there.
         """
@@ -79,25 +79,25 @@ class Screen:
 
     @property
     def is_drawn(self) -> bool:
-        """True if lines are on the terminal."""
+        """True if lines are drawn on the terminal."""
         return self._drawn > 0
 
     def forget(self) -> None:
-        """Leave the lines where they are: another program has written below them."""
+        """Keep the drawn lines in place because another program has written below them."""
         self._drawn = 0
 
     def _way_back(self) -> str:
-        """Return what moves the cursor to the first of the lines."""
+        """Return the control sequence that moves the cursor to the first line."""
         size, self._size = self._size, self._output.size
         if self._drawn and size != self._size:
-            return _CLEAR_ALL  # the terminal has rewrapped the lines; where they are is unknown
+            return _CLEAR_ALL  # the terminal has rewrapped the lines, so their position is unknown
         return f"\r{_UP.format(self._drawn)}" if self._drawn else "\r"
 
 
 _FULL, _EMPTY = "━", "─"
 _COLUMNS = 24
 _DELAY_S = 0.3
-"""Work that is done sooner needs no bar."""
+"""Seconds before a bar is shown; quicker work needs no bar."""
 _INTERVAL_S = 0.2
 _REMOVE_TIMEOUT_S = 1.0
 
@@ -127,12 +127,12 @@ class Bar:
         self._lock = anyio.Lock()
 
     def advance(self, *, is_failed: bool = False) -> None:
-        """Count one more that is done or has failed."""
+        """Count one more item as done or failed."""
         self._done += 1
         self._failed += is_failed
 
     def reach(self, done: int, total: int) -> None:
-        """Set how much is done, and of how much; may be called in any thread."""
+        """Set the amount that is done and the total; may be called from any thread."""
         self._done, self._total = done, total
 
     async def write_line(self, output: Output, text: str) -> None:
@@ -152,7 +152,7 @@ class Bar:
                 await self._draw((self._text(),))
 
     async def note(self, text: str) -> None:
-        """Write a line above the bar to standard error, unless that is closed.
+        """Write a line above the bar to standard error unless it is closed.
 
         Cancellation: part of it may have been written.
         """
@@ -160,7 +160,7 @@ class Bar:
             await self.write_line(self._output, text)
 
     async def run(self) -> None:
-        """Show the bar until it is cancelled.
+        """Show the bar until cancelled.
 
         Cancellation: the bar may still be there; :meth:`remove` removes it.
         """
@@ -199,7 +199,7 @@ class Bar:
 async def progress_bar(
     verb: str, total: int, format_amount: Callable[[int], str] = str
 ) -> AsyncIterator[Bar]:
-    """Show a bar while the block runs, when standard error is a terminal.
+    """Show a bar while the block runs, if standard error is a terminal.
 
     Args:
         verb: The work, for example ``Saving``.
@@ -224,14 +224,14 @@ _R = TypeVar("_R")
 
 
 async def work_with_bar(verb: str, work: Callable[[Report], _R]) -> _R:
-    """Do work in a thread, and show a bar of the bytes that are done.
+    """Do work in a thread, and show its progress in bytes with a bar.
 
     Args:
         verb: The work, for example ``Loading``.
-        work: Does the work. It blocks, and calls its argument with bytes done and bytes in all.
+        work: Does the work. It blocks, and calls its argument with the bytes done and in total.
 
     Raises:
-        Exception: What ``work`` raised.
+        Exception: The exception that ``work`` raised.
 
     Cancellation: the call of ``work`` ends when it next counts bytes.
     """
@@ -245,10 +245,10 @@ _SHOW_TIMEOUT_S = 1.0
 async def relay(
     work: Callable[[Callable[[_T], None]], Awaitable[_R]], show: Callable[[_T], Awaitable[None]]
 ) -> _R:
-    """Do work that calls back with results, and show these in order.
+    """Do work that calls back with results, and show the results in order.
 
-    The work never waits for the output. If the output is gone, it continues unseen, and so it does
-    after a result that could not be shown.
+    The work never waits for the output, and continues even if the output is gone or a result could
+    not be shown.
 
     Args:
         work: Does the work, given the callback.

@@ -1,10 +1,9 @@
-"""The standard streams of the command line, through which no foreign text reaches a terminal raw.
+"""The standard streams of the command line, with control characters of foreign text escaped.
 
-Every character of the output passes :func:`guard_text`: what ``click`` and ``print`` write, what
-goes past a blocked event loop (``output``), usage errors, warnings and tracebacks. It shows
-control characters as escapes, on terminals and in pipes alike, since a pager or ``grep`` passes
-them on. Colours of our own pass on a terminal; none of them can hide text. What moves the cursor
-is written by :func:`write_control`, for constants only.
+All output passes :func:`guard_text`: the output of ``click``, ``print`` and ``output``, usage
+errors, warnings and tracebacks. It shows control characters as escapes, on terminals and in
+pipes, since a pager or ``grep`` would pass them on. Our own colours pass on a terminal; none of
+them can hide text. Constants that move the cursor are written with :func:`write_control`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Any, Final, TextIO
 from clawblox.printable import printable_lines
 
 _COLOUR: Final = re.compile(r"(\x1b\[(?:[0-2]|3[1-6]|9[1-6])?(?:;(?:[0-2]|3[1-6]|9[1-6]))*m)")
-"""Reset, bold, faint, and colours that are read on light and dark backgrounds."""
+"""Reset, bold, faint, and colours that are readable on light and dark backgrounds."""
 
 
 def guard_text(text: str, *, has_colours: bool) -> str:
-    """Return text with its control characters as escapes; its lines and tabs stay.
+    """Return text with control characters as escapes, except newlines and tabs.
 
     Args:
         text: The text to write.
@@ -40,11 +39,11 @@ def guard_text(text: str, *, has_colours: bool) -> str:
 
 
 class _GuardedStream:
-    """A text stream whose output passes :func:`guard_text`; else as the stream itself.
+    """Wraps a text stream; output passes :func:`guard_text`, all else is delegated.
 
     Attributes:
-        raw: The stream itself.
-        buffer: Takes text as bytes, and guards it as well.
+        raw: The wrapped stream.
+        buffer: Accepts text as bytes, which also passes the guard.
     """
 
     def __init__(self, raw: TextIO) -> None:
@@ -80,12 +79,13 @@ class _GuardedBuffer(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        if not self._stream.raw.closed:  # its finalizer flushes it as well, perhaps later
+        # The finalizer also flushes, perhaps after the stream is closed.
+        if not self._stream.raw.closed:
             self._stream.raw.flush()
 
 
 def guard_streams() -> None:
-    """Put the guard in front of standard output and standard error of this process, for good."""
+    """Put the guard permanently in front of this process's standard output and standard error."""
     atexit.register(_give_up_lost_terminals)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -94,7 +94,7 @@ def guard_streams() -> None:
 
 
 def _give_up_lost_terminals() -> None:
-    """Drop output that no terminal will show, or Python would replace the exit status by 120."""
+    """Drop output for a closed terminal, since Python would else change the exit status to 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if not stream.closed:
@@ -107,7 +107,7 @@ def _give_up_lost_terminals() -> None:
 
 
 def raw_stream(stream: TextIO) -> TextIO:
-    """Return the stream behind the guard. Its user must escape foreign text itself."""
+    """Return the stream behind the guard. The caller must escape foreign text."""
     guarded: object = stream
     return guarded.raw if isinstance(guarded, _GuardedStream) else stream
 
