@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,8 +73,11 @@ def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
 
 def find_guards(*orchestrators: int) -> list[int]:
     """Return the live guards that name one of some processes as their orchestrator."""
-    named = {str(pid) for pid in orchestrators}
-    words = {pid: command_line(pid).split() for pid in _younger_processes(all_processes())}
+    return _find_guards({str(pid) for pid in orchestrators}, _younger_processes(all_processes()))
+
+
+def _find_guards(named: Collection[str], pids: Iterable[int]) -> list[int]:
+    words = {pid: command_line(pid).split() for pid in pids}
     return [
         pid
         for pid, line in words.items()
@@ -166,23 +170,47 @@ class _Session:
 
     directory = Path("/nonexistent")
     _newest: bytes = b""
+    _ended: int | None = None
     _processes: frozenset[int] = frozenset()
 
     @classmethod
     def processes(cls) -> frozenset[int]:
         """Return what descends from this process, guards it, or works below the directory.
 
-        Most tests start no process. So all processes are looked at only when one has begun since
-        the last look, anywhere on the machine, or one that was seen then has ended.
+        Most tests start no process. So all processes are looked at only when one has ended that was
+        seen at the last look, or when one has begun since: anywhere on the machine, or, where there
+        were only guards, which start none, as a child of this process.
         """
-        newest = _newest_pid()
-        if newest != cls._newest or not all(map(is_alive, cls._processes)):
-            processes = all_processes()
-            inside = {pid for pid in _younger_processes(processes) if _is_in(pid, cls.directory)}
-            family = _descendants(os.getpid(), processes)
-            cls._processes = frozenset({*family, *inside, *find_guards(os.getpid(), *family)})
+        newest, ended = _newest_pid(), _ended_children()
+        has_more = newest != cls._newest and (ended is None or ended != cls._ended)
+        if has_more or not all(map(is_alive, cls._processes)):
+            guards = cls._look()
             cls._newest = newest
+            cls._ended = ended if guards == cls._processes else None
         return cls._processes
+
+    @classmethod
+    def _look(cls) -> frozenset[int]:
+        """Look at all processes; return the guards."""
+        processes = all_processes()
+        younger = _younger_processes(processes)
+        family = _descendants(os.getpid(), processes)
+        guards = frozenset(_find_guards({str(pid) for pid in (os.getpid(), *family)}, younger))
+        cls._processes = frozenset(pid for pid in younger if _is_in(pid, cls.directory))
+        cls._processes |= family | guards
+        return guards
+
+
+def _ended_children() -> int | None:
+    """Return a number that grows with each child that this process awaits; None while it has one.
+
+    It is their minor page faults, of which every process has some; see getrusage(2).
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    return None
 
 
 def _newest_pid() -> bytes:
@@ -199,4 +227,10 @@ def session_processes() -> frozenset[int]:
 def name_session(directory: Path) -> None:
     """Set the directory below which every test of this session works."""
     _Session.directory = directory
+    look_again()
+
+
+def look_again() -> None:
+    """Look at all processes when those of this test session are asked for next."""
     _Session._newest = b""
+    _Session._ended = None
