@@ -23,12 +23,13 @@ CHECKS = {
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
 def test_the_tree_passes(command: list[str], tmp_path: Path) -> None:
     program, *arguments = command
+    cache = ROOT / ".mypy_cache" if os.access(ROOT, os.W_OK) else Path(os.devnull)
     result = subprocess.run(
         [SCRIPTS / program, *arguments],
         cwd=ROOT,
         env={
             "PATH": f"{SCRIPTS}:/usr/bin:/bin",
-            "MYPY_CACHE_DIR": os.devnull,
+            "MYPY_CACHE_DIR": str(cache),
             "RUFF_CACHE_DIR": str(tmp_path / "ruff"),
         },
         capture_output=True,
