@@ -15,10 +15,10 @@ def _run() -> None:
         how = install_command("engine")
         sys.stderr.write(f"{_PROGRAM}: not installed: {', '.join(missing)}; {how}\n")
         raise SystemExit(1)
-    gc.disable()  # until it serves: looking through what modules make takes a tenth of the start
+    gc.disable()  # until it serves: scanning new module objects takes a tenth of the start
     from clawblox.engine.runner import main
 
-    sys.argv[0] = _PROGRAM  # the kit begins its errors with it
+    sys.argv[0] = _PROGRAM  # prefix of the server's error messages
     main()
 
 

@@ -1,6 +1,6 @@
-"""Animations: which tracks play on which character, and how far they are.
+"""Animations: the tracks that play on characters, and their progress.
 
-The engine moves no limbs. It keeps the time, the weights and the events of tracks for scripts and
+The engine does not move limbs. It keeps the time, weights and events of tracks for scripts and
 renderers. A track is an instance without a parent.
 """
 
@@ -38,27 +38,27 @@ LENGTHS: Final = {
 """Lengths in seconds, by id."""
 OTHER_LENGTH: Final = 0.5
 FADE: Final = 0.1
-"""How long a track fades in or out by default, in seconds."""
+"""Default fade-in and fade-out time of a track, in seconds."""
 CORE: Final = -1.0
 """The priority ``Core``, below all others although its item has a higher number."""
 
 FASTEST: Final = 1e300
-"""No weight changes faster than this, a second: JSON has no infinite number."""
+"""Maximum change of a weight per second; finite because JSON has no infinity."""
 
 ID: Final = "AnimationId"
 ANIMATOR: Final = "Animator"
 _PLAYED: Final = "AnimationPlayed"
-_MARKER: Final = "!"  # begins the name of the signal of a marker
+_MARKER: Final = "!"  # prefix of the names of marker signals
 
 
 @attrs.define(eq=False)
 class _Active:
-    """A track that plays or fades out.
+    """A track that is playing or fading out.
 
     Attributes:
         track: The track.
-        fade: How fast its weight changes, a second.
-        is_stopping: Whether it fades out.
+        fade: Rate at which its weight changes, per second.
+        is_stopping: Whether it is fading out.
     """
 
     track: Instance
@@ -67,7 +67,7 @@ class _Active:
 
 
 class Animations(SavedState):
-    """The tracks of a world that play or fade out.
+    """The tracks of a world that are playing or fading out.
 
     Args:
         model: The data model; the methods of animators and tracks are added to it.
@@ -91,7 +91,7 @@ class Animations(SavedState):
         add("AnimationTrack", methods=track_methods, setters={"Priority": _set_priority})
 
     def _follow(self, instance: Instance) -> None:
-        """End the tracks of an animator that leaves Workspace, without events."""
+        """End the tracks of an animator that leaves Workspace, without firing events."""
         if instance.spec.name == "Animator" and not instance.in_workspace:
             for active in self._of(instance):
                 self._drop(active)
@@ -99,10 +99,10 @@ class Animations(SavedState):
     def _of(self, animator: Instance) -> list[_Active]:
         return [state for state in self._active.values() if state.track.props[ANIMATOR] is animator]
 
-    # What scripts call
+    # Called by scripts
 
     def _load_below(self, holder: Instance, animation: Any) -> Any:
-        """``LoadAnimation(animation)``: its Animator's; that is made at the first call."""
+        """``LoadAnimation(animation)`` of its Animator, created by the first call."""
         _check_animation(animation)
         animator = holder.find_child_of_class(ANIMATOR)
         if animator is None:
@@ -111,13 +111,13 @@ class Animations(SavedState):
         return self.load_animation(animator, animation)
 
     def _playing_below(self, holder: Instance) -> Any:
-        """``GetPlayingAnimationTracks()``: of the Animators right below it."""
+        """``GetPlayingAnimationTracks()`` of its child Animators."""
         animators = [child for child in holder.children if child.spec.name == ANIMATOR]
         playing = (state for state in self._active.values() if not state.is_stopping)
         return as_list(state.track for state in playing if state.track.props[ANIMATOR] in animators)
 
     def load_animation(self, animator: Instance, animation: Any) -> Any:
-        """``Animator:LoadAnimation(animation)``: a new track that does not play yet."""
+        """``Animator:LoadAnimation(animation)``: return a new track, not yet playing."""
         ident = _check_animation(animation)
         track = self._model.make("AnimationTrack")
         track.name = animation.name
@@ -132,13 +132,13 @@ class Animations(SavedState):
         return track
 
     def get_playing_animation_tracks(self, animator: Instance) -> Any:
-        """``GetPlayingAnimationTracks()``, in the order in which they began."""
+        """``GetPlayingAnimationTracks()``, in the order in which the tracks were started."""
         return as_list(state.track for state in self._of(animator) if not state.is_stopping)
 
     def play(self, track: Instance, fade: Any, weight: Any, speed: Any) -> Any:
-        """``Play(fade, weight, speed)``: from the beginning, also if it plays already.
+        """``Play(fade, weight, speed)``: start the track, or restart it if it is playing.
 
-        Nothing happens outside Workspace.
+        Outside Workspace the call has no effect.
         """
         seconds = _number(fade, FADE, 1, "Play")
         target = max(0.0, _number(weight, 1.0, 2, "Play"))
@@ -158,11 +158,11 @@ class Animations(SavedState):
         return ()
 
     def get_marker_reached_signal(self, track: Instance, name: Any) -> Any:
-        """``GetMarkerReachedSignal(name)``: it never fires, as animations have no markers here."""
+        """``GetMarkerReachedSignal(name)``: the signal never fires; markers are not supported."""
         return track.signal(_MARKER + text_argument(name, 1, "GetMarkerReachedSignal"))
 
     def stop(self, track: Instance, fade: Any) -> Any:
-        """``Stop(fade)``: ``Stopped`` fires now, ``Ended`` when it has faded out."""
+        """``Stop(fade)``: ``Stopped`` fires now, ``Ended`` after the fade-out."""
         seconds = _number(fade, FADE, 1, "Stop")
         active = self._active.get(track.number)
         if active is None or active.is_stopping:
@@ -192,7 +192,7 @@ class Animations(SavedState):
     # The phase of a tick
 
     def advance(self) -> None:
-        """Let a tick pass for every track.
+        """Advance every track by one tick.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -232,13 +232,13 @@ class Animations(SavedState):
         for name, value in (("IsPlaying", False), ("WeightCurrent", 0.0), ("WeightTarget", 0.0)):
             active.track.store(name, value)
 
-    # What spectators see
+    # For spectators
 
     def spectate(self, humanoid: Instance) -> list[dict[str, Any]]:
-        """Return the tracks that play or fade out on a Humanoid.
+        """Return the tracks that are playing or fading out on a Humanoid.
 
-        The order is that in which their weights count, until a weight of 1 is used up:
-        high priorities first, then by number.
+        They are in the order in which weights are taken until the total reaches 1: high priorities
+        first, then by number.
         """
         states = self._active.values()
         playing = [state for state in states if state.track.props[ANIMATOR].parent is humanoid]
@@ -253,12 +253,12 @@ class Animations(SavedState):
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return its part of a snapshot."""
+        """Return the state of all tracks for a snapshot."""
         states = self._active.values()
         return [[slots.put(state.track), state.fade, state.is_stopping] for state in states]
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore the tracks of a snapshot; the instances are there already.
+        """Restore the tracks from a snapshot, after the instances.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -269,7 +269,7 @@ class Animations(SavedState):
 
 
 def _check_animation(animation: Any) -> str:
-    """Return the id of an animation."""
+    """Return the id of an animation that is an argument."""
     ident: str = instance_argument(animation, 1, "LoadAnimation", "Animation").read(ID)
     if not ident:
         raise RuntimeFault("AnimationId is empty")
@@ -304,7 +304,7 @@ def _rank(track: Instance) -> float:
 
 
 def _aim(active: _Active, target: float, seconds: float) -> None:
-    """Let the weight of a track go to a target within a time."""
+    """Change the weight of a track to a target within a time in seconds."""
     track = active.track
     track.change("WeightTarget", target)
     way = abs(target - track.read("WeightCurrent"))

@@ -1,10 +1,10 @@
-"""The exceptions of the engine, text at its edges, and suggestions for unknown names.
+"""The exceptions of the engine, conversion of text, and suggestions for unknown names.
 
 clawblox.server.Halted
 └── WorldHalted      an uncaught error of a script; the world has stopped
 ValueError
 ├── SettingsError    the world's files are unusable
-└── SnapshotMismatch a snapshot that this world cannot continue
+└── SnapshotMismatch this world cannot continue from the snapshot
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SettingsError(ValueError):
 
 
 class SnapshotMismatch(ValueError):  # noqa: N818 - names the condition
-    """A snapshot that this world cannot continue; the message states why."""
+    """This world cannot continue from the snapshot; the message states why."""
 
 
 def to_luau_text(text: str) -> str:
@@ -53,15 +53,15 @@ def to_text(value: str) -> str:
 
 _STEPS_PER_NAME: Final = 8
 _LONGEST: Final = 64
-"""No name of the engine is as long, in bytes."""
+"""Maximum length of the names that are compared, in bytes."""
 
 
 def suggest(name: Any, names: Iterable[str]) -> str:
     """Return a hint for a message about an unknown name; empty if no name is similar.
 
     Args:
-        name: What the script wrote, of any type.
-        names: The names that exist.
+        name: The name in the script, of any type.
+        names: The existing names.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.

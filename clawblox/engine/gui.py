@@ -95,7 +95,7 @@ _ROWS: Final = (
 )
 
 GUI_ROWS: Final = with_looks(_ROWS)
-"""The classes, a base before the classes that extend it."""
+"""The classes, each after its base."""
 
 
 Json = Any
@@ -138,13 +138,13 @@ _KEYS: Final[tuple[tuple[str, str, Callable[[Any], Json]], ...]] = (
     ("display_order", "DisplayOrder", int),
     ("enabled", "Enabled", bool),
 )
-"""The keys of an element, the properties they show, and how."""
+"""The keys of an element, with property and conversion function."""
 
 
 def gui_json(player_gui: Instance) -> list[Json]:
     """Return one tree for each child of a PlayerGui.
 
-    Elements that are neither a ScreenGui nor drawn on a ScreenGui are left out with their
+    Elements that are neither a ScreenGui nor drawn on a ScreenGui are omitted with their
     descendants.
     """
     return [
@@ -194,15 +194,15 @@ CLICK: Final = "MouseButton1Click"
 
 
 def find_clicked(player_gui: Instance, element_id: Any) -> Instance | None:
-    """Return the element that a click fires its event on.
+    """Return the element whose event a click fires.
 
     Args:
         player_gui: The GUI of the player who clicks.
         element_id: The ``element_id`` of the input: a number, or its digits as text.
 
     Returns:
-        The element; None if the id is not valid or its element is elsewhere or of a class without
-        the event. The click then has no effect.
+        The element; None if the id is invalid or its element is elsewhere or of a class without
+        the event. In that case the click has no effect.
     """
     number = _read_number(element_id)
     element = None if number is None else player_gui.model.find(number)

@@ -1,8 +1,8 @@
 """Luau values as JSON text, and back.
 
-A table whose keys are all whole numbers from 1 up is an array, with null in its holes; every other
-table is an object with sorted keys, an empty table ``{}``. Numbers without a fraction have no
-``.0``. Fields and elements that are null come back as nil.
+A table whose keys are all positive whole numbers is an array, with null in its holes. Every other
+table is an object with sorted keys; an empty table is ``{}``. Whole numbers are written without
+``.0``. Fields and elements that are null are read as nil.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _STEPS_PER_VALUE: Final = 5  # writing a value
 _READ_PER_STEP: Final = 4  # reading characters
 
 Charge: TypeAlias = Callable[[int], None]
-"""Takes steps of the running script for a number of values, before they are handled."""
+"""Charges the running script steps for a number of values, before they are processed."""
 
 
 def to_text(text: str) -> str:
     """Return a Luau string as text.
 
     Raises:
-        ValueError: Its bytes are not UTF-8.
+        ValueError: The bytes are not UTF-8.
     """
     try:
         return text if text.isascii() else text.encode("latin-1").decode()
@@ -40,7 +40,7 @@ def to_text(text: str) -> str:
 
 
 def array_length(table: LuaTable) -> int | None:
-    """Return the highest key of a table with none but whole numbers from 1 up; else None."""
+    """Return the highest key of a table whose keys are all positive whole numbers, else None."""
     highest = 0.0
     for key in table:
         if key.__class__ is not float or key < 1.0 or not key.is_integer():
@@ -50,7 +50,7 @@ def array_length(table: LuaTable) -> int | None:
 
 
 def key_text(key: Any) -> str | None:
-    """Return the key of a table as the key of an object; None if it has no such form."""
+    """Return the key of a table as the key of an object, or None if that is impossible."""
     if key.__class__ is float:
         return format_number(key)
     if key is TRUE_KEY or key is FALSE_KEY:
@@ -63,9 +63,9 @@ def write_text(value: Any, charge: Charge, *, strict: bool) -> str:
 
     Args:
         value: The value.
-        charge: Takes the steps.
+        charge: Charges the steps.
         strict: Whether values without a JSON form are an error. If not, they become null, keys
-            without a JSON form are left out, and wrong UTF-8 is replaced.
+            without a JSON form are omitted, and invalid UTF-8 is replaced.
 
     Raises:
         ValueError: The value has no JSON form, or is nested too deeply.
@@ -143,11 +143,11 @@ def read_text(text: str, charge: Charge, *, sort: bool = False) -> Any:
 
     Args:
         text: The text.
-        charge: Takes the steps.
-        sort: Whether tables get the fields of an object sorted, not in the order of the text.
+        charge: Charges the steps.
+        sort: Whether to sort the fields of objects instead of keeping the order of the text.
 
     Raises:
-        ValueError: It is not JSON, is nested too deeply, or has a number beyond a double.
+        ValueError: The text is not JSON, is nested too deeply, or has a number beyond a double.
         LuaError: The script has used up its steps.
     """
     charge(len(text) // _READ_PER_STEP)

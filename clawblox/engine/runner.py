@@ -1,4 +1,4 @@
-"""The program of an engine world: ``python -m clawblox.engine DIR``, with the flags of the kit.
+"""The program of an engine world: ``python -m clawblox.engine DIR``, with the server's flags.
 
 It also chooses the database of a world, and the id under which the world stores its rows.
 """
@@ -40,7 +40,7 @@ from clawblox.protocol import DATASTORE_ENV
 from clawblox.server import Settings, StopSignals, read_settings, serve_with
 
 STATE_DIRECTORY: Final = ".clawblox"
-"""Directory within a world's directory for what its runs leave behind."""
+"""Subdirectory of a world's directory for files of its runs."""
 DATABASE_URL: Final = "DATABASE_URL"
 """Environment variable that names the Postgres database."""
 _GAME_ID: Final = "game_id"
@@ -49,33 +49,33 @@ _log = logging.getLogger("clawblox.engine")
 
 
 class Backend(StrEnum):
-    """Where the rows of data stores are."""
+    """Location of the rows of data stores."""
 
     SQLITE = "sqlite"
-    """In the file that ``WORLD_DATASTORE_PATH`` names, else in ``.clawblox/local-<port>.db``."""
+    """The file that ``WORLD_DATASTORE_PATH`` names, else ``.clawblox/local-<port>.db``."""
     POSTGRES = "postgres"
-    """In the database that ``DATABASE_URL`` names."""
+    """The database that ``DATABASE_URL`` names."""
     NONE = "none"
-    """Nowhere: scripts that use data stores get an error."""
+    """No database: scripts that use data stores get an error."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve the world of a directory until SIGTERM or SIGINT.
 
-    The whole event loop runs on a deep thread, so that calls of scripts start no thread.
+    The whole event loop runs on a thread with a deep stack, to avoid a thread per script call.
 
     Args:
         argv: The flags, without the program's name; None for those of the process.
 
     Raises:
-        SystemExit: With status 2 if the world's files, a flag or a variable are wrong, 70 if the
-            scripts do not load, else as `clawblox.server.serve` does.
+        SystemExit: Status 2 if a file of the world, a flag or an environment variable is invalid,
+            70 if the scripts do not load, otherwise the status of `clawblox.server.serve`.
     """
     flags = argparse.Namespace()
     changed = os.environ.pop(CHANGED_ENV, "")
     environment = dict(os.environ)
-    os.environ["RAYON_NUM_THREADS"] = "1"  # rapier then steps on this thread, not on another
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy, which rapier loads, starts no threads then
+    os.environ["RAYON_NUM_THREADS"] = "1"  # makes rapier step on this thread
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # keeps NumPy, loaded by rapier, from starting threads
     settings = read_settings(argv, os.environ, _make_parser(), flags)
     with StopSignals() as signals, Watchdog() as watchdog:
         run_deep(lambda: _serve(flags, settings, signals, watchdog, environment, changed))
@@ -147,7 +147,7 @@ def _serve(
     watch = ScriptWatch(files, partial(_check, flags.directory), announce) if flags.watch else None
     keep_from_children(settings.resume_path)
     next_start: NextStart | None = None
-    gc.freeze()  # modules and the world's own objects stay: no collection looks through them
+    gc.freeze()  # excludes modules and the world's objects, which stay, from collections
     gc.enable()
     try:
         served = serve_with(settings, world, signals, watch.wait if watch else None)
@@ -163,16 +163,16 @@ def _serve(
 
 def _read_files(flags: argparse.Namespace) -> EngineSettings:
     files = read_world(flags.directory)
-    if flags.datastore is Backend.NONE:  # without rows, nothing is written there
+    if flags.datastore is Backend.NONE:  # only needed for rows
         return files
     return attrs.evolve(files, game_id=read_game_id(files.directory))
 
 
 def _check(directory: Path, changed: Sequence[str]) -> str:
-    """Return the content hash of the files as they are now, if they can be used.
+    """Return the content hash of the current files, if they are valid.
 
     Raises:
-        ValueError: They cannot: a setting is wrong, or a script does not compile.
+        ValueError: A setting is invalid, or a script does not compile.
     """
     world = EngineWorld(read_world(directory))
     world.check_scripts(changed)
@@ -185,18 +185,18 @@ def _fail(message: str) -> NoReturn:
 
 
 def open_store(backend: Backend, world: Path, port: int) -> Store | None:
-    """Return the database of a world, or None without one. Blocks.
+    """Return the database of a world, or None for `Backend.NONE`. Blocks.
 
-    A file is opened on first use; so is a connection to a Postgres server that is not up yet.
+    A file is opened on first use, and so is a connection if the Postgres server is not running yet.
 
     Args:
-        backend: Where the rows are.
+        backend: Location of the rows.
         world: The world's directory.
         port: The port on which the world runs.
 
     Raises:
-        ValueError: Postgres is asked for without ``DATABASE_URL``, psycopg is missing, or the
-            database cannot hold every text.
+        ValueError: Postgres is requested without ``DATABASE_URL``, psycopg is missing, or the
+            database cannot store every text.
     """
     if backend is Backend.NONE:
         return None
@@ -227,9 +227,9 @@ def open_store(backend: Backend, world: Path, port: int) -> Store | None:
 
 
 def read_game_id(world: Path) -> str:
-    """Return the id of a world's rows, from ``<world>/.clawblox/game_id``; made once.
+    """Return the id of a world's rows from ``<world>/.clawblox/game_id``; create it if missing.
 
-    Two starts at the same time get the same id.
+    Simultaneous starts get the same id.
 
     Raises:
         OSError: The file can be neither read nor written.

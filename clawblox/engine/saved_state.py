@@ -1,7 +1,7 @@
-"""The state of a part of a world, declared once: checked, saved and restored by its layouts.
+"""The state of a part of a world, declared once by layouts that check, save and restore it.
 
-A layout describes the JSON of a value as a shape of `shapes` does, with lists and tuples around
-shapes; where the value itself is not its JSON, a `Stored` takes the place of the shape.
+A layout describes the JSON of a value like a shape of `shapes`, with lists and tuples around
+shapes. A value that differs from its JSON has a `Stored` in place of the shape.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Json = Any
 
 @attrs.frozen
 class Stored:
-    """The layout of a value that is not its own JSON.
+    """The layout of a value that differs from its JSON.
 
     Attributes:
         shape: The shape of the JSON.
         write: Returns the JSON of a value.
-        read: Returns the value of its JSON; raises ValueError for a damaged snapshot.
+        read: Returns the value from its JSON; raises ValueError for a damaged snapshot.
     """
 
     shape: shapes.Shape
@@ -48,7 +48,7 @@ def object_slot(kind: type[Any]) -> Stored:
 
 
 def optional(layout: Layout) -> Stored:
-    """Return the layout of None or a value."""
+    """Return the layout of a value that may be None."""
     return Stored(
         shapes.optional(derive_shape(layout)),
         lambda slots, value: None if value is None else to_json(layout, value, slots),
@@ -112,7 +112,7 @@ def to_json(layout: Layout, value: Any, slots: Slots) -> Json:
 
 
 def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
-    """Return the value of JSON that has the shape of its layout.
+    """Return the value from JSON that has the shape of its layout.
 
     Raises:
         ValueError: The snapshot is damaged.
@@ -136,15 +136,15 @@ def _is_empty(document: Json) -> bool:
 
 
 class SavedState:
-    """A part of a world whose state is in snapshots.
+    """A part of a world with state in snapshots.
 
     Attributes:
         layouts: The layouts of its attributes by name; the class of another `SavedState` stands for
-            its layout. The document has the same names without a leading underscore; with a single
-            attribute, it is the JSON of that attribute.
-        late: The layouts of attributes that were added to version 1 of the format. The document has
-            them only while they are in use, so that older documents are read, and a world that does
-            not use them is saved as before.
+            its layout. The document has the same names without a leading underscore. For a single
+            attribute, the document is the JSON of that attribute.
+        late: The layouts of attributes that were added to version 1 of the format. The document
+            contains them only while they are used, to keep older documents readable and the
+            documents of other worlds unchanged.
         shape: The shape of the document.
     """
 
@@ -168,7 +168,7 @@ class SavedState:
         return {name.lstrip("_"): part for name, part in parts.items()}
 
     def document(self, slots: Slots) -> Json:
-        """Return its part of a snapshot."""
+        """Return the state for a snapshot."""
         late = self._write(self.late, slots)
         used = {name: member for name, member in late.items() if not _is_empty(member)}
         return self._named(self._write(self.layouts, slots) | used)
@@ -177,7 +177,7 @@ class SavedState:
         return {name: to_json(at, getattr(self, name), slots) for name, at in layouts.items()}
 
     def restore(self, document: Json, slots: Slots) -> None:
-        """Restore what `document` returned.
+        """Restore the result of `document`.
 
         Raises:
             ValueError: The snapshot is damaged.

@@ -1,11 +1,11 @@
 """Ticks, the threads that wait for them, and the failure of a script.
 
-Every handler, script and callback runs in a coroutine of its own. A waiting thread has an entry
-here; due entries are resumed at the start of a tick, in the order in which they were added, after
-the threads that `task.defer` has put off. A thread that has yielded without waiting has none: it
-stays suspended until a script resumes it. An error ends its thread, and is counted; errors of
-limits, and of scripts that start with the world, halt it. Time is counted in ticks, so nothing
-depends on sums of floating-point numbers.
+Every handler, script and callback runs in its own coroutine. A waiting thread has an entry here.
+Due entries are resumed at the start of a tick, in the order in which they were added, after the
+threads deferred by `task.defer`. A thread that has yielded without waiting does not have an entry:
+it stays suspended until a script resumes it. An error ends its thread, and is counted. Errors of
+limits, and of scripts that start with the world, halt the world. Time is counted in ticks to avoid
+sums of floating-point numbers.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from clawblox.luau.runtime.suspension import Yield
 TICK_RATE: Final = 60
 """Ticks per second of simulation time."""
 TICK_S: Final = 1.0 / TICK_RATE
-"""The simulated length of a tick, in seconds."""
+"""Simulated length of a tick, in seconds."""
 
 _LONGEST_S: Final = 1e15
-"""A longer wait never ends, in seconds."""
+"""Longest wait that ends; longer waits count as endless, in seconds."""
 
 
 def ticks_in(seconds: float) -> int:
@@ -51,15 +51,15 @@ def ticks_in(seconds: float) -> int:
     if not seconds > 0:
         return 1
     if seconds > _LONGEST_S:
-        return 1 << 61  # from any tick on, it ends at a tick that a snapshot can represent
+        return 1 << 61  # a snapshot can represent the sum with any tick
     return max(1, math.ceil(seconds * TICK_RATE - 1e-9))
 
 
 START_STEPS: Final = 20
-"""What starting or resuming a thread costs, in steps."""
-_ENTRIES_PER_STEP: Final = 8  # looking through the waiting threads
-_MOST_WARNINGS: Final = 100  # that a world remembers; scripts choose the texts of some
-_LONGEST_TEXT: Final = 4000  # of an error, in the log
+"""Cost of starting or resuming a thread, in steps."""
+_ENTRIES_PER_STEP: Final = 8  # in a search among the waiting threads
+_MOST_WARNINGS: Final = 100  # remembered per world; scripts choose the texts of some
+_LONGEST_TEXT: Final = 4000  # of an error in the log
 _DEEPEST_DEFER: Final = 80
 _TOO_DEEP: Final = (
     f"task.defer is nested more than {_DEEPEST_DEFER} deep: the rest runs in the next tick"
@@ -71,10 +71,10 @@ _LOST: Final = (
 
 
 class Phase:
-    """A block that names what the engine does in it.
+    """A block with a name for the work of the engine in it.
 
     Raises:
-        WorldHalted: The block raised an error of a script: the engine's own work has used up the
+        WorldHalted: The block raised a script error, since the engine's own work has used up the
             budget.
     """
 
@@ -85,11 +85,11 @@ class Phase:
         self._where = where
 
     def __enter__(self) -> None:
-        """Begin the block."""
+        """Enter the block."""
         self._outer, self._scheduler.where = self._scheduler.where, self._where
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """End the block."""
+        """Leave the block."""
         try:
             if isinstance(error, LuaError):
                 raise self._scheduler.halt(error) from error
@@ -103,16 +103,16 @@ class Scheduler(SavedState):
     Args:
         vm: The VM of the scripts.
         warn: Called with the text of a warning.
-        report: Logs an error that has ended a thread; None warns.
+        report: Logs an error that has ended a thread; None to warn instead.
 
     Attributes:
-        tick: Ticks since the world began.
-        where: What the engine is doing, for the text of a halted world.
-        searches: How searches are read from a snapshot, by kind.
+        tick: Number of ticks since the world started.
+        where: Current work of the engine, for the text of a halted world.
+        searches: Functions that read searches from a snapshot, by kind.
         vm: The VM of the scripts; a restore replaces it.
         errors: The errors that have ended threads.
-        halts_on_error: Whether an uncaught error of any thread halts the world; one in the first
-            run of ``task.spawn`` is a warning then.
+        halts_on_error: Whether an uncaught error of any thread halts the world. Even then, an error
+            in the first run of ``task.spawn`` is only a warning.
     """
 
     layouts: ClassVar[Layouts] = {"tick": shapes.whole, "_warned": keys(shapes.text)}
@@ -134,12 +134,14 @@ class Scheduler(SavedState):
         self.where = "Failed to load script"
         self.searches: dict[str, Callable[[list[Any], Slots], ThreadSearch]] = {}
         self.warn = warn
-        self._next_pass = 0  # the tick in which due threads are resumed next
+        self._next_pass = 0  # the next tick in which due threads are resumed
         self._entries: dict[int, Entry] = {}
         self._made = 0
-        self._parked: dict[Coroutine, int] = {}  # 0: something else will resume it
+        self._parked: dict[Coroutine, int] = {}  # 0: resumed by other code
         self._deferred: dict[Coroutine, Sequence[Any]] = {}
-        self._yielded: dict[Coroutine, str] = {}  # without waiting, in the present call; their line
+        self._yielded: dict[
+            Coroutine, str
+        ] = {}  # yielded without waiting in the current call, with line
         self._warned: dict[str, None] = {}
 
     @property
@@ -148,18 +150,18 @@ class Scheduler(SavedState):
         return self.tick / TICK_RATE
 
     def phase(self, where: str) -> Phase:
-        """Return a block in which the engine does something, for the text of a halted world."""
+        """Return a block with a name for the work in it, for the text of a halted world."""
         return Phase(self, where)
 
     # Running
 
     def run(self, function: Any, *values: Any) -> Coroutine:
-        """Run a function in a thread of its own, up to its first wait; return the thread.
+        """Run a function in its own thread, up to its first wait; return the thread.
 
-        This costs no steps: a caller that runs many functions charges for them.
+        No steps are charged: a caller that runs many functions must charge for them.
 
         Raises:
-            WorldHalted: It fails, and the error halts the world.
+            WorldHalted: The function fails, and the error halts the world.
         """
         thread = self.vm.coroutine(function)
         self.resume(thread, values)
@@ -169,7 +171,7 @@ class Scheduler(SavedState):
         """Resume a thread up to its next wait.
 
         Raises:
-            WorldHalted: It fails, and the error halts the world.
+            WorldHalted: The thread fails, and the error halts the world.
         """
         try:
             self._advance(thread, values)
@@ -177,15 +179,17 @@ class Scheduler(SavedState):
             self._fail_thread(thread, error)
 
     def _fail_thread(self, thread: Coroutine, error: LuaError) -> None:
-        if thread.ended is None or self._is_limit(error):  # else that has taken the error
+        if thread.ended is None or self._is_limit(
+            error
+        ):  # otherwise the resuming thread has received the error
             self.fail(error)
 
     def start(self, thread: Coroutine) -> None:
         """Run the thread of a script, up to its first wait.
 
         Raises:
-            WorldHalted: It fails before the end of the first tick; or the error halts the world
-                at any time.
+            WorldHalted: The thread fails before the end of the first tick, or the error halts the
+                world at any time.
         """
         try:
             self._advance(thread, ())
@@ -221,7 +225,7 @@ class Scheduler(SavedState):
         return WorldHalted(self.where, text + self._limit_text(error), error.traceback)
 
     def _limit_text(self, error: LuaError) -> str:
-        """Return where the limit that an error is about is set; empty for other errors."""
+        """Return a hint where the limit in an error is set; empty for other errors."""
         vm, text = self.vm, str(error)
         if vm.limit_hit is not None and text.endswith(FULL):
             return f": {(vm.memory_limit or 0) >> 20} MiB ([clawblox] memory_mib in world.toml)"
@@ -230,13 +234,13 @@ class Scheduler(SavedState):
         return ""
 
     def _is_limit(self, error: LuaError) -> bool:
-        """Return whether an error is that of a limit, which no thread may survive."""
+        """Return whether an error is that of a limit, which always halts the world."""
         return (
             self.vm.is_interrupted or self.vm.limit_hit == "steps" or bool(self._limit_text(error))
         )
 
     def charge(self, steps: int) -> None:
-        """Take steps for the engine's work that a script has asked for.
+        """Charge steps for work of the engine that a script has requested.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick.
@@ -256,10 +260,10 @@ class Scheduler(SavedState):
         self._yielded.pop(thread, None)
 
     def spawn(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Run a function or thread immediately, as ``task.spawn``.
+        """Run a function or thread immediately, like ``task.spawn``.
 
         Raises:
-            WorldHalted: It reaches a limit.
+            WorldHalted: The function or thread reaches a limit.
         """
         thread = self._as_thread(target)
         try:
@@ -272,10 +276,10 @@ class Scheduler(SavedState):
         return thread
 
     def warn_of_lost_threads(self) -> None:
-        """Warn of threads that have yielded without waiting and that nothing refers to.
+        """Warn of unreferenced threads that have yielded without waiting.
 
-        The engine calls it at the end of each call from outside, so that what it finds depends on
-        the scripts alone.
+        The engine calls it at the end of each external call, to make the warnings depend on the
+        scripts alone.
         """
         if not self._yielded:
             return
@@ -295,7 +299,7 @@ class Scheduler(SavedState):
         return target if isinstance(target, Coroutine) else self.vm.coroutine(target)
 
     def warn_once(self, text: str) -> None:
-        """Warn, unless this world has had the same warning, or as many as it may have."""
+        """Warn, unless the warning is a repetition or the world has reached its maximum."""
         if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned[text] = None
             self.warn(text)
@@ -303,13 +307,13 @@ class Scheduler(SavedState):
     # Waiting
 
     def start_later(self, seconds: float, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Start a function, or resume a thread, after a time, by default at the next pass."""
+        """Start a function, or resume a thread, after a number of seconds."""
         thread = self._as_thread(target)
         self._add(Entry(self._due_after(seconds), self.tick, thread, values))
         return thread
 
     def defer(self, target: Any, values: tuple[Any, ...]) -> Coroutine:
-        """Start a function, or resume a thread, before the threads that wait resume next."""
+        """Start a function, or resume a thread, before waiting threads are resumed next."""
         thread = self._as_thread(target)
         self._forget(thread)
         self._parked[thread] = 0
@@ -322,7 +326,7 @@ class Scheduler(SavedState):
     def wait(self, seconds: float) -> Yield:
         """Let the running thread wait; return the exception to raise.
 
-        The thread gets the elapsed seconds.
+        The wait returns the elapsed seconds to the thread.
 
         Raises:
             LuaError: The thread cannot be suspended here.
@@ -332,7 +336,7 @@ class Scheduler(SavedState):
         return suspension
 
     def wait_for(self, search: ThreadSearch) -> Yield:
-        """Let the running thread look for something in each tick; return the exception to raise.
+        """Let the running thread search once per tick; return the exception to raise.
 
         Raises:
             LuaError: The thread cannot be suspended here.
@@ -357,17 +361,17 @@ class Scheduler(SavedState):
         return thread, suspension
 
     def cancel(self, thread: Coroutine) -> None:
-        """Drop a waiting thread; a dead thread stays dead.
+        """Drop a waiting thread; no effect on a dead thread.
 
         Raises:
-            LuaError: It is running.
+            LuaError: The thread is running.
         """
         self._forget(thread)
         self.vm.close(thread)
 
     def _running(self) -> Coroutine:
         thread = self.vm.running
-        assert thread is not None  # `suspend` has checked it
+        assert thread is not None  # checked by `suspend`
         return thread
 
     def _add(self, entry: Entry) -> None:
@@ -377,12 +381,12 @@ class Scheduler(SavedState):
         self._parked[entry.thread] = self._made
 
     def resume_due(self) -> None:
-        """Resume every thread whose time has come, in the order in which they began to wait.
+        """Resume every due thread, in the order in which they started to wait.
 
-        Deferred threads come first; those that these threads defer in turn, at the end.
+        Deferred threads come first. Threads deferred by the resumed threads come last.
 
         Raises:
-            WorldHalted: One fails, and the error halts the world.
+            WorldHalted: A thread fails, and the error halts the world.
         """
         tick = self.tick
         self._next_pass = tick + 1
@@ -398,7 +402,7 @@ class Scheduler(SavedState):
             self._resume_deferred()
 
     def _resume_deferred(self) -> None:
-        """Resume the deferred threads, then those that these have deferred, and so on."""
+        """Resume the deferred threads, then the threads that they have deferred, and so on."""
         for _ in range(_DEEPEST_DEFER):
             if not self._deferred:
                 return
@@ -430,7 +434,7 @@ class Scheduler(SavedState):
         self._resume_if_suspended(entry.thread, values)
 
     def held(self) -> Iterator[Any]:
-        """Iterate over the values that it keeps alive, to count them as memory."""
+        """Iterate over the values that the scheduler keeps alive, to count their memory."""
         for entry in self._entries.values():
             yield entry.thread
             yield from entry.values or ()
@@ -442,15 +446,15 @@ class Scheduler(SavedState):
     # Snapshots
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return the part of a snapshot about time and the waiting threads."""
+        """Return time and waiting threads for a snapshot."""
         waiting = to_json([ENTRY], self._entries.values(), slots)
         return {**super().document(slots), "waiting": waiting}
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore the waiting threads of a snapshot.
+        """Restore time and waiting threads from a snapshot.
 
         Raises:
-            ValueError: It is damaged.
+            ValueError: The snapshot is damaged.
         """
         super().restore(document, slots)
         self._next_pass = self.tick
@@ -468,5 +472,5 @@ class Scheduler(SavedState):
         return read(saved, slots)
 
     def restore_parked(self, thread: Coroutine) -> None:
-        """Count a restored thread as parked, unless it waits here as well."""
+        """Register a restored thread as parked, unless it has an entry of its own."""
         self._parked.setdefault(thread, 0)

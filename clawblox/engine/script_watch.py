@@ -1,9 +1,9 @@
 """``--watch``: restarts the program when a script or a document of the world changes.
 
-The process replaces itself, so its id, its log and its place in an orchestrator stay. If the new
-files have the same content hash, the world continues exactly; if not, it starts over,
-because its state belongs to other scripts, but with the seed it had. Assets and renderers are
-served from disk as they are.
+The process replaces itself and keeps its process id, its log and its place in an orchestrator. If
+the new files have the same content hash, the world continues exactly. Otherwise its state does not
+match the scripts, so it starts again with the same seed. Assets and renderers are served from disk
+without a restart.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from clawblox.world_keys import CONFIG_NAME
 
 INTERVAL_S: Final = 0.5
 CHANGED_ENV: Final = "CLAWBLOX_ENGINE_CHANGED"
-"""Names, to a program that begins in place of another, the files that have changed."""
+"""Environment variable that names the changed files to the replacing program."""
 _ONCE: Final = ("--resume", "--reseed")
-"""Flags that are for the first start only."""
+"""Flags for the first start only."""
 _ONCE_ENV: Final = (
     *(RESUME_ENV, RESEED_ENV),
     *(LISTEN_FDS_ENV, LISTEN_PID_ENV, LISTEN_FDNAMES_ENV),
@@ -52,12 +52,12 @@ class ScriptWatch:
 
     Args:
         settings: The world's settings.
-        check: Takes the files that have changed, and returns the content hash of the files as they
-            are now; raises ValueError if they cannot be used.
+        check: Takes the changed files, and returns the content hash of the current files; raises
+            ValueError if they are invalid.
         announce: Called with lines for people.
 
     Attributes:
-        changed: The files that have changed, below the world's directory; empty so far.
+        changed: The changed files below the world's directory; initially empty.
         content_hash: The content hash of the changed files.
     """
 
@@ -75,9 +75,9 @@ class ScriptWatch:
         self.content_hash = ""
 
     async def wait(self) -> None:
-        """Return when files have changed, are no longer being written, and can be used.
+        """Wait until files have changed, are completely written, and are valid.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         while not self.changed:
             await anyio.sleep(INTERVAL_S)
@@ -107,7 +107,7 @@ class ScriptWatch:
 
 
 def _stamps(settings: EngineSettings) -> _Stamps:
-    """Return time and size of each file that is read at the start. Blocks."""
+    """Return the time and size of each file that is read at the start. Blocks."""
     return {
         str(path.relative_to(settings.directory)): (status.st_mtime_ns, status.st_size)
         for path in _files(settings)
@@ -153,12 +153,12 @@ def plan_next_start(
     environment: Mapping[str, str],
     announce: Callable[[str], None],
 ) -> NextStart:
-    """Return the next start of a world, with its state where that is possible.
+    """Return the next start of a world, with its state if possible.
 
     Args:
-        world: The world, no longer served.
-        watch: Has found a change.
-        environment: The environment that this process was started with, secrets included.
+        world: The world, after serving has ended.
+        watch: The watch that has found a change.
+        environment: The environment of this process at its start, including secrets.
         announce: Called with lines for people.
     """
     command = strip_flags(sys.orig_argv, _ONCE)
@@ -184,7 +184,7 @@ def _reason_to_begin_fresh(world: HostedWorld, content_hash: str) -> str | None:
 
 
 def _keep_snapshot(world: HostedWorld) -> str:
-    """Return the path of a snapshot that the next program inherits; it is never on disk."""
+    """Return the path of an in-memory snapshot that the next program inherits."""
     descriptor = os.memfd_create("snapshot", 0)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(encode_large_json(make_snapshot(world)))
@@ -192,7 +192,7 @@ def _keep_snapshot(world: HostedWorld) -> str:
 
 
 def keep_from_children(resume_path: Path | None) -> None:
-    """Let the descriptor of an inherited snapshot end with this program."""
+    """Make the descriptor of an inherited snapshot non-inheritable."""
     if match := _SNAPSHOT_PATH.fullmatch(str(resume_path)):
         os.set_inheritable(int(match[1]), False)
 

@@ -1,6 +1,6 @@
-"""The ``world.toml`` of an engine world: what its keys mean, their defaults, and its files.
+"""The ``world.toml`` of an engine world: its keys, their defaults, and its files.
 
-Unknown keys are ignored, because worlds carry keys for other programs. A wrong value is an error
+Unknown keys are ignored, because worlds have keys for other programs. An invalid value is an error
 that names the file, the key and the value.
 """
 
@@ -28,19 +28,19 @@ from clawblox.world_keys import (
 )
 
 USUAL_GRAVITY: Final = 196.2
-"""The default, from the public documentation; the public engine's source has 30."""
+"""Default gravity, from Roblox's public documentation, in studs/s²."""
 STEPS_PER_TICK: Final = 5_000_000
-"""The default: 70 times the cost of loading the most expensive example."""
+"""Default step limit: 70 times the cost of loading the most expensive example."""
 _MEMORY_MIB: Final = 512
 _WATCHDOG_CPU_S: Final = 10.0
 _WATCHDOG_MIB: Final = 2048
 _MIB_PER_HEAP_MIB: Final = 4
-"""Memory that the watchdog allows per byte of heap, unless a world sets another limit."""
+"""Default ratio of the watchdog's memory limit to the heap limit."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 PROJECT_SUFFIX: Final = ".project.json"
-"""The end of the name of a project file of Rojo, which ``scripts.tree`` may be."""
+"""Suffix of Rojo project files, which ``scripts.tree`` may name."""
 RENDERER_FILES: Final = "renderer"
-"""Directory of the files of a renderer, within the world's directory."""
+"""Subdirectory of the world's directory for the files of a renderer."""
 
 _log = logging.getLogger("clawblox.engine")
 _T = TypeVar("_T")
@@ -52,10 +52,10 @@ class RendererSettings:
 
     Attributes:
         name: A name for people.
-        mode: ``module`` for a renderer of the world's own, ``default`` for the engine's.
-        api_version: Version of the interface that its module is written for.
-        entry: Its module, a path below ``renderer/``, or None.
-        capabilities: The capabilities that it declares.
+        mode: ``module`` for the world's own renderer, ``default`` for the engine's.
+        api_version: Version of the interface that its module uses.
+        entry: Path of its module below ``renderer/``, or None.
+        capabilities: Capabilities that it declares.
     """
 
     name: str = "World Renderer"
@@ -76,28 +76,28 @@ class EngineSettings:
         tree: The path of the script tree below the directory, which may be absent, or of a project
             file.
         skill: The path of the document for agents below the directory, which may be absent.
-        max_players: How many players may be in the world at a time.
+        max_players: Maximum number of players in the world at a time.
         afk_timeout_s: Simulation time after which a player without input is removed; 0 means
             never.
-        observation_radius: How far players see, in studs.
+        observation_radius: Distance that players can see, in studs.
         speech_is_near: Whether only players within ``hearing_radius`` hear a chat message.
-        hearing_radius: How far a message is heard then, in studs.
+        hearing_radius: Distance at which a message is heard in that case, in studs.
         gravity: The initial ``Workspace.Gravity``, in studs/s².
         player_object_physics: Whether characters push unanchored parts.
         solver_iterations: Iterations of the physics solver in each step.
         allow_reset: Whether agents may send ``Reset``.
-        halts_on_error: Whether an uncaught error of any thread halts the world; else it ends the
-            thread alone.
+        halts_on_error: Whether an uncaught error of any thread halts the world. Otherwise it only
+            ends the thread.
         steps_per_tick: The steps that scripts may take in a tick.
-        memory_bytes: The size of the heap of the scripts above which allocating fails.
+        memory_bytes: Maximum size of the scripts' heap; allocations beyond it fail.
         watchdog_cpu_s: CPU time of one tick or call after which the watchdog stops the world, in
             seconds.
         watchdog_memory_bytes: Resident memory of the process above which the watchdog stops the
             world.
-        game_id: Names the world's rows in a DataStore.
-        tables: The settings that change what the world does, for its content hash: defaults
-            are filled in, and names, files, renderers and budgets are left out.
-        renderer: How a browser shows the world.
+        game_id: The id of the world's rows in data stores.
+        tables: The settings that affect the simulation, for the content hash, with defaults filled
+            in and without names, files, renderers and budgets.
+        renderer: The display of the world in a browser.
     """
 
     directory: Path
@@ -158,7 +158,7 @@ def read_settings(directory: Path) -> EngineSettings:
         memory_bytes=memory_mib << 20,
         watchdog_cpu_s=float(clawblox.get("watchdog_cpu_s", _WATCHDOG_CPU_S, _CPU_S)),
         watchdog_memory_bytes=clawblox.get("watchdog_memory_mib", watchdog_mib, COUNT) << 20,
-        # Without the default: saves of worlds that do not set it keep their content hash.
+        # Without the default, to keep the content hash of worlds that do not set it.
         tables=rules if on_error == "end_thread" else {**rules, "on_error": on_error},
         halts_on_error=on_error == "halt",
         renderer=_read_renderer(table.below("renderer")),
@@ -170,7 +170,7 @@ def read_skill(settings: EngineSettings) -> str | None:
     """Return the document for agents, or None.
 
     Raises:
-        SettingsError: It cannot be read.
+        SettingsError: The document cannot be read.
     """
     path = settings.directory / settings.skill
     return read_file(path).decode(errors="replace") if path.is_file() else None
@@ -181,7 +181,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_path(value: Any) -> bool:
-    """Return whether a value is the path of a file below a directory."""
+    """Return whether a value is a relative path that stays below its directory."""
     return (
         isinstance(value, str)
         and "\0" not in value
@@ -204,7 +204,7 @@ _PATH: Final = ValueKind(_is_path, "a path below the world's directory, without 
 
 
 class _Table:
-    """A table of the file.
+    """A table of ``world.toml``.
 
     Args:
         values: Its keys and values.
@@ -218,7 +218,7 @@ class _Table:
         self._name = name
 
     def refuse(self, key: str, complaint: str) -> None:
-        """Raise the error of a key."""
+        """Raise the error for a key."""
         dotted = f"{self._name}.{key}".removeprefix(".")
         actual = f", not {self.values[key]!r}" if key in self.values else ": it is missing"
         raise SettingsError(f"{self.directory / CONFIG_NAME}: {dotted} {complaint}{actual}")
@@ -253,7 +253,7 @@ def read_file(path: Path) -> bytes:
     """Return the contents of a file of a world.
 
     Raises:
-        SettingsError: It cannot be read.
+        SettingsError: The file cannot be read.
     """
     try:
         return path.read_bytes()

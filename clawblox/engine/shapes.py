@@ -1,6 +1,6 @@
-"""The shapes of the parts of a snapshot, checked so that a damaged snapshot is refused before use.
+"""The shapes of the parts of a snapshot, used to refuse a damaged snapshot early.
 
-A shape is a function of the classes below, or built of shapes like the JSON that it describes:
+A shape is one of the functions or classes below, or nested like the JSON that it describes:
 ``[shape]`` is a list of such values, ``(first, second)`` a list of exactly two, ``{"key": shape}``
 an object with exactly these keys, and ``{str: shape}`` an object with any keys. A key whose shape
 is an `Omittable` may be absent.
@@ -27,7 +27,7 @@ class Omittable:
     """The shape of a member of an object that may be absent.
 
     Attributes:
-        shape: The shape of the member where it is present.
+        shape: The shape of the member if it is present.
     """
 
     shape: Shape
@@ -49,19 +49,19 @@ def text(value: Any) -> str | None:
 
 
 def integer(value: Any) -> str | None:
-    """Accept a number without a fraction, below 2**62 in size."""
+    """Accept an integer with magnitude below 2**62."""
     is_one = value.__class__ is int and -_LARGEST <= value <= _LARGEST
     return None if is_one else "a number without a fraction"
 
 
 def whole(value: Any) -> str | None:
-    """Accept such a number that is not negative."""
+    """Accept an integer from 0 to below 2**62."""
     is_one = value.__class__ is int and 0 <= value <= _LARGEST
     return None if is_one else "a whole number"
 
 
 def mask(value: Any) -> str | None:
-    """Accept 32 bits as a number."""
+    """Accept a 32-bit mask as a number."""
     return None if value.__class__ is int and 0 <= value < 1 << 32 else "a number of 32 bits"
 
 
@@ -73,7 +73,7 @@ def number(value: Any) -> str | None:
 
 
 def optional(shape: Shape) -> Check:
-    """Return the shape of null, or a value of another shape."""
+    """Return the shape of null or a value of another shape."""
 
     def check(value: Any) -> str | None:
         if value is None:
@@ -105,10 +105,10 @@ def check_shape(value: Any, shape: Shape, place: str) -> None:
     Args:
         value: A JSON value.
         shape: The expected shape.
-        place: Its name in the error.
+        place: The name of the value in the error.
 
     Raises:
-        ValueError: It does not match; the message states where.
+        ValueError: The value does not match; the message states where.
     """
     fault = _find_fault(value, shape)
     if fault is not None:

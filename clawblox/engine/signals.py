@@ -1,7 +1,7 @@
 """Events of instances: handlers, and threads that wait for them.
 
-A signal or connection is a host object that is found by its id, so scripts may keep it across a
-snapshot: ``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` the fifth connection.
+A signal or connection is a host object with an id, so scripts may keep it across a snapshot:
+``17.Touched`` is the event ``Touched`` of instance 17, ``c5`` is the fifth connection.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from clawblox.luau.runtime.suspension import Yield
 
 _Object = TypeVar("_Object")
 
-_CONNECTIONS_PER_STEP: Final = 8  # looking through the handlers of a signal
+_CONNECTIONS_PER_STEP: Final = 8  # going through the handlers of a signal
 
 
 class SignalConnection(HostObject):
     """A handler of a signal.
 
     Attributes:
-        function: The handler; None once it is disconnected.
+        function: The handler; None after disconnection.
         once: Whether it runs for a single event only.
         has_run: Whether it has run.
-        signal: The signal; None once it is disconnected.
+        signal: The signal; None after disconnection.
     """
 
     __slots__ = ("function", "has_run", "number", "once", "signal")
@@ -54,7 +54,7 @@ class SignalConnection(HostObject):
         return super()._refusal(key) + suggest(key, ("Connected", *self.host_type.methods))
 
     def disconnect(self) -> None:
-        """Remove the handler; it is skipped even in an event under way."""
+        """Remove the handler, even from an event that is being fired."""
         signal = self.signal
         if signal is not None:
             self.function = self.signal = None
@@ -67,13 +67,13 @@ class Signal(HostObject):
     """An event of an instance.
 
     Attributes:
-        owner: The instance; kept, so that a script can keep the signal alone.
+        owner: The instance, kept alive by the signal.
         name: The event.
         connections: The handlers, in the order in which they were connected.
         waiting: The threads that wait for the event, by a number that grows with each wait.
 
     Args:
-        kept: The owner's signals by name; this signal is among them while something listens.
+        kept: The owner's signals by name; this signal is among them while it has listeners.
     """
 
     __slots__ = ("connections", "hub", "kept", "name", "owner", "waiting")
@@ -116,7 +116,7 @@ class Signal(HostObject):
         self.kept[self.name] = self
 
     def settle(self) -> None:
-        """Be among the owner's signals exactly while something listens."""
+        """Add the signal to the owner's signals if it has listeners, else remove it."""
         if self.connections or self.waiting:
             self.kept[self.name] = self
         else:
@@ -135,7 +135,7 @@ class Signal(HostObject):
         return suspension
 
     def add_waiting(self, thread: Coroutine) -> None:
-        """Add a parked thread to those that wait for the event."""
+        """Add a parked thread to the threads that wait for the event."""
         self.hub.waits += 1
         self.waiting[self.hub.waits] = thread
         self.kept[self.name] = self
@@ -143,12 +143,12 @@ class Signal(HostObject):
     def fire(self, *values: Any) -> None:
         """Run the handlers in order of connection, then the threads that wait for the event.
 
-        A handler that is disconnected meanwhile is skipped; a handler that is connected meanwhile
-        waits for the next event, as does a thread that waits anew.
+        Handlers disconnected by earlier handlers are skipped. Handlers that are connected during
+        the event, and threads that wait again, get the next event.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick.
-            WorldHalted: One of them fails, and the error halts the world.
+            WorldHalted: A handler or thread fails, and the error halts the world.
         """
         scheduler = self.hub.scheduler
         scheduler.charge(START_STEPS * (len(self.connections) + len(self.waiting)))
@@ -170,16 +170,16 @@ class Signal(HostObject):
 
 
 class SignalHub:
-    """Makes signals and connections, and finds connections by their id.
+    """Creates signals and connections, and finds connections by id.
 
     Args:
-        host: Where their types are registered.
+        host: Registry of their types.
         scheduler: Runs the handlers.
 
     Attributes:
         scheduler: The same as the argument.
-        made: The number of connections made so far.
-        waits: The number of waits for signals so far; not in snapshots, as only their order counts.
+        made: Number of connections created so far.
+        waits: Number of waits for signals so far; not in snapshots, since only their order counts.
     """
 
     def __init__(self, host: Host, scheduler: Scheduler) -> None:
@@ -193,10 +193,10 @@ class SignalHub:
         _add_methods(host, self.signal_type, self.connection_type)
 
     def find_signal(self, owner: HostObject, name: str, kept: dict[str, Signal]) -> Signal:
-        """Return the signal of an event with a name that a script chose.
+        """Return the signal of an event whose name a script has chosen.
 
-        It is the same object as long as anything keeps it. Without listeners only scripts keep it,
-        so a script that asks for signals without end uses no memory of the engine.
+        It is the same object while it is referenced. The engine references only signals with
+        listeners, so a script that requests endless signals does not use memory of the engine.
 
         Args:
             owner: The instance.
@@ -215,7 +215,7 @@ class SignalHub:
         return SignalConnection(self.connection_type, self.made)
 
     def restored_connection(self, number: int) -> SignalConnection:
-        """Return the connection of a snapshot with a number, disconnected when it is first met."""
+        """Return a snapshot's connection by number, disconnected at its first mention."""
         connection = self._restored.get(number)
         if connection is None:
             connection = self._restored[number] = SignalConnection(self.connection_type, number)
@@ -223,7 +223,7 @@ class SignalHub:
 
 
 def signal_document(signal: Signal, slots: Slots) -> list[Any]:
-    """Return the part of a snapshot about a signal with listeners."""
+    """Return a signal with listeners for a snapshot."""
     connections = [
         [connection.number, slots.put(connection.function), connection.once]
         for connection in signal.connections

@@ -1,8 +1,8 @@
-"""Luau values that the engine keeps, numbered for a snapshot.
+"""Luau values held by the engine, numbered for a snapshot.
 
-Handlers, threads and their arguments belong to the heap of the VM. A snapshot keeps them in one
-table among the VM's roots, and the documents of the engine's modules refer to them by number. So
-a value with several holders stays a single value.
+Handlers, threads and their arguments belong to the heap of the VM. A snapshot stores them in one
+table among the VM's roots, and the documents of the engine's modules refer to them by number. A
+value with several holders therefore remains a single value.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Slots:
         self._numbers: dict[int, int] = {}
 
     def put(self, value: Any) -> int:
-        """Keep a Luau value; return its number."""
+        """Store a Luau value; return its number."""
         if value is None:
             return 0
-        if value.__class__ in _PLAIN:  # restoring does not preserve their identity
+        if value.__class__ in _PLAIN:  # a restore does not preserve their identity
             self._values.append(value)
             return len(self._values)
         number = self._numbers.get(id(value))
@@ -58,7 +58,7 @@ class Slots:
         """Return the value with a number, which must be of a class.
 
         Raises:
-            ValueError: There is no such value, or it is of another class.
+            ValueError: There is no such value, or its class differs.
         """
         value = self.take(number)
         if not isinstance(value, kind):
@@ -83,7 +83,7 @@ class Slots:
 
     @staticmethod
     def clear(vm: VM) -> None:
-        """Remove the values from the VM's roots, once the VM is saved or the engine restored."""
+        """Remove the values from the VM's roots, after saving the VM or restoring the engine."""
         vm.roots.pop(_ROOT, None)
 
     @classmethod
@@ -91,7 +91,7 @@ class Slots:
         """Return the values among the roots of a restored VM.
 
         Raises:
-            ValueError: They are missing.
+            ValueError: The roots lack the values.
         """
         table = vm.roots.get(_ROOT)
         if not isinstance(table, LuaTable):

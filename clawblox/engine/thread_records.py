@@ -1,4 +1,4 @@
-"""The scheduler's records of threads: those that wait, and the errors that ended others."""
+"""The scheduler's records of waiting threads, and of errors that have ended threads."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from clawblox.luau import Coroutine
 
 
 class ThreadSearch(Protocol):
-    """Something that a thread waits for and looks for in each tick."""
+    """A condition that a waiting thread checks in each tick."""
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
-        """Return the values to resume the thread with; None to look again in the next tick."""
+        """Return the values to resume the thread with; None to check again in the next tick."""
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return its part of a snapshot: its kind, then JSON values."""
+        """Return the search for a snapshot: its kind, then JSON values."""
 
 
 @attrs.define(eq=False)
 class Entry:
-    """A thread that waits.
+    """A waiting thread.
 
     Attributes:
         due: The tick in which it resumes.
-        since: The tick in which it began to wait.
+        since: The tick in which it started to wait.
         thread: The thread.
-        values: The values to resume it with; None for a wait, whose result is the elapsed seconds:
-            at least a tick, because scripts divide by them.
+        values: The values to resume it with. None for a wait, which returns the elapsed seconds, at
+            least a tick, because scripts divide by them.
         search: The search that it waits for, or None.
     """
 
@@ -68,23 +68,23 @@ ENTRY: Final = record(
 
 
 _INTERVAL_TICKS: Final = 60
-_MOST_PLACES: Final = 256  # that are distinguished within an interval; the others share one
+_MOST_PLACES: Final = 256  # distinguished within an interval; further errors share one
 _LONGEST_PLACE: Final = 200
 _LONGEST_TEXT: Final = 1000
 
 Report = Callable[[WorldHalted, int], None]
-"""Logs an error; the number is how many more of its place were left out before it."""
+"""Logs an error; the number counts the omitted errors from the same place before it."""
 
 
 class ThreadErrors(SavedState):
-    """Counts the errors of threads; of each place, logs one a second of simulation time.
+    """Counts the errors of threads, and logs one per place and second of simulation time.
 
     Args:
         report: Logs an error.
 
     Attributes:
-        count: The errors since the world began.
-        last: The text of the last one, cut to 1,000 characters; empty if there was none.
+        count: Number of errors since the world started.
+        last: Text of the last error, cut to 1,000 characters; empty without errors.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -97,14 +97,16 @@ class ThreadErrors(SavedState):
         self.report = report
         self.count = 0
         self.last = ""
-        self._places: dict[str, tuple[int, int]] = {}  # next tick to log, and errors left out
+        self._places: dict[
+            str, tuple[int, int]
+        ] = {}  # next tick to log, and number of omitted errors
 
     def add(self, error: WorldHalted, tick: int) -> None:
-        """Count an error that has ended a thread, and log it unless its place was just logged.
+        """Count an error that has ended a thread; log it unless its place was logged recently.
 
         Args:
             error: The exception that would halt the world.
-            tick: The present tick.
+            tick: The current tick.
         """
         self.count += 1
         self.last = str(error)[:_LONGEST_TEXT]
@@ -117,7 +119,7 @@ class ThreadErrors(SavedState):
         self.report(error, left_out)
 
     def _find_place(self, error: WorldHalted, tick: int) -> str:
-        """Return the position of an error in its script; empty if there are too many errors."""
+        """Return the position of an error in its script; empty if there are too many places."""
         newest, _, _ = error.traceback.partition("\n")
         place = (newest or error.reason)[:_LONGEST_PLACE]
         if place not in self._places and len(self._places) >= _MOST_PLACES:

@@ -1,8 +1,8 @@
 """``TweenService``: properties that change over time.
 
-A tween is an instance without a parent. Its goals, the values from which it began, and the ticks
-for which it ran before a pause are properties that no script can name. Time is counted in ticks
-since it was played, so a restored tween continues exactly.
+A tween is an instance without a parent. Its goals, its initial values, and the ticks that it ran
+before a pause are properties with names that scripts cannot write. Time is counted in ticks since
+``Play``, so a restored tween continues exactly.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from clawblox.luau import LuaTable, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 
 _CREATE_STEPS: Final = 10  # checking a goal
-_TWEEN_STEPS: Final = 10  # of a tween in a tick
-_PROPERTY_STEPS: Final = 20  # of each property that it sets
-_NEARLY: Final = 1e-9  # seconds that a tick may come too early
+_TWEEN_STEPS: Final = 10  # per tween and tick
+_PROPERTY_STEPS: Final = 20  # per property set
+_NEARLY: Final = 1e-9  # tolerance for rounding, in seconds
 _HALF: Final = 0.5
 
 
@@ -55,12 +55,12 @@ _MIXES: Final[dict[str, Callable[[Any, Any, float], Any]]] = {
     "UDim": mix_udims,
     "UDim2": UDim2.methods["Lerp"],
 }
-"""How values are mixed, by the type of the property."""
+"""Functions that interpolate values, by type of the property."""
 
 
 @attrs.define(eq=False)
 class _Active:
-    """A tween that runs or waits for its delay.
+    """A tween that is running or delayed.
 
     Attributes:
         tween: The tween.
@@ -72,13 +72,13 @@ class _Active:
 
 
 def _find_moment(info: TweenInfo, time: float) -> tuple[float | None, str]:
-    """Return the eased share of its way at which a tween is, and its state.
+    """Return the eased progress of a tween, from 0 to 1, and its state.
 
-    The share is None during a delay before the tween has begun.
+    The progress is None during the delay before the first cycle.
 
     Args:
-        info: How it runs.
-        time: For how long it has run, in seconds.
+        info: The parameters of the tween.
+        time: Time for which it has run, in seconds.
     """
     length, style, direction, repeats, reverses, delay = info.contents()
     way = length * 2.0 if reverses else length
@@ -97,7 +97,7 @@ def _find_moment(info: TweenInfo, time: float) -> tuple[float | None, str]:
 
 
 class Tweens(SavedState):
-    """The tweens of a world that run.
+    """The running tweens of a world.
 
     Args:
         model: The data model; the methods of ``TweenService`` and of tweens are added to it.
@@ -111,10 +111,10 @@ class Tweens(SavedState):
         for name, receiver in (("TweenService", "service"), ("TweenBase", "tween")):
             model.classes.add(name, methods=bind_methods(self, receiver))
 
-    # What scripts call
+    # Called by scripts
 
     def create(self, service: Instance, target: Any, info: Any, goals: Any) -> Any:
-        """``Create(instance, info, goals)``: a new tween that does not run yet."""
+        """``Create(instance, info, goals)``: return a new tween, not yet running."""
         instance_argument(target, 1, "Create")
         if not isinstance(info, TweenInfo):
             raise wrong_argument(info, 2, "Create", "TweenInfo")
@@ -130,7 +130,7 @@ class Tweens(SavedState):
         return tween
 
     def play(self, tween: Instance) -> Any:
-        """``Play()``: from the values as they are, or on after a pause; not while it runs."""
+        """``Play()``: start from the current values, or resume; no effect on a running tween."""
         if tween.number in self._active:
             return ()
         elapsed = tween.props.pop(TWEEN_ELAPSED, None)
@@ -146,7 +146,7 @@ class Tweens(SavedState):
         return ()
 
     def pause(self, tween: Instance) -> Any:
-        """``Pause()``: `Play` continues from here; only a tween that plays can be paused."""
+        """``Pause()``: let a later `Play` continue from here; no effect unless running."""
         active = self._active.get(tween.number)
         if active is not None and tween.read("PlaybackState").name == "Playing":
             del self._active[tween.number]
@@ -155,14 +155,14 @@ class Tweens(SavedState):
         return ()
 
     def cancel(self, tween: Instance) -> Any:
-        """``Cancel()``: the properties stay as they are; `Play` takes the whole time again."""
+        """``Cancel()``: keep the current properties; a later `Play` takes the whole time."""
         is_paused = tween.props.pop(TWEEN_ELAPSED, None) is not None
         if self._active.pop(tween.number, None) is not None or is_paused:
             self._end(tween, "Cancelled")
         return ()
 
     def get_value(self, service: Instance, share: Any, style: Any, direction: Any) -> float:
-        """``GetValue(alpha, style, direction)``: the eased share."""
+        """``GetValue(alpha, style, direction)``: return the eased progress."""
         if share.__class__ is not float or not math.isfinite(share):
             raise wrong_argument(share, 1, "GetValue", "finite number")
         for at, value, enum in ((2, style, "EasingStyle"), (3, direction, "EasingDirection")):
@@ -173,7 +173,7 @@ class Tweens(SavedState):
     # The phase of a tick
 
     def advance(self) -> None:
-        """Let every tween set its properties for this tick, in the order in which they were played.
+        """Set the properties of all tweens for this tick, in the order in which they were played.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick, or a property refuses its
@@ -200,7 +200,7 @@ class Tweens(SavedState):
             return
         self._set_properties(tween, share)
         if self._active.get(tween.number) is not active:
-            return  # a handler has stopped it
+            return  # stopped by a handler
         if state == "Completed":
             del self._active[tween.number]
             self._end(tween, state)
@@ -208,7 +208,7 @@ class Tweens(SavedState):
             _set_state(tween, state)
 
     def _begin(self, active: _Active) -> None:
-        """Note the values from which a tween begins; end others of the same properties."""
+        """Store the initial values of a tween; end other tweens of the same properties."""
         tween = active.tween
         target, goals = tween.read("Instance"), tween.props[TWEEN_GOALS]
         self._model.scheduler.charge(len(self._active) + len(goals) * _PROPERTY_STEPS)
@@ -244,18 +244,18 @@ class Tweens(SavedState):
         tween.fire("Completed", enum_item("PlaybackState", state))
 
     def held(self) -> Iterator[Instance]:
-        """Iterate over the tweens that it keeps alive, to count them as memory."""
+        """Iterate over the tweens that are kept alive, to count their memory."""
         for active in self._active.values():
             yield active.tween
 
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return its part of a snapshot."""
+        """Return the state of all tweens for a snapshot."""
         return [[slots.put(active.tween), active.since] for active in self._active.values()]
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore the tweens of a snapshot; the instances are there already.
+        """Restore the tweens from a snapshot, after the instances.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -290,10 +290,10 @@ def _check_start(target: Instance, name: str) -> Any:
 
 
 def _check_tween(tween: Instance) -> None:
-    """Check that a tween could run.
+    """Check that a tween is able to run.
 
     Raises:
-        ValueError: It could not.
+        ValueError: The tween is damaged.
     """
     target: Any = tween.props.get("Instance")
     goals, starts = tween.props.get(TWEEN_GOALS), tween.props.get(TWEEN_STARTS)

@@ -1,6 +1,6 @@
 """A Humanoid in Workspace: its members for scripts, and the motion of its body in a tick.
 
-What it wears is kept for scripts, while nothing is drawn.
+Its clothes and accessories are stored for scripts but not drawn.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from clawblox.luau import LuaTable, RuntimeFault, Vector, make_vector
 ROOT_NAME: Final = "HumanoidRootPart"
 AIRBORNE: Final = ("Jumping", "Freefall")
 JUMPING_SPEED: Final = 0.05
-"""Above this vertical speed a character in the air is jumping, in studs a second."""
+"""Vertical speed above which a character in the air is jumping, in studs/s."""
 STANDING_SPEED: Final = 3.0
-"""``Running`` fires when the speed crosses this, in studs a second."""
+"""``Running`` fires when the speed crosses this value, in studs/s."""
 SPEED_CHANGE: Final = 6.0
-"""``Running`` fires when the speed changes by this much, in studs a second."""
+"""``Running`` fires when the speed changes by this much, in studs/s."""
 SHORTEST_MOTION: Final = 1e-4
-"""A shorter motion in a tick has no direction, in studs."""
+"""Minimum motion per tick that has a direction, in studs."""
 TURNING_MOTION: Final = 0.05
-"""A character turns to a motion longer than this in a tick, in studs."""
+"""A character faces the direction of a motion longer than this per tick, in studs."""
 TURN_RATE: Final = 10.0
-"""How fast a character turns, in rad/s."""
+"""Turning speed of a character, in rad/s."""
 SAME_ANGLE: Final = 1e-4
 
 
@@ -71,11 +71,11 @@ class Character:
 
     Attributes:
         humanoid: The Humanoid.
-        walker: How it moves.
+        walker: The motion of its body.
         state: The name of its state.
-        speed: The last speed that ``Running`` reported, in studs a second.
-        asked: Where scripts have asked it to walk since the last tick: ``to`` and a place, or
-            ``along`` and a direction; None if they have not.
+        speed: The last speed that ``Running`` reported, in studs/s.
+        asked: The walk that scripts have requested since the last tick: ``to`` and a position, or
+            ``along`` and a direction; None without a request.
         is_cancelled: Whether scripts have cancelled a walk since the last tick.
     """
 
@@ -89,7 +89,7 @@ class Character:
     # Requests of scripts
 
     def read_requests(self, tick: int) -> bool:
-        """Apply the requests of scripts; return whether they have cancelled a walk."""
+        """Apply the requests of scripts; return whether a walk was cancelled."""
         humanoid, walker = self.humanoid, self.walker
         if humanoid.props.get("Jump"):
             humanoid.store("Jump", False)
@@ -106,18 +106,18 @@ class Character:
         return is_cancelled
 
     def gait(self, gravity: float) -> Gait:
-        """Return how it moves."""
+        """Return the parameters of its motion."""
         read = self.humanoid.read
         return Gait(read("WalkSpeed"), read("JumpPower"), read("JumpHeight"), gravity)
 
     # Results of a tick
 
     def show_motion(self, root: Instance | None, moved: Movement) -> None:
-        """Turn the root to its motion, and report direction, speed and state to scripts.
+        """Turn the root towards its motion; report direction, speed and state to scripts.
 
         Args:
-            root: The root part; None if it is not to turn.
-            moved: How the body moves in this tick.
+            root: The root part; None if it should not turn.
+            moved: The motion of the body in this tick.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -160,7 +160,7 @@ CHARACTER: Final = record(
     ),
     shapes.flag,
 )
-"""How a character is saved; it is read with the number of its Humanoid."""
+"""Saved form of a character; it is read with the number of its Humanoid."""
 
 
 def _turn(root: Instance, yaw: float) -> None:
@@ -194,12 +194,12 @@ def _set_health(humanoid: Instance, value: float) -> None:
 
 
 def _write_health(humanoid: Instance, value: float) -> None:
-    """``Health = value``: between 0 and ``MaxHealth``."""
+    """``Health = value``, clamped to the range from 0 to ``MaxHealth``."""
     _set_health(humanoid, max(0.0, min(value, humanoid.read("MaxHealth"))))
 
 
 def take_damage(humanoid: Instance, amount: Any) -> Any:
-    """``TakeDamage(amount)``: never below 0; a negative amount heals up to ``MaxHealth``."""
+    """``TakeDamage(amount)``: lower the health to 0 at most, or raise it by a negative amount."""
     if number_argument(amount, 1, "TakeDamage") != amount:
         raise RuntimeFault("invalid argument #1 to 'TakeDamage' (it is NaN)")
     health = humanoid.read("Health")
@@ -209,7 +209,7 @@ def take_damage(humanoid: Instance, amount: Any) -> Any:
 
 
 def _write_jump(humanoid: Instance, value: bool) -> None:
-    """``Jump = true`` asks for a jump; ``false`` takes nothing back."""
+    """``Jump = true`` requests a jump; ``false`` does not cancel the request."""
     if value:
         humanoid.change("Jump", True)
 
@@ -221,12 +221,12 @@ def jump(humanoid: Instance) -> Any:
 
 
 def move_to(humanoid: Instance, position: Any) -> Any:
-    """``MoveTo(position)``: walk there; the new target replaces the old one silently."""
+    """``MoveTo(position)``: walk there; the old target is replaced without an event."""
     return _ask(humanoid, "to", _vector(position, "MoveTo"))
 
 
 def move(humanoid: Instance, direction: Any) -> Any:
-    """``Move(direction)``: walk that way until the next request; zero stops."""
+    """``Move(direction)``: walk in a direction until the next request; zero stops."""
     x, y, z = _vector(direction, "Move")
     length = max(1.0, math.hypot(x, z))
     return _ask(humanoid, "along", (x / length, y, z / length))
@@ -240,7 +240,7 @@ def _ask(humanoid: Instance, kind: str, place: Triple) -> Any:
 
 
 def cancel_move_to(humanoid: Instance) -> Any:
-    """``CancelMoveTo()``: ``MoveToFinished(false)`` fires with or without a target."""
+    """``CancelMoveTo()``: ``MoveToFinished(false)`` fires even without a target."""
     character: Character | None = humanoid.extra
     if character is not None:
         character.asked, character.is_cancelled = None, True
@@ -254,7 +254,7 @@ def get_state(humanoid: Instance) -> Any:
 
 
 def change_state(humanoid: Instance, state: Any) -> Any:
-    """``ChangeState(state)``: overwrites it until the next tick; no event."""
+    """``ChangeState(state)``: overwrite the state until the next tick, without an event."""
     name = _state_name(state, "ChangeState")
     character: Character | None = humanoid.extra
     if character is not None:
@@ -263,7 +263,7 @@ def change_state(humanoid: Instance, state: Any) -> Any:
 
 
 def _state_name(state: Any, function: str) -> str:
-    """Return the name of a state that is an argument."""
+    """Return the name of a state passed as an argument."""
     if not isinstance(state, EnumItem) or state.enum.name != "HumanoidStateType":
         raise wrong_argument(state, 1, function, "Enum.HumanoidStateType")
     return state.name
@@ -274,7 +274,7 @@ def _disabled_states(humanoid: Instance) -> set[str]:
 
 
 def set_state_enabled(humanoid: Instance, state: Any, enabled: Any) -> Any:
-    """``SetStateEnabled(state, enabled)``: without Jumping it does not jump; others are kept."""
+    """``SetStateEnabled(state, enabled)``: only disabling Jumping has an effect."""
     name, disabled = _state_name(state, "SetStateEnabled"), _disabled_states(humanoid)
     if enabled in (None, False):
         disabled.add(name)
@@ -290,7 +290,7 @@ def get_state_enabled(humanoid: Instance, state: Any) -> Any:
 
 
 def add_humanoid(classes: ClassTable) -> None:
-    """Give Humanoids and descriptions their members."""
+    """Add the members of Humanoids and descriptions."""
     classes.add(
         "Humanoid",
         methods={
@@ -303,13 +303,13 @@ def add_humanoid(classes: ClassTable) -> None:
     classes.add(_DESCRIPTION_CLASS, methods=methods_in(globals(), "description"))
 
 
-# -- descriptions of what a figure wears ----------------------------------------------------------
+# -- descriptions of a figure's clothes ----------------------------------------------------------
 
 _DESCRIPTION_CLASS: Final = "HumanoidDescription"
 
 
 def set_accessories(description: Instance, accessories: Any, include_rigid: Any) -> Any:
-    """``SetAccessories(accessories, includeRigid)``: a copy of the list is kept."""
+    """``SetAccessories(accessories, includeRigid)``: store a copy of the list."""
     rows: list[Any] = _rows(accessories) if isinstance(accessories, LuaTable) else [None]
     if not all(isinstance(row, LuaTable) for row in rows):
         raise wrong_argument(accessories, 1, "SetAccessories", "array of tables")
@@ -318,7 +318,7 @@ def set_accessories(description: Instance, accessories: Any, include_rigid: Any)
 
 
 def get_accessories(description: Instance, include_rigid: Any) -> Any:
-    """``GetAccessories(includeRigid)``: a copy of the list that was set last."""
+    """``GetAccessories(includeRigid)``: return a copy of the list that was set last."""
     return _copy(description, _rows(description.props.get(ACCESSORIES, LuaTable())))
 
 
@@ -332,13 +332,13 @@ def _copy(description: Instance, rows: list[LuaTable]) -> LuaTable:
 
 
 def apply_description(humanoid: Instance, description: Any) -> Any:
-    """``ApplyDescription(description)``: it is kept, and nothing is drawn."""
+    """``ApplyDescription(description)``: store the description without drawing it."""
     given = instance_argument(description, 1, "ApplyDescription", _DESCRIPTION_CLASS)
     humanoid.props[DESCRIPTION] = clone(given)
     return ()
 
 
 def get_applied_description(humanoid: Instance) -> Any:
-    """``GetAppliedDescription()``: a copy of the one that was applied last, or a default one."""
+    """``GetAppliedDescription()``: return a copy of the last description, or a default."""
     kept = humanoid.props.get(DESCRIPTION)
     return humanoid.model.make(_DESCRIPTION_CLASS) if kept is None else clone(kept)

@@ -15,14 +15,14 @@ from clawblox.luau import Vector
 
 
 class Characters(SavedState):
-    """The Humanoids below Workspace and how they move.
+    """The Humanoids below Workspace and their motion.
 
-    The characters of players come first, in the order in which the players joined, then all others,
-    in the order in which they entered Workspace. A Humanoid moves its sibling ``HumanoidRootPart``,
-    unless the part is anchored.
+    The characters of players move first, in the order in which the players joined. All others
+    follow in the order in which they entered Workspace. A Humanoid moves its sibling
+    ``HumanoidRootPart``, unless the part is anchored.
 
-    A tick calls `find_roots` before it applies the changes of scripts to the bodies, and `move`
-    between that and the step.
+    A tick calls `find_roots`, applies the changes of scripts to the bodies, calls `move` and then
+    steps the bodies.
 
     Args:
         model: The data model.
@@ -42,7 +42,7 @@ class Characters(SavedState):
         model.moved.append(self._follow)
 
     def _follow(self, instance: Instance) -> None:
-        """Take note of a Humanoid or a root that has entered or left Workspace."""
+        """Register a Humanoid or root that has entered Workspace; forget one that has left."""
         number = instance.number
         if instance.spec.name == "Humanoid":
             self._by_humanoid.pop(number, None)
@@ -81,7 +81,7 @@ class Characters(SavedState):
                     self._parts.make_character(self._part(number))
 
     def _joined(self) -> dict[Instance | None, int]:
-        """Return the characters of players, with the order in which those joined."""
+        """Return the position of each player's character in the order of joining."""
         players = self._model.services["Players"].children
         return {player.props.get("Character"): at for at, player in enumerate(players)}
 
@@ -89,7 +89,7 @@ class Characters(SavedState):
     def _find_root(character: Character, joined: dict[Instance | None, int]) -> Instance | None:
         """Return the part that a character moves, or None.
 
-        The anchored root of a model that belongs to no player is an ordinary part.
+        An anchored root is an ordinary part unless its model belongs to a player.
         """
         root = find_root(character.humanoid)
         if root is None or not root.in_workspace:
@@ -103,7 +103,7 @@ class Characters(SavedState):
         return part
 
     def move(self) -> None:
-        """Read what Humanoids were asked for, end walks that are over, and move the bodies.
+        """Read the requests to Humanoids, end finished walks, and move the bodies.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -151,7 +151,7 @@ class Characters(SavedState):
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return its part of a snapshot."""
+        """Return the state of all characters for a snapshot."""
         return {
             "characters": to_json([CHARACTER], self._by_humanoid.values(), slots),
             "roots": [
@@ -160,7 +160,7 @@ class Characters(SavedState):
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore the characters of a snapshot; the tree is there already.
+        """Restore the characters from a snapshot, after the tree.
 
         Raises:
             ValueError: The snapshot is damaged.

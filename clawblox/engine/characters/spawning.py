@@ -1,4 +1,4 @@
-"""Gives players their characters, and chooses where those appear."""
+"""Gives players their characters and chooses the spawn positions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SPACING: Final = 3.0
 ROW: Final = 4
 """Joining players are placed in rows of this many."""
 _ABOVE: Final = 3.0
-"""The height of the middle of a new character above a SpawnLocation, in studs."""
+"""Height of a new character's centre above a SpawnLocation, in studs."""
 _UP: Final = (0.0, 1.0, 0.0)
-_LOCATION_STEPS: Final = 2  # looking at a SpawnLocation
+_LOCATION_STEPS: Final = 2  # per SpawnLocation examined
 
 
 class Spawning:
-    """Gives players characters: at a SpawnLocation, if Workspace has one for the player.
+    """Gives players characters, at a SpawnLocation if Workspace has one for the player.
 
     Args:
         model: The data model; the methods of players are added to it.
@@ -34,7 +34,7 @@ class Spawning:
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
-        self._locations: dict[int, Instance] | None = None  # None until they are first looked for
+        self._locations: dict[int, Instance] | None = None  # None until the first search
         model.moved.append(self._follow)
         described = self.load_character_with_humanoid_description
         model.classes.add(
@@ -47,10 +47,10 @@ class Spawning:
         )
 
     def spawn(self, joined: Instance) -> None:
-        """Give a joining player a first character; ``CharacterAdded`` does not fire.
+        """Give a joining player a first character, without firing ``CharacterAdded``.
 
-        Without SpawnLocations, its place depends on the number of players. With
-        ``CharacterAutoLoads`` off the player gets no character until ``LoadCharacter``.
+        Without SpawnLocations, its position depends on the number of players. With
+        ``CharacterAutoLoads`` off, the player gets a character only through ``LoadCharacter``.
 
         Args:
             joined: The player, already among ``Players``.
@@ -65,7 +65,7 @@ class Spawning:
             self._give_character(joined, Vector(x, HEIGHT, count // ROW * SPACING))
 
     def load_character(self, player: Instance) -> Any:
-        """``LoadCharacter()``; does nothing for a player who has left.
+        """``LoadCharacter()``, without effect for a player who has left.
 
         ``CharacterRemoving`` fires, the old character leaves the tree, the new one enters it, and
         ``CharacterAdded`` and ``CharacterAppearanceLoaded`` fire.
@@ -83,15 +83,15 @@ class Spawning:
         return ()
 
     def load_character_with_humanoid_description(self, player: Instance, description: Any) -> Any:
-        """``LoadCharacterWithHumanoidDescription(description)``: as ``LoadCharacter``."""
+        """``LoadCharacterWithHumanoidDescription(description)``: the same as ``LoadCharacter``."""
         return self.load_character(player)
 
     def _give_character(self, player: Instance, otherwise: Vector) -> Instance:
-        """Make a character.
+        """Create a player's character.
 
         Args:
             player: The player.
-            otherwise: Where the character appears if there is no SpawnLocation for the player.
+            otherwise: Position of the character if there is no SpawnLocation for the player.
         """
         model = self._model
         location = self._find_location(player)
@@ -117,15 +117,15 @@ class Spawning:
     # SpawnLocations
 
     def _follow(self, instance: Instance) -> None:
-        """Take note of a SpawnLocation that has entered or left Workspace."""
+        """Register a SpawnLocation that has entered Workspace; forget one that has left."""
         if instance.spec.name == "SpawnLocation" and self._locations is not None:
             instance.list_in(self._locations)
 
     def _find_location(self, player: Instance) -> Instance | None:
-        """Return where a player's character appears, or None.
+        """Return the SpawnLocation for a player's character, or None.
 
-        That is ``RespawnLocation``; or of the other SpawnLocations, which players take in turn, the
-        one for the player's place among the players.
+        It is the player's ``RespawnLocation`` if set. Otherwise the players take the other
+        SpawnLocations in turn.
         """
         if self._locations is None:
             below = self._model.workspace.descendants()
@@ -146,7 +146,7 @@ class Spawning:
 def _give_screens(player: Instance) -> None:
     """Copy the children of StarterGui into the PlayerGui of a player who gets a character.
 
-    A copy of an earlier character is replaced, unless ``ResetOnSpawn`` is off.
+    A copy for an earlier character is replaced, unless ``ResetOnSpawn`` is off.
     """
     starter, gui = player.model.services.get("StarterGui"), player.read("PlayerGui")
     if starter is None or gui is None:
@@ -171,7 +171,7 @@ def _admits(location: Instance, player: Instance) -> bool:
 
 
 def _place_above(location: Instance) -> Vector:
-    """Return where the middle of a character appears above a SpawnLocation."""
+    """Return the centre of a character that appears above a SpawnLocation."""
     box = part_box(location)
     x, y, z = box.centre
     return Vector(x, y + box.extent(_UP) + _ABOVE, z)

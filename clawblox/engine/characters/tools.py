@@ -1,4 +1,4 @@
-"""Tools: the ``Backpack`` of a player, and what a character holds.
+"""Tools: the ``Backpack`` of a player, and the tool that a character holds.
 
 A Tool is held while it is below a character in Workspace: its ``Handle`` is welded to the root
 part.
@@ -29,7 +29,7 @@ Json = Any
 
 
 def fill_backpack(owner: Instance) -> None:
-    """Give a player who gets a character copies of the tools in StarterPack, in place of old tools.
+    """Replace a player's tools by copies of those in StarterPack, for a new character.
 
     Raises:
         WorldHalted: The error of a handler halts the world.
@@ -44,7 +44,7 @@ def fill_backpack(owner: Instance) -> None:
 
 
 def _list_tools(holder: Instance | None) -> list[Instance]:
-    """Return the tools right below an instance."""
+    """Return the tools among the children of an instance."""
     children = () if holder is None else holder.children
     return [child for child in children if child.spec.name == _TOOL]
 
@@ -61,7 +61,7 @@ def _holder(tool: Instance) -> Instance | None:
 
 
 def _move_tool(tool: Instance, parent: Instance | None) -> None:
-    """``Parent = parent`` of a tool: who holds it changes with it."""
+    """``Parent = parent`` of a tool, which may change its holder."""
     before = _holder(tool)
     set_parent(tool, parent)
     after = _holder(tool)
@@ -74,7 +74,7 @@ def _move_tool(tool: Instance, parent: Instance | None) -> None:
 
 
 def _grip(tool: Instance, character: Instance) -> None:
-    """Weld the handle to the hand; ``Equipped`` fires."""
+    """Weld the handle to the hand and fire ``Equipped``."""
     root = _root(character)
     handle = tool.find_child("Handle")
     if root is not None and handle is not None and handle.is_a("BasePart"):
@@ -86,7 +86,7 @@ def _grip(tool: Instance, character: Instance) -> None:
 
 
 def _release(tool: Instance, character: Instance) -> None:
-    """Take the handle from the hand; ``Unequipped`` fires."""
+    """Remove the weld to the hand and fire ``Unequipped``."""
     root = _root(character)
     for weld in () if root is None else tuple(root.children):
         if weld.name == _GRIP and weld.spec.name == "Weld":
@@ -102,7 +102,7 @@ def _root(character: Instance) -> Instance | None:
 
 
 def _release_destroyed(tool: Instance) -> None:
-    """Let a tool that is being destroyed be held no more."""
+    """Release a tool that is being destroyed."""
     if tool.spec.name == _TOOL:
         character = _holder(tool)
         if character is not None:
@@ -110,7 +110,7 @@ def _release_destroyed(tool: Instance) -> None:
 
 
 def equip_tool(humanoid: Instance, tool: Any) -> Any:
-    """``EquipTool(tool)``: the character holds it, and nothing else."""
+    """``EquipTool(tool)``: let the character hold this tool only."""
     instance_argument(tool, 1, "EquipTool", _TOOL)
     character = humanoid.parent
     if character is not None and tool.parent is not character:
@@ -120,7 +120,7 @@ def equip_tool(humanoid: Instance, tool: Any) -> Any:
 
 
 def unequip_tools(humanoid: Instance) -> Any:
-    """``UnequipTools()``: into the Backpack; to Workspace, for a character without a player."""
+    """``UnequipTools()``: move tools to the Backpack, or to Workspace if there is no player."""
     character = humanoid.parent
     players = humanoid.model.services["Players"].children
     owners = (player for player in players if player.read("Character") is character)
@@ -132,14 +132,14 @@ def unequip_tools(humanoid: Instance) -> Any:
 
 
 def activate(tool: Instance) -> Any:
-    """``Activate()``: ``Activated`` fires while a character holds it and it is enabled."""
+    """``Activate()``: fire ``Activated`` if the tool is held and enabled."""
     if tool.read("Enabled") and _holder(tool) is not None:
         tool.fire("Activated")
     return ()
 
 
 def deactivate(tool: Instance) -> Any:
-    """``Deactivate()``: ``Deactivated`` fires while a character holds it."""
+    """``Deactivate()``: fire ``Deactivated`` if the tool is held."""
     if _holder(tool) is not None:
         tool.fire("Deactivated")
     return ()
@@ -149,7 +149,7 @@ def deactivate(tool: Instance) -> Any:
 
 
 def equip_named(sender: Instance, data: Json) -> None:
-    """Carry out an input ``EquipTool``: the player holds the first tool with a name.
+    """Carry out an input ``EquipTool``: let the player hold the first tool with a name.
 
     Raises:
         WorldHalted: The error of a handler halts the world.
@@ -187,11 +187,11 @@ INPUTS: Final[dict[str, Callable[[Instance, Json], None]]] = {
     "ActivateTool": partial(_use_held, activate),
     "DeactivateTool": partial(_use_held, deactivate),
 }
-"""The effects of inputs of agents, by type; their event fires as well."""
+"""Handlers of agent inputs, by input type; the event of the input fires too."""
 
 
 def observe_tools(owner: Instance) -> dict[str, Json]:
-    """Return the key with a player's tools, the held first; empty for a player without any."""
+    """Return the key with a player's tools, the held tool first; empty without tools."""
     held = _list_tools(owner.read("Character"))
     tools = [(tool, True) for tool in held]
     tools += [(tool, False) for tool in _list_tools(owner.find_child_of_class(_BACKPACK))]
@@ -202,7 +202,7 @@ def observe_tools(owner: Instance) -> dict[str, Json]:
 
 
 def add_tools(model: DataModel) -> None:
-    """Give tools, Humanoids and players their members."""
+    """Add the tool members of tools, Humanoids and players."""
     add = model.classes.add
     add("Humanoid", methods=methods_in(globals(), "humanoid"))
     tool_methods = {"Activate": activate, "Deactivate": deactivate}

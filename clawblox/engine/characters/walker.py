@@ -1,7 +1,6 @@
 """The motion of a character: its target, its speed and its floor.
 
-`Walker` knows numbers and a `Space`, but no instances. Speeds are in studs a second, times in
-ticks.
+`Walker` uses numbers and a `Space`, but no instances. Speeds are in studs/s, times in ticks.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from clawblox.engine.saved_state import optional, record
 from clawblox.engine.scheduler import TICK_RATE, TICK_S
 
 AIR_CONTROL: Final = 220.0
-"""How fast the horizontal velocity changes in the air, in studs/s²; thrown, also on the ground."""
+"""Horizontal deceleration in the air, and on the ground after a throw, in studs/s²."""
 REACHED: Final = 0.5
-"""A target is reached within this horizontal distance, in studs."""
+"""Horizontal distance at which a target counts as reached, in studs."""
 PATIENCE: Final = 8 * TICK_RATE
-"""Ticks after which a target is given up."""
+"""Number of ticks after which a target is abandoned."""
 JUMP_KEPT: Final = 12
-"""Ticks for which a jump waits for the ground."""
+"""Number of ticks for which a jump request waits for ground contact."""
 JUMP_PAUSE: Final = 11
 """Minimum number of ticks between two jumps: 0.18 s."""
 SUPPORT_REACH: Final = 4.0
-"""How far below its centre a character looks for a floor that carries it, in studs."""
+"""Search distance for a floor below a character's centre, in studs."""
 CARRIED: Final = 0.6
-"""Within this gap to a floor that moves, a character goes with it, in studs."""
+"""Maximum gap at which a moving floor carries a character, in studs."""
 CEILING: Final = 1e-4
-"""A rise that is cut by more than this has met a ceiling, in studs."""
+"""A rise shortened by more than this has hit a ceiling, in studs."""
 FASTEST: Final = 1e5
-"""No character is faster along an axis, in studs a second."""
+"""Maximum speed of a character along an axis, in studs/s."""
 EDGE: Final = 1e6
-"""No character goes further out along an axis, in studs."""
+"""Maximum coordinate of a character along an axis, in studs."""
 
 Triple = tuple[float, float, float]
 Pair = tuple[float, float]
@@ -55,7 +54,7 @@ class Gait(NamedTuple):
 
 
 class _Floor(NamedTuple):
-    """A floor that carries a character: how far it moves now, and the gap to it, in studs."""
+    """A floor that carries a character: its shift in this tick and the gap to it, in studs."""
 
     number: int
     shift: Triple
@@ -67,18 +66,18 @@ class Walker:
     """The motion of a character.
 
     Attributes:
-        target: Where it walks to, or None.
-        target_since: When it began to walk there.
-        direction: Where it walks until the next request, as X and Z of length 1 at most.
-        jump_asked: When it was asked for a jump that has not begun; None for never.
-        jumped: When its last jump began; None for never.
+        target: Target of its walk, or None.
+        target_since: Start of the walk to the target.
+        direction: Direction of its walk until the next request, as X and Z of length 1 at most.
+        jump_asked: Time of the request for a jump that has not started; None without a request.
+        jumped: Start of its last jump; None for never.
         rising: Its vertical speed.
         walking: Its horizontal velocity by walking, as X and Z.
         thrown: Its horizontal velocity by other causes, as X and Z.
         grounded: Whether it stands on something.
-        sinking: How far the floor that carries it went down without it, in studs; not positive.
-        idle_since: `Space.changes` when it wanted nothing, did not move and nothing near could
-            move. As long as all that stays so, it would not move again. None if it moved.
+        sinking: Distance that the floor below it has sunk without it, in studs; 0 or negative.
+        idle_since: `Space.changes` when it had no request, did not move and had no movable bodies
+            nearby. It stays still while these three conditions hold. None if it moved.
     """
 
     target: Triple | None = None
@@ -100,21 +99,21 @@ class Walker:
         self.walking = self.thrown = (0.0, 0.0)
 
     def throw(self, velocity: Triple) -> None:
-        """Give it a velocity: it falls with it, and slows down on the ground."""
+        """Throw the character with a velocity, which decreases on the ground."""
         x, y, z = velocity
         self.rising = _limited(y)
         self.thrown = (_limited(x), _limited(z))
         self.walking = (0.0, 0.0)
 
     def steer(self, at: Triple, tick: int) -> bool | None:
-        """End a walk that is over.
+        """End a finished walk.
 
         Args:
-            at: Where it is.
+            at: Position of the character.
             tick: The current tick.
 
         Returns:
-            Whether the target is reached; None for a walk under way, or none.
+            Whether the target was reached; None if no walk has ended.
         """
         if self.target is None:
             return None
@@ -127,12 +126,12 @@ class Walker:
         return None
 
     def move(self, space: Space, number: int, gait: Gait, tick: int) -> Movement:
-        """Move its body for one tick.
+        """Move the body of the character for one tick.
 
         Args:
-            space: Where the body is; ready for characters to move.
+            space: The space with the body, ready for characters to move.
             number: The body.
-            gait: How it moves.
+            gait: Parameters of the motion.
             tick: The current tick.
         """
         is_near_mover = space.queries.has_mover_near(number)
@@ -165,7 +164,7 @@ class Walker:
         return moved
 
     def _wants_nothing(self) -> bool:
-        """Return whether it rests, and would keep resting on a floor that does not move."""
+        """Return whether it rests and would keep resting on a static floor."""
         return (
             self.grounded
             and self.target is None
@@ -178,9 +177,9 @@ class Walker:
         )
 
     def _land_on(self, floor: _Floor, fall: float) -> tuple[float, bool]:
-        """Return how far it falls onto a moving floor, and whether it is then on the floor.
+        """Return the fall onto a moving floor, and whether the character then stands on it.
 
-        Collisions do not show it: they know where the floor was, not where it goes.
+        Collisions cannot show this, since they use the position of the floor before its motion.
         """
         if self.grounded or fall > GAP - floor.gap:
             return fall, self.grounded
@@ -210,17 +209,17 @@ class Walker:
         self.walking = (wish_x, wish_z)
 
     def _walk_wish(self, at: Triple, speed: float) -> Pair:
-        """Return the horizontal velocity with which it would like to walk."""
+        """Return the horizontal velocity that the request asks for."""
         if self.target is not None:
             x, z = self.target[0] - at[0], self.target[2] - at[2]
-            rate = min(speed / math.hypot(x, z), TICK_RATE)  # never past the target
+            rate = min(speed / math.hypot(x, z), TICK_RATE)  # do not pass the target
             return x * rate, z * rate
         if self.direction is not None:
             return self.direction[0] * speed, self.direction[1] * speed
         return 0.0, 0.0
 
     def _find_floor(self, space: Space, number: int) -> _Floor | None:
-        """Return the floor that carries it, unless that does not move."""
+        """Return the moving floor that carries the character, or None."""
         if not (space.moving or self.sinking):
             return None
         support = space.queries.support(number, SUPPORT_REACH)
@@ -265,7 +264,7 @@ WALKER: Final = record(
     shapes.number,
     shapes.optional(shapes.whole),
 )
-"""How a walker is saved: its attributes in their order."""
+"""Saved form of a walker: its attributes in their order."""
 
 
 def _find_push(space: Space, number: int, at: Triple, floor: _Floor | None) -> Pair:
@@ -285,5 +284,5 @@ def _limited(speed: float) -> float:
 
 
 def _inside(at: float, wish: float) -> float:
-    """Return as much of a wish along an axis as keeps a character within the edge."""
+    """Return a shift along an axis, or 0 if it would cross `EDGE`."""
     return wish if -EDGE < at + wish < EDGE else 0.0

@@ -2,7 +2,7 @@
 
 - ``store``: requests to a database, its answers, and the SQL between them
 - ``sqlite``, ``postgres``: the two databases
-- ``worker``: the thread that talks to a database, one transaction for a tick
+- ``worker``: the thread that uses a database, with one transaction per tick
 
-Rows are never part of a snapshot. `services.data_stores` lends all of this to scripts.
+Rows are never part of a snapshot. `services.data_stores` is the interface for scripts.
 """

@@ -1,4 +1,4 @@
-"""Data stores in Postgres; the only module that knows psycopg."""
+"""Data stores in Postgres; the only module that uses psycopg."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SCORE: Final = (
     " THEN (value -> 'score')::double precision END"
 )
 _SCHEMA: Final = (
-    # Two worlds that make the table at the same time fail, even with IF NOT EXISTS.
+    # Creating the table in two worlds at the same time fails, even with IF NOT EXISTS.
     f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})",
     (
         "CREATE TABLE IF NOT EXISTS data_stores ("
         "game_id text NOT NULL, store_name text NOT NULL, key text NOT NULL, value jsonb NOT NULL,"
         " updated_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (game_id, store_name, key))"
     ),
-    "DROP INDEX IF EXISTS data_stores_score",  # of an engine that knew no plain numbers
+    "DROP INDEX IF EXISTS data_stores_score",  # from engines without plain number scores
     (
         "CREATE INDEX IF NOT EXISTS data_stores_order"
         f' ON data_stores (game_id, store_name, ({_SCORE}), key COLLATE "C")'
     ),
 )
-_HAS_INFO: Final = (  # to add a column IF NOT EXISTS would wait for all other worlds each time
+_HAS_INFO: Final = (  # adding a column IF NOT EXISTS would wait for all other worlds each time
     "SELECT 1 FROM pg_attribute"
     " WHERE attrelid = 'data_stores'::regclass AND attname = 'info' AND NOT attisdropped"
 )
@@ -69,10 +69,10 @@ class PostgresStore:
         self._connection: psycopg.Connection | None = None
 
     def check(self) -> None:
-        """Connect and check that every text can be stored.
+        """Connect, and check that the database can store any text.
 
         Raises:
-            UnfitDatabase: It cannot, in this database.
+            UnfitDatabase: The database cannot store some texts.
             StoreError: The database cannot be reached.
         """
         self.execute("", ())
@@ -107,7 +107,7 @@ class PostgresStore:
                 autocommit=True,
                 connect_timeout=5,
                 options="-c lock_timeout=5s",
-                client_encoding="UTF8",  # else a database in SQL_ASCII gives bytes, not texts
+                client_encoding="UTF8",  # otherwise SQL_ASCII databases return bytes
             )
             self._connection = connection
             _check_encoding(connection)
@@ -120,7 +120,7 @@ class PostgresStore:
 
 
 def _check_encoding(connection: psycopg.Connection) -> None:
-    """Check that the database returns every text as it got it."""
+    """Check that the database returns every text unchanged."""
     try:
         row = connection.execute("SELECT %s::jsonb::text", (_PROBE,)).fetchone()
         is_fit = row == (_PROBE,)
@@ -136,15 +136,20 @@ def _check_encoding(connection: psycopg.Connection) -> None:
 
 def _answer(connection: psycopg.Connection, game_id: str, request: Request) -> Answer | StoreError:
     try:
-        with connection.transaction():  # a savepoint: a refused request does not undo the others
+        with (
+            connection.transaction()
+        ):  # a savepoint: a refused request does not roll back the others
             return _STATEMENTS.carry_out(connection, game_id, request)
-    except (psycopg.Error, UnicodeError) as error:  # another program may have stored any bytes
+    except (
+        psycopg.Error,
+        UnicodeError,
+    ) as error:  # another program may have stored arbitrary bytes
         if connection.closed:
             raise
         return StoreError(_reason(error))
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error's text; details would name the server's own files."""
+    """Return the first line of an error's text; later lines name files of the server."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

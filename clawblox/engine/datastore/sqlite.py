@@ -19,19 +19,19 @@ _SCORE: Final = (
 )
 _CAUTION: Final = ("cell_size_check = ON", "mmap_size = 0")
 """Settings that https://sqlite.org/security.html advises for untrusted files, except
-``trusted_schema``: the index needs functions of JSON."""
+``trusted_schema``, since the index needs JSON functions."""
 _ACTIVE: Final = "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
 _SCHEMA: Final = (
     "PRAGMA journal_mode = WAL",
-    # In WAL mode a commit is in the operating system's hands when it returns: killing the world
-    # loses nothing. Only a loss of power can lose the last commits, never the file.
+    # In WAL mode the operating system has the data when a commit returns, so killing the world
+    # loses no commits. A power failure can lose the last commits, but does not damage the file.
     "PRAGMA synchronous = NORMAL",
     (
         "CREATE TABLE IF NOT EXISTS data_stores ("
         "game_id TEXT NOT NULL, store_name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,"
         " updated_at TEXT NOT NULL, PRIMARY KEY (game_id, store_name, key))"
     ),
-    "DROP INDEX IF EXISTS data_stores_score",  # of an engine that knew no plain numbers
+    "DROP INDEX IF EXISTS data_stores_score",  # from engines without plain number scores
     (
         "CREATE INDEX IF NOT EXISTS data_stores_order"
         f" ON data_stores (game_id, store_name, ({_SCORE}), key)"
@@ -71,8 +71,8 @@ class SqliteStore:
         """Answer requests; see `Store.execute`."""
         try:
             connection = self._connect()
-            # A transaction that reads before it writes could fail at the write: another world may
-            # have written in between.
+            # A transaction that reads first could fail at its first write, because another world
+            # may have written in between.
             connection.execute("BEGIN IMMEDIATE")
             answers = [_answer(connection, game_id, request) for request in requests]
             connection.execute("COMMIT")
@@ -82,13 +82,13 @@ class SqliteStore:
         return answers
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return a function that copies the rows as they are now; see `Store.copier`."""
+        """Return a function that copies the current rows; see `Store.copier`."""
         if not self._path.exists():
             return None
         try:
             connection = _open(self._path)
             connection.execute("BEGIN")
-            # A read transaction sees the state at its first read; the log keeps that state.
+            # A read transaction sees the state at its first read, kept in the log.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
             raise StoreError(str(error)) from error
@@ -129,8 +129,8 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _add_info(connection: sqlite3.Connection) -> None:
-    """Add the column of a value's info to the table of an engine that knew none."""
-    connection.execute("BEGIN IMMEDIATE")  # another world may be about to do the same
+    """Add the column for a value's info to a table of an older engine."""
+    connection.execute("BEGIN IMMEDIATE")  # another world may do the same at this moment
     columns = connection.execute("PRAGMA table_info(data_stores)").fetchall()
     if "info" not in {name for _, name, *_ in columns}:
         connection.execute("ALTER TABLE data_stores ADD COLUMN info TEXT")
@@ -138,7 +138,7 @@ def _add_info(connection: sqlite3.Connection) -> None:
 
 
 def _copy(source: sqlite3.Connection, path: Path) -> None:
-    """Copy a database in its present transaction to a new private file without a log."""
+    """Copy a database, as its open transaction sees it, to a new private file without a log."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with contextlib.closing(source):

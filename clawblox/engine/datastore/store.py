@@ -15,12 +15,12 @@ from clawblox.engine import shapes
 class StoreError(Exception):
     """The database failed; the message states why.
 
-    A write that failed with it may have been done nevertheless.
+    The failed write may still have taken effect.
     """
 
 
 class UnfitDatabase(StoreError):  # noqa: N818 - names the condition
-    """The database can be reached, but cannot keep rows as it gets them."""
+    """The database can be reached, but cannot store every text unchanged."""
 
 
 REMOVED: Final = "null"
@@ -29,13 +29,13 @@ REMOVED: Final = "null"
 
 @attrs.frozen
 class Info:
-    """The times, version and tags that a store keeps with a value.
+    """The times, version and tags stored with a value.
 
     Attributes:
-        created_ms: When the key got its first value, in milliseconds of simulated time.
-        updated_ms: When the value was written.
+        created_ms: Time of the key's first write, in milliseconds of simulated time.
+        updated_ms: Time of the value's write, in milliseconds of simulated time.
         version: The number of writes to the key.
-        tags: JSON text with what the script said about the value; empty for nothing.
+        tags: JSON text with the script's metadata and user ids; empty if it gave none.
     """
 
     created_ms: int = 0
@@ -53,7 +53,7 @@ class Row:
 
     Attributes:
         value: The value as JSON text.
-        info: What else is kept about it; all zero if an older engine wrote it.
+        info: Metadata of the value; all zero if an older engine wrote it.
     """
 
     value: str
@@ -81,8 +81,8 @@ class WriteRequest:
         store: Name of the data store.
         key: Key of the value.
         value: The value as JSON text.
-        time_ms: When it is written, in milliseconds of simulated time.
-        tags: JSON text with what the script says about the value; empty for nothing.
+        time_ms: Time of the write, in milliseconds of simulated time.
+        tags: JSON text with the script's metadata and user ids; empty if it gave none.
     """
 
     store: str
@@ -92,7 +92,11 @@ class WriteRequest:
     tags: str = ""
 
     def next_info(self, old: Row | None) -> Info:
-        """Return the metadata kept about the value once it has replaced another, or None."""
+        """Return the metadata of the value after this write.
+
+        Args:
+            old: The row that the write replaces; None for a new key.
+        """
         info = Info() if old is None else old.info
         is_first = info.version == 0 or (old is not None and old.value == REMOVED)
         created_ms = self.time_ms if is_first else info.created_ms
@@ -101,17 +105,17 @@ class WriteRequest:
 
 @attrs.frozen
 class ReadSorted:
-    """Read a page of the values that have a score, by score.
+    """Read a page of the values with a score, sorted by score.
 
-    A value that is a number is its own score; any other value has the score in its field ``score``.
+    The score of a number is the number itself; that of any other value is its field ``score``.
 
     Attributes:
         store: Name of the data store.
         ascending: Whether the lowest score comes first.
-        limit: Length of the page. One more value is read if there is one, to show that more follow.
+        limit: Length of the page. An additional value is read to show whether more follow.
         low: The lowest score; None for no limit.
-        high: The highest score; None for no limit. With either limit, scores are numbers.
-        after: The score and the key after which the page begins, the score being None if it is no
+        high: The highest score; None for no limit. With either limit, only numeric scores count.
+        after: Score and key of the last value before the page, with None for a score that is not a
             number; None for the first page.
     """
 
@@ -126,10 +130,10 @@ class ReadSorted:
 Request: TypeAlias = Read | WriteRequest | ReadSorted
 
 Answer: TypeAlias = Row | list[tuple[str, str]] | None
-"""Keys with JSON texts for `ReadSorted`, else a row.
+"""Keys with JSON texts for `ReadSorted`, otherwise a row or None.
 
-This is the row that was read, or was removed, None if there was none; for any other write, its
-value is `REMOVED` and its info that of the new value.
+A read or a removal is answered with the row, or None if there was none. The answer to any other
+write has the value `REMOVED` and the info of the new value.
 """
 
 
@@ -149,7 +153,7 @@ class Store(Protocol):
 
         Args:
             game_id: The world to which the rows belong.
-            requests: What to read and write.
+            requests: The reads and writes.
 
         Raises:
             StoreError: The database cannot be reached, or the transaction failed. The next call
@@ -157,9 +161,9 @@ class Store(Protocol):
         """
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return a function that copies the rows as they are now to a new file.
+        """Return a function that copies the current rows to a new file.
 
-        Both may be called on a thread other than the one that executes; the function only once.
+        Both may be called on any thread; the function only once.
 
         Returns:
             None if the rows are not in a file, as in a shared database.
@@ -187,7 +191,7 @@ class _Connection(Protocol):
 
 @attrs.frozen
 class Statements:
-    """The SQL statements; the first parameters are the world's id and the store's name.
+    """The SQL statements, whose first parameters are the world's id and the store's name.
 
     Attributes:
         read: Selects the value of a key and its info.
@@ -233,7 +237,7 @@ class Statements:
     def select_sorted(self, request: ReadSorted) -> Iterator[tuple[str, list[Any]]]:
         """Yield the statements that together select a page, each with its parameters.
 
-        These come after the world's id and the store's name, and before the number of values.
+        The parameters go between those for the world's id and store's name and the row limit.
         """
         score, key, mark = self.score, self.key, self.parameter
         after, after_key = request.after or (None, None)
@@ -262,7 +266,7 @@ class Statements:
 
 
 def _read_info(text: Any) -> Info:
-    """Return the info in a column that another program may have filled with anything."""
+    """Return the info in a column, which another program may have filled with invalid data."""
     try:
         values = json.loads(text) if text else ()
         shapes.check_shape(values, INFO_SHAPE, "the info of a value")

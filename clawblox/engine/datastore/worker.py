@@ -1,4 +1,4 @@
-"""The thread that talks to a database."""
+"""The thread that uses a database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from clawblox.engine.datastore.store import Answer, Request, Store, StoreError
 
 MAX_WAIT_S: Final = 1.0
-"""How long a tick waits for the database, in seconds; then its requests fail."""
+"""Time for which a tick waits for the database before its requests fail, in seconds."""
 
 
 class RequestBatch:
@@ -19,7 +19,7 @@ class RequestBatch:
 
     Args:
         game_id: The world to which the rows belong.
-        requests: What to read and write.
+        requests: The reads and writes.
     """
 
     def __init__(self, game_id: str, requests: Sequence[Request]) -> None:
@@ -34,7 +34,7 @@ class RequestBatch:
         return self._done.is_set()
 
     def carry_out(self, store: Store) -> None:
-        """Ask the database, and keep the answers."""
+        """Send the requests to the database and store its answers."""
         try:
             self._answers = store.execute(self.game_id, self.requests)
         except StoreError as error:
@@ -45,7 +45,7 @@ class RequestBatch:
             self._done.set()
 
     def wait(self) -> list[Answer | StoreError]:
-        """Return an answer for each request; wait at most `MAX_WAIT_S`."""
+        """Return an answer for each request, after at most `MAX_WAIT_S`."""
         if self._done.wait(MAX_WAIT_S):
             return self._answers
         return [StoreError(f"no answer within {MAX_WAIT_S:g} s")] * len(self.requests)
@@ -65,7 +65,7 @@ class Worker:
         self._last: RequestBatch | None = None
 
     def submit(self, game_id: str, requests: Sequence[Request]) -> RequestBatch:
-        """Queue requests for the thread, in their order, without waiting."""
+        """Queue requests for the thread, in order, without waiting."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="data stores", daemon=True)
             self._thread.start()
@@ -75,7 +75,7 @@ class Worker:
 
     @property
     def is_late(self) -> bool:
-        """True while the last batch is at the database."""
+        """True while the database has not answered the last batch."""
         return self._last is not None and not self._last.is_done
 
     @property
@@ -84,7 +84,7 @@ class Worker:
         return self._store.is_shared
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return what copies the rows as they are now; see `Store.copier`."""
+        """Return a function that copies the current rows; see `Store.copier`."""
         return self._store.copier()
 
     def close(self) -> None:

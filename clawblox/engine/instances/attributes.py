@@ -1,4 +1,4 @@
-"""The values of attributes, and how JSON shows them and other numbers of a world."""
+"""The values of attributes, and their form in JSON and that of other numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clawblox.luau.core.tables import border
 
 _MAX_DEPTH: Final = 32
 PLAIN: Final = ("boolean", "number", "string", "Vector3", "Color3")
-"""The types of values that every view shows."""
+"""The types of values that all views show."""
 
 
 def copy_attribute(value: Any, depth: int = 0) -> Any:
-    """Return a value as an attribute stores it: itself, or a new table of a table's array part.
+    """Return a value as an attribute stores it; for a table, a copy of its array part.
 
     Raises:
         RuntimeFault: A value of this type cannot be an attribute.
@@ -87,7 +87,7 @@ _FORMS: Final[dict[str, Callable[[Any], Any]]] = {
     "BrickColor": BrickColor.text,
     "EnumItem": lambda item: item.name,
 }
-"""The functions that write attributes of other types as JSON, by type."""
+"""The functions that convert attributes of other types to JSON, by type."""
 
 
 def attributes_json(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ _SINGLE = struct.Struct("f")
 
 
 def hundredths(value: float) -> float:
-    """Return a number rounded to two decimals, never minus zero."""
+    """Return a number rounded to two decimals, with 0.0 for -0.0."""
     return round(value, 2) + 0.0
 
 
@@ -111,9 +111,9 @@ def hundredths_of_vector(vector: object) -> list[float]:
 
 @lru_cache(4096)
 def shortest(value: float) -> float:
-    """Return the number with the fewest digits that has the same 32-bit form, never minus zero.
+    """Return the number with the fewest digits that has the same 32-bit form, 0.0 for -0.0.
 
-    So 0.6, kept as a 32-bit float, is 0.6 in JSON and not 0.6000000238418579.
+    For example, 0.6 stored as a 32-bit float is 0.6 in JSON instead of 0.6000000238418579.
     """
     for digits in range(6, 10):
         short = float(f"{value:.{digits}g}") + 0.0  # 0.0 and -0.0 are equal keys of the cache

@@ -1,7 +1,7 @@
 """The classes of the data model, as data; the classes of the GUI are in ``gui``.
 
-A row lists the members of a class: properties with type, default and effect, events, and whether
-``Instance.new`` makes it. Methods and computed values are added by the modules that own them.
+A row lists the properties of a class with type, default and effect, its events, and whether
+``Instance.new`` can create it. The modules that own methods and computed values add those.
 Defaults are plain data: ``(4.0, 1.0, 2.0)`` for a Vector3, ``"Plastic"`` for an ``Enum.Material``.
 """
 
@@ -452,7 +452,7 @@ _STARTER_SCRIPTS: Final = (
 )
 
 SERVICES: Final = ("Workspace", *(row.name for row in _SERVICES))
-"""The services that every world has from the start, in the order in which ``game`` has them."""
+"""The services that every world has from the start, in the order of ``game``'s children."""
 
 ROWS: Final = with_looks(
     (
@@ -466,4 +466,4 @@ ROWS: Final = with_looks(
         *_STARTER_SCRIPTS,
     )
 )
-"""The classes, a base before the classes that extend it."""
+"""The classes, each after its base."""

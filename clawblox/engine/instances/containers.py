@@ -1,4 +1,4 @@
-"""Containers that an instance has as soon as something asks for them, such as a ``Backpack``."""
+"""Containers that are created on first access, such as a ``Backpack``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CONTAINERS: Final[Mapping[str, tuple[str, ...]]] = {
     "Player": ("Backpack", "StarterGear"),
     "StarterPlayer": ("StarterPlayerScripts", "StarterCharacterScripts"),
 }
-"""The classes of the containers, which are also their names, by the class that has them."""
+"""The classes of the containers (also their names), by the class of the owner."""
 
 
 def open_container(parent: Instance, class_name: str) -> Instance:
-    """Return the container of a class, made now if there is none."""
+    """Return the container of a class; create it if it does not exist."""
     container = parent.find_child_of_class(class_name)
     if container is None:
         container = parent.model.make(class_name)
@@ -27,7 +27,7 @@ def open_container(parent: Instance, class_name: str) -> Instance:
 
 
 def _show(name: str, owner: Instance) -> Instance | None:
-    """Return a child with the name of a container, whatever it is, or else the one made now."""
+    """Return the child with the name of a container, of any class; create it if absent."""
     child = owner.find_child(name)
     return open_container(owner, name) if child is None and not owner.is_destroyed else child
 
@@ -38,31 +38,31 @@ def _look(owner: Instance, name: Any) -> None:
 
 
 def find_first_child(owner: Instance, name: Any, recursive: Any) -> Any:
-    """``FindFirstChild(name, recursive)``; a container is made when it is looked for."""
+    """``FindFirstChild(name, recursive)``: create the container if it is searched for."""
     _look(owner, name)
     return members.find_first_child(owner, name, recursive)
 
 
 def find_first_child_of_class(owner: Instance, class_name: Any) -> Any:
-    """``FindFirstChildOfClass(class)``; the same holds."""
+    """``FindFirstChildOfClass(class)``: create the container if it is searched for."""
     _look(owner, class_name)
     return members.find_first_child_of_class(owner, class_name)
 
 
 def find_first_child_which_is_a(owner: Instance, class_name: Any) -> Any:
-    """``FindFirstChildWhichIsA(class)``; the same holds."""
+    """``FindFirstChildWhichIsA(class)``: create the container if it is searched for."""
     _look(owner, class_name)
     return members.find_first_child_which_is_a(owner, class_name)
 
 
 def wait_for_child(owner: Instance, name: Any, timeout: Any) -> Any:
-    """``WaitForChild(name, timeout)``; the same holds."""
+    """``WaitForChild(name, timeout)``: create the container if it is searched for."""
     _look(owner, name)
     return members.wait_for_child(owner, name, timeout)
 
 
 def add_containers(classes: ClassTable) -> None:
-    """Let the owners show their containers."""
+    """Add the containers to the classes of their owners."""
     methods = methods_in(globals(), "owner")
     for owner, names in _CONTAINERS.items():
         classes.add(owner, methods=methods, getters={name: partial(_show, name) for name in names})

@@ -1,6 +1,6 @@
-"""The classes on which nothing acts; they come after all others.
+"""The classes without effect, which come after all others.
 
-Most are data, as `looks` has the members that are; worlds do not have the rest on purpose.
+Most are data, like the members in `looks`; the others are omitted from worlds on purpose.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ _GUI_ROWS: Final = (
 
 # fmt: on
 DATA_ROWS: Final = (*_SCENE_ROWS, *_PART_ROWS, *_FIGURE_ROWS, *_GUI_ROWS)
-"""These classes, a base before the classes that extend it."""
+"""The classes of this module, each after its base."""
 
 
 _REASONS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -15,36 +15,36 @@ from clawblox.luau import Host, HostObject, HostType, RuntimeFault
 from clawblox.luau.core.values import describe_key, key_value
 
 PROPERTY_SIGNAL = "@"
-"""Begins the name of a signal that `GetPropertyChangedSignal` returns."""
+"""Prefix of the names of signals that `GetPropertyChangedSignal` returns."""
 ATTRIBUTE_SIGNAL = "#"
-"""Begins the name of a signal that `GetAttributeChangedSignal` returns."""
+"""Prefix of the names of signals that `GetAttributeChangedSignal` returns."""
 
 _NAMES_PER_STEP: Final = 2
-_MAKE_STEPS: Final = 60  # making an instance
+_MAKE_STEPS: Final = 60  # per instance created
 
 Effect = Callable[["Instance", str], None]
 """Called when a script assigns a property: with the instance and the property's name."""
 
 
 ROTATION = "Rotation\u2089"
-"""Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity. No
-Luau string has its last character, so no script reads the tuple."""
+"""Key of `Instance.props`: the rotation of a part as nine numbers, unless it is the identity.
+Luau strings cannot contain the last character of the key, so scripts cannot read the tuple."""
 ACCESSORIES: Final = "Accessories\u2089"
-"""The same: the accessories of a HumanoidDescription."""
+"""Key of `Instance.props`: the accessories of a HumanoidDescription."""
 DESCRIPTION: Final = "Description\u2089"
-"""The same: the HumanoidDescription that a Humanoid has."""
+"""Key of `Instance.props`: the HumanoidDescription of a Humanoid."""
 METADATA: Final = "Metadata\u2089"
-"""The same: the metadata of options of a data store, as JSON text."""
+"""Key of `Instance.props`: the metadata of a data store's options, as JSON text."""
 DISABLED_STATES: Final = "DisabledStates\u2089"
-"""The same: the names of the states that a Humanoid may not enter, with commas."""
+"""Key of `Instance.props`: the states that a Humanoid may not enter, separated by commas."""
 MODEL_SCALE: Final = "Scale\u2089"
-"""The same: the scale of a model that was scaled."""
+"""Key of `Instance.props`: the scale of a scaled model."""
 TWEEN_GOALS: Final = "Goals\u2089"
-"""The same: where a tween leads, by property."""
+"""Key of `Instance.props`: the final values of a tween, by property."""
 TWEEN_STARTS: Final = "Starts\u2089"
-"""The same: where it began, while it has begun and not ended."""
+"""Key of `Instance.props`: the initial values of a tween, from its start to its end."""
 TWEEN_ELAPSED: Final = "Elapsed\u2089"
-"""The same: for how many ticks it had run when it was paused."""
+"""Key of `Instance.props`: the ticks that a paused tween had run."""
 
 
 class Instance(HostObject):
@@ -59,11 +59,11 @@ class Instance(HostObject):
         model: The data model it belongs to.
         name: Its name, a Luau string.
         parent: Its parent; None outside the tree.
-        children: Its children, in the order in which they came.
+        children: Its children, in the order in which they were added.
         props: The properties whose values differ from the default.
         attributes: Its attributes.
         tags: Its tags, as keys in the order in which they were added.
-        signals: The signals that something listens to, by name.
+        signals: The signals with listeners, by name.
         in_workspace: Whether it is below Workspace.
         is_destroyed: Whether `destroy` was called.
         extra: State of the module that owns its class; None for most.
@@ -88,7 +88,7 @@ class Instance(HostObject):
         self.attributes: dict[str, Any] = {}
         self.tags: dict[str, None] = {}
         self.signals: dict[str, Signal] = {}
-        self._members: dict[str, Signal] = {}  # the signals that were used, of names of the class
+        self._members: dict[str, Signal] = {}  # the signals used so far, of events of the class
         self.in_workspace = False
         self.is_destroyed = False
         self.extra: Any = None
@@ -98,11 +98,11 @@ class Instance(HostObject):
         return f"<{self.spec.name} {self.number} {self.name!r}>"
 
     def held(self) -> list[Any]:
-        """Return the values that it keeps alive, to count against the memory limit."""
+        """Return the values that the instance keeps alive, to count against the memory limit."""
         values = [*self.props.values(), *self.attributes.values(), *self.signals.values()]
         return [self.parent, *self.children, *values, self.name, *self.attributes, *self.tags]
 
-    # As scripts see it
+    # For scripts
 
     def __getitem__(self, key: Any) -> Any:
         value = self.props.get(key)
@@ -144,18 +144,18 @@ class Instance(HostObject):
             self.tell_changed(key)
 
     def find_method(self, name: str) -> Any:
-        """Return the method that a method call finds, or None."""
+        """Return a method by name, or None."""
         return self.spec.methods.get(name)
 
     def explain_missing(self, name: str) -> str:
-        """Return the error of a call ``instance:name()`` that finds nothing to call."""
+        """Return the error text for a call ``instance:name()`` of a missing method."""
         return self._explain(name, self.spec.methods)
 
     def _explain(self, key: Any, names: Iterable[str]) -> str:
         shown, likely = describe_key(key_value(key)), suggest(key, names)
         return f"{shown} is not a valid member of {self.spec.name} '{self.name}'{likely}"
 
-    # As the engine sees it
+    # For the engine
 
     def read(self, name: str) -> Any:
         """Return the value of a plain property."""
@@ -163,7 +163,7 @@ class Instance(HostObject):
         return self.spec.defaults.get(name) if value is None else value
 
     def store(self, name: str, value: Any) -> bool:
-        """Set a plain property without effect or event; return whether it has changed."""
+        """Set a plain property without effects or events; return whether it has changed."""
         old = self.read(name)
         self._keep(name, value)
         return bool(old is not value and old != value)
@@ -175,7 +175,7 @@ class Instance(HostObject):
             self.props[name] = value
 
     def change(self, name: str, value: Any) -> None:
-        """Set a plain property and fire its changed event, without its effect.
+        """Set a plain property and fire its change events, without its effect.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -184,7 +184,7 @@ class Instance(HostObject):
             self.tell_changed(name)
 
     def tell_changed(self, name: str) -> None:
-        """Fire the events of a property's change.
+        """Fire the change events of a property.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -205,7 +205,7 @@ class Instance(HostObject):
         return self.model.hub.find_signal(self, name, self.signals) if signal is None else signal
 
     def fire(self, event: str, *values: Any) -> None:
-        """Fire an event, if anything listens.
+        """Fire an event, if it has listeners.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -232,18 +232,18 @@ class Instance(HostObject):
         return by_name.get(name)
 
     def find_child_of_class(self, class_name: Any) -> Instance | None:
-        """Return the first child of exactly a class, or None."""
+        """Return the first child of exactly this class, or None."""
         return next((child for child in self.children if child.spec.name == class_name), None)
 
     def list_in(self, instances: dict[int, Instance]) -> None:
-        """Be among some instances by number while it is below Workspace."""
+        """Add the instance to a dict by number if it is below Workspace, else remove it."""
         if self.in_workspace:
             instances[self.number] = self
         else:
             instances.pop(self.number, None)
 
     def descendants(self) -> Iterator[Instance]:
-        """Iterate over everything below it, depth first, parents before their children."""
+        """Iterate over its descendants, depth first, parents before their children."""
         stack = self.children[::-1]
         while stack:
             instance = stack.pop()
@@ -251,7 +251,7 @@ class Instance(HostObject):
             stack.extend(instance.children[::-1])
 
     def ancestors(self) -> Iterator[Instance]:
-        """Iterate over its parent, the parent of that, and so on."""
+        """Iterate over its ancestors, from its parent up to the root."""
         ancestor = self.parent
         while ancestor is not None:
             yield ancestor
@@ -262,19 +262,19 @@ class Instance(HostObject):
         return ancestor in self.ancestors()
 
     def rename(self, name: str) -> None:
-        """Set its name, without event.
+        """Set its name, without firing events.
 
         Raises:
             LuaError: The scripts have used up the steps of this tick.
         """
         parent = self.parent
-        if parent is not None and parent._by_name is not None:  # the next search makes it again
+        if parent is not None and parent._by_name is not None:  # the next search rebuilds it
             self.model.scheduler.charge(len(parent.children) // _NAMES_PER_STEP)
             parent._by_name = None
         self.name = name
 
     def link(self, parent: Instance | None, at: int | None = None) -> None:
-        """Move it below a parent, without event.
+        """Move it below a parent, without firing events.
 
         Args:
             parent: The new parent; None takes it out of the tree.
@@ -308,16 +308,16 @@ class DataModel:
         host: The same as the argument.
         scheduler: The same as the argument.
         classes: The same as the argument.
-        hub: Makes signals and connections.
-        made: The number of instances created so far; also the number of the newest.
+        hub: Creates signals and connections.
+        made: Number of instances created so far; also the number of the newest.
         game: The root of the tree.
         workspace: The part of the tree that is simulated.
-        services: The services by class name, in the order in which they were made.
-        tagged: The instances below ``game`` that have a tag, by tag and number.
-        effects: The hooks of properties, by the name that the class table gives.
-        moved: Called with each instance that has entered or left Workspace.
-        destroying: Called with each instance that is being destroyed, before its events.
-        copied: Called with each original and its copy, when an instance is cloned.
+        services: The services by class name, in the order in which they were created.
+        tagged: The tagged instances below ``game``, by tag and number.
+        effects: The effects of properties, by their name in the class table.
+        moved: Callbacks for each instance that has entered or left Workspace.
+        destroying: Callbacks for each instance that is being destroyed, before its events.
+        copied: Callbacks for each original and its copy, when an instance is cloned.
     """
 
     game: Instance
@@ -341,10 +341,10 @@ class DataModel:
         self._instances: WeakValueDictionary[int, Instance] = WeakValueDictionary()
 
     def build(self, services: tuple[str, ...]) -> None:
-        """Make the root and its services; a restore replaces them.
+        """Create the root and its services; a restore replaces them.
 
         Args:
-            services: Their class names, in the order in which ``game`` has them.
+            services: Class names of the services, in the order of ``game``'s children.
         """
         self.game = self.make("DataModel", name="Game")
         for name in services:
@@ -355,7 +355,7 @@ class DataModel:
                 service.in_workspace = True
 
     def service(self, name: Any) -> Instance | None:
-        """Return a service, made now if it is a late one; None if there is no such service.
+        """Return a service, or None if there is no such service; create a late service.
 
         Raises:
             LuaError: The scripts have used up their memory, or the steps of this tick.
@@ -367,7 +367,7 @@ class DataModel:
         return self.services.get(name)
 
     def instances(self) -> list[Instance]:
-        """Return all instances, those without a parent included."""
+        """Return all instances, including those without a parent."""
         return list(self._instances.values())
 
     def make(self, class_name: str, *, name: str | None = None) -> Instance:
@@ -390,7 +390,7 @@ class DataModel:
         return instance
 
     def make_numbered(self, number: int, class_name: str) -> Instance:
-        """Return an instance with a number, such as that in a snapshot.
+        """Create an instance with a given number, as in a snapshot.
 
         Raises:
             ValueError: There is no such class.
@@ -402,7 +402,7 @@ class DataModel:
         return instance
 
     def find(self, number: int) -> Instance | None:
-        """Return the instance with a number, or None if it does not exist (any more)."""
+        """Return the instance with a number, or None if it does not exist."""
         return self._instances.get(number)
 
     def find_object(self, ident: str) -> HostObject | None:

@@ -16,11 +16,11 @@ from clawblox.luau.core.operators import shown_type
 from clawblox.luau.core.values import is_function
 
 ENUM_NAME: Final = "name of "
-"""Begins the type of a property that is the name of an enum's item: ``name of Enum.Font``."""
+"""Prefix of the type of a property that names an enum item: ``name of Enum.Font``."""
 
 
 def refuse_value(name: str, wanted: str, value: Any) -> RuntimeFault:
-    """Return the error about a value of the wrong type for a property."""
+    """Return the error for a value of the wrong type for a property."""
     return RuntimeFault(
         f"invalid value for property '{name}' ({wanted} expected, got {shown_type(value)})"
     )
@@ -35,7 +35,7 @@ def check_value(name: str, rule: Property, value: Any) -> Any:
         value: The Luau value that a script assigns.
 
     Raises:
-        RuntimeFault: It is of the wrong type, or not finite.
+        RuntimeFault: The value has the wrong type, or is not finite.
     """
     check = _CHECKS.get(rule.kind)
     if check is not None:

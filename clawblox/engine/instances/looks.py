@@ -1,7 +1,7 @@
-"""Members that are data: kept, saved and copied, while nothing acts on them.
+"""Members that are data: stored, saved and copied, without effect.
 
-Scripts for Roblox set how things look and sound; here such a value is what scripts read again, and
-no more. Types and defaults are those of Roblox's public API.
+Scripts for Roblox set looks and sounds; here such values can only be read back. Types and defaults
+are those of Roblox's public API.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def item(enum: str, name: str) -> Property:
 
 
 def rgb(*parts: int) -> Property:
-    """Return a data member that is a colour; its parts are from 0 to 255."""
+    """Return a data member that is a colour, with parts from 0 to 255."""
     return data("Color3", tuple(part / 255 for part in parts))
 
 
 def number_range(low: float, high: float | None = None) -> Property:
-    """Return a data member that is a range, of one number if there is no second."""
+    """Return a data member that is a range, or a single number if `high` is None."""
     return data("NumberRange", (low, low if high is None else high))
 
 
 def shown(kind: str, default: Any) -> Property:
-    """Return a member that only a client of Roblox computes."""
+    """Return a member that only Roblox clients compute."""
     return Property(kind, default, is_data=True, read_only=True)
 
 
@@ -182,7 +182,7 @@ _LOOKS: Final[Mapping[str, Mapping[str, Property]]] = {
     "ImageLabel": _IMAGE,
     "ImageButton": members(**_IMAGE, HoverImage="", PressedImage=""),
 }
-"""The data members of classes that behave otherwise."""
+"""The data members of classes that also have behaviour."""
 
 
 # fmt: on
@@ -202,7 +202,7 @@ _SILENT: Final[Mapping[str, str]] = {
 
 
 def with_looks(rows: Iterable[ClassSpec]) -> tuple[ClassSpec, ...]:
-    """Return rows of the table of classes with their data members and silent events."""
+    """Return rows of the class table with their data members and silent events added."""
     return tuple(map(_with_looks, rows))
 
 

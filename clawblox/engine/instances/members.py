@@ -24,12 +24,12 @@ from clawblox.luau.core.operators import shown_type
 
 _LEVELS_PER_CHARGE: Final = 8
 _LIST_STEPS: Final = 5
-_MEMBER_STEPS: Final = 2  # listing an attribute or a tag
-_CHILDREN_PER_STEP: Final = 2  # looking through children
+_MEMBER_STEPS: Final = 2  # per attribute or tag listed
+_CHILDREN_PER_STEP: Final = 2  # in a search among children
 
 
 def as_text(value: Any) -> Any:
-    """Return a number as ``tostring`` writes it; NaN and any other value as it is."""
+    """Return a number as ``tostring`` formats it, and NaN or any other value unchanged."""
     return format_number(value) if value.__class__ is float and value == value else value
 
 
@@ -37,7 +37,7 @@ def text_argument(value: Any, at: int, function: str) -> str:
     """Return an argument that must be a string, or a number other than NaN.
 
     Raises:
-        RuntimeFault: It is something else.
+        RuntimeFault: The argument has another type, or is NaN.
     """
     text = value if value.__class__ is str else as_text(value)
     if text.__class__ is not str:
@@ -49,7 +49,7 @@ def number_argument(value: Any, at: int, function: str) -> float:
     """Return an argument that must be a number.
 
     Raises:
-        RuntimeFault: It is something else.
+        RuntimeFault: The argument has another type.
     """
     if value.__class__ is not float:
         raise wrong_argument(value, at, function, "number")
@@ -60,7 +60,7 @@ def instance_argument(value: Any, at: int, function: str, class_name: str = "Ins
     """Return an argument that must be an instance of a class.
 
     Raises:
-        RuntimeFault: It is something else.
+        RuntimeFault: The argument has another type or class.
     """
     if not isinstance(value, Instance) or not value.is_a(class_name):
         raise wrong_argument(value, at, function, class_name)
@@ -68,7 +68,7 @@ def instance_argument(value: Any, at: int, function: str, class_name: str = "Ins
 
 
 def wrong_argument(value: Any, at: int, function: str, wanted: str) -> RuntimeFault:
-    """Return the error about an argument of the wrong type, or about NaN."""
+    """Return the error for an argument of the wrong type, or for NaN."""
     is_nan = value.__class__ is float and value != value
     got = "NaN" if is_nan else shown_type(value)
     return RuntimeFault(f"invalid argument #{at} to '{function}' ({wanted} expected, got {got})")
@@ -79,9 +79,9 @@ class ChildSearch:
     """The child that ``WaitForChild`` waits for.
 
     Attributes:
-        parent: Where the child will be.
-        name: Its name.
-        until: The tick in which the search ends with nil; None for none.
+        parent: The future parent of the child.
+        name: The name of the child.
+        until: The tick in which the search ends with nil; None for no timeout.
     """
 
     kind: ClassVar = "child"
@@ -91,19 +91,19 @@ class ChildSearch:
     until: int | None
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
-        """Return the child, or nil once the time is over; None to look again."""
+        """Return the child, or nil after the timeout; None to search again."""
         child = self.parent.find_child(self.name)
         if child is not None:
             return (child,)
         return (None,) if self.until is not None and tick >= self.until else None
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return its part of a snapshot."""
+        """Return the search as saved in a snapshot."""
         return [self.kind, *to_json(_SEARCH, self, slots)]
 
     @staticmethod
     def read(saved: list[Any], slots: Slots) -> ChildSearch:
-        """Return the search in a snapshot."""
+        """Return the search saved in a snapshot."""
         shapes.check_shape(saved, _SEARCH.shape, "a search for a child")
         search: ChildSearch = from_json(_SEARCH, saved, slots)
         return search
@@ -119,7 +119,7 @@ def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
 
 
 def get_attribute(instance: Instance, name: Any) -> Any:
-    """``GetAttribute(name)``; a table is copied at each call."""
+    """``GetAttribute(name)``, with a copy of the table at each call."""
     value = instance.attributes.get(name if name.__class__ is str else as_text(name))
     return copy_attribute(value) if isinstance(value, LuaTable) else value
 
@@ -195,7 +195,7 @@ def find_first_child(instance: Instance, name: Any, recursive: Any) -> Any:
 
 
 def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
-    """``FindFirstChildOfClass(class)``: of exactly this class."""
+    """``FindFirstChildOfClass(class)``, without subclasses."""
     instance.model.scheduler.charge(len(instance.children) // _CHILDREN_PER_STEP)
     return instance.find_child_of_class(class_name)
 
@@ -207,7 +207,7 @@ def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
 
 
 def _ancestors(instance: Instance) -> Iterator[Instance]:
-    """Iterate over the ancestors of an instance, innermost first; a long way up costs steps."""
+    """Iterate over the ancestors of an instance, innermost first, and charge steps for levels."""
     for levels, ancestor in enumerate(instance.ancestors(), 1):
         yield ancestor
         if not levels % _LEVELS_PER_CHARGE:
@@ -236,7 +236,7 @@ def find_first_descendant(instance: Instance, name: Any) -> Any:
 
 
 def get_children(instance: Instance) -> Any:
-    """``GetChildren()``, in the order in which they came."""
+    """``GetChildren()``, in the order in which the children were added."""
     instance.model.scheduler.charge(_LIST_STEPS + len(instance.children))
     return as_list(instance.children)
 
@@ -252,14 +252,14 @@ def get_debug_id(instance: Instance) -> Any:
 
 
 def get_full_name(instance: Instance) -> Any:
-    """``GetFullName()``: the names from below ``game`` on, with dots."""
+    """``GetFullName()``: return the names from below ``game`` on, joined with dots."""
     game = instance.model.game
     names = [instance.name, *(node.name for node in _ancestors(instance) if node is not game)]
     return ".".join(reversed(names))
 
 
 def is_a(instance: Instance, class_name: Any) -> Any:
-    """``IsA(class)``; false for names that are no class."""
+    """``IsA(class)``: return false for an unknown class."""
     return class_name in instance.spec.lineage
 
 
@@ -274,7 +274,7 @@ def is_ancestor_of(instance: Instance, descendant: Any) -> Any:
 
 
 def wait_for_child(instance: Instance, name: Any, timeout: Any) -> Any:
-    """``WaitForChild(name, timeout)``: immediately if it is there, else in a later tick."""
+    """``WaitForChild(name, timeout)``: return now if the child exists, else in a later tick."""
     text = text_argument(name, 1, "WaitForChild")
     child = instance.find_child(text)
     if child is not None:
@@ -292,7 +292,7 @@ def _set_name(instance: Instance, name: str) -> None:
 
 
 def add_members(classes: ClassTable, scheduler: Scheduler) -> None:
-    """Give all instances their members, and let snapshots keep threads in ``WaitForChild``."""
+    """Add the members of all instances; let snapshots store threads in ``WaitForChild``."""
     scheduler.searches[ChildSearch.kind] = ChildSearch.read
     classes.add(
         "Instance",

@@ -1,4 +1,4 @@
-"""The classes with which players and scripts act on each other, as data, as in ``classes``."""
+"""The classes for interaction between players and scripts, as data like in ``classes``."""
 
 from __future__ import annotations
 
@@ -142,4 +142,4 @@ _PROMPTS: Final = (
 )
 
 PLAY_ROWS: Final = (*_FUNCTIONS, *_PURCHASES, *_TEAMS, *_TOOLS, *_PROMPTS)
-"""These classes, a base before the classes that extend it."""
+"""The classes of this module, each after its base."""

@@ -1,7 +1,7 @@
 """A class of instances: its properties, events and methods.
 
-The rows of `classes` are data. Modules that own a behaviour add methods and accessors to them
-with `ClassTable.add`; then the table is complete and does not change.
+The rows of `classes` are data. Modules that implement behaviour add methods and accessors to them
+with `ClassTable.add`; after that the table is complete and constant.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Property:
     Attributes:
         kind: Its type: a name in `kinds`, such as ``number``, ``Vector3`` or ``Enum.Material``.
         default: Its value in a new instance, as plain data; None for nil.
-        effect: The hook that is called for each assignment, or None.
+        effect: Name of the hook that is called for each assignment, or None.
         read_only: Whether scripts may not assign it.
-        limits: The smallest and the largest number; an assigned number is clamped to them.
-        may_be_infinite: Whether the components of a vector may be infinite; a number always may.
-        is_data: Whether it is kept, saved and copied while nothing acts on it.
+        limits: The smallest and the largest number; assigned numbers are clamped to this range.
+        may_be_infinite: Whether the components of a vector may be infinite; numbers always may.
+        is_data: Whether it is only stored, saved and copied, without effect.
     """
 
     kind: str
@@ -61,16 +61,16 @@ def members(**defaults: Member) -> dict[str, Property]:
 
 
 NEVER: Final = "never: it is there for scripts that connect it"
-"""When an event fires that only a client of Roblox would fire."""
+"""`EventSpec.when` of an event that only Roblox clients would fire."""
 
 
 @attrs.frozen
 class EventSpec:
-    """An event of a class, as the reference of classes shows it.
+    """An event of a class, as shown in the class reference.
 
     Attributes:
         parameters: Names and types of the arguments of handlers.
-        when: When it fires; empty where its name is enough.
+        when: Condition under which it fires; empty if the name is clear enough.
     """
 
     parameters: str = ""
@@ -90,19 +90,19 @@ class ClassSpec:
         base: The name of the class it extends; None for ``Instance``.
         properties: Its properties by name.
         events: Its events by name.
-        creatable: Whether ``Instance.new`` makes it.
-        is_late: Whether it is a service that a world makes when a script first asks for it. So the
-            numbers of all other instances stay the same in worlds that do not use it.
-        is_data: Whether its instances are kept, saved and copied while nothing acts on them.
-        refusal: Why a world cannot have it, and what to use instead; empty for other classes.
-        first_name: The name of a new instance; empty for that of the class.
-        lineage: The names of all classes that ``IsA`` accepts, itself first.
+        creatable: Whether ``Instance.new`` can create it.
+        is_late: Whether it is a service that a world creates when a script first asks for it, to
+            keep the numbers of all other instances unchanged in worlds that do not use it.
+        is_data: Whether its instances are only stored, saved and copied, without effect.
+        refusal: Reason why a world cannot have it, with an alternative; empty for other classes.
+        first_name: The name of a new instance; empty for the name of the class.
+        lineage: The names of all classes that ``IsA`` accepts, its own name first.
         event_names: The names of its events, for lookups.
-        defaults: The values of the properties that are not nil.
-        shared: Those of them that no script can distinguish by identity.
-        getters: How computed properties are read.
-        setters: What replaces the plain assignment of a property.
-        methods: What scripts call, by name.
+        defaults: The default values other than nil, by property.
+        shared: The defaults that scripts cannot distinguish by identity.
+        getters: Functions that compute properties, by property.
+        setters: Functions that replace plain assignment, by property.
+        methods: Methods for scripts, by name.
     """
 
     name: str
@@ -134,9 +134,9 @@ def class_row(
     first_name: str = "",
     **properties: Member,
 ) -> ClassSpec:
-    """Return a class as its row in the table of classes, with what it has besides its base.
+    """Return a row of the class table, with the members that a class adds to its base.
 
-    Its properties are as `members` takes them.
+    The properties are given in the form that `members` takes.
     """
     return ClassSpec(
         name,
@@ -151,11 +151,11 @@ def class_row(
 
 
 class ClassTable:
-    """All classes of a world; each is put together when it is first asked for.
+    """All classes of a world; each is completed on first access.
 
     Args:
-        rows: The classes; a base comes before the classes that extend it.
-        host: Where methods are registered.
+        rows: The classes, each after its base.
+        host: Registry of the methods.
         make_default: Returns the Luau value of a property's type and default.
     """
 
@@ -202,7 +202,7 @@ class ClassTable:
         return (self._specs.get(name) or self._complete(row) for name, row in self._rows.items())
 
     def rows(self) -> Iterable[ClassSpec]:
-        """Return the classes without what they inherit, in the order in which they were given."""
+        """Return the classes without inherited members, in their original order."""
         return self._rows.values()
 
     def find(self, name: str) -> ClassSpec | None:
@@ -219,12 +219,12 @@ class ClassTable:
         getters: Mapping[str, Getter] | None = None,
         setters: Mapping[str, Setter] | None = None,
     ) -> None:
-        """Add behaviour to a class and to all that extend it.
+        """Add behaviour to a class and to all its subclasses.
 
         Args:
             name: The class.
-            methods: Functions by name; each gets the instance and Luau values, missing ones as
-                nil, and returns the results as Luau functions do.
+            methods: Functions by name; each gets the instance and Luau values (nil for missing
+                arguments) and returns its results like a Luau function.
             getters: Computed properties by name.
             setters: Functions that replace the plain assignment of a property; called with the
                 checked value.
@@ -248,12 +248,12 @@ class ClassTable:
 def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[..., Any]]:
     """Return the methods that a module defines for a class, by the names that scripts use.
 
-    They are its public functions whose first parameter has the name of the receiver:
+    They are the public functions whose first parameter has the receiver's name. For example,
     ``get_players(service)`` is ``GetPlayers``.
 
     Args:
         module: The globals of the module.
-        receiver: The name of that parameter.
+        receiver: The name of the first parameter.
     """
     return {
         _luau_name(name): function
@@ -263,7 +263,7 @@ def methods_in(module: Mapping[str, Any], receiver: str) -> dict[str, Callable[.
 
 
 def bind_methods(state: object, receiver: str) -> dict[str, Callable[..., Any]]:
-    """Return the methods that an object defines for a class; its ``self`` comes first."""
+    """Return the methods that an object defines for a class, with ``self`` bound to the object."""
     return {
         _luau_name(name): getattr(state, name)
         for name, function in vars(type(state)).items()
@@ -284,9 +284,9 @@ def _luau_name(name: str) -> str:
 
 
 def _own_default(name: str, default: HostValue) -> Getter:
-    """Return a getter that gives an instance a default of its own when a script first reads it.
+    """Return a getter that gives an instance its own default value on the first read.
 
-    Scripts can distinguish such values, and a snapshot keeps those that instances have.
+    Scripts can distinguish such values by identity, and snapshots store them.
     """
 
     def read(instance: Any) -> HostValue:
@@ -334,7 +334,7 @@ def checked_method(class_name: str, name: str, function: Callable[..., Any]) -> 
 
     calls: list[Any] = [call_0, call_1, call_2]
     call = call_many if is_variadic or count >= len(calls) else calls[count]
-    shown = call.__code__.replace(co_name=name)  # a code of its own, for tracebacks
+    shown = call.__code__.replace(co_name=name)  # its own code object, for tracebacks
     method = FunctionType(shown, call.__globals__, name, call.__defaults__, call.__closure__)
     method.__wrapped__ = function  # type: ignore[attr-defined]  # for the reference of classes
     return method

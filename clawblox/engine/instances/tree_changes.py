@@ -1,4 +1,4 @@
-"""Changes of the tree: how instances are moved, copied, destroyed and tagged, with their events."""
+"""Changes of the tree: moves, copies, destruction and tags of instances, with events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from clawblox.luau import RuntimeFault
 
 TAG_SERVICE: Final = "CollectionService"
 TAG_ADDED: Final = "+"
-"""Begins the name of a signal that `GetInstanceAddedSignal` returns."""
+"""Prefix of the names of signals that `GetInstanceAddedSignal` returns."""
 TAG_REMOVED: Final = "-"
-"""Begins the name of a signal that `GetInstanceRemovedSignal` returns."""
+"""Prefix of the names of signals that `GetInstanceRemovedSignal` returns."""
 
 _MOVE_STEPS: Final = 20  # moving an instance
 _LEVELS_PER_STEP: Final = 2  # going up the tree
@@ -27,7 +27,7 @@ LISTED_STEPS: Final = 2  # listing a tag or an instance
 
 
 def walk(instance: Instance) -> list[Instance]:
-    """Return an instance's descendants, as `Instance.descendants`; this costs steps.
+    """Return an instance's descendants, like `Instance.descendants`, and charge steps.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
@@ -43,10 +43,10 @@ def walk(instance: Instance) -> list[Instance]:
 
 
 def set_parent(instance: Instance, parent: Instance | None) -> None:
-    """Move an instance, and fire the events of it in order.
+    """Move an instance, and fire the events of the move in order.
 
     Raises:
-        RuntimeFault: It is destroyed, or would be below itself.
+        RuntimeFault: The instance is destroyed, or would be its own descendant.
         LuaError: The scripts have used up the steps of this tick.
         WorldHalted: The error of a handler halts the world.
     """
@@ -66,7 +66,7 @@ def set_parent(instance: Instance, parent: Instance | None) -> None:
 
 
 def _would_circle(instance: Instance, parent: Instance) -> bool:
-    """Return whether a new parent is an instance or below it; the way up costs steps."""
+    """Return whether a new parent is the instance or its descendant; charge steps for levels."""
     above = [parent, *parent.ancestors()]
     is_circle = instance in above
     levels = above.index(instance) if is_circle else len(above)
@@ -75,7 +75,7 @@ def _would_circle(instance: Instance, parent: Instance) -> bool:
 
 
 def _charge_move(instance: Instance) -> None:
-    """Take the steps of a move before anything has moved."""
+    """Charge the steps of a move in advance."""
     moved = 1 + (len(walk(instance)) if instance.children else 0)
     old = instance.parent
     siblings = 0 if old is None else len(old.children)
@@ -126,13 +126,13 @@ def _update_workspace(instance: Instance) -> None:
 
 
 def destroy(instance: Instance) -> None:
-    """Destroy an instance and all below it; a second call does nothing.
+    """Destroy an instance and its descendants; a second call has no effect.
 
-    ``Destroying`` fires on it, then on its children depth first; each is unparented after its
-    own children.
+    ``Destroying`` fires on the instance, then on its descendants, depth first. Each instance is
+    unparented after its children.
 
     Raises:
-        RuntimeFault: It is a service.
+        RuntimeFault: The instance is a service.
         WorldHalted: The error of a handler halts the world.
     """
     if instance.is_destroyed:
@@ -153,10 +153,10 @@ def destroy(instance: Instance) -> None:
 
 
 def clone(original: Instance) -> Instance:
-    """Return a copy without a parent: name, properties, attributes, tags and children.
+    """Return a copy of name, properties, attributes, tags and children, without a parent.
 
-    References to instances that were copied as well point to the copies. Connections stay
-    with the original.
+    References to instances inside the copied tree refer to their copies. Connections are not
+    copied.
     """
     copies: dict[Instance, Instance] = {}
     root = _copy(original, copies)
@@ -182,7 +182,7 @@ def _copy(original: Instance, copies: dict[Instance, Instance]) -> Instance:
 
 
 def set_attribute(instance: Instance, name: str, value: Any) -> None:
-    """Set an attribute, or remove it with nil; fire its events, also for an equal value.
+    """Set an attribute, or remove it with nil; fire its events, even for an equal value.
 
     Raises:
         RuntimeFault: A value of this type cannot be an attribute.
@@ -201,7 +201,7 @@ def set_attribute(instance: Instance, name: str, value: Any) -> None:
 
 
 def add_tag(instance: Instance, tag: str) -> None:
-    """Tag an instance; nothing happens if it has the tag.
+    """Tag an instance; no effect if it has the tag already.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
@@ -214,7 +214,7 @@ def add_tag(instance: Instance, tag: str) -> None:
 
 
 def remove_tag(instance: Instance, tag: str) -> None:
-    """Remove a tag of an instance; nothing happens if it does not have it.
+    """Remove a tag from an instance; no effect without the tag.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
@@ -227,7 +227,7 @@ def remove_tag(instance: Instance, tag: str) -> None:
 
 
 def find_tagged(model: DataModel, tag: str) -> list[Instance]:
-    """Return the instances below ``game`` with a tag, in the order in which they were made.
+    """Return the instances below ``game`` with a tag, in the order of creation.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.
@@ -245,7 +245,7 @@ def restore_tags(model: DataModel) -> None:
 
 
 def _follow_tags(instance: Instance, old: Instance | None) -> None:
-    """List the tagged instances of a tree that has moved, or take them from the list.
+    """Update the lists of tagged instances for a tree that has moved.
 
     Args:
         instance: The root of the tree.

@@ -1,7 +1,7 @@
 """The tree of instances in a snapshot.
 
-Instances are written before the VM and made before it is restored; their contents are read
-afterwards, when everything that they refer to exists.
+Instances are written before the VM, and created before the VM is restored. Their contents are
+read afterwards, when everything that they refer to exists.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ _HIDDEN: Final[Mapping[str, type]] = {
     TWEEN_STARTS: LuaTable,
     "WorldPivot": HostValue,
 }
-"""The entries of `Instance.props` that are no properties."""
+"""The entries of `Instance.props` other than properties, with their types."""
 
 
 def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) -> dict[str, Any]:
-    """Return the part of a snapshot about the instances.
+    """Return the instances for a snapshot.
 
     Args:
         model: The data model.
-        detached: Instances outside the tree that something still refers to.
-        slots: Takes the values of properties that scripts distinguish by identity.
+        detached: Instances outside the tree that are still referenced.
+        slots: Receives the property values that scripts can distinguish by identity.
     """
     instances = _with_ancestors(model, detached)
     return {
@@ -98,7 +98,7 @@ def tree_document(model: DataModel, detached: Iterable[Instance], slots: Slots) 
 
 
 def _with_ancestors(model: DataModel, detached: Iterable[Instance]) -> list[Instance]:
-    """Return the tree in its order, then the detached trees in the order of their roots."""
+    """Return the tree in order, then the detached trees in the order of their roots."""
     roots: dict[int, Instance] = {}
     for instance in detached:
         *_, root = (instance, *instance.ancestors())
@@ -124,9 +124,10 @@ def _instance_document(instance: Instance, slots: Slots) -> list[Any]:
 
 
 def make_tree(model: DataModel, document: dict[str, Any]) -> list[Instance]:
-    """Make the instances of a snapshot, linked but empty; return them.
+    """Create the instances of a snapshot, linked but empty, and return them.
 
-    The caller keeps the list until the VM is restored: some may be referred to by scripts alone.
+    The caller must keep the list until the VM is restored, since some instances may be referenced
+    only by scripts.
 
     Raises:
         ValueError: The snapshot is damaged.
@@ -163,7 +164,7 @@ def _check_services(model: DataModel, names: tuple[str, ...]) -> None:
 def _made_before(
     made: Mapping[int, Instance], number: int, class_name: str = "Instance"
 ) -> Instance:
-    """Return an instance of a snapshot that precedes what refers to it."""
+    """Return an instance that a snapshot must list before a reference to it."""
     instance = made.get(number)
     if instance is None or class_name not in instance.spec.lineage:
         raise ValueError(f"the snapshot has no instance {number} of class {class_name} before it")
@@ -178,7 +179,7 @@ def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
     """
     for number, _, _, _, props, attributes, tags, is_destroyed in document["instances"]:
         instance = model.find(number)
-        assert instance is not None  # `make_tree` has made it
+        assert instance is not None  # created by `make_tree`
         instance.props = _read_values(model, props, slots)
         instance.attributes = _read_values(model, attributes, slots)
         _check_values(instance)
@@ -188,10 +189,10 @@ def fill_tree(model: DataModel, document: dict[str, Any], slots: Slots) -> None:
 
 
 def _check_values(instance: Instance) -> None:
-    """Check that an instance could have its properties and attributes.
+    """Check that the properties and attributes of an instance have valid values.
 
     Raises:
-        ValueError: It could not.
+        ValueError: A value is invalid.
     """
     rules = instance.spec.properties
     try:
@@ -211,9 +212,9 @@ def _read_values(model: DataModel, saved: dict[str, Any], slots: Slots) -> dict[
 
 
 def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
-    """Return the part of a snapshot about the signals that something listens to.
+    """Return the signals with listeners for a snapshot.
 
-    They are in the order of numbers and names: which was used first does not outlive a restore.
+    They are sorted by number and name, since a restore loses the order of first use.
     """
     return [
         signal_document(owner.signals[name], slots)
@@ -223,7 +224,7 @@ def signals_document(instances: Iterable[Instance], slots: Slots) -> list[Any]:
 
 
 def restore_signals(model: DataModel, documents: list[Any], slots: Slots) -> None:
-    """Connect the handlers of a snapshot again.
+    """Reconnect the handlers of a snapshot.
 
     Raises:
         ValueError: The snapshot is damaged.
@@ -258,15 +259,15 @@ def write_value(value: Any, slots: Slots) -> Any:
 
 
 def read_value(saved: Any, model: DataModel, slots: Slots) -> Any:
-    """Return the value of its JSON form.
+    """Return a value from its JSON form.
 
     Args:
-        saved: What `write_value` returned.
-        model: Knows the instances.
-        slots: The same values as when it was written.
+        saved: The result of `write_value`.
+        model: The data model with the instances.
+        slots: The slots with the same values as at the time of writing.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The JSON form is damaged.
     """
     value = _read(saved, model, slots)
     if value is None:

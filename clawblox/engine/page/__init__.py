@@ -1,11 +1,11 @@
 """The static files for people: the host page and the renderers.
 
-The page is served at ``/`` and ``/ui``, everything else here at ``/ui/*``. `docs/engine.md`
-explains how a world provides its own renderer.
+The page is served at ``/`` and ``/ui``, all other files at ``/ui/*``. `docs/engine.md` explains how
+a world provides its own renderer.
 
 - ``index.html``, ``style.css``, ``*.js``: the host page: feed, panels, chat, GUI overlay, play.
-- ``runtime/``: what a renderer module gets as ``ctx.runtime``.
-- ``starter/``: the renderer of worlds that have none.
+- ``runtime/``: the ``ctx.runtime`` of renderer modules.
+- ``starter/``: the renderer for worlds without their own.
 - ``three/``: three.js 0.160.0, unchanged; ``three/SHA256SUMS`` has the digests of its files.
 """
 
@@ -17,4 +17,4 @@ from typing import Final
 __all__ = ["PAGE_DIR"]
 
 PAGE_DIR: Final = Path(__file__).parent
-"""Directory of the page: ``index.html`` is the answer to ``/`` and ``/ui``."""
+"""Directory of the page; ``index.html`` is served at ``/`` and ``/ui``."""

@@ -1,4 +1,4 @@
-"""Bodies for ``Terrain``: boxes of solid cells, with numbers below zero."""
+"""Bodies for ``Terrain``: boxes of solid cells, with negative numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Cell = tuple[int, int, int]
 
 
 class Cells(Protocol):
-    """The cells of the ground, as ``Terrain`` keeps them in ``extra``."""
+    """The cells of the ground, stored in the ``extra`` of ``Terrain``."""
 
     changed: dict[Cell, None]
 
     def boxes(self, key: Cell) -> list[tuple[Cell, Cell]]:
-        """Return the solid cells of a chunk as boxes: first cell, and the one behind the last."""
+        """Return the solid cells of a chunk as boxes: the first cell, and the end (exclusive)."""
 
 
 class Ground(SavedState):

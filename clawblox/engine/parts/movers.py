@@ -1,7 +1,7 @@
-"""Forces that instances put on unanchored parts.
+"""Forces that instances exert on unanchored parts.
 
-A mover that has a goal computes what its part lacks, gravity included, and gives as much of it in
-each tick as its greatest force allows; ``P`` has no effect.
+A mover with a goal computes the force that its part needs to reach it, including against gravity,
+and applies that force up to its maximum in each tick. ``P`` has no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clawblox.engine.values.vector3 import triple
 
 
 def is_mover(instance: Instance) -> bool:
-    """Return whether an instance puts forces on a part."""
+    """Return whether an instance exerts forces on a part."""
     return instance.spec.name in _PUSHES
 
 
@@ -32,7 +32,7 @@ class Movers:
         self._movers: dict[int, Instance] = {}
 
     def follow(self, mover: Instance) -> None:
-        """Note that a mover has entered or left Workspace."""
+        """Register a mover that has entered Workspace; forget one that has left."""
         mover.list_in(self._movers)
 
     def push(self) -> None:
@@ -45,7 +45,7 @@ class Movers:
 
 
 def _find_root(space: Space, mover: Instance) -> int | None:
-    """Return the body that a mover controls: of its parent, or of its first attachment's part."""
+    """Return the body of a mover's parent, or of its first attachment's part."""
     holder: Instance | None = mover
     if mover.is_a("Constraint"):
         holder = mover.read("Attachment0") if mover.read("Enabled") else None
@@ -54,8 +54,8 @@ def _find_root(space: Space, mover: Instance) -> int | None:
 
 
 def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
-    """Push a body toward a velocity, with at most a force for each axis or in all."""
-    mass = space.bodies[number].rigid.mass  # with all that is fixed to it
+    """Push a body toward a velocity; the force is limited per axis or in total."""
+    mass = space.bodies[number].rigid.mass  # including everything fixed to it
     now, _ = space.forces.velocity(number)
     lift = (0.0, space.gravity, 0.0)
     force = [mass * ((g - v) / TICK_S + up) for g, v, up in zip(goal, now, lift, strict=True)]
@@ -63,14 +63,14 @@ def _push_to_velocity(space: Space, number: int, goal: Triple, most: Triple | fl
 
 
 def _turn_to_velocity(space: Space, number: int, goal: Triple, most: Triple | float) -> None:
-    """Turn a body toward an angular velocity, with at most a torque for each axis or in all."""
+    """Turn a body toward an angular velocity; the torque is limited per axis or in total."""
     _, now = space.forces.velocity(number)
     faster = ((goal[0] - now[0]) / TICK_S, (goal[1] - now[1]) / TICK_S, (goal[2] - now[2]) / TICK_S)
     space.forces.twist(number, _limited(space.forces.inertia_times(number, faster), most))
 
 
 def _limited(force: Any, most: Triple | float) -> Triple:
-    """Return a force cut to a limit for each axis or in all."""
+    """Return a force reduced to a limit per axis or in total."""
     x, y, z = force
     if isinstance(most, tuple):
         a, b, c = map(abs, most)
@@ -108,7 +108,7 @@ def _vector_force(space: Space, number: int, mover: Instance) -> None:
 
 
 def _force_frame(mover: Instance, attachment: Instance) -> CFrame | None:
-    """Return the frame of the force of a ``VectorForce``; None for the world."""
+    """Return the frame of a ``VectorForce``; None for the world."""
     relative = getattr(mover.read("RelativeTo"), "name", mover.read("RelativeTo"))
     if relative == "World":
         return None
@@ -138,7 +138,7 @@ def _align_orientation(space: Space, number: int, mover: Instance) -> None:
 
 
 def _effort(mover: Instance, force: str) -> tuple[float, float]:
-    """Return which share of the way to cover in a second, and the greatest force."""
+    """Return the share of the distance to cover per second, and the maximum force."""
     if mover.read("RigidityEnabled"):
         return TICK_RATE, math.inf
     return min(max(mover.read("Responsiveness"), 0.0), TICK_RATE), mover.read(force)

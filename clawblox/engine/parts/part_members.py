@@ -37,7 +37,7 @@ _VELOCITIES: Final = {
 
 
 def add_part_members(classes: ClassTable, marks: Marks) -> None:
-    """Give parts and attachments their methods and computed values."""
+    """Add the methods and computed values of parts and attachments."""
     members = _PartMembers(marks)
     classes.add(
         "BasePart",
@@ -77,13 +77,13 @@ def add_part_members(classes: ClassTable, marks: Marks) -> None:
 
 
 class _PartMembers:
-    """The members of parts that need the bodies; the methods of parts by their names."""
+    """The members of parts that need the bodies."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
 
     def get_mass(self, part: Instance) -> float:
-        """``GetMass()``: volume times density."""
+        """``GetMass()``: return volume times density."""
         density: float = material(part)["density"]
         return volume(part_shape(part)) * density
 
@@ -94,7 +94,7 @@ class _PartMembers:
         return sum(map(self.get_mass, (root, *heavy)))
 
     def get_connected_parts(self, part: Instance) -> Any:
-        """``GetConnectedParts()``: the parts that are welded together, this one first."""
+        """``GetConnectedParts()``: return the parts welded to this part, which comes first."""
         return as_list([part, *(member for member in self._assembly(part) if member is not part)])
 
     def _root(self, part: Instance) -> Instance:
@@ -108,7 +108,7 @@ class _PartMembers:
         return [root, *(fixture.part for fixture in fixtures if fixture.root is root)]
 
     def _body(self, part: Instance) -> int:
-        """Return the number of the body that moves a part; forces ignore a part without one."""
+        """Return the number of the body that moves a part; forces ignore unknown numbers."""
         self._marks.bring()
         return self._root(part).number
 
@@ -131,19 +131,19 @@ class _PartMembers:
         return ()
 
     def set_network_owner(self, part: Instance, owner: Any) -> Any:
-        """``SetNetworkOwner(player)``: the engine alone simulates, so it does nothing."""
+        """``SetNetworkOwner(player)``, without effect, since only the engine simulates."""
         return ()
 
     def set_network_ownership_auto(self, part: Instance) -> Any:
-        """``SetNetworkOwnershipAuto()``: does nothing either."""
+        """``SetNetworkOwnershipAuto()``, without effect."""
         return ()
 
     def get_network_owner(self, part: Instance) -> Any:
-        """``GetNetworkOwner()``: nil, which is the server."""
+        """``GetNetworkOwner()``: return nil, which denotes the server."""
         return None
 
     def velocity_getter(self, key: str) -> Any:
-        """Return the getter of a velocity: the value that a script wrote, else the body's."""
+        """Return the getter of a velocity: the value written by a script, else that of the body."""
         marks = self._marks
 
         def read(part: Instance) -> Vector:
@@ -173,12 +173,12 @@ class _PartMembers:
 
 
 def _angles(order: str, turn: Rotation) -> Vector:
-    """Return a rotation as angles in degrees, of turns in an order such as ``YXZ``."""
+    """Return a rotation as Euler angles in degrees, for an order such as ``YXZ``."""
     return make_vector(*map(math.degrees, to_euler(order, turn)))
 
 
 def _turned(order: str, instance: Instance, value: Vector) -> CFrame:
-    """Return the pose of a part or an attachment with other angles."""
+    """Return the pose of a part or an attachment with its rotation replaced."""
     x, y, z = map(math.radians, triple(value))
     at = instance.read("Position")
     return make_cframe(at.x, at.y, at.z, from_euler(order, (x, y, z)))

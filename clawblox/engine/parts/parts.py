@@ -1,4 +1,4 @@
-"""`Parts`: which bodies follow which parts, and the phases of a tick that concern them."""
+"""`Parts`: the bodies of parts, and the phases of a tick that concern bodies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Touches:
     _touching: dict[Pair, PartPair] = attrs.field(init=False, factory=dict)
 
     def report(self, overlapping: Iterable[Pair]) -> None:
-        """Fire the events of pairs that have begun, then of those that have ended.
+        """Fire the events of new touches, then of ended touches.
 
         Args:
             overlapping: The pairs that overlap after a step, in order.
@@ -86,11 +86,11 @@ class Touches:
         return bool(part.read("Anchored")) and part.number not in self._characters
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return its part of a snapshot; a part may have left the tree meanwhile."""
+        """Return the pairs for a snapshot; some parts may have left the tree."""
         return [[*map(slots.put, parts)] for parts in self._touching.values()]
 
     def restore(self, document: list[Any], slots: Slots) -> None:
-        """Restore what `document` returned.
+        """Restore the pairs that `document` returned.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -107,7 +107,7 @@ def _tell(first: Instance, second: Instance, event: str) -> None:
 
 
 EYE_HEIGHT: Final = 2.0
-"""How far the eyes are above the centre of the root part, in studs."""
+"""Height of the eyes above the centre of the root part, in studs."""
 
 
 class Parts(SavedState):
@@ -119,15 +119,15 @@ class Parts(SavedState):
     Args:
         model: The data model; hooks and methods of parts are added to it.
         groups: The collision groups; call `update_groups` after changing them.
-        solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+        solver_iterations: Number of rapier's solver iterations per step, 1 to 32.
         logical_restore: Whether a restore rebuilds the bodies from poses, velocities and
-            shapes where it cannot restore their exact state. It does not continue exactly then.
+            shapes if it cannot restore their exact state. The motion then differs slightly.
 
     Attributes:
         space: The bodies, by the numbers of the parts.
         is_rebuilt: Whether a restore had to rebuild the bodies.
-        written: For each character what scripts wrote, as `POSE` and `VELOCITY`; cleared by what
-            moves the characters.
+        written: The changes by scripts to each character, as bits `POSE` and `VELOCITY`; cleared
+            when characters move.
     """
 
     shape: ClassVar[shapes.Shape] = {
@@ -161,7 +161,7 @@ class Parts(SavedState):
         model.classes.add("Workspace", methods=bind_methods(Searches(self._marks), "workspace"))
 
     def _move(self, instance: Instance) -> None:
-        """Follow an instance that has entered or left Workspace."""
+        """Register an instance that has entered Workspace; forget one that has left."""
         spec = instance.spec
         if "Part" in spec.lineage:
             self._marks.move(instance)
@@ -174,22 +174,22 @@ class Parts(SavedState):
     # characters
 
     def make_character(self, part: Instance) -> None:
-        """Let a part be the root of a character, moved by `Space.move_character`."""
+        """Make a part the root of a character, moved by `Space.move_character`."""
         self._marks.characters[part.number] = None
         self._marks.mark_motion(part)
 
     def forget_character(self, part: Instance) -> None:
-        """Let the root of a character be a part like others."""
+        """Turn the root of a character into an ordinary part."""
         self._marks.characters.pop(part.number, None)
         self.written.pop(part.number, None)
         self._marks.mark_motion(part)
 
     def is_placed(self, part: Instance) -> bool:
-        """Return whether a script has put a part somewhere since the last `sync`."""
+        """Return whether a script has placed a part since the last `sync`."""
         return bool(self._marks.marks(part.number) & POSE)
 
     def sees(self, root: Instance, target: Instance) -> bool:
-        """Return whether nothing is between the eyes of two characters, as of the last step."""
+        """Return whether the line between two characters' eyes was free after the last step."""
         start, end = triple(root.read("Position")), triple(target.read("Position"))
         origin = (start[0], start[1] + EYE_HEIGHT, start[2])
         way = (end[0] - start[0], end[1] - start[1], end[2] - start[2])
@@ -202,21 +202,21 @@ class Parts(SavedState):
     # groups
 
     def update_groups(self) -> None:
-        """Bring a change of the collision groups to the bodies."""
-        for number in sorted(self._members):  # the order of a restored tree is another
+        """Apply changed collision groups to the bodies."""
+        for number in sorted(self._members):  # a restored tree has another order
             self._marks.mark(self._members[number], COLLIDE)
 
     # phases of a tick
 
     def sync(self) -> None:
-        """Bring what scripts wrote to the bodies, for characters to move among them."""
+        """Apply the changes of scripts to the bodies, before characters move among them."""
         if self._marks.welds.turn():
             self._marks.welds_changed = True
         self._marks.bring()
         self.space.prepare()
 
     def step(self) -> None:
-        """Put the forces of movers on the bodies and advance them by a tick.
+        """Apply the forces of movers to the bodies, and advance them by a tick.
 
         Raises:
             WorldHalted: A body is no longer at a finite position, or too many bodies
@@ -247,9 +247,9 @@ class Parts(SavedState):
         self._touches.report(self.space.overlaps.current())
 
     def write_back(self) -> None:
-        """Give unanchored parts the poses of their bodies; destroy those that fell too far.
+        """Give unanchored parts the poses of their bodies; destroy parts that fell too far.
 
-        What a script has written since the step stays.
+        Values that a script has written since the step are kept.
 
         Raises:
             WorldHalted: The error of a handler of a destroyed part halts the world.
@@ -272,13 +272,13 @@ class Parts(SavedState):
             destroy(part)
 
     def apply_welds(self) -> None:
-        """Put welded parts where the parts that they follow take them."""
+        """Move welded parts along with the parts that they follow."""
         self._marks.welds.apply()
 
     # snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return its part of a snapshot."""
+        """Return the state of parts and bodies for a snapshot."""
         return {
             "space": space_document(self.space),
             "marks": self._marks.document(slots),
@@ -286,11 +286,11 @@ class Parts(SavedState):
         }
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore its part of a snapshot, after the tree.
+        """Restore parts and bodies from a snapshot, after the tree.
 
         Raises:
-            ValueError: Another version of the physics library wrote it, and `logical_restore` is
-                not set; or it is damaged.
+            ValueError: Another version of the physics library wrote the snapshot, and
+                `logical_restore` is not set; or the snapshot is damaged.
         """
         space = document["space"]
         self.is_rebuilt = self._logical_restore and space["library"] != LIBRARY

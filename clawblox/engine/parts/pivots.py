@@ -19,18 +19,18 @@ from clawblox.engine.values.vector3 import ZERO, triple
 from clawblox.luau import RuntimeFault, Vector, make_vector
 
 WORLD_PIVOT: Final = "WorldPivot"
-"""Key of `Instance.props`: where a model without primary part was put."""
+"""Key of `Instance.props`: the pivot that was set for a model without a primary part."""
 _MOVE_STEPS: Final = 15  # moving a part with its model
 
 
 def part_box(part: Instance) -> Box:
-    """Return the box of a part's size."""
+    """Return the bounding box of a part."""
     turn = rotation(part) or IDENTITY
     return Box(triple(part.read("Position")), triple(part.read("Size")), turn)
 
 
 def add_pivots(classes: ClassTable, marks: Marks) -> None:
-    """Give parts and models the methods that move them as a whole."""
+    """Add the methods that move parts and models as a whole."""
     classes.add("BasePart", methods={"GetPivot": read_cframe, "PivotTo": _move_part})
     classes.add(
         "Model",
@@ -56,14 +56,14 @@ def _move_part(part: Instance, target: Any) -> Any:
 
 
 def _parts_below(model: Instance) -> list[Instance]:
-    """Return the parts below a model, in the order of the tree; this costs steps."""
+    """Return the parts below a model, in tree order, and charge steps."""
     instances = walk(model)
     model.model.scheduler.charge(len(instances) * _MOVE_STEPS)
     return [instance for instance in instances if "Part" in instance.spec.lineage]
 
 
 def get_pivot(model: Instance) -> CFrame:
-    """``GetPivot()``: the primary part, or where `PivotTo` put it, or the middle of the parts."""
+    """``GetPivot()``: the primary part's pose, the pose set by `PivotTo`, or the centre."""
     primary = model.read("PrimaryPart")
     if primary is not None:
         return read_cframe(primary)
@@ -74,11 +74,11 @@ def get_pivot(model: Instance) -> CFrame:
 
 
 def _box_around(model: Instance, parts: list[Instance]) -> Box:
-    """Return the box around parts of a model, turned as its primary part is.
+    """Return the bounding box of a model's parts, with the rotation of its primary part.
 
     Args:
         model: The model.
-        parts: What `_parts_below` returned; without parts, the box has no size.
+        parts: The result of `_parts_below`; without parts, the box has size 0.
     """
     primary = model.read("PrimaryPart")
     turn = IDENTITY if primary is None else rotation(primary) or IDENTITY
@@ -90,14 +90,14 @@ def _box_around(model: Instance, parts: list[Instance]) -> Box:
 
 
 def _span(boxes: list[Box], axis: Any) -> tuple[float, float]:
-    """Return where some boxes begin and end along an axis; 0 without boxes."""
+    """Return the minimum and maximum of some boxes along an axis; 0 without boxes."""
     ends = [(dot(box.centre, axis), box.extent(axis)) for box in boxes]
     low = min((at - extent for at, extent in ends), default=0.0)
     return low, max((at + extent for at, extent in ends), default=0.0)
 
 
 def get_bounding_box(model: Instance) -> tuple[CFrame, Vector]:
-    """``GetBoundingBox()``: its middle, turned as the primary part is, and its size."""
+    """``GetBoundingBox()``: its centre, with the rotation of the primary part, and its size."""
     parts = _parts_below(model)
     if not parts:
         return get_pivot(model), make_vector(0.0, 0.0, 0.0)
@@ -106,12 +106,12 @@ def get_bounding_box(model: Instance) -> tuple[CFrame, Vector]:
 
 
 def get_extents_size(model: Instance) -> Vector:
-    """``GetExtentsSize()``: the size of that box."""
+    """``GetExtentsSize()``: the size of the bounding box."""
     return get_bounding_box(model)[1]
 
 
 def pivot_to(model: Instance, target: Any) -> Any:
-    """``PivotTo(cframe)`` of a model: all its parts move as one."""
+    """``PivotTo(cframe)`` of a model: move all its parts together."""
     goal = _frame(target, "PivotTo")
     _move_rigidly(model, get_pivot(model), goal)
     if model.read("PrimaryPart") is None:
@@ -120,7 +120,7 @@ def pivot_to(model: Instance, target: Any) -> Any:
 
 
 def translate_by(model: Instance, offset: Any) -> Any:
-    """``TranslateBy(offset)``: all its parts move as one."""
+    """``TranslateBy(offset)``: move all parts together."""
     if offset.__class__ is not Vector:
         raise refuse_value("TranslateBy", "Vector3", offset)
     pivot = get_pivot(model)
@@ -129,10 +129,10 @@ def translate_by(model: Instance, offset: Any) -> Any:
 
 
 def _move_parts(model: Instance, start: CFrame, goal: CFrame) -> None:
-    """Move a model as one, so that the point at `start` comes to `goal`.
+    """Move a model as a whole, by the transform from `start` to `goal`.
 
     Raises:
-        RuntimeFault: A part would be somewhere that is not finite.
+        RuntimeFault: The new pose of a part would not be finite.
         WorldHalted: The error of a handler halts the world.
     """
     pivot = multiply(goal, multiply(invert(start), get_pivot(model)))
@@ -152,13 +152,13 @@ def _move_rigidly(model: Instance, start: CFrame, goal: CFrame) -> None:
 
 
 def _primary_cframe(model: Instance) -> CFrame | None:
-    """``GetPrimaryPartCFrame()``; nil without a primary part."""
+    """``GetPrimaryPartCFrame()``: return nil without a primary part."""
     primary = model.read("PrimaryPart")
     return None if primary is None else read_cframe(primary)
 
 
 def _move_by_primary(model: Instance, target: Any) -> Any:
-    """``SetPrimaryPartCFrame(cframe)``; without a primary part nothing happens."""
+    """``SetPrimaryPartCFrame(cframe)``, without effect if there is no primary part."""
     goal = _frame(target, "SetPrimaryPartCFrame")
     primary = model.read("PrimaryPart")
     if primary is not None:
@@ -169,21 +169,21 @@ def _move_by_primary(model: Instance, target: Any) -> Any:
 _SEARCH_STEPS: Final = 100
 _PART_STEPS: Final = 10  # of a part that may be in the way
 _SLACK: Final = 0.01
-"""How deep a model may be in something that is not in its way, in studs."""
+"""Depth of overlap that does not count as an obstacle, in studs."""
 _SMALLEST: Final = 0.001
 _UP: Final = (0.0, 1.0, 0.0)
 
 
 class ModelPlacing:
-    """Moves models to free places."""
+    """Moves models to free positions."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
 
     def move_to(self, model: Instance, position: Any) -> Any:
-        """``MoveTo(position)``: up from there, until no solid part and no ground is in the way.
+        """``MoveTo(position)``: move there, then up until the space is free of parts and ground.
 
-        The primary part, or else the first part, comes there; the model is not turned.
+        The position is that of the primary part, or else the first part. The model is not rotated.
         """
         if position.__class__ is not Vector or not all(map(math.isfinite, triple(position))):
             raise refuse_value("position", "finite Vector3", position)
@@ -203,7 +203,7 @@ class ModelPlacing:
         return ()
 
     def _lift(self, model: Instance, parts: list[Instance], box: Box) -> float:
-        """Return how far a box must go up until nothing is in its way."""
+        """Return the distance that a box must move up until its space is free."""
         charge = model.model.scheduler.charge
         own = {part.number for part in parts}
         self._marks.bring()
@@ -226,7 +226,7 @@ class ModelPlacing:
         return number not in own and self._marks.space.bodies[number].traits.solid
 
     def _top(self, number: int) -> float:
-        """Return the height up to which a part or a piece of the ground reaches."""
+        """Return the height of the top of a part or of a piece of ground."""
         space = self._marks.space
         if number < 0:
             return space.position(number)[1] + space.bodies[number].traits.shape.y / 2.0
@@ -242,13 +242,13 @@ _SCALE_STEPS: Final = 20  # scaling a part or a joint
 
 
 def get_scale(model: Instance) -> float:
-    """``GetScale()``: 1 at first."""
+    """``GetScale()``, initially 1."""
     scale: float = model.props.get(MODEL_SCALE, 1.0)
     return scale
 
 
 def scale_to(model: Instance, scale: Any) -> Any:
-    """``ScaleTo(scale)``: parts, attachments and joints below it; its pivot stays."""
+    """``ScaleTo(scale)``: scale parts, attachments and joints around the pivot."""
     if scale.__class__ is not float:
         raise refuse_value("ScaleTo", "number", scale)
     if not _LEAST_SCALE <= scale <= _MOST_SCALE:
@@ -278,7 +278,7 @@ def _scale(member: Instance, factor: float, pivot: Vector) -> None:
             frame: CFrame = member.read(side)
             member[side] = CFrame(_away(frame.position, factor, ZERO), frame.rotation)
     elif name == "WeldConstraint":
-        member.model.effects["joint"](member, "Part0")  # it keeps the offset from now on
+        member.model.effects["joint"](member, "Part0")  # the joint keeps the offset from now on
     elif WORLD_PIVOT in member.props:
         kept: CFrame = member.props[WORLD_PIVOT]
         place = CFrame(_away(kept.position, factor, pivot), kept.rotation)
@@ -286,7 +286,7 @@ def _scale(member: Instance, factor: float, pivot: Vector) -> None:
 
 
 def _away(at: Vector, factor: float, centre: Vector) -> Vector:
-    """Return where a point comes whose distance from a centre is multiplied."""
+    """Return a point with its distance from a centre multiplied by a factor."""
     x = centre.x + (at.x - centre.x) * factor
     y = centre.y + (at.y - centre.y) * factor
     z = centre.z + (at.z - centre.z) * factor

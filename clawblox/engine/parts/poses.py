@@ -1,4 +1,4 @@
-"""The place of a part: its position, its rotation, and its box.
+"""The position, rotation and bounding box of a part.
 
 The first two are the properties ``Position`` and, unless it is the identity, `ROTATION`. A
 ``CFrame`` is created only when a script reads it.
@@ -21,7 +21,7 @@ def rotation(part: Instance) -> Rotation | None:
 
 
 def write_pose(part: Instance, position: Vector, turn: Rotation | None) -> None:
-    """Set position and rotation of a part, without effect or event."""
+    """Set the position and rotation of a part, without effects or events."""
     part.props["Position"] = position
     if turn is None or turn == IDENTITY:
         part.props.pop(ROTATION, None)
@@ -45,7 +45,7 @@ def refuse_infinite(frame: CFrame) -> None:
 
 
 def write_cframe(part: Instance, frame: CFrame) -> None:
-    """Set the pose of a part as a script does.
+    """Set the pose of a part like an assignment by a script.
 
     Raises:
         RuntimeFault: A number is not finite.
@@ -63,11 +63,11 @@ def write_cframe(part: Instance, frame: CFrame) -> None:
 
 
 _LEAST = 1e-4
-"""Boxes that share less than this, in studs, lie side by side."""
+"""Maximum overlap of adjacent boxes, in studs."""
 
 
 class Box:
-    """A box: its centre, its size and half of it, and its axes."""
+    """A box: its centre, size, half size and axes."""
 
     __slots__ = ("axes", "centre", "half", "reach", "rotation", "size")
 
@@ -84,14 +84,14 @@ class Box:
         self.reach = math.hypot(*self.half)
 
     def extent(self, axis: Triple) -> float:
-        """Return how far it reaches from its centre along a direction."""
+        """Return the box's extent from its centre along a direction."""
         return sum(
             half * abs(dot(own, axis)) for half, own in zip(self.half, self.axes, strict=True)
         )
 
 
 def boxes_overlap(first: Box, second: Box) -> bool:
-    """Return whether two boxes share some space (the separating axis test)."""
+    """Return whether two boxes overlap (separating axis test)."""
     a, b = first.centre, second.centre
     between = (b[0] - a[0], b[1] - a[1], b[2] - a[2])
     if math.hypot(*between) > first.reach + second.reach:
@@ -108,7 +108,7 @@ def boxes_overlap(first: Box, second: Box) -> bool:
 
 
 def ball_overlaps(centre: Triple, radius: float, box: Box) -> bool:
-    """Return whether a ball reaches a box."""
+    """Return whether a ball overlaps a box."""
     at = box.centre
     offset = (centre[0] - at[0], centre[1] - at[1], centre[2] - at[2])
     local = apply_inverse(box.rotation, *offset)

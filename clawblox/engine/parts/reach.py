@@ -1,4 +1,4 @@
-"""A player's position, and the objects within reach from there."""
+"""The position of a player, and the objects within reach."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def find_root(player: Instance) -> Instance | None:
 
 
 def is_within_reach(player: Instance, part: Instance, distance: float) -> bool:
-    """Return whether a part in Workspace is near a player who is there.
+    """Return whether a part and a player are both in Workspace and near each other.
 
     Args:
         player: The player.
         part: The part.
-        distance: How far its box may be from the middle of the player's root part, in studs.
+        distance: Maximum distance from the part's box to the centre of the player's root part,
+            in studs.
     """
     root = find_root(player)
     if root is None or not (root.in_workspace and part.in_workspace):

@@ -28,7 +28,7 @@ Accept = Callable[[Instance], bool]
 
 
 class Searches:
-    """The queries of ``Workspace``, as its methods; parts count in the order of the tree."""
+    """The query methods of ``Workspace``, with parts in tree order."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
@@ -53,7 +53,7 @@ class Searches:
     def find_part_on_ray(self, workspace: Instance, ray: Any, ignored: Any) -> Any:
         """``FindPartOnRay(ray, ignored)`` and ``FindPartOnRayWithIgnoreList(ray, list)``.
 
-        Returns part, position, normal and material; without a hit nil and the end of the ray.
+        Returns part, position, normal and material; without a hit, nil and the end of the ray.
         """
         if not isinstance(ray, (HostValue, LuaTable)):
             raise refuse_value("ray", "Ray", ray)
@@ -76,7 +76,7 @@ class Searches:
     def _first(
         self, workspace: Instance, start: Vector, way: Vector, accepts: Accept
     ) -> Hit | None:
-        """Return the nearest accepted hit of a ray; in a tie the first in the tree."""
+        """Return the nearest accepted hit of a ray; ties go to the first part in the tree."""
         self._refresh(workspace)
         charge = workspace.model.scheduler.charge
         find = self._marks.find
@@ -119,7 +119,7 @@ class Searches:
         )
 
     def get_parts_in_part(self, workspace: Instance, part: Any, params: Any) -> Any:
-        """``GetPartsInPart(part, params)``: by their true shapes."""
+        """``GetPartsInPart(part, params)``, based on exact shapes."""
         if not isinstance(part, Instance) or "Part" not in part.spec.lineage:
             raise refuse_value("part", "BasePart", part)
         self._refresh(workspace)
@@ -148,7 +148,7 @@ class Searches:
         self._marks.space.refresh()
 
     def _filter(self, params: Any) -> Accept:
-        """Return what decides whether a part counts."""
+        """Return the predicate for parts that count."""
         if params is None:
             return lambda part: bool(part.read("CanQuery"))
         if not isinstance(params, QueryParams):
@@ -179,7 +179,7 @@ def _numbers(instances: Iterable[Any]) -> dict[int, None]:
 
 
 def _is_in(part: Instance, roots: dict[int, None]) -> bool:
-    """Return whether a part is among some instances, or one of their descendants."""
+    """Return whether a part is one of some instances, or a descendant of one."""
     if not roots:
         return False
     ancestor: Instance | None = part

@@ -1,6 +1,6 @@
-"""From what scripts wrote to bodies.
+"""Applies the changes of scripts to bodies.
 
-A write to a property that matters to physics only marks the part. The changes are applied to the
+A write to a physical property only marks the part. The changes are applied to the
 bodies once a tick, before characters move, and before a query of a script.
 """
 
@@ -27,7 +27,7 @@ ALL = 63
 
 LINEAR = "LinearVelocity"
 ANGULAR = "AngularVelocity"
-"""Where the velocity that a script wrote waits for the body."""
+"""Key of `Instance.props`: the velocity written by a script but not yet applied to the body."""
 
 _EFFECTS = {"pose": POSE, "shape": SHAPE, "anchored": MOTION, "collide": COLLIDE, "mass": MATERIAL}
 _MATERIAL = (("Density", 1.0), ("Friction", 0.5), ("Elasticity", 0.0))
@@ -35,7 +35,7 @@ _MOST = 1e6
 
 
 def part_shape(part: Instance) -> Shape:
-    """Return the shape of a part's body."""
+    """Return the shape of the body for a part."""
     shape = part.read("Shape")  # Terrain has none
     return Shape("Block" if shape is None else shape.name, *triple(part.read("Size")))
 
@@ -56,23 +56,23 @@ class Groups(Protocol):
     """The collision groups of a world."""
 
     def bits(self, name: str) -> tuple[int, int]:
-        """Return the bit of a group, and the bits of the groups that it collides with."""
+        """Return the bit of a group, and the bits of the groups that collide with it."""
 
     def finds(self, group: str, found: str) -> bool:
-        """Return whether a query in a group finds a part of another group."""
+        """Return whether a query in one group finds parts of another group."""
 
 
 class Marks(SavedState):
-    """The changes of scripts that are not yet applied to the bodies.
+    """The changes by scripts that are not yet applied to the bodies.
 
     Attributes:
         space: The bodies.
         groups: The collision groups.
         members: The parts below Workspace, by number.
         characters: The root parts of characters, by number.
-        written: The bits of `POSE` and `VELOCITY` that scripts wrote, by character; cleared when
-            the characters move.
-        welds_changed: Whether it is to be resolved again which parts are fixed to which.
+        written: The changes by scripts to each character, as bits `POSE` and `VELOCITY`; cleared
+            when characters move.
+        welds_changed: Whether the welds must be resolved again.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -114,14 +114,14 @@ class Marks(SavedState):
         return tell
 
     def mark(self, part: Instance, marks: int) -> None:
-        """Note that a part has changed."""
+        """Mark a part as changed."""
         if part.number in self.members:
             self._marked[part.number] = self._marked.get(part.number, 0) | marks
 
     def mark_motion(self, part: Instance) -> None:
-        """Note that a part has become the root of a character, or has ceased to be."""
+        """Mark a part that has become a character's root, or an ordinary part again."""
         self.mark(part, MOTION)
-        if self.welds.joints:  # no joint controls the root of a character
+        if self.welds.joints:  # joints do not control the root of a character
             self.welds_changed = True
 
     def marks(self, number: int) -> int:
@@ -129,7 +129,7 @@ class Marks(SavedState):
         return self._marked.get(number, 0)
 
     def move(self, part: Instance) -> None:
-        """Note that a part has entered or left Workspace."""
+        """Register a part that has entered Workspace; forget one that has left."""
         part.list_in(self.members)
         self._marked[part.number] = ALL
         if self.welds.joints:
@@ -145,14 +145,14 @@ class Marks(SavedState):
         return self.members[number] if number > 0 else self.terrain()
 
     def change_joint(self, joint: Instance, name: str) -> None:
-        """Note that a property of a joint was assigned."""
+        """Mark a joint whose property was assigned."""
         if name in ("Part0", "Part1", "Enabled"):
             joint.props.pop(OFFSET, None)
         if joint.number in self.welds.joints:
             self.welds_changed = True
 
     def bring(self) -> None:
-        """Bring everything that is marked to the bodies."""
+        """Apply all marked changes to the bodies."""
         self.ground.bring(self.terrain())
         if self.welds_changed:
             self.welds_changed = False
@@ -213,7 +213,7 @@ class Marks(SavedState):
         return ANCHORED if part.read("Anchored") else DYNAMIC
 
     def _bring_velocity(self, part: Instance) -> None:
-        """Hand the velocity that a script wrote over to a dynamic body."""
+        """Give a dynamic body the velocity written by a script."""
         if self._motion(part) is not DYNAMIC:
             return
         linear = part.props.pop(LINEAR, None)
@@ -228,7 +228,7 @@ class Marks(SavedState):
         return properties
 
     def _unfix(self) -> None:
-        """Remove the bodies whose root is another now; they come back where they belong."""
+        """Remove the bodies whose root has changed, to be added again at their new root."""
         fixtures = self.welds.fixtures
         for number, (root, _) in tuple(self._fixed.items()):
             fixture = fixtures.get(number)
@@ -265,7 +265,7 @@ class Marks(SavedState):
             fixed[number] = (root, place)
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore what `document` returned; the tree is there already and has marked every part."""
+        """Restore the result of `document`, after the tree, which has marked every part."""
         super().restore(document, slots)
         if not self.welds_changed:
             self.welds.resolve()

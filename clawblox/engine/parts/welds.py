@@ -1,8 +1,8 @@
 """Parts that are fixed to others by ``Weld``, ``Motor6D`` and ``WeldConstraint``.
 
-A welded part follows the other, whether it is anchored or not: its body belongs to the rigid body
-of the part at the root. Where two joints contradict each other, the joint with the
-larger number counts; a joint that would close a circle is ignored.
+A welded part follows the other, even if it is anchored: its body belongs to the rigid body of the
+part at the root. If two joints contradict each other, the joint with the larger number counts; a
+joint that would close a cycle is ignored.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from clawblox.engine.values.cframe import CFrame, invert, make_cframe, multiply
 from clawblox.engine.values.rotations import about_axis
 
 OFFSET: Final = "Offset"
-"""Key of `Instance.props`: the place of the second part of a joint in the space of the first."""
+"""Key of `Instance.props`: the pose of a joint's second part relative to the first."""
 
 
 _MOTOR: Final = "Motor6D"
 FRAME_JOINTS: Final = ("Weld", _MOTOR)
-"""The classes of joints that place the second part by ``C0`` and ``C1``."""
+"""The classes of joints that position the second part with ``C0`` and ``C1``."""
 JOINTS: Final = (*FRAME_JOINTS, "WeldConstraint")
 _Z: Final = 2  # the axis of a motor
 
 Link = tuple[Instance, Instance, CFrame]
-"""The leader of a part, the part, and its place in the space of the leader."""
+"""The leader of a part, the part, and its pose relative to the leader."""
 
 
 class Fixture(NamedTuple):
-    """Where a part is fixed: the part that it follows, the root, and its place in their spaces."""
+    """Attachment of a part: its leader, its root, and its poses relative to both."""
 
     part: Instance
     leader: Instance
@@ -44,8 +44,8 @@ class Welds:
 
     Attributes:
         joints: The joints below Workspace, by number.
-        motors: Those of them that may turn.
-        fixtures: The fixed parts, by number; a part comes after the part that it follows.
+        motors: The joints that can turn, by number.
+        fixtures: The fixed parts by number, each after its leader.
     """
 
     def __init__(self, members: Mapping[int, Instance], characters: Mapping[int, None]) -> None:
@@ -56,13 +56,13 @@ class Welds:
         self._characters = characters
 
     def follow(self, joint: Instance) -> None:
-        """Note that a joint has entered or left Workspace."""
+        """Register a joint that has entered Workspace; forget one that has left."""
         joint.list_in(self.joints)
         if joint.spec.name == _MOTOR:
             joint.list_in(self.motors)
 
     def turn(self) -> bool:
-        """Turn the motors towards their angles by a tick; return whether any has turned."""
+        """Turn the motors towards their angles for one tick; return whether any has turned."""
         has_turned = False
         for motor in self.motors.values():
             angle, goal = motor.read("CurrentAngle"), motor.read("DesiredAngle")
@@ -73,7 +73,7 @@ class Welds:
         return has_turned
 
     def resolve(self) -> None:
-        """Resolve again which parts are fixed to which."""
+        """Recompute which parts are fixed to which."""
         links: dict[int, Link] = {}
         for number in sorted(self.joints):
             link = self._link(self.joints[number])
@@ -101,7 +101,7 @@ class Welds:
             self.fixtures[follower] = Fixture(part, leader, root, offset, in_root)
 
     def _link(self, joint: Instance) -> Link | None:
-        """Return leader, part and place of an effective joint; None for another."""
+        """Return the link of an effective joint, or None."""
         leader, part = joint.read("Part0"), joint.read("Part1")
         members = self._members
         if leader is None or part is None or leader is part or not joint.read("Enabled"):
@@ -121,7 +121,7 @@ class Welds:
         return None if part.number in self._characters else (leader, part, offset)
 
     def apply(self) -> None:
-        """Put each fixed part where its leader takes it."""
+        """Move each fixed part along with its leader."""
         for part, leader, _, offset, _ in self.fixtures.values():
             frame = multiply(read_cframe(leader), offset)
             if frame != read_cframe(part):
@@ -129,7 +129,7 @@ class Welds:
 
 
 def _first_frame(joint: Instance) -> CFrame:
-    """Return ``C0``; for a motor, turned by its angle and moved by its ``Transform``."""
+    """Return ``C0``, for a motor combined with its angle and ``Transform``."""
     frame: CFrame = joint.read("C0")
     if joint.spec.name != _MOTOR:
         return frame
@@ -138,7 +138,7 @@ def _first_frame(joint: Instance) -> CFrame:
 
 
 def _leads_to(links: Mapping[int, Link], leader: Instance, part: Instance) -> bool:
-    """Return whether a part already leads, perhaps by others, the part that it would follow."""
+    """Return whether a part already leads, directly or indirectly, its intended leader."""
     at = leader
     while at is not part:
         link = links.get(at.number)

@@ -1,4 +1,4 @@
-"""The bodies that rapier simulates: their traits, how they are built, and the forces on them."""
+"""The bodies that rapier simulates: their traits, their construction, and forces."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Motion(StrEnum):
     """The kind of motion of a body."""
 
     ANCHORED = "anchored"
-    """Only when it is placed; it pushes the bodies that it meets."""
+    """Moves only when placed, and pushes the bodies in its way."""
     DYNAMIC = "dynamic"
-    """By forces and contacts."""
+    """Moves by forces and contacts."""
     CHARACTER = "character"
-    """By `Space.move_character`: an upright capsule, whatever its shape."""
+    """Moves by `Space.move_character`, as an upright capsule regardless of its shape."""
     FIXED = "fixed"
-    """With the body that it is fixed to, as a single rigid body."""
+    """Moves with the body that it is fixed to, as a single rigid body."""
 
 
 ANCHORED = Motion.ANCHORED
@@ -50,27 +50,27 @@ FIXED = Motion.FIXED
 
 FIRST_GROUP = 1
 ALL_GROUPS = 0xFFFFFFFF
-"""Groups are bits of a number: a body has a bit for its group, and bits for the groups it hits."""
+"""Mask of all groups: a body has a bit for its group, and bits for the groups it collides with."""
 
 DENSITY = 1.0
 FRICTION = 0.5
 RESTITUTION = 0.0
-"""The defaults of rapier for a collider."""
+"""Default of rapier for a collider."""
 
 
 @dataclass(slots=True)
 class Traits:
-    """The properties of a body apart from its pose; plain data, as a document has it.
+    """The properties of a body apart from its pose, as plain data.
 
     Attributes:
         shape: Its shape, in studs.
-        motion: How it moves.
+        motion: Its kind of motion.
         solid: Whether it collides with others; overlaps are reported in any case.
         group: The bit of its collision group.
         mask: The bits of the groups that it collides with.
-        density: The mass of a cubic stud.
-        friction: Its friction.
-        restitution: How much it bounces.
+        density: Its mass per cubic stud.
+        friction: Its coefficient of friction.
+        restitution: Its elasticity.
     """
 
     shape: Shape
@@ -94,16 +94,16 @@ class Body:
     rigid: RigidBody
     collider: Collider
     fixed_to: int = 0
-    """The body whose rigid body it shares; 0 when it has its own."""
+    """The body whose rigid body it shares; 0 if it has its own."""
 
 
 def put(rigid: RigidBody, pose: Pose) -> None:
-    """Let a rigid body be somewhere; rapier reads tuples in half the time of its own types."""
+    """Place a rigid body; rapier reads tuples in half the time of its own types."""
     rigid.position = pose  # type: ignore[assignment]
 
 
 def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
-    """Return the type of a rigid body; a body that was never moved costs rapier less."""
+    """Return the type of a rigid body; rapier handles bodies that never moved faster."""
     if motion is DYNAMIC:
         return RigidBodyType.DYNAMIC
     if motion is CHARACTER or moved:
@@ -112,12 +112,12 @@ def rapier_type(motion: Motion, *, moved: bool = False) -> RigidBodyType:
 
 
 def body_shape(traits: Traits) -> SharedShape:
-    """Return the shape that collides for a body with these traits."""
+    """Return the collision shape of a body with these traits."""
     return capsule() if traits.motion is CHARACTER else collider_shape(traits.shape)
 
 
 def interaction(traits: Traits) -> InteractionGroups:
-    """Return what rapier tests for a body."""
+    """Return the interaction groups that rapier tests for a body."""
     return _interaction(traits.group, traits.mask)
 
 
@@ -127,7 +127,7 @@ def _interaction(group: int, mask: int) -> InteractionGroups:
 
 
 def collider_builder(traits: Traits) -> ColliderBuilder:
-    """Return a collider to be."""
+    """Return a builder of the collider for these traits."""
     return (
         Collider.new(body_shape(traits))
         .density(traits.density)
@@ -140,12 +140,12 @@ def collider_builder(traits: Traits) -> ColliderBuilder:
 
 
 def groups_collide(first: Traits, second: Traits) -> bool:
-    """Return whether bodies of two groups collide."""
+    """Return whether the groups of two bodies collide."""
     return bool(first.group & second.mask and second.group & first.mask)
 
 
 class Bodies:
-    """The bodies of a space, and rapier's world that they are in."""
+    """The bodies of a space, and rapier's world that contains them."""
 
     def __init__(self, world: PhysicsWorld) -> None:
         self.world = world
@@ -155,17 +155,17 @@ class Bodies:
         self.fixed: dict[int, Body] = {}
         """The bodies that are fixed to others."""
         self.numbers: dict[int, int] = {}
-        """Which body a collider is, by the collider's index."""
+        """The number of the body by index of its collider."""
 
     def add(self, number: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
-        """Add a body with a rigid body of its own."""
+        """Add a body with its own rigid body."""
         rigid = RigidBodyBuilder(rapier_type(traits.motion)).position((at, turn))
         handle = self.world.add_body(rigid)
         collider = collider_builder(traits)
         return self.admit(number, traits, handle, self.world.add_collider(collider, handle))
 
     def fix(self, number: int, to: int, traits: Traits, at: Triple, turn: Quaternion) -> Body:
-        """Add a body that is part of another's rigid body, at a place in its space."""
+        """Add a body to another's rigid body, with its pose relative to that."""
         root = self.by_number[to]
         builder = collider_builder(traits)
         handle = self.world.add_collider(builder.position((at, turn)), root.body_handle)
@@ -179,7 +179,7 @@ class Bodies:
         collider_handle: ColliderHandle,
         fixed_to: int = 0,
     ) -> Body:
-        """Take in a body that rapier has."""
+        """Register a body that rapier already has."""
         rigid = self.world.rigid_bodies[body_handle]
         collider = self.world.colliders[collider_handle]
         body = Body(number, traits, body_handle, collider_handle, rigid, collider, fixed_to)
@@ -189,7 +189,7 @@ class Bodies:
         return body
 
     def sort(self, body: Body) -> None:
-        """List a body among those that move as it does."""
+        """List a body under its kind of motion."""
         lists = {CHARACTER: self.characters, DYNAMIC: self.dynamic, FIXED: self.fixed}
         for motion, bodies in lists.items():
             if motion is body.traits.motion:
@@ -198,7 +198,7 @@ class Bodies:
                 bodies.pop(body.number, None)
 
     def remove(self, number: int) -> list[int]:
-        """Remove a body and those fixed to it; return their numbers."""
+        """Remove a body and all bodies fixed to it; return their numbers."""
         body = self.by_number[number]
         removed = [number]
         if body.traits.motion is FIXED:
@@ -214,17 +214,17 @@ class Bodies:
         return removed
 
     def number(self, handle: ColliderHandle) -> int | None:
-        """Return the body of a collider; None when it was removed, its index perhaps taken."""
+        """Return the body of a collider; None if it was removed, even if its index is reused."""
         number = self.numbers.get(handle.index)
         if number is None or self.by_number[number].collider_handle != handle:
             return None
         return number
 
     def check_known(self, numbers: Iterable[int]) -> None:
-        """Check that there are bodies with some numbers.
+        """Check that bodies with these numbers exist.
 
         Raises:
-            ValueError: One is missing.
+            ValueError: A body is missing.
         """
         for number in numbers:
             if number not in self.by_number:
@@ -236,12 +236,12 @@ class Bodies:
         return (body.fixed_to or number) in self.characters
 
     def is_no_character(self, handle: ColliderHandle, _collider: Collider) -> bool:
-        """Return the opposite of its body; rapier asks it of the colliders that a query finds."""
+        """Return whether a collider does not belong to a character; a query filter for rapier."""
         return not self.goes_with_character(self.numbers[handle.index])
 
 
 class Forces:
-    """Velocities, forces and impulses; they affect dynamic bodies only."""
+    """Velocities, forces and impulses, which affect dynamic bodies only."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -273,7 +273,7 @@ class Forces:
         body.rigid.wake_up()
 
     def root(self, number: int) -> int | None:
-        """Return the body that a body is fixed to, itself if it is free; None without a body."""
+        """Return the body that a body is fixed to, or itself if free; None if it does not exist."""
         body = self._bodies.by_number.get(number)
         return None if body is None else body.fixed_to or number
 
@@ -282,12 +282,12 @@ class Forces:
         return number in self._bodies.dynamic
 
     def push(self, number: int, force: Triple, at: Triple | None = None) -> None:
-        """Let a force act on a dynamic body during the next step.
+        """Apply a force to a dynamic body during the next step.
 
         Args:
             number: The body.
             force: The force, in mass times studs per second squared.
-            at: The point in the world where it acts; None is the centre of mass.
+            at: The point of application in the world; None for the centre of mass.
 
         Raises:
             ValueError: A number is not finite.
@@ -301,7 +301,7 @@ class Forces:
             rigid.add_force_at_point(force, checked("A position", at))
 
     def twist(self, number: int, torque: Triple) -> None:
-        """Let a torque act on a dynamic body during the next step.
+        """Apply a torque to a dynamic body during the next step.
 
         Raises:
             ValueError: A number is not finite.
@@ -324,9 +324,9 @@ class Forces:
         """Change the velocity of a dynamic body immediately.
 
         Args:
-            number: The body; nothing happens to one that is not dynamic.
-            impulse: Mass times studs per second.
-            at: The point in the world where it acts; None is the centre of mass.
+            number: The body; no effect unless it is dynamic.
+            impulse: The impulse, in mass times studs per second.
+            at: The point of application in the world; None for the centre of mass.
 
         Raises:
             ValueError: A number is not finite.
@@ -352,7 +352,7 @@ class Forces:
             body.rigid.apply_torque_impulse(impulse)
 
     def end(self) -> None:
-        """Take away the forces and torques of a step that is over."""
+        """Remove the forces and torques of the finished step."""
         for number in self._pushed:
             rigid = self._bodies.dynamic[number].rigid
             rigid.reset_forces(False)

@@ -15,14 +15,14 @@ RING = "Ring"
 WEDGE = "Wedge"
 
 SMALLEST = 0.001
-"""No side of a body is shorter than this, in studs."""
+"""Minimum side length of a body, in studs."""
 LARGEST = 1e5
 
 CAPSULE_RADIUS = 1.0
 CAPSULE_HALF_HEIGHT = 1.5
 """Half the height of a character's capsule, without its round ends."""
 HALF_HEIGHT = CAPSULE_HALF_HEIGHT + CAPSULE_RADIUS
-"""From the centre of a character to its lowest point, in studs."""
+"""Distance from the centre of a character to its lowest point, in studs."""
 
 
 class Shape(NamedTuple):
@@ -36,20 +36,20 @@ class Shape(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def collider_shape(shape: Shape) -> SharedShape:
-    """Return the shape as rapier knows it.
+    """Return the rapier shape.
 
     Raises:
-        ValueError: The name is unknown, or a side is not a number.
+        ValueError: The name is unknown, or a side is NaN.
     """
     x, y, z = (_half_side(side) for side in shape[1:])
     if shape.name == BLOCK:
         return SharedShape.cuboid(x, y, z)
     if shape.name == BALL:
         return SharedShape.ball(x)
-    if shape.name in (CYLINDER, RING):  # rapier saves no shape with a hole to the byte
+    if shape.name in (CYLINDER, RING):  # rapier does not save shapes with holes byte for byte
         return SharedShape.cylinder(y, x)
     if shape.name == WEDGE:
-        return SharedShape.convex_hull(  # as high as its size at -X, without height at +X
+        return SharedShape.convex_hull(  # full height at -X, zero height at +X
             [(-x, -y, -z), (-x, -y, z), (x, -y, -z), (x, -y, z), (-x, y, -z), (-x, y, z)]
         )
     raise ValueError(f"Unknown shape {shape.name!r}")
@@ -57,7 +57,7 @@ def collider_shape(shape: Shape) -> SharedShape:
 
 @lru_cache(maxsize=16)
 def capsule(margin: float = 0.0) -> SharedShape:
-    """Return the capsule of a character, larger by a margin on all sides."""
+    """Return the capsule of a character, enlarged by a margin on all sides."""
     return SharedShape.capsule_y(CAPSULE_HALF_HEIGHT, CAPSULE_RADIUS + margin)
 
 

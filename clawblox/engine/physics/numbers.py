@@ -1,4 +1,4 @@
-"""Tuples of floats that rapier can calculate with: vectors, matrices and quaternions."""
+"""Tuples of floats within rapier's range: vectors, matrices and quaternions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clawblox.engine.values.rotations import Quaternion, Rotation, Triple
 from clawblox.engine.values.value import singles
 
 LIMIT = 1e9
-"""Distances beyond this are clamped to it, in studs."""
+"""Maximum distance; larger values are clamped, in studs."""
 
 
 def is_finite(values: Triple) -> bool:
@@ -18,7 +18,7 @@ def is_finite(values: Triple) -> bool:
 
 
 FASTEST_TURN = 1e4
-"""Angular velocities are clamped to this when they are set, in rad/s."""
+"""Maximum angular velocity; larger values are clamped when set, in rad/s."""
 
 
 def checked(what: str, values: Triple, limit: float = LIMIT) -> Triple:
@@ -40,7 +40,7 @@ def _within(value: float, limit: float) -> float:
 
 
 NO_TURN: Quaternion = (0.0, 0.0, 0.0, 1.0)
-"""Quaternions are of unit length, as rapier takes and gives them."""
+"""The identity; all quaternions have unit length, as in rapier."""
 
 
 def to_quaternion(matrix: Rotation | None) -> Quaternion:
@@ -70,7 +70,7 @@ def to_matrix(quaternion: Quaternion) -> Rotation | None:
 
 
 def shift(point: Triple, at: Triple, turn: Quaternion, to: Triple, to_turn: Quaternion) -> Triple:
-    """Return how far a point moves with a body that goes from one pose to the next."""
+    """Return the shift of a point on a body that moves from one pose to another."""
     if turn == to_turn:
         return (to[0] - at[0], to[1] - at[1], to[2] - at[2])
     x, y, z, w = turn

@@ -1,8 +1,8 @@
 """Finds the pairs of bodies that overlap after a step, up to a limit.
 
-rapier reports the pairs with a dynamic body in them when they begin and end. Among anchored bodies
-and characters it finds no pairs, so each character and what it carries is looked up with a query;
-two anchored bodies are never a pair.
+rapier reports the start and end of each pair with a dynamic body. It does not report pairs of
+anchored bodies and characters, so a query is made for each character and the bodies fixed to it.
+Two anchored bodies are never a pair.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clawblox.engine.physics.queries import Queries
 Pair = tuple[int, int]
 
 CHARACTER_MARGIN = 0.1
-"""By how much a character is larger for touches: it floats 0.05 above its floor."""
+"""Margin added to a character for touches, since it floats 0.05 above its floor, in studs."""
 
 
 class Overlaps:
@@ -27,10 +27,10 @@ class Overlaps:
         self._bodies = bodies
         self._queries = queries
         self.reported: dict[Pair, None] = {}
-        """The pairs that rapier keeps."""
+        """The pairs reported by rapier."""
 
     def current(self) -> list[Pair]:
-        """Return the pairs that overlap since the last step, in order."""
+        """Return the pairs that overlap after the last step, in order."""
         bodies = self._bodies
         pairs = dict(self.reported)
         carried = [n for n, body in bodies.fixed.items() if body.fixed_to in bodies.characters]
@@ -54,7 +54,7 @@ class Overlaps:
                 self.reported.pop(_in_order(first, second), None)
 
     def forget(self, number: int) -> None:
-        """Drop the pairs of a body that is removed."""
+        """Drop the pairs of a removed body."""
         for pair in [pair for pair in self.reported if number in pair]:
             del self.reported[pair]
 
@@ -64,13 +64,13 @@ def _in_order(first: int, second: int) -> Pair:
 
 
 MOST_CONTACTS = 20_000
-"""Pairs with a dynamic body; each costs about 1 kB and 4 µs a step."""
+"""Maximum number of pairs with a dynamic body; each costs about 1 kB, and 4 µs per step."""
 MOST_NEIGHBOURS = 1_000_000
-"""Other pairs whose bounds overlap; each costs about 20 bytes."""
+"""Maximum number of other pairs whose bounds overlap; each costs about 20 bytes."""
 
 
 class TooCrowdedError(ValueError):
-    """Too many bodies are in one place; nothing has been stepped.
+    """Too many bodies are in one place; the step was not made.
 
     Attributes:
         number: One of the bodies.
@@ -82,15 +82,15 @@ class TooCrowdedError(ValueError):
 
 
 def check_crowding(bodies: Bodies, changed: Iterable[int], contacts: int) -> None:
-    """Check that the next step finds no more pairs of bodies than it can bear.
+    """Check that the next step does not exceed the maximum numbers of pairs.
 
     Args:
         bodies: The bodies.
-        changed: Those that were added, placed or changed since the last step.
-        contacts: How many pairs with a dynamic body overlapped after the last step.
+        changed: The bodies added, placed or changed since the last step.
+        contacts: Number of pairs with a dynamic body that overlapped after the last step.
 
     Raises:
-        TooCrowdedError: There are more.
+        TooCrowdedError: There are too many pairs.
     """
     dynamic, total = len(bodies.dynamic), len(bodies.by_number)
     if dynamic * total <= MOST_CONTACTS and total * total <= MOST_NEIGHBOURS:
@@ -109,8 +109,8 @@ def check_crowding(bodies: Bodies, changed: Iterable[int], contacts: int) -> Non
 
 
 def _count(bodies: Bodies, bounds: Aabb, most: int) -> int:
-    """Return how many bodies' bounds meet some bounds, up to a number."""
-    met = -1  # itself
+    """Return the number of bodies whose bounds overlap some bounds, up to a limit."""
+    met = -1  # the body itself
 
     def count(_handle: ColliderHandle) -> bool:
         nonlocal met

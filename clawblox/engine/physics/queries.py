@@ -1,4 +1,4 @@
-"""Rays and overlaps. Call `Space.refresh` for them to see the bodies placed since the last step."""
+"""Rays and overlaps. Call `Space.refresh` first to include bodies placed since the last step."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from clawblox.engine.values.rotations import Quaternion, Rotation, Triple
 _BESIDE = 1.5
 _ABOVE = 3.0
 _BELOW = 4.5
-"""A body further from the centre of a standing character cannot move it in a tick, in studs.
-"""
+"""Maximum distance of a body that can move a standing character in a tick, in studs."""
 
 
 class Hit(NamedTuple):
-    """Where a ray meets a body: distance in studs, the body's outward normal there."""
+    """A hit of a ray on a body: the distance in studs and the body's outward normal."""
 
     number: int
     distance: float
@@ -38,20 +37,20 @@ class Hit(NamedTuple):
 
 
 class Queries:
-    """Questions about where bodies are. None of them changes anything."""
+    """Queries about the positions of bodies; they do not change the space."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
 
     def ray(self, origin: Triple, direction: Triple, length: float) -> list[Hit]:
-        """Return everything on a ray, the nearest first; ties by number.
+        """Return all hits of a ray, nearest first, ties sorted by number.
 
-        A body that the ray starts in is met at its far side.
+        If the ray starts inside a body, it hits the far side of that body.
 
         Args:
-            origin: Where the ray starts.
-            direction: Where it goes; its length does not matter.
-            length: How far it goes, in studs.
+            origin: Start of the ray.
+            direction: Direction of the ray, of any length.
+            length: Length of the ray, in studs.
         """
         norm = math.sqrt(direction[0] ** 2 + direction[1] ** 2 + direction[2] ** 2)
         if not is_finite(origin) or not 0.0 < norm < math.inf or not length >= 0.0:
@@ -85,7 +84,7 @@ class Queries:
         return found
 
     def _collector(self) -> tuple[list[int], Callable[[ColliderHandle], bool]]:
-        """Return a list, and a function that puts the number of each body that it gets there."""
+        """Return a list, and a callback that appends the number of each body."""
         found: list[int] = []
         numbers = self._bodies.numbers
 
@@ -106,7 +105,7 @@ class Queries:
 
         Args:
             number: The body.
-            margin: By how much a character is larger for this, in studs; others are never.
+            margin: Margin added to a character, in studs; not added to other bodies.
         """
         body = self._bodies.by_number[number]
         traits = body.traits
@@ -115,7 +114,7 @@ class Queries:
         return [other for other in self._overlapping(shape, at, turn) if other != number]
 
     def has_mover_near(self, number: int) -> bool:
-        """Return whether a character is near a body that may move, or that has moved once.
+        """Return whether a character is near a body that can move, or that has moved before.
 
         A body is near if it could push or carry the character within a tick, or be its floor.
         """
@@ -142,11 +141,11 @@ class Queries:
     def support(self, number: int, reach: float) -> tuple[int, float] | None:
         """Return the nearest solid body straight below a character's centre, and its distance.
 
-        Other characters are not seen.
+        Other characters are ignored.
 
         Args:
             number: The character.
-            reach: How far below its centre to look, in studs.
+            reach: Search distance below its centre, in studs.
         """
         body = self._bodies.by_number[number]
         solids = QueryFilter(

@@ -1,4 +1,4 @@
-"""A space as a document: exactly, and as poses, velocities and shapes."""
+"""A space as a document: in exact form, and as poses, velocities and shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = Any
 _MOST_BYTES: Final = 1 << 30
 
 LIBRARY = f"rapier3d {rapier3d.__version__} {platform.machine()}"
-"""The conditions under which a space continues exactly."""
+"""Library version and processor for which the exact form is valid."""
 
 
 _BODY_SHAPE: Final = {
@@ -53,7 +53,7 @@ SPACE_SHAPE: Final = {
 
 
 def space_document(space: Space) -> Json:
-    """Return everything about a space that outlives a tick."""
+    """Return the whole state of a space between ticks."""
     return {
         "library": LIBRARY,
         "bytes": base64.b64encode(zlib.compress(space.snapshot(), 1)).decode(),
@@ -70,9 +70,9 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
 
     Args:
         space: A new space.
-        document: What `space_document` returned.
-        logical: Rebuild it from poses, velocities and shapes. It does not continue exactly: what
-            lay on something may move a little.
+        document: The result of `space_document`.
+        logical: Whether to rebuild the space from poses, velocities and shapes. The motion is then
+            not exactly the same: bodies at rest may shift a little.
 
     Raises:
         ValueError: Another version of the library, or another kind of processor, wrote the
@@ -94,10 +94,10 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
 
 
 def _unpack(text: str) -> PhysicsWorld:
-    """Return rapier's world of a document.
+    """Return the rapier world in a document.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The document is damaged.
     """
     try:
         unpacker = zlib.decompressobj()

@@ -43,7 +43,7 @@ from clawblox.engine.values.value import singles
 
 Json = Any
 Admission = tuple[int, Traits, RigidBodyHandle, ColliderHandle, int]
-"""A restored body: its number and traits, its handles in rapier, the body that it is fixed to."""
+"""A restored body: number, traits, rapier handles, and the body that it is fixed to."""
 
 
 POINT: Final = (shapes.number,) * 3
@@ -55,19 +55,18 @@ _POSES: Final = entries(shapes.integer, POINT, TURN)
 class Space(SavedState):
     """The bodies of one world, by number.
 
-    A body that a script moves is placed with `place`: a dynamic body or a character is there
-    immediately; an anchored body moves there during the next step and pushes the bodies in its way.
-    Queries see all of it immediately after `refresh`.
+    `place` moves dynamic bodies and characters immediately; an anchored body moves during the next
+    step and pushes the bodies in its way. Queries see all new positions after `refresh`.
 
-    Every length is in studs, every angle in radians; every number must be finite and below 1e9.
+    Lengths are in studs, angles in radians; numbers must be finite and below 1e9.
 
     Args:
-        solver_iterations: How often rapier solves the contacts of a step, 1 to 32.
+        solver_iterations: Number of rapier's solver iterations per step, 1 to 32.
 
     Attributes:
         walking: Moves the characters.
-        changes: A number that grows when a body comes, goes or changes, but not when a body that
-            `Queries.has_mover_near` sees moves.
+        changes: A counter that grows when a body is added, removed or changed, but not when a body
+            visible to `Queries.has_mover_near` moves.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -108,18 +107,18 @@ class Space(SavedState):
         world.event_handler = cast("EventHandler", self._events)
 
     def document(self, slots: Slots) -> Json:
-        """Return the state beside rapier's own bytes."""
+        """Return the state outside rapier's bytes."""
         return {"dynamic": list(self._bodies.dynamic), **super().document(slots)}
 
     def snapshot(self) -> bytes:
-        """Return rapier's own bytes of its whole state."""
+        """Return the whole state of rapier as bytes."""
         return self._bodies.world.snapshot()
 
     def adopt(self, world: PhysicsWorld, bodies: Iterable[Admission], document: Json) -> None:
-        """Continue with rapier's restored world, its bodies and what `document` returned.
+        """Continue with a restored rapier world, its bodies and the result of `document`.
 
         Raises:
-            ValueError: They contradict each other.
+            ValueError: The arguments contradict each other.
         """
         self._use(world)
         own = self._bodies
@@ -149,7 +148,7 @@ class Space(SavedState):
             number: Its number, not 0.
             traits: Its shape, motion, groups and material.
             position: The position of its centre.
-            rotation: Its rotation; None for none, and not used for a character.
+            rotation: Its rotation; None for none. Ignored for a character.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
@@ -170,15 +169,15 @@ class Space(SavedState):
         position: Triple,
         rotation: Rotation | None = None,
     ) -> None:
-        """Fix a new body to another: both become a single rigid body, and are removed together.
+        """Fix a new body to another: both form a single rigid body, and are removed together.
 
         Args:
             number: The new body.
-            to: The other body, which has a rigid body of its own.
+            to: The other body, which has its own rigid body.
             traits: Its shape, groups and material, and the motion `FIXED`; a density of 0 adds no
                 mass.
-            position: Its position in the space of the other body.
-            rotation: Its rotation there.
+            position: Its position relative to the other body.
+            rotation: Its rotation relative to the other body.
 
         Raises:
             ValueError: A number is not finite, or the shape is unknown.
@@ -188,7 +187,7 @@ class Space(SavedState):
         self._note_change()
 
     def move_fixed(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
-        """Give a fixed body another place in the space of the body that it goes with.
+        """Change the pose of a fixed body relative to the body that it is fixed to.
 
         Raises:
             ValueError: A number is not finite.
@@ -198,7 +197,7 @@ class Space(SavedState):
         self._note_change()
 
     def remove(self, number: int) -> None:
-        """Remove a body and those fixed to it; overlaps are forgotten, not reported as ended."""
+        """Remove a body and those fixed to it; drop their overlaps without reporting an end."""
         self._note_change()
         for gone in self._bodies.remove(number):
             self.overlaps.forget(gone)
@@ -216,7 +215,7 @@ class Space(SavedState):
     # where bodies are
 
     def place(self, number: int, position: Triple, rotation: Rotation | None = None) -> None:
-        """Put a body somewhere. The rotation of a character is not used.
+        """Place a body. The rotation of a character is ignored.
 
         Raises:
             ValueError: A number is not finite.
@@ -239,7 +238,7 @@ class Space(SavedState):
             self._awake[number] = None
 
     def position(self, number: int) -> Triple:
-        """Return where a body that is not fixed is after the last step or placement."""
+        """Return the position of an unfixed body after the last step or placement."""
         return self._bodies.by_number[number].rigid.translation.to_tuple()
 
     def moved_bodies(self) -> list[tuple[int, Triple, Rotation | None]]:
@@ -258,7 +257,7 @@ class Space(SavedState):
         return moved
 
     def shift(self, number: int, point: Triple) -> Triple:
-        """Return how far the next step moves an anchored body, at one of its points.
+        """Return the shift of a point on an anchored body in the next step.
 
         Args:
             number: The body.
@@ -280,7 +279,7 @@ class Space(SavedState):
     # traits
 
     def set_motion(self, number: int, motion: Motion) -> None:
-        """Anchor a body, or let it go."""
+        """Anchor or unanchor a body."""
         body = self._bodies.by_number[number]
         if body.traits.motion is motion:
             return
@@ -298,7 +297,7 @@ class Space(SavedState):
         body.rigid.wake_up()
 
     def _land(self, number: int) -> None:
-        """Let an anchored body be where it is to be."""
+        """Move an anchored body to its target immediately."""
         self._before.pop(number, None)
         target = self._targets.pop(number, None)
         if target is not None:
@@ -321,7 +320,7 @@ class Space(SavedState):
         self._note_change()
 
     def set_solid(self, number: int, solid: bool) -> None:
-        """Let a body collide, or let everything pass through it."""
+        """Make a body solid, or let everything pass through it."""
         self._note_change()
         body = self._bodies.by_number[number]
         body.traits.solid = solid
@@ -357,7 +356,7 @@ class Space(SavedState):
     # time
 
     def refresh(self) -> None:
-        """Let queries see every body where it is to be after the next step."""
+        """Let queries see every body at its target after the next step."""
         if self._untold:
             for number, target in self._targets.items():
                 body = self._bodies.by_number[number]
@@ -369,9 +368,10 @@ class Space(SavedState):
         self._update_queries()
 
     def prepare(self) -> None:
-        """Let queries see anchored bodies where the next step begins.
+        """Let queries see anchored bodies at their positions before the next step.
 
-        Characters move among them there, because their motion is added to the wish.
+        Characters move among bodies at these positions, because the bodies' motion is added to the
+        wish.
         """
         if self._before:
             for number, pose in self._before.items():
@@ -386,13 +386,13 @@ class Space(SavedState):
             self._unseen = False
 
     def move_character(self, number: int, wish: Triple) -> Movement:
-        """Move a character among solid bodies as far as they let it; it arrives with the step.
+        """Move a character until solid bodies block it; the motion takes effect with the step.
 
-        Other characters do not stop it.
+        Other characters do not block it.
 
         Args:
             number: The character.
-            wish: How far it would like to move in this step, in studs.
+            wish: The desired shift in this step, in studs.
 
         Raises:
             ValueError: The wish is not finite.
@@ -404,7 +404,8 @@ class Space(SavedState):
         """Advance by 1/60 s.
 
         Returns:
-            The bodies whose state is no longer finite. rapier has disabled them; remove them.
+            The bodies whose state is not finite. rapier has disabled them; the caller must remove
+            them.
 
         Raises:
             TooCrowdedError: Too many bodies are in one place.

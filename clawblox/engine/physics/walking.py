@@ -34,27 +34,27 @@ GAP = 0.05
 """The gap between a character and its floor, in studs."""
 STEP_HEIGHT = 1.0 + GAP
 STEP_WIDTH = 0.8
-"""How far ahead of a step its floor is looked for, in studs; less, and the round end of the capsule
-meets the edge of a step as a slope that is too steep."""
+"""Distance ahead at which the floor of a step is searched for, in studs. With a smaller distance
+the round end of the capsule would hit the edge of the step like a steep slope."""
 CLIMB_ANGLE = math.radians(45.0)
 SLIDE_ANGLE = math.radians(30.0)
 SNAP = 0.2
 LIFT = 1e-3
-"""So far up a character that cannot move is tried again, in studs: within the gap to its floor, the
-controller may take the floor for a wall."""
+"""Height by which a blocked character is raised for a second try, in studs, because within the
+gap the controller may mistake the floor for a wall."""
 MASS = math.pi * (2.0 * CAPSULE_HALF_HEIGHT + 4.0 / 3.0)
-"""With this mass a character pushes dynamic bodies: its capsule, of radius and density 1."""
+"""Mass with which a character pushes dynamic bodies: its capsule with radius and density 1."""
 
 _BESIDE = 2.0 * CAPSULE_RADIUS + STEP_WIDTH + 0.5
 _ABOVE = 2.0 * HALF_HEIGHT + STEP_HEIGHT + 0.5
-"""Characters further apart than this plus their wish cannot meet in a step."""
+"""Characters further apart than this plus their wish cannot collide in a step, in studs."""
 
 
 _Placed: TypeAlias = tuple[float, RigidBodySet, ColliderSet, QueryPipeline, SharedShape, Isometry3]
 
 
 class Movement(NamedTuple):
-    """The outcome of a move request: studs along each axis, and whether there is a floor."""
+    """The outcome of a move request: the shift in studs along each axis, and whether on a floor."""
 
     x: float
     y: float
@@ -66,7 +66,7 @@ class Walking:
     """Moves the characters of a space; they pass through each other and through sensors.
 
     Attributes:
-        pushes: Whether characters push the dynamic bodies that they walk against.
+        pushes: Whether characters push the dynamic bodies in their way.
     """
 
     def __init__(self, bodies: Bodies) -> None:
@@ -86,7 +86,7 @@ class Walking:
         """Move a character; see `Space.move_character`."""
         checked("A movement", wish)
         body = self._bodies.characters[number]
-        at = body.rigid.translation.to_tuple()  # a tuple: rapier reads it five times as fast
+        at = body.rigid.translation.to_tuple()  # rapier reads a tuple five times as fast
         pose = Isometry3(at)
         what = self._filter(body, at, wish)
         moved, met = self._try(pose, wish, what)
@@ -106,7 +106,7 @@ class Walking:
     def _try(
         self, pose: Isometry3, wish: Triple, what: QueryFilter
     ) -> tuple[EffectiveCharacterMovement, list[CharacterCollision]]:
-        """Return how far a capsule gets, and the bodies that it meets."""
+        """Return the motion of a capsule, and its collisions."""
         met: list[CharacterCollision] = []
         moved = self._controller.move_shape(*self._capsule_at(pose), wish, what, met.append)
         return moved, met
@@ -124,7 +124,7 @@ class Walking:
         )
 
     def _filter(self, body: Body, at: Triple, wish: Triple) -> QueryFilter:
-        """Return a filter for solid bodies of groups that the character collides with."""
+        """Return a filter for solid bodies in groups that collide with the character."""
         is_near = self._is_near_another(body, at, wish)
         return QueryFilter(
             flags=QueryFilterFlags.EXCLUDE_SENSORS,

@@ -1,8 +1,8 @@
-"""Finds and runs the modules that scripts ``require``: each once, and it may wait while it loads.
+"""Finds and runs the modules that scripts ``require``: each once, even if it waits while loading.
 
 Modules are named by path, such as ``./x``, ``../x`` and ``@self/x``, and by aliases of ``.luaurc``
-files. A module runs in a thread of its own. Those that require it meanwhile wait until it has
-returned; if it fails, its error is theirs, and the next ``require`` runs it again.
+files. A module runs in its own thread. Threads that require it in the meantime wait until it has
+returned. If it fails, they get its error, and the next ``require`` runs it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RequirePaths:
         scripts: The files of the world.
 
     Raises:
-        SettingsError: A ``.luaurc`` cannot be used, or leads out of the world.
+        SettingsError: A ``.luaurc`` is invalid, or leads out of the world.
     """
 
     def __init__(self, scripts: WorldScripts) -> None:
@@ -67,7 +67,7 @@ class RequirePaths:
             file: The path of its file below the directory of the world; empty if it has none.
 
         Raises:
-            LuaError: There is none, or the steps of this tick are used up.
+            LuaError: There is no such module, or the steps of this tick are used up.
         """
         first, *names = path[:_LONGEST].split("/")
         script.model.scheduler.charge(_STEPS_PER_NAME * len(names))
@@ -135,12 +135,12 @@ def _read_file(path: str, text: str) -> Iterable[tuple[str, str]]:
 
 @attrs.define(eq=False)
 class _Load:
-    """A module that has begun to run and has not returned.
+    """A module that has started but not returned.
 
     Attributes:
         thread: Its thread.
-        requirers: The threads that wait for its value, in the order in which they began to wait.
-        needs: The number of the module that its own thread requires now; 0 for none.
+        requirers: The threads that wait for its value, in the order in which they started to wait.
+        needs: The number of the module that its own thread is waiting for; 0 for none.
     """
 
     thread: Coroutine
@@ -154,7 +154,7 @@ class Modules(SavedState):
     Args:
         scheduler: The threads that wait.
         load: Compiles a module and returns the thread that will run it; raises LuaError.
-        results: Gets the values of the modules that have returned, by the number of their instance.
+        results: Receives the values of modules that have returned, by instance number.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -174,7 +174,7 @@ class Modules(SavedState):
         self._load = load
         self._results = results
         self._loads: dict[int, _Load] = {}
-        self._starting: dict[int, None] = {}  # those before their first wait
+        self._starting: dict[int, None] = {}  # modules before their first wait
         self._ready: deque[tuple[Coroutine, bool, Any]] = deque()
         self._is_resuming = False
 
@@ -182,9 +182,9 @@ class Modules(SavedState):
         """Return the value of a ModuleScript.
 
         Raises:
-            Yield: It waits; the running thread gets its value later.
-            LuaError: It is not a ModuleScript, requires itself or fails; or it waits where the
-                running thread cannot.
+            Yield: The module waits; the running thread gets the value later.
+            LuaError: The argument is not a ModuleScript; or the module requires itself, fails, or
+                waits while the running thread cannot.
         """
         if not isinstance(module, Instance) or not module.is_a("ModuleScript"):
             raise RuntimeFault("require expects a ModuleScript")
@@ -224,7 +224,7 @@ class Modules(SavedState):
                 load.needs = number
 
     def _waits_for_running_thread(self, number: int) -> bool:
-        """Return whether a module can return only after the running thread has gone on."""
+        """Return whether a module, directly or indirectly, waits for the running thread."""
         while load := self._loads.get(number):
             if load.thread is self._scheduler.vm.running:
                 return True
@@ -244,7 +244,7 @@ class Modules(SavedState):
         self._resume_ready()
 
     def _resume_ready(self) -> None:
-        """Resume these threads one after the other, also if they end modules in turn."""
+        """Resume the ready threads one after the other, including those that become ready."""
         if self._is_resuming:
             return
         self._is_resuming = True
@@ -261,7 +261,7 @@ class Modules(SavedState):
             self._is_resuming = False
 
     def held(self) -> Iterator[Coroutine]:
-        """Iterate over the threads that it keeps alive, to count them as memory."""
+        """Iterate over the threads that are kept alive, to count their memory."""
         for load in self._loads.values():
             yield load.thread
             yield from load.requirers

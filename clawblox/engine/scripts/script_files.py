@@ -1,7 +1,7 @@
 """The main script of a world and its script tree, as files.
 
-The tree is a directory with ``<Service>/…/<name>.lua``, or what a project file of Rojo describes
-(`script_tree`). Directories become Folders; one with ``init.lua`` becomes that script.
+The tree is a directory with ``<Service>/…/<name>.lua``, or described by a Rojo project file
+(`script_tree`). Directories become Folders; a directory with ``init.lua`` becomes that script.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from clawblox.engine.errors import SettingsError, to_luau_text
 from clawblox.engine.settings import SCRIPT_SUFFIXES, read_file
 
 ROOTS: Final = ("Workspace", "ServerScriptService")
-"""The services that scripts run below, in the order in which they run."""
+"""The services with scripts that run, in the order of execution."""
 STORAGES: Final = ("ReplicatedStorage", "ServerStorage", "StarterGui", "StarterPlayer")
-"""The other services of the tree: scripts below them do not run."""
+"""The other services of the tree, with scripts that do not run."""
 ALIASES_NAME: Final = ".luaurc"
 """The name of a file with aliases for ``require``."""
 
@@ -66,7 +66,7 @@ class ScriptFile:
 
     @property
     def may_run(self) -> bool:
-        """True if it starts with the world."""
+        """True if the script can start with the world."""
         return self.class_name == "Script" and (not self.folders or self.folders[0] in ROOTS)
 
 
@@ -76,10 +76,10 @@ class WorldScripts:
 
     Attributes:
         main: The main script.
-        tree: The scripts of the tree, each before those below it.
-        others: The path and text of each other file that decides what scripts do.
+        tree: The scripts of the tree, parents first.
+        others: The path and text of each other file that affects scripts.
         places: The names from the service down to the instance of each directory of the tree, by
-            its path below the directory of the world.
+            path below the directory of the world.
     """
 
     main: ScriptFile
@@ -102,7 +102,7 @@ def read_main(directory: Path, main: str) -> ScriptFile:
     """Read the main script of a world.
 
     Raises:
-        SettingsError: It cannot be read.
+        SettingsError: The script cannot be read.
     """
     name, _ = split_name(PurePosixPath(main).name, plain="Script")
     return ScriptFile(main, read_source(directory / main), (), name, "Script")
@@ -113,7 +113,7 @@ class TreeReader:
 
     Args:
         directory: The directory of the world.
-        plain: The class of a script whose name states none, such as ``x.lua``, in a service of
+        plain: The class of a script without a class in its name, such as ``x.lua``, in a service of
             `ROOTS`; elsewhere, and below an ``init.lua``, it is a ModuleScript.
 
     Attributes:
@@ -133,13 +133,13 @@ class TreeReader:
         """Read some files of a directory.
 
         Args:
-            below: The path of the directory below that of the world.
+            below: The path of the directory relative to the world's.
             folders: The names from the service down to its instance; empty for a directory of
                 services.
-            paths: The paths of the files below it.
+            paths: The paths of the files relative to this directory.
 
         Raises:
-            SettingsError: One cannot be read, or has no place in the world.
+            SettingsError: A file cannot be read, or has no place in the world.
         """
         chosen = sorted(paths, key=_by_directory)
         modules = {path.parent for path in chosen if _is_folder(folders, path)}
@@ -180,11 +180,11 @@ def check_place(names: tuple[str, ...], path: PurePosixPath) -> None:
     """Check that a script has a place in the world.
 
     Args:
-        names: The names from the service down to what contains it.
-        path: The path that the error shows.
+        names: The names from the service down to the parent of the script.
+        path: The path for the error message.
 
     Raises:
-        SettingsError: It has none.
+        SettingsError: The script has no place in the world.
     """
     if not names:
         raise SettingsError(f"Invalid script path '{path}': expected <Service>/<file.lua>")
@@ -199,7 +199,7 @@ def check_place(names: tuple[str, ...], path: PurePosixPath) -> None:
 def find_scripts(root: Path) -> Iterator[PurePosixPath]:
     """Yield the paths of the scripts below a directory, and of files with aliases.
 
-    The directory may be absent, and deeper than Python can recurse. No link is followed.
+    The directory may be absent, and deeper than Python can recurse. Symlinks are not followed.
     """
     directories = [""]
     while directories:
@@ -217,23 +217,23 @@ def _is_read(file_name: str) -> bool:
 
 
 def _by_directory(path: PurePosixPath) -> list[tuple[bool, str]]:
-    """Order paths by their parts; the ``init.lua`` of a directory comes before its other files."""
+    """Return the sort key of a path: by parts, with ``init.lua`` before other files."""
     *folders, name = path.parts
     return [*((True, folder) for folder in folders), (not is_init(name), name)]
 
 
 def is_init(file_name: str) -> bool:
-    """Return whether a directory becomes the script in this file."""
+    """Return whether a file is the ``init`` script of its directory."""
     return file_name.endswith(SCRIPT_SUFFIXES) and split_name(file_name, plain="")[0] == _INIT
 
 
 def _is_folder(folders: tuple[str, ...], path: PurePosixPath) -> bool:
-    """Return whether a script is its directory; a service is none."""
+    """Return whether a script represents its directory, which must not be a service."""
     return is_init(path.name) and len(folders) + len(path.parts) > _SERVICE_DEPTH
 
 
 def split_name(file_name: str, plain: str) -> tuple[str, str]:
-    """Return the name and the class of the script in a file; `plain` is that of ``x.lua``."""
+    """Return the name and class of the script in a file; `plain` is the class of ``x.lua``."""
     stem = PurePosixPath(file_name).stem
     for ending, class_name in _ENDINGS:
         if stem.endswith(ending) and stem != ending:
@@ -242,10 +242,10 @@ def split_name(file_name: str, plain: str) -> tuple[str, str]:
 
 
 def join_path(directory: PurePosixPath, path: str) -> str | None:
-    """Return a path relative to the world that a file in a directory of it states.
+    """Return a path in a file of a directory, made relative to the world.
 
     Returns:
-        None if it leads out of the world.
+        None if the path leads out of the world.
     """
     if path.startswith("/") or "\0" in path:
         return None
@@ -261,9 +261,9 @@ def join_path(directory: PurePosixPath, path: str) -> str | None:
 
 
 def read_aliases_file(directory: Path, path: str) -> list[tuple[str, str]]:
-    """Return the path and text of a file with aliases, in a list; an empty list if it has none.
+    """Return the path and text of a file in a list; an empty list if it has no aliases.
 
-    Editors have such files too, which then change nothing.
+    Editors use such files too, without effect on the world.
     """
     full = directory / path
     text = read_source(full) if full.is_file() else ""
@@ -274,6 +274,6 @@ def read_source(path: Path) -> str:
     """Return the text of a file as a Luau string.
 
     Raises:
-        SettingsError: It cannot be read.
+        SettingsError: The file cannot be read.
     """
     return read_file(path).removeprefix(_BOM).decode("latin-1")

@@ -24,7 +24,7 @@ def make_script_globals(
     Args:
         host: The engine's functions and objects for the VM.
         runner: Runs modules.
-        warn_line: Gets the text of a warning.
+        warn_line: Called with the text of a warning.
     """
 
     @host.raw("require")
@@ -44,7 +44,7 @@ SHARED_TABLES = ("_G", "shared")
 
 
 def make_task_globals(host: Host, scheduler: Scheduler) -> dict[str, Any]:
-    """Register the functions of time with a host; return the globals by name.
+    """Register the library ``task`` and the time functions with a host; return them by name.
 
     Args:
         host: The engine's functions and objects for the VM.

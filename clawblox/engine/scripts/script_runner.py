@@ -1,4 +1,4 @@
-"""When the scripts of a world run, each once."""
+"""Starts the scripts of a world, each once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clawblox.luau import Coroutine, LuaError, RuntimeFault
 from clawblox.luau.runtime.diagnose import calling_environment
 
 _START_STEPS: Final = 100  # starting a script
-_LOOK_STEPS: Final = 2  # checking whether a script is to start
+_LOOK_STEPS: Final = 2  # checking whether a script should start
 
 
 class ScriptRunner(SavedState):
@@ -39,10 +39,10 @@ class ScriptRunner(SavedState):
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
-        self._waiting: dict[Instance, None] = {}  # scripts with a source that have not run
+        self._waiting: dict[Instance, None] = {}  # scripts with source that have not run
         self._ran: dict[int, None] = {}
         self._results: dict[int, Any] = {}  # of modules
-        self._paths: dict[int, str] = {}  # of the files that instances come from
+        self._paths: dict[int, str] = {}  # of the files behind instances
         self.modules = Modules(model.scheduler, self._load, self._results)
         self._require_paths = RequirePaths(WorldScripts.empty())
         model.effects["source"] = self._source_changed
@@ -57,7 +57,7 @@ class ScriptRunner(SavedState):
             scripts: The files of the world.
 
         Raises:
-            SettingsError: A ``.luaurc`` cannot be used.
+            SettingsError: A ``.luaurc`` is invalid.
         """
         self._require_paths = RequirePaths(scripts)
 
@@ -65,12 +65,12 @@ class ScriptRunner(SavedState):
         """Return the value of a module.
 
         Args:
-            module: A ModuleScript, or the path of one, as the running script states it.
+            module: A ModuleScript, or its path relative to the running script.
 
         Raises:
             Yield: The module waits; the running thread gets its value later.
-            LuaError: There is no such module, it requires itself or fails; or it waits where the
-                running thread cannot.
+            LuaError: There is no such module; or the module requires itself, fails, or waits while
+                the running thread cannot.
         """
         if module.__class__ is str:
             script = calling_environment().get("script")
@@ -82,7 +82,7 @@ class ScriptRunner(SavedState):
     # A new world
 
     def begin(self, scripts: WorldScripts) -> None:
-        """Make the instances of the script tree and run the main script, up to its first wait.
+        """Create the instances of the script tree and run the main script, up to its first wait.
 
         Args:
             scripts: The files.
@@ -114,7 +114,7 @@ class ScriptRunner(SavedState):
             self._model.scheduler.vm.compile(file.source, f"={file.path}")
 
     def sources(self) -> Iterator[tuple[str, str]]:
-        """Iterate over the names and texts of all scripts, whether they have run or not."""
+        """Iterate over the names and texts of all scripts, including those that have not run."""
         for instance in self._model.instances():
             if instance.spec.name in ("Script", "ModuleScript"):
                 yield f"={self._chunk_name(instance)}", instance.read("Source")
@@ -123,7 +123,7 @@ class ScriptRunner(SavedState):
         return self._paths.get(script.number) or to_text(_full_name(script))
 
     def _folder(self, place: Place, made: dict[Place, Instance]) -> Instance:
-        """Return the instance at a place of the tree; make it, and those above it, if missing."""
+        """Return the instance at a place of the tree; create it and its ancestors if missing."""
         if place not in made:
             *above, name = place
             if above:
@@ -133,7 +133,7 @@ class ScriptRunner(SavedState):
                 set_parent(made[place], parent)
             else:
                 service = self._model.service(name)
-                assert service is not None  # the reader of the tree has checked it
+                assert service is not None  # checked by the reader of the tree
                 made[place] = service
         return made[place]
 
@@ -148,7 +148,7 @@ class ScriptRunner(SavedState):
     # Each tick
 
     def begin_tick(self) -> None:
-        """Run the scripts that have come below Workspace, ServerScriptService or a Backpack.
+        """Run the new scripts below Workspace, ServerScriptService or a Backpack.
 
         They run in the order of the tree.
 
@@ -187,10 +187,10 @@ class ScriptRunner(SavedState):
             scheduler.start(thread)
 
     def _load(self, script: Instance) -> Coroutine:
-        """Compile a script; return the thread that will run it, with globals of its own.
+        """Compile a script; return the thread that will run it, with its own globals.
 
         Raises:
-            LuaError: It is not Luau.
+            LuaError: The script is not valid Luau.
         """
         vm = self._model.scheduler.vm
         environment = vm.new_environment()

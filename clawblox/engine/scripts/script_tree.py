@@ -41,7 +41,7 @@ class ProjectReader:
 
     def __init__(self, directory: Path) -> None:
         self.tree = TreeReader(directory, plain="ModuleScript")
-        self._open: list[str] = []  # the projects that are being read, from the outermost
+        self._open: list[str] = []  # the projects being read, outermost first
 
     def read(self, file: str) -> None:
         """Read a project of a whole place.
@@ -50,8 +50,8 @@ class ProjectReader:
             file: The path of the project file below the directory of the world.
 
         Raises:
-            SettingsError: It is not such a project, leads out of the world, or a file cannot be
-                read.
+            SettingsError: The file is not such a project or leads out of the world, or a file
+                cannot be read.
         """
         root = self._read_tree(file)
         if root.get("$className") != "DataModel":
@@ -138,7 +138,7 @@ class ProjectReader:
             self._read_nested((PurePosixPath(at) / project / _DEFAULT).as_posix(), names + below)
 
     def _checked(self, path: str, file: str, key: str) -> Path:
-        """Return a path below the world, none of whose parts is a link."""
+        """Return a path below the world, after checking that it contains no symlinks."""
         full = self.tree.directory
         for part in PurePosixPath(path).parts:
             full /= part
@@ -148,7 +148,7 @@ class ProjectReader:
 
 
 def _find_projects(root: Path) -> Iterator[PurePosixPath]:
-    """Yield the directories below one that have a project of their own, the outermost of each."""
+    """Yield the outermost directories below a root that have their own project."""
     waiting = [PurePosixPath()]
     while waiting:
         place = waiting.pop()
@@ -170,8 +170,8 @@ def read_scripts(directory: Path, main: str, tree: str) -> WorldScripts:
 
     Args:
         directory: The directory of the world.
-        main: The path of the main script below it.
-        tree: The path of the script tree below it, which may be absent, or of a project file.
+        main: The path of the main script, relative to the directory.
+        tree: The relative path of the script tree, which may be absent, or of a project file.
 
     Raises:
         SettingsError: A file cannot be read, or its path in the tree has no place in the world.
@@ -200,7 +200,7 @@ def _read_tree(directory: Path, main: str, tree: str) -> TreeReader:
 def find_files(directory: Path, main: str, tree: str) -> Iterator[Path]:
     """Yield the files that `read_scripts` would read, in a stable order; some may not exist.
 
-    Of a project that cannot be read it yields the project file alone.
+    For an unreadable project, only the project file is yielded.
     """
     yield directory / main
     yield directory / ALIASES_NAME

@@ -1,7 +1,7 @@
-"""Services for what worlds do not have: purchases, badges, analytics and the GUI of clients.
+"""Services for features that worlds lack: purchases, badges, analytics and the GUI of clients.
 
-Players own nothing and buy nothing: a prompt ends in the next tick without a purchase, so scripts
-go the way that they go for a player who declines.
+Players cannot own or buy items: a prompt ends in the next tick without a purchase, as if the player
+had declined.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FINISH: Final = "MarketplaceService.finish"
 
 
 def finish(service: Any = None, event: Any = None, *values: Any) -> Any:
-    """Fire the event at the end of a prompt, in a thread of its own."""
+    """Fire the event at the end of a prompt, in its own thread."""
     instance_argument(service, 1, "finish").fire(event, *values)
     return ()
 
 
 def _prompt(market: Instance, method: str, player: Any, ident: Any) -> Any:
-    """Let a prompt end in the next tick; purchases of products name the player by id."""
+    """End a prompt in the next tick; product purchases identify the player by id."""
     asked = player_argument(player, 1, method)
     number = number_argument(ident, 2, method)
     who = asked.read("UserId") if method == "PromptProductPurchase" else asked
@@ -73,45 +73,45 @@ def prompt_premium_purchase(market: Instance, player: Any) -> Any:
 
 
 def user_owns_game_pass_async(market: Instance, user_id: Any, game_pass: Any) -> Any:
-    """``UserOwnsGamePassAsync(userId, gamePass)``: false."""
+    """``UserOwnsGamePassAsync(userId, gamePass)``: return false."""
     number_argument(user_id, 1, "UserOwnsGamePassAsync")
     number_argument(game_pass, 2, "UserOwnsGamePassAsync")
     return False
 
 
 def player_owns_asset(market: Instance, player: Any, asset: Any) -> Any:
-    """``PlayerOwnsAsset(player, asset)``: false."""
+    """``PlayerOwnsAsset(player, asset)``: return false."""
     player_argument(player, 1, "PlayerOwnsAsset")
     number_argument(asset, 2, "PlayerOwnsAsset")
     return False
 
 
 def player_owns_bundle(market: Instance, player: Any, bundle: Any) -> Any:
-    """``PlayerOwnsBundle(player, bundle)``: false."""
+    """``PlayerOwnsBundle(player, bundle)``: return false."""
     player_argument(player, 1, "PlayerOwnsBundle")
     number_argument(bundle, 2, "PlayerOwnsBundle")
     return False
 
 
 def get_user_subscription_status_async(market: Instance, player: Any, subscription: Any) -> Any:
-    """``GetUserSubscriptionStatusAsync(player, subscription)``: neither held nor renewed."""
+    """``GetUserSubscriptionStatusAsync(player, subscription)``: neither active nor renewed."""
     player_argument(player, 1, "GetUserSubscriptionStatusAsync")
     text_argument(subscription, 2, "GetUserSubscriptionStatusAsync")
     return LuaTable({"IsSubscribed": False, "IsRenewing": False})
 
 
 def rank_products_async(market: Instance, products: Any) -> Any:
-    """``RankProductsAsync(products)``: an empty list."""
+    """``RankProductsAsync(products)``: return an empty list."""
     return LuaTable()
 
 
 def recommend_top_products_async(market: Instance, types: Any) -> Any:
-    """``RecommendTopProductsAsync(types)``: an empty list."""
+    """``RecommendTopProductsAsync(types)``: return an empty list."""
     return LuaTable()
 
 
 def get_product_info(market: Instance, product: Any, info_type: Any) -> Any:
-    """``GetProductInfo(product, infoType)``: without names, free, and not for sale."""
+    """``GetProductInfo(product, infoType)``: unnamed, free, and not for sale."""
     number = number_argument(product, 1, "GetProductInfo")
     return LuaTable(
         {
@@ -127,21 +127,21 @@ def get_product_info(market: Instance, product: Any, info_type: Any) -> Any:
 
 
 def award_badge(badges: Instance, user_id: Any, badge: Any) -> Any:
-    """``AwardBadge(userId, badge)``: false, because it is not awarded."""
+    """``AwardBadge(userId, badge)``: return false without awarding the badge."""
     number_argument(user_id, 1, "AwardBadge")
     number_argument(badge, 2, "AwardBadge")
     return False
 
 
 def user_has_badge_async(badges: Instance, user_id: Any, badge: Any) -> Any:
-    """``UserHasBadgeAsync(userId, badge)``: false."""
+    """``UserHasBadgeAsync(userId, badge)``: return false."""
     number_argument(user_id, 1, "UserHasBadgeAsync")
     number_argument(badge, 2, "UserHasBadgeAsync")
     return False
 
 
 def get_badge_info_async(badges: Instance, badge: Any) -> Any:
-    """``GetBadgeInfoAsync(badge)``: without names, and not enabled."""
+    """``GetBadgeInfoAsync(badge)``: unnamed and disabled."""
     number_argument(badge, 1, "GetBadgeInfoAsync")
     return LuaTable({"Name": "", "Description": "", "IconImageId": 0.0, "IsEnabled": False})
 
@@ -163,7 +163,7 @@ def do_nothing(service: Instance, *values: Any) -> Any:
 
 
 def add_absent(model: DataModel) -> None:
-    """Give the services their methods, and let snapshots hold prompts."""
+    """Add the methods of the services, and let snapshots store prompts."""
     for name, methods in _IDLE_METHODS.items():
         model.classes.add(name, methods=dict.fromkeys(methods.split(), do_nothing))
     model.host.raw(_FINISH)(finish)

@@ -1,7 +1,7 @@
-"""``AgentInputService``: what agents send, as events and as queues.
+"""``AgentInputService``: the inputs of agents, as events and as queues.
 
 An input reaches scripts twice: as ``InputReceived`` in the phase of inputs, and in the queue of its
-player, where it waits until ``GetInputs`` takes it. A queue keeps the newest inputs only.
+player, where it waits for ``GetInputs``. A queue keeps only the newest inputs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from clawblox.server import InputError, Json
 from clawblox.server.payload import encode_json
 
 MAX_QUEUED: Final = 256
-"""Inputs of a player that wait for ``GetInputs``; further inputs displace the oldest."""
+"""Maximum number of queued inputs per player; further inputs displace the oldest."""
 _MAX_QUEUED_BYTES: Final = 1 << 20  # of their data as JSON
 
 _POSITIONED: Final = ("MoveTo", "Pickup", "Place")
 _RANGE: Final = "from -1e9 to 1e9"
 
 Effect = Callable[[Instance, Json], None]
-"""The effect of an input besides its event; called with the player and the data."""
+"""The effect of an input in addition to its event; called with the player and the data."""
 
 
 def check_input(action: str, data: Json, *, allow_reset: bool) -> None:
@@ -47,7 +47,7 @@ def check_input(action: str, data: Json, *, allow_reset: bool) -> None:
         allow_reset: Whether the world accepts ``Reset``.
 
     Raises:
-        InputError: It is malformed, or not allowed; the message is for the agent.
+        InputError: The input is malformed, or not allowed; the message is for the agent.
     """
     fields = data if isinstance(data, dict) else {}
     if action in _POSITIONED and not _is_vector(fields.get("position")):
@@ -66,7 +66,7 @@ def _is_vector(value: Json) -> bool:
 
 
 def _is_number(value: Json) -> bool:
-    """Return whether a script can put a value into a Vector3, whose numbers are 32-bit floats."""
+    """Return whether a value is a number in the range of a Vector3, which has 32-bit floats."""
     return finite_number(value, low=-LIMIT, high=LIMIT) is not None
 
 
@@ -119,7 +119,7 @@ class AgentInputs(SavedState):
         model: The data model; the methods of ``AgentInputService`` are added to it.
 
     Attributes:
-        effects: What inputs do besides their event, by type.
+        effects: Effects of inputs in addition to their event, by type.
     """
 
     shape: ClassVar[shapes.Shape] = [
@@ -170,7 +170,7 @@ class AgentInputs(SavedState):
                     effect(player, item.data)
 
     def get_inputs(self, service: Instance, player: Any) -> Any:
-        """``GetInputs(player)``: the queue of a player, which is empty then."""
+        """``GetInputs(player)``: return the queue of a player, and empty it."""
         queue = self._queues.pop(getattr(player, "number", 0), None)
         return as_list([] if queue is None else [waiting.entry() for waiting in queue.inputs])
 
@@ -179,9 +179,9 @@ class AgentInputs(SavedState):
         return getattr(player, "number", 0) in self._queues
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return the inputs that no tick has processed, and the inputs that no script has taken.
+        """Return the inputs not yet processed by a tick, and those not yet taken by a script.
 
-        Both are the latest inputs of a player, so a player has a single list and two lengths.
+        Both are the latest inputs of a player, so there is one list with two lengths per player.
         """
         saved = []
         for number in dict.fromkeys((*self._queues, *self._arrived)):

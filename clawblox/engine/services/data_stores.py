@@ -1,13 +1,13 @@
 """``DataStoreService``: rows that outlive the world, as scripts see them.
 
-A request that a script makes in one tick is answered at the start of the next; `UpdateAsync` needs
-one tick more, because it reads and then writes. The tick waits for the database, so what scripts
-see never depends on how fast it is. The database works between the ticks.
+A request that a script makes in one tick is answered at the start of the next. `UpdateAsync` takes
+one more tick, because it reads and then writes. The database works between ticks, and the tick
+waits for it, so the results never depend on its speed.
 
-A snapshot contains the waiting requests. Those that the database has carried out are saved with
-their answers, so no restored world carries them out again; the others are carried out after the
-restore. Within one world `UpdateAsync` is atomic: its function always gets the value that was
-written last. Between worlds that share rows, the last write wins.
+A snapshot contains the waiting requests. Completed requests are saved with their answers and are
+not repeated after a restore; the others are carried out after the restore. Within one world
+`UpdateAsync` is atomic: its function always gets the latest value. Between worlds that share rows,
+the last write wins.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ _SORT: Final = "GetSortedAsync"
 _ROWS: Final = 100  # of a page, by default
 _UNAVAILABLE: Final = "DataStoreService not available (no database connection)"
 _INCREMENT: Final = "IncrementAsync"
-_STORES_PER_STEP: Final = 2  # looking for a store by its name
+_STORES_PER_STEP: Final = 2  # searching for a store by name
 _SET: Final = "SetAsync"
-_GLOBAL: Final = "global"  # the scope of a store without one
+_GLOBAL: Final = "global"  # the default scope
 _SCOPE_MARK: Final = "\x1f"
 _CHANGES: Final = ("UpdateAsync", _INCREMENT)
-"""The methods that read a value, and write and return a new value."""
+"""The methods that read a value, then write and return a new value."""
 _LATE: Final = StoreError("the database has not answered an earlier request yet")
 
 
@@ -110,7 +110,7 @@ class DataStores(SavedState):
 
     Args:
         model: The data model; the methods of ``DataStoreService`` and of stores are added to it.
-        worker: Talks to the database; None without a database.
+        worker: Uses the database; None without a database.
         game_id: The id under which the world's rows are stored.
 
     Attributes:
@@ -144,11 +144,11 @@ class DataStores(SavedState):
     # Methods of the service and of stores
 
     def get_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
-        """``GetDataStore(name, scope)``; the same object for the same name and scope."""
+        """``GetDataStore(name, scope)``: return one object per name and scope."""
         return open_store(service, "DataStore", _full_name(name, scope, "GetDataStore"))
 
     def get_ordered_data_store(self, service: Instance, name: Any, scope: Any) -> Any:
-        """``GetOrderedDataStore(name, scope)``; the same object for the same name and scope."""
+        """``GetOrderedDataStore(name, scope)``: return one object per name and scope."""
         full_name = _full_name(name, scope, "GetOrderedDataStore")
         return open_store(service, _ORDERED, full_name)
 
@@ -161,11 +161,11 @@ class DataStores(SavedState):
             raise RuntimeFault(f"Database error in {method}: {error}") from None
 
     def get_async(self, store: Instance, key: Any) -> Any:
-        """``GetAsync(key)``: the value and its DataStoreKeyInfo; nil if there is no value."""
+        """``GetAsync(key)``: return the value and its DataStoreKeyInfo, or nil without a value."""
         return self._call("GetAsync", store, Read(*self._address(store, key, "GetAsync")))
 
     def set_async(self, store: Instance, key: Any, value: Any, user_ids: Any, options: Any) -> Any:
-        """``SetAsync(key, value, userIds, options)``: returns the version."""
+        """``SetAsync(key, value, userIds, options)``: return the version."""
         address = self._address(store, key, _SET)
         text = self._write_value(value, store.spec.name == _ORDERED)
         has_options = isinstance(options, Instance) and options.is_a("DataStoreSetOptions")
@@ -174,12 +174,12 @@ class DataStores(SavedState):
         return self._call(_SET, store, WriteRequest(*address, text, self._time_ms, tags))
 
     def remove_async(self, store: Instance, key: Any) -> Any:
-        """``RemoveAsync(key)``: leaves a null that reads as nil; returns the old value."""
+        """``RemoveAsync(key)``: store a null that reads as nil; return the old value."""
         address = self._address(store, key, "RemoveAsync")
         return self._call("RemoveAsync", store, WriteRequest(*address, REMOVED, self._time_ms))
 
     def update_async(self, store: Instance, key: Any, function: Any) -> Any:
-        """``UpdateAsync(key, function)``: writes the function's result; nil cancels.
+        """``UpdateAsync(key, function)``: write the function's result; nil cancels.
 
         The function gets the value and its DataStoreKeyInfo, and returns the new value, user ids
         and metadata.
@@ -190,9 +190,9 @@ class DataStores(SavedState):
         return self._call("UpdateAsync", store, Read(*address), function)
 
     def increment_async(self, store: Instance, key: Any, delta: Any) -> Any:
-        """``IncrementAsync(key, delta)``: adds 1, or ``delta``, and returns the sum.
+        """``IncrementAsync(key, delta)``: add 1, or ``delta``, and return the sum.
 
-        In an ordered store it adds to the ``score`` of a table, whose other fields stay.
+        In an ordered store it adds to the ``score`` of a table and keeps the other fields.
         """
         address = self._address(store, key, _INCREMENT)
         delta = 1.0 if delta is None else delta
@@ -203,7 +203,7 @@ class DataStores(SavedState):
     def get_sorted_async(
         self, ordered_store: Instance, ascending: Any, size: Any, low: Any, high: Any
     ) -> Any:
-        """``GetSortedAsync(ascending, pageSize, minValue, maxValue)``: a page, with its members."""
+        """``GetSortedAsync(ascending, pageSize, minValue, maxValue)``: return a page."""
         name, _ = self._address(ordered_store, "", _SORT)
         if size is not None and (size.__class__ is not float or not size >= 0):
             raise RuntimeFault(f"invalid argument #2 to '{_SORT}' (number of at least 0 expected)")
@@ -217,7 +217,7 @@ class DataStores(SavedState):
 
         Raises:
             Yield: Always, if the thread can wait here.
-            LuaError: It cannot.
+            LuaError: The thread cannot wait here.
         """
         thread, suspension = self._model.scheduler.park()
         ordered = store.spec.name == _ORDERED
@@ -237,7 +237,7 @@ class DataStores(SavedState):
         """Return user ids and metadata as JSON text; empty for none.
 
         Raises:
-            RuntimeFault: One is neither nil nor a table, or has no JSON form.
+            RuntimeFault: An argument is neither nil nor a table, or has no JSON form.
         """
         tags = {"user_ids": user_ids, "metadata": metadata}
         for name, value in tags.items():
@@ -250,7 +250,8 @@ class DataStores(SavedState):
         """Return a value as JSON text.
 
         Raises:
-            RuntimeFault: It has no JSON form; or an ordered store needs a number or a ``score``.
+            RuntimeFault: The value has no JSON form, or lacks the number or ``score`` that an
+                ordered store needs.
         """
         if ordered and find_score(value) is None:
             raise RuntimeFault("OrderedDataStore value must have a 'score' field, or be a number")
@@ -280,7 +281,7 @@ class DataStores(SavedState):
         """Answer the calls of the last tick, at the start of this one; wait for the database.
 
         Raises:
-            WorldHalted: The error of a script halts the world; also that of the database.
+            WorldHalted: The error of a script halts the world, possibly an error of the database.
         """
         self._settle()
         calls, answers = self._sent, self._answers
@@ -309,7 +310,7 @@ class DataStores(SavedState):
             self._model.scheduler.resume(call.thread, values)
 
     def _latest(self, read: Read, row: Row | None) -> Row | None:
-        """Return the row of a key: as it was read, unless it was written since."""
+        """Return the row that was read, or the row written since."""
         for call in self._made:
             write = call.request
             if isinstance(write, WriteRequest) and attrs.astuple(write)[:2] == attrs.astuple(read):
@@ -317,7 +318,7 @@ class DataStores(SavedState):
         return row
 
     def _update(self, call: _Call, read: Read, *old: Any) -> None:
-        """Make the new value, and write it unless it is nil."""
+        """Compute the new value, and write it unless it is nil."""
         try:
             new, user_ids, metadata = self._changed(call, *old)
             value = None if new is None else self._write_value(new, call.ordered)
@@ -343,7 +344,7 @@ class DataStores(SavedState):
         self._model.scheduler.resume(call.thread, ())
 
     def _results(self, call: _Call, answer: Answer) -> tuple[Any, ...]:
-        """Return the results of a call, or what its change gets."""
+        """Return the results of a call, or the arguments of its change."""
         if isinstance(answer, list):
             return self._show_page(call, answer)
         row, request = answer, call.request
@@ -361,7 +362,7 @@ class DataStores(SavedState):
         return (value,) if call.ordered else (value, _key_info(row.info))
 
     def _show_page(self, call: _Call, rows: Rows) -> tuple[Any, ...]:
-        """Return new pages; or turn those of the call, which returns nothing."""
+        """Return new pages, or advance those of the call and return an empty tuple."""
         assert isinstance(call.request, ReadSorted)
         if call.change is None:
             methods = self._page_methods
@@ -378,7 +379,7 @@ class DataStores(SavedState):
     # Snapshots
 
     def document(self, slots: Slots) -> Any:
-        """Return its part of a snapshot: the waiting calls, and the answers to others."""
+        """Return the waiting calls and the answers to completed calls, for a snapshot."""
         self._settle()
         return super().document(slots)
 
@@ -388,7 +389,7 @@ class DataStores(SavedState):
         return self._worker is not None and self._worker.is_shared
 
     def copier(self) -> Callable[[Path], None] | None:
-        """Return what copies the rows as they are now, see `Store.copier`; None if there are none.
+        """Return a function that copies the current rows, see `Store.copier`; None without rows.
 
         Raises:
             StoreError: The database cannot be read.
@@ -427,7 +428,7 @@ def _key_info(info: Info) -> DataStoreKeyInfo:
 
 
 def _limit(score: Any, at: int) -> float | None:
-    """Return a limit of scores, a finite number; None for none."""
+    """Return a limit of scores: a finite number, or None for no limit."""
     if score is None:
         return None
     if score.__class__ is not float or score != score:
@@ -436,7 +437,7 @@ def _limit(score: Any, at: int) -> float | None:
 
 
 def open_store(service: Instance, class_name: str, name: str) -> Instance:
-    """Return the store of a class with a name; it is made when a script first asks for it.
+    """Return the store with a class and name; create it on first access.
 
     Raises:
         LuaError: The scripts have used up their memory, or the steps of this tick.
@@ -455,7 +456,7 @@ def value_text(value: Any, charge: Charge) -> str:
     """Return a value as JSON text.
 
     Raises:
-        RuntimeFault: It has no JSON form.
+        RuntimeFault: The value has no JSON form.
         LuaError: The script has used up its steps.
     """
     try:

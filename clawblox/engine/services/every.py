@@ -1,4 +1,4 @@
-"""All services of a world as a single value, and the services without state of their own.
+"""All services of a world as a single value, and the services without state.
 
 These are ``RunService``, ``HttpService``, value objects, bindable events and functions.
 """
@@ -50,8 +50,8 @@ from clawblox.luau.core.operators import account_text
 class Services(SavedState):
     """The services with state.
 
-    A new world calls `begin` once its tree is built; a restored world calls `restore` once its tree
-    is filled.
+    A new world calls `begin` after building its tree; a restored world calls `restore` after
+    filling its tree.
 
     Attributes:
         model: The data model.
@@ -62,10 +62,10 @@ class Services(SavedState):
         speech: The chat messages of agents.
         remote_events: The events that scripts send to spectators.
         prompts: The prompts that players hold.
-        remote_functions: The questions between scripts and agents.
-        collision_groups: Which parts collide with which.
+        remote_functions: The requests between scripts and agents.
+        collision_groups: The collision groups of parts.
         debris: The instances that will be destroyed.
-        at_close: The functions that scripts run at the end.
+        at_close: The functions that scripts have bound to the close of the world.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -112,7 +112,7 @@ class Services(SavedState):
         self.inputs.effects["RemoteFunction"] = self.remote_functions.receive
 
     def begin(self) -> None:
-        """Make the ground of a new world."""
+        """Create the ground of a new world."""
         make_terrain(self.model)
         self._show_max_players()
 
@@ -120,11 +120,11 @@ class Services(SavedState):
         self.players.service.store("MaxPlayers", float(self.players.max_players))
 
     def document(self, slots: Slots) -> dict[str, Any]:
-        """Return the part of a snapshot about the services."""
+        """Return the state of the services for a snapshot."""
         return {**super().document(slots), "terrain": terrain_document(self.model)}
 
     def restore(self, document: Any, slots: Slots) -> None:
-        """Restore the services of a snapshot; the tree is there already.
+        """Restore the services from a snapshot, after the tree.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -138,14 +138,14 @@ _MOST: Final = 2.0**53
 
 
 def set_value(holder: Instance, value: Any) -> None:
-    """Set ``Value``; ``Changed`` fires with the new value if it differs."""
+    """Set ``Value``; fire ``Changed`` with the new value if it differs."""
     if holder.store("Value", value):
         holder.tell_changed("Value")
         holder.fire("Changed", value)
 
 
 def set_whole_value(holder: Instance, value: float) -> None:
-    """Set the ``Value`` of an IntValue: the nearest whole number, halves away from zero."""
+    """Set the ``Value`` of an IntValue, rounded with halves away from zero."""
     bounded = max(-_MOST, min(_MOST, value))
     set_value(holder, math.copysign(math.floor(abs(bounded) + 0.5), bounded) + 0.0)
 
@@ -157,7 +157,7 @@ def fire_event(event: Instance, *values: Any) -> Any:
 
 
 def invoke(function: Instance, *values: Any) -> Any:
-    """``Invoke(...)`` of a BindableFunction: calls ``OnInvoke`` in the thread of the caller."""
+    """``Invoke(...)`` of a BindableFunction: call ``OnInvoke`` in the thread of the caller."""
     callback = function.read("OnInvoke")
     if callback is None:
         raise RuntimeFault(f"OnInvoke of {function.spec.name} '{function.name}' is not set")
@@ -187,7 +187,7 @@ def fire_heartbeat(model: DataModel) -> None:
 
 
 def json_encode(service: Instance, value: Any) -> Any:
-    """``JSONEncode(value)``: with sorted keys; a value without a JSON form becomes null."""
+    """``JSONEncode(value)``, with sorted keys, and null for a value without a JSON form."""
     try:
         text = write_text(value, service.model.scheduler.vm.charge, strict=False)
     except ValueError as error:
@@ -196,7 +196,7 @@ def json_encode(service: Instance, value: Any) -> Any:
 
 
 def json_decode(service: Instance, text: Any) -> Any:
-    """``JSONDecode(text)``: nil for null, and for invalid JSON."""
+    """``JSONDecode(text)``: return the value, or nil for null and for invalid JSON."""
     if not isinstance(text, str):
         return None
     try:
@@ -207,7 +207,7 @@ def json_decode(service: Instance, text: Any) -> Any:
 
 
 def generate_guid(service: Instance, in_braces: Any) -> Any:
-    """``GenerateGUID(inBraces)``: from the random numbers of the world, so a replay repeats it."""
+    """``GenerateGUID(inBraces)``, from the random numbers of the world, so replays repeat it."""
     random = service.model.scheduler.vm.random
     number = 0
     for _ in range(4):
@@ -217,19 +217,19 @@ def generate_guid(service: Instance, in_braces: Any) -> Any:
 
 
 def url_encode(service: Instance, text: Any) -> Any:
-    """``UrlEncode(text)``: all but letters, digits and ``-_.~`` as percents."""
+    """``UrlEncode(text)``: percent-encode all characters but letters, digits and ``-_.~``."""
     plain = text_argument(text, 1, "UrlEncode")
     service.model.scheduler.vm.charge(len(plain))
     return account_text(quote(plain.encode("latin-1"), safe=""))
 
 
 def refuse_request(service: Instance, *values: Any) -> Any:
-    """Refuse to reach another host."""
+    """Refuse a request to another host."""
     raise RuntimeFault("HTTP requests are not enabled")
 
 
 def get_server_time_now(workspace: Instance) -> float:
-    """``GetServerTimeNow()``: simulation time."""
+    """``GetServerTimeNow()``: return the simulation time."""
     return workspace.model.scheduler.time
 
 
@@ -258,7 +258,7 @@ def get_tags(collection: Instance, instance: Any) -> Any:
 
 
 def get_tagged(collection: Instance, tag: Any) -> Any:
-    """``GetTagged(tag)``: the instances below ``game``, in the order in which they were made."""
+    """``GetTagged(tag)``: return the instances below ``game``, in the order of creation."""
     return as_list(tree.find_tagged(collection.model, text_argument(tag, 1, "GetTagged")))
 
 
@@ -270,17 +270,17 @@ def get_all_tags(collection: Instance) -> Any:
 
 
 def get_instance_added_signal(collection: Instance, tag: Any) -> Any:
-    """``GetInstanceAddedSignal(tag)``: an instance below ``game`` has the tag now."""
+    """``GetInstanceAddedSignal(tag)``, fired when an instance below ``game`` gets the tag."""
     return collection.signal(TAG_ADDED + text_argument(tag, 1, "GetInstanceAddedSignal"))
 
 
 def get_instance_removed_signal(collection: Instance, tag: Any) -> Any:
-    """``GetInstanceRemovedSignal(tag)``: an instance below ``game`` has the tag no more."""
+    """``GetInstanceRemovedSignal(tag)``, fired when an instance below ``game`` loses the tag."""
     return collection.signal(TAG_REMOVED + text_argument(tag, 1, "GetInstanceRemovedSignal"))
 
 
 def add_services(classes: ClassTable) -> None:
-    """Add the members of the services without state, and of the classes that belong to them."""
+    """Add the members of the services without state and of their classes."""
     classes.add("ValueBase", setters={"Value": set_value})
     classes.add("IntValue", setters={"Value": set_whole_value})
     classes.add("BindableEvent", methods={"Fire": fire_event})
@@ -288,7 +288,7 @@ def add_services(classes: ClassTable) -> None:
     classes.add(TAG_SERVICE, methods=methods_in(globals(), "collection"))
     classes.add("Terrain", methods=methods_in(vars(terrain), "terrain"))
     classes.add(
-        "RunService",  # scripts run on a server that is always running
+        "RunService",  # scripts always run on a running server
         methods={
             "IsServer": lambda service: True,
             "IsClient": lambda service: False,

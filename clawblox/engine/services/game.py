@@ -1,4 +1,4 @@
-"""The root of the tree, ``game``: services, what scripts do at the end, and ``Debris``."""
+"""The root of the tree, ``game``: services, ``BindToClose``, and ``Debris``."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class ClosingCalls(SavedState):
         return ()
 
     def is_loaded(self, game: Instance) -> Any:
-        """``IsLoaded()``: true, because scripts start when everything is there."""
+        """``IsLoaded()``: return true, since scripts start after loading."""
         return True
 
     def get_service(self, game: Instance, name: Any) -> Any:
-        """``GetService(name)``: nil, and a warning, if there is no such service."""
+        """``GetService(name)``: return nil, with a warning, if there is no such service."""
         service = self._model.service(name)
         if service is None:
             names = (*self._model.services, *self._late)
@@ -63,11 +63,11 @@ class ClosingCalls(SavedState):
         return service
 
     def find_service(self, game: Instance, name: Any) -> Any:
-        """``FindService(name)``: nil if there is no such service."""
+        """``FindService(name)``: return nil if there is no such service."""
         return self._model.service(name)
 
     def close(self) -> list[WorldHalted]:
-        """Call these functions in order, each up to its first wait.
+        """Call the functions in order, each up to its first wait.
 
         Returns:
             The errors that would halt the world.
@@ -101,7 +101,7 @@ class DebrisQueue(SavedState):
         model.classes.add("Debris", methods=bind_methods(self, "service"))
 
     def add_item(self, service: Instance, instance: Any, seconds: Any) -> Any:
-        """``AddItem(instance, seconds)``; a second call replaces the first."""
+        """``AddItem(instance, seconds)``: a second call replaces the first."""
         if not isinstance(instance, Instance):
             raise RuntimeFault("invalid argument #1 to 'AddItem' (Instance expected)")
         time = seconds if seconds.__class__ is float else _DEFAULT_S

@@ -1,4 +1,4 @@
-"""``Lighting``, whose clock scripts set and read, and the methods of looks, which do nothing."""
+"""``Lighting``, with a clock for scripts, and visual methods without effect."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ def get_minutes_after_midnight(lighting: Instance) -> Any:
 
 
 def set_minutes_after_midnight(lighting: Instance, minutes: Any) -> Any:
-    """``SetMinutesAfterMidnight(minutes)``: a day later it is the same time."""
+    """``SetMinutesAfterMidnight(minutes)``, modulo one day."""
     lighting["ClockTime"] = number_argument(minutes, 1, "SetMinutesAfterMidnight") / 60.0
     return ()
 
 
 def emit(emitter: Instance, count: Any) -> Any:
-    """``Emit(count)``: it does nothing, because nothing is drawn."""
+    """``Emit(count)``, without effect."""
     return ()
 
 
 def clear(effect: Instance) -> Any:
-    """``Clear()``: it does nothing, because nothing is drawn."""
+    """``Clear()``, without effect."""
     return ()
 
 
 def set_texture_offset(beam: Instance, offset: Any) -> Any:
-    """``SetTextureOffset(offset)``: it does nothing, because nothing is drawn."""
+    """``SetTextureOffset(offset)``, without effect."""
     return ()
 
 
 def add_lighting(classes: ClassTable) -> None:
-    """Add the members of ``Lighting``, and the methods of looks."""
+    """Add the members of ``Lighting``, and the visual methods."""
     classes.add(
         "Lighting",
         methods=methods_in(globals(), "lighting"),

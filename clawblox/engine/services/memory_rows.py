@@ -1,7 +1,7 @@
-"""The values of memory stores, which a world keeps for a time and in its snapshots.
+"""The values of memory stores, with an expiry time; they are part of snapshots.
 
-Values are JSON texts, and time is counted in ticks. A value that has expired is as good as absent;
-it goes when room is needed.
+Values are JSON texts, and time is counted in ticks. An expired value counts as absent, and is
+removed when room is needed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from clawblox.engine.saved_state import Layouts, SavedState, Stored, entries, re
 from clawblox.engine.slots import Slots
 
 MOST_ROWS: Final = 10_000
-"""How many values a world keeps at most."""
+"""Maximum number of values in a world."""
 MOST_BYTES: Final = 8 << 20
-"""How long they may be together, in characters of keys and values."""
+"""Maximum total length of keys and values in a world, in characters."""
 
 _NEVER: Final = 1 << 62
 
 SortKey: TypeAlias = float | str | None
 Bound: TypeAlias = tuple[SortKey, str | None]
-"""A sort key, and a key; None for one that is not given."""
+"""A sort key and a key, each None if not given."""
 
 
 class RowsFull(Exception):  # noqa: N818 - names the condition
@@ -38,7 +38,7 @@ class Item:
     Attributes:
         value: JSON text.
         expires: The tick from which it is absent.
-        sort_key: What a sorted map orders it by before its key.
+        sort_key: The primary sort criterion in a sorted map, before the key.
     """
 
     value: str
@@ -53,7 +53,7 @@ class QueuedItem:
     Attributes:
         value: JSON text.
         expires: The tick from which it is absent.
-        priority: Higher ones are read first.
+        priority: Values with higher priority are read first.
         visible: The tick from which it can be read.
         reading: The number of the last read that returned it; 0 for none.
     """
@@ -66,12 +66,12 @@ class QueuedItem:
 
 
 def _read_value(slots: Slots, saved: str) -> str:
-    read_text(saved, lambda steps: None)  # raises ValueError
+    read_text(saved, lambda steps: None)  # raises ValueError if damaged
     return saved
 
 
 def _read_number(slots: Slots, saved: Any) -> Any:
-    """Return a number as Luau has it, from the number in JSON."""
+    """Return a JSON number as a Luau number."""
     return float(saved) if isinstance(saved, int) else saved
 
 
@@ -101,12 +101,12 @@ class MemoryRows(SavedState):
         self._numbered = 0  # values of queues, and reads
         self._count = 0
         self._size = 0
-        self._first_expires = _NEVER  # or earlier, if the value is gone
+        self._first_expires = _NEVER  # or earlier, if the value was removed
 
     # Maps
 
     def find(self, name: str, key: str, tick: int) -> Item | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key, or None."""
         item = self._maps.get(name, {}).get(key)
         return None if item is None or tick >= item.expires else item
 
@@ -114,7 +114,7 @@ class MemoryRows(SavedState):
         """Set the value of a key.
 
         Raises:
-            RowsFull: There is no room; the old value stays.
+            RowsFull: There is no room; the old value is kept.
         """
         old = self.find(name, key, tick)
         if old is None:
@@ -150,7 +150,7 @@ class MemoryRows(SavedState):
         ]
 
     def count(self, name: str) -> int:
-        """Return how many values a map or a queue has, with those that have expired."""
+        """Return the number of values in a map or queue, including expired values."""
         return len(self._maps.get(name, ())) + len(self._queues.get(name, ()))
 
     # Queues
@@ -173,13 +173,13 @@ class MemoryRows(SavedState):
 
         Args:
             name: The queue.
-            count: How many values.
-            only_all: Whether fewer values count as none.
-            tick: The present tick.
-            hidden: For how many ticks the values are hidden.
+            count: Maximum number of values.
+            only_all: Whether to read no values if there are fewer.
+            tick: The current tick.
+            hidden: Number of ticks for which the values are hidden.
 
         Returns:
-            The number of this read, by which `drop` removes the values; and the values.
+            The number of this read, for `drop`, and the values.
         """
         queue = self._queues.get(name, {})
         ready = [at for at, item in queue.items() if item.visible <= tick < item.expires]
@@ -192,14 +192,14 @@ class MemoryRows(SavedState):
         return self._numbered, [queue[at].value for at in ready]
 
     def size(self, name: str, tick: int, *, only_visible: bool) -> int:
-        """Return how many values a queue has, perhaps without those that are hidden."""
+        """Return the number of values in a queue, optionally without hidden values."""
         queue = self._queues.get(name, {}).values()
         return sum(
             tick < item.expires and (item.visible <= tick or not only_visible) for item in queue
         )
 
     def drop(self, name: str, reading: int, tick: int) -> None:
-        """Remove the values that a read returned, if they are hidden still."""
+        """Remove the values that a read returned, if they are still hidden."""
         queue = self._queues.get(name, {})
         for at in [at for at, item in queue.items() if item.reading == reading > 0]:
             if tick < queue[at].visible:
@@ -211,7 +211,7 @@ class MemoryRows(SavedState):
 
     def _make_room(self, rows: int, size: int, tick: int) -> None:
         if not self._has_room(rows, size) and tick >= self._first_expires:
-            # At most once a tick: a script could fail for lack of room again and again.
+            # At most once per tick, since a script could fail for lack of room repeatedly.
             _drop_expired(self._maps, tick)
             _drop_expired(self._queues, tick)
             self._measure()
@@ -259,7 +259,7 @@ def _drop_expired(stores: dict[str, Any], tick: int) -> None:
 
 
 def _place(sort_key: SortKey, key: str) -> tuple[Any, ...]:
-    """Return a place in a sorted map: numbers, then texts, then no sort key."""
+    """Return the sort key in a sorted map: numbers, then texts, then keys without sort key."""
     if sort_key is None:
         return 2, 0.0, key
     return (1 if isinstance(sort_key, str) else 0), sort_key, key

@@ -1,8 +1,8 @@
 """``MemoryStoreService``: maps and queues whose values expire in simulated time.
 
-A call takes effect at once, and its thread resumes in the next tick, as one that waits for a data
-store does. A thread that waits for a queue looks at it in each tick. The values belong to the world
-and are in its snapshots.
+A call takes effect immediately, and its thread resumes in the next tick, like a thread that waits
+for a data store. A thread that waits for a queue checks the queue in each tick. The values belong
+to the world and are part of its snapshots.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from clawblox.luau.core.values import as_tuple, is_function
 from clawblox.luau.runtime.suspension import Yield
 
 MOST_SECONDS: Final = 3_888_000.0
-"""How long a value may live, as in Roblox: 45 days."""
+"""Maximum expiry time of a value, as in Roblox: 45 days."""
 _SORTED: Final = "MemoryStoreSortedMap"
 _HASH: Final = "MemoryStoreHashMap"
 _QUEUE: Final = "MemoryStoreQueue"
@@ -56,7 +56,7 @@ _HIDDEN: Final = "InvisibilityTimeout"
 _MOST_IN_RANGE: Final = 200
 _MOST_READ: Final = 100
 _ROWS_PER_STEP: Final = 4
-_MOST_DIGITS: Final = 18  # of the id of a read
+_MOST_DIGITS: Final = 18  # of a read id
 
 
 @attrs.frozen(eq=False)
@@ -66,11 +66,11 @@ class QueueRead:
     Attributes:
         stores: The memory stores.
         queue: The name of the queue.
-        count: How many values it wants.
-        only_all: Whether it wants that many or none.
-        hidden: For how many ticks it hides them.
+        count: Maximum number of values.
+        only_all: Whether to read no values if there are fewer.
+        hidden: Number of ticks for which the values are hidden.
         since: The tick of the call.
-        until: The tick in which it ends without values; None for none.
+        until: The tick in which the wait ends without values; None for no timeout.
     """
 
     kind: ClassVar = "queue"
@@ -84,7 +84,7 @@ class QueueRead:
     until: int | None
 
     def find(self, tick: int) -> tuple[Any, ...] | None:
-        """Return the values and the id of the read, none once the time is over; None to wait."""
+        """Return the values and the read id, or no values after the timeout; None to wait."""
         if tick <= self.since:
             return None
         rows = self.stores.rows
@@ -97,7 +97,7 @@ class QueueRead:
         return (LuaTable(), None) if self.until is not None and tick >= self.until else None
 
     def document(self, slots: Slots) -> list[Any]:
-        """Return its part of a snapshot."""
+        """Return the search as saved in a snapshot."""
         values = [getattr(self, field.name) for field in attrs.fields(QueueRead)[1:]]
         return [self.kind, *to_json(_READ, values, slots)]
 
@@ -147,11 +147,11 @@ class MemoryStores(SavedState):
         return QueueRead(self, *from_json(_READ, saved, slots))
 
     def charge(self, steps: int) -> None:
-        """Take steps of the running script."""
+        """Charge steps to the running script."""
         self._model.scheduler.charge(steps)
 
     def read_value(self, text: str) -> Any:
-        """Return a kept value."""
+        """Return a stored value."""
         return read_text(text, self.charge, sort=True)
 
     @property
@@ -167,15 +167,15 @@ class MemoryStores(SavedState):
     # The service
 
     def get_sorted_map(self, service: Instance, name: Any) -> Any:
-        """``GetSortedMap(name)``; the same object for the same name."""
+        """``GetSortedMap(name)``: return one object per name."""
         return open_store(service, _SORTED, text_argument(name, 1, "GetSortedMap"))
 
     def get_hash_map(self, service: Instance, name: Any) -> Any:
-        """``GetHashMap(name)``; the same object for the same name."""
+        """``GetHashMap(name)``: return one object per name."""
         return open_store(service, _HASH, text_argument(name, 1, "GetHashMap"))
 
     def get_queue(self, service: Instance, name: Any, invisibility_timeout: Any) -> Any:
-        """``GetQueue(name, invisibilityTimeout)``; the same object, with this time, 30 s first."""
+        """``GetQueue(name, invisibilityTimeout)``: return one object per name; default 30 s."""
         queue = open_store(service, _QUEUE, text_argument(name, 1, "GetQueue"))
         if invisibility_timeout is not None:
             queue.store(_HIDDEN, _seconds(invisibility_timeout, 2, "GetQueue"))
@@ -184,23 +184,23 @@ class MemoryStores(SavedState):
     # Maps
 
     def get_async(self, memory_map: Instance, key: Any) -> Any:
-        """``GetAsync(key)``: the value, in a sorted map with its sort key; nil if there is none."""
+        """``GetAsync(key)``: return the value (and sort key in a sorted map), or nil."""
         suspension = suspend()
         raise self._answer(suspension, *self._find(memory_map, text_argument(key, 1, "GetAsync")))
 
     def set_async(
         self, memory_map: Instance, key: Any, value: Any, expiration: Any, sort_key: Any
     ) -> Any:
-        """``SetAsync(key, value, expiration, sortKey)``: true; a hash map has no sort keys."""
+        """``SetAsync(key, value, expiration, sortKey)``: return true; hash maps lack sort keys."""
         suspension = suspend()
         name, ticks = text_argument(key, 1, "SetAsync"), _ticks(expiration, 3, "SetAsync")
         self._put(memory_map, name, (value, sort_key), ticks, "SetAsync")
         raise self._answer(suspension, True)
 
     def update_async(self, memory_map: Instance, key: Any, function: Any, expiration: Any) -> Any:
-        """``UpdateAsync(key, function, expiration)``: sets the function's results; nil cancels.
+        """``UpdateAsync(key, function, expiration)``: store the function's results; nil cancels.
 
-        The function gets and returns what ``GetAsync`` returns.
+        The function gets and returns the same values as ``GetAsync``.
         """
         suspension = suspend()
         name, ticks = text_argument(key, 1, "UpdateAsync"), _ticks(expiration, 3, "UpdateAsync")
@@ -219,7 +219,7 @@ class MemoryStores(SavedState):
         raise self._answer(suspension)
 
     def list_items_async(self, hash_map: Instance, count: Any) -> Any:
-        """``ListItemsAsync(count)``: pages of key and value, by key."""
+        """``ListItemsAsync(count)``: return pages of keys and values, sorted by key."""
         suspension = suspend()
         most = _count(count, _MOST_IN_RANGE, 1, "ListItemsAsync")
         request = ReadSorted(_store_id(hash_map), ascending=True, limit=most)
@@ -233,7 +233,7 @@ class MemoryStores(SavedState):
         raise self._answer(suspension)
 
     def _page_rows(self, request: ReadSorted) -> Rows:
-        """Return the rows after the last one of the page before, for `show_page`."""
+        """Return the rows after the previous page, for `show_page`."""
         self.charge(self.rows.count(request.store))
         after = None if request.after is None else (None, to_luau_text(request.after[1]))
         rows = self.rows.select(request.store, after, None, self._tick)[: request.limit + 1]
@@ -242,7 +242,7 @@ class MemoryStores(SavedState):
     def get_range_async(
         self, sorted_map: Instance, direction: Any, count: Any, low: Any, high: Any
     ) -> Any:
-        """``GetRangeAsync(direction, count, lower, upper)``: an array of key, value, sortKey."""
+        """``GetRangeAsync(direction, count, lower, upper)``: array of key, value, sortKey."""
         suspension = suspend()
         way = direction.name if isinstance(direction, EnumItem) else direction
         if way not in ("Ascending", "Descending"):
@@ -282,7 +282,7 @@ class MemoryStores(SavedState):
     # Queues
 
     def add_async(self, queue: Instance, value: Any, expiration: Any, priority: Any) -> Any:
-        """``AddAsync(value, expiration, priority)``: higher priorities are read first."""
+        """``AddAsync(value, expiration, priority)``: high priorities are read first."""
         suspension = suspend()
         ticks = _ticks(expiration, 2, "AddAsync")
         rank = 0.0 if priority is None else priority
@@ -296,9 +296,9 @@ class MemoryStores(SavedState):
         raise self._answer(suspension)
 
     def read_async(self, queue: Instance, count: Any, all_or_nothing: Any, timeout: Any) -> Any:
-        """``ReadAsync(count, allOrNothing, waitTimeout)``: values, and the id that removes them.
+        """``ReadAsync(count, allOrNothing, waitTimeout)``: return values and an id for removal.
 
-        Other reads do not find them until the invisibility timeout is over.
+        Other reads do not find these values until the invisibility timeout ends.
         """
         most = _count(count, _MOST_READ, 1, "ReadAsync")
         if timeout is not None and (timeout.__class__ is not float or timeout != timeout):
@@ -312,7 +312,7 @@ class MemoryStores(SavedState):
         )
 
     def get_size_async(self, queue: Instance, exclude_invisible: Any) -> Any:
-        """``GetSizeAsync(excludeInvisible)``: how many values it has."""
+        """``GetSizeAsync(excludeInvisible)``: return the number of values."""
         suspension = suspend()
         name, only_visible = _store_id(queue), exclude_invisible not in (None, False)
         self.charge(self.rows.count(name) // _ROWS_PER_STEP)
@@ -320,7 +320,7 @@ class MemoryStores(SavedState):
         raise self._answer(suspension, float(size))
 
     def _remove_read(self, queue: Instance, ident: Any) -> Any:
-        """``RemoveAsync(id)``: removes the values of a read, unless they are visible again."""
+        """``RemoveAsync(id)``: remove the values of a read, unless they are visible again."""
         suspension = suspend()
         text, name = text_argument(ident, 1, "RemoveAsync"), _store_id(queue)
         self.charge(self.rows.count(name) // _ROWS_PER_STEP)
@@ -334,7 +334,7 @@ def _store_id(store: Instance) -> str:
 
 
 def _key_text(key: str) -> str:
-    """Return a key as text, so that `to_luau_text` gives it back whatever its bytes are."""
+    """Return a key as text; `to_luau_text` restores its bytes, even if they are not UTF-8."""
     return key.encode("latin-1").decode("utf-8", "surrogateescape")
 
 

@@ -1,7 +1,7 @@
 """``MessagingService``: messages between the scripts of a world, by topic.
 
 A world is a single place, so a message reaches the subscribers of its own world, in the next tick.
-Until then it waits as a thread does: with the memory, the steps and the snapshots of threads.
+Until then it waits like a thread, and counts as a thread for memory, steps and snapshots.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from clawblox.engine.services.data_stores import value_text
 from clawblox.luau import LuaTable, RuntimeFault
 
 MOST_BYTES: Final = 1024
-"""Length of a message as JSON text, as in Roblox."""
+"""Maximum length of a message as JSON text, as in Roblox."""
 MOST_LETTERS: Final = 80
-"""Length of a topic in bytes, as in Roblox."""
-_TOPIC: Final = "*"  # begins the name of the signal of a topic
+"""Maximum length of a topic in bytes, as in Roblox."""
+_TOPIC: Final = "*"  # prefix of the names of topic signals
 _DELIVER: Final = "MessagingService.deliver"
 
 
 def deliver(service: Any = None, topic: Any = None, text: Any = None, sent: Any = None) -> Any:
-    """Give a message to the subscribers of its topic, in a thread of its own."""
+    """Deliver a message to the subscribers of its topic, in its own thread."""
     messaging = instance_argument(service, 1, "deliver")
     name, message = text_argument(topic, 2, "deliver"), text_argument(text, 3, "deliver")
     try:  # a snapshot may be damaged
@@ -45,7 +45,7 @@ def _topic(value: Any, method: str) -> str:
 
 
 def publish_async(messaging: Instance, topic: Any, message: Any) -> Any:
-    """``PublishAsync(topic, message)``: to the subscribers of this world, in the next tick."""
+    """``PublishAsync(topic, message)``, delivered to this world's subscribers in the next tick."""
     model, name = messaging.model, _topic(topic, "PublishAsync")
     text = value_text(message, model.scheduler.charge).encode()
     if len(text) > MOST_BYTES:
@@ -59,7 +59,7 @@ def publish_async(messaging: Instance, topic: Any, message: Any) -> Any:
 
 
 def subscribe_async(messaging: Instance, topic: Any, callback: Any) -> Any:
-    """``SubscribeAsync(topic, callback)``: a connection; the callback gets ``Data`` and ``Sent``.
+    """``SubscribeAsync(topic, callback)``: call back with ``Data`` and ``Sent``.
 
     ``Sent`` is in seconds of simulation time.
     """
@@ -67,6 +67,6 @@ def subscribe_async(messaging: Instance, topic: Any, callback: Any) -> Any:
 
 
 def add_messaging(model: DataModel) -> None:
-    """Give the service its methods, and let snapshots hold messages."""
+    """Add the methods of the service, and let snapshots store messages."""
     model.host.raw(_DELIVER)(deliver)
     model.classes.add("MessagingService", methods=methods_in(globals(), "messaging"))

@@ -1,8 +1,8 @@
 """``PhysicsService``: collision groups, and which of them collide.
 
-At first there is only the group ``Default``, and all groups collide with each other. A part whose
-group is not registered counts as part of ``Default``; a query in such a group finds only its parts,
-as in the public engine.
+A new world has only the group ``Default``, and all groups collide with each other. A part with an
+unregistered group counts as part of ``Default``. As in Roblox, a query in such a group finds
+only the parts of this group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL: Final = (1 << MAX_GROUPS) - 1
 
 
 class CollisionGroups(SavedState):
-    """The collision groups of a world, each a bit of 32.
+    """The collision groups of a world, each represented by one of 32 bits.
 
     Args:
         model: The data model; the methods of ``PhysicsService`` are added to it.
@@ -46,7 +46,7 @@ class CollisionGroups(SavedState):
         model.classes.add("PhysicsService", methods=bind_methods(self, "service"))
 
     def bits(self, name: str) -> tuple[int, int]:
-        """Return the bit of a group, and the bits of the groups it collides with."""
+        """Return the bit of a group, and the bits of the groups that collide with it."""
         at = self._names.index(name) if name in self._names else 0
         return 1 << at, self._masks[at]
 
@@ -75,7 +75,7 @@ class CollisionGroups(SavedState):
     # Snapshots
 
     def document(self, slots: Slots) -> list[list[Any]]:
-        """Return its part of a snapshot: names and masks."""
+        """Return names and masks for a snapshot."""
         return [list(self._names), list(self._masks)]
 
     def restore(self, document: list[list[Any]], slots: Slots) -> None:
@@ -83,15 +83,15 @@ class CollisionGroups(SavedState):
         names, masks = document
         self._names, self._masks = list(names), list(masks)
 
-    # Methods of the service; some of them only older worlds use
+    # Methods of the service, some for older worlds only
 
     def register_collision_group(self, service: Instance, name: Any) -> Any:
-        """``RegisterCollisionGroup(name)``; an existing group is unchanged."""
+        """``RegisterCollisionGroup(name)``, without effect on an existing group."""
         self._register(text_argument(name, 1, "RegisterCollisionGroup"))
         return ()
 
     def create_collision_group(self, service: Instance, name: Any) -> Any:
-        """``CreateCollisionGroup(name)``: registers a group, and returns its number."""
+        """``CreateCollisionGroup(name)``: register a group, and return its number."""
         return float(self._register(text_argument(name, 1, "CreateCollisionGroup")))
 
     def _register(self, name: str) -> int:
@@ -107,7 +107,7 @@ class CollisionGroups(SavedState):
         return at
 
     def unregister_collision_group(self, service: Instance, name: Any) -> Any:
-        """``UnregisterCollisionGroup(name)``; an unregistered name is ignored."""
+        """``UnregisterCollisionGroup(name)``: ignore an unregistered name."""
         group = text_argument(name, 1, "UnregisterCollisionGroup")
         if group == DEFAULT_GROUP:
             raise RuntimeFault("Cannot unregister the Default collision group")
@@ -122,7 +122,7 @@ class CollisionGroups(SavedState):
     remove_collision_group = unregister_collision_group
 
     def rename_collision_group(self, service: Instance, old: Any, new: Any) -> Any:
-        """``RenameCollisionGroup(old, new)``; parts keep the old name."""
+        """``RenameCollisionGroup(old, new)``, while parts keep the old name."""
         name = text_argument(new, 2, "RenameCollisionGroup")
         at = self._index(old, 1, "RenameCollisionGroup")
         if old == DEFAULT_GROUP:
@@ -153,7 +153,7 @@ class CollisionGroups(SavedState):
         return self._collide(text_argument(first, 1, method), text_argument(second, 2, method))
 
     def get_registered_collision_groups(self, service: Instance) -> Any:
-        """``GetRegisteredCollisionGroups()``: a table with name, number and mask for each."""
+        """``GetRegisteredCollisionGroups()``: return the name, number and mask of each group."""
         groups = zip(self._names, self._masks, strict=True)
         return as_list(
             LuaTable({"name": name, "id": float(at), "mask": float(mask)})

@@ -33,7 +33,7 @@ class PlayerRecord:
     """The engine's state of a player.
 
     Attributes:
-        agent_id: The id under which agents and spectators know the player.
+        agent_id: The id of the player for agents and spectators.
         active_at: The tick of the last input, or of joining.
         is_bot: Whether scripts have added the player.
     """
@@ -67,7 +67,7 @@ class Players(SavedState):
 
     Args:
         model: The data model; the methods of ``Players`` and ``Player`` are added to it.
-        max_players: How many players there may be for a bot to join them.
+        max_players: Maximum number of players, including bots.
         afk_timeout_s: Simulation time after which a player without input is removed; 0 means
             never.
         spawn: Gives a new player a character, before ``PlayerAdded``.
@@ -107,11 +107,11 @@ class Players(SavedState):
 
     @property
     def service(self) -> Instance:
-        """The service, whose children are the players."""
+        """The service, with the players as children."""
         return self._model.services["Players"]
 
     def listed(self) -> list[tuple[str, Instance]]:
-        """Return the ids and players in the order in which they joined, bots included."""
+        """Return the ids and players in the order in which they joined, including bots."""
         return list(self._players.items())
 
     def find(self, agent_id: str) -> Instance | None:
@@ -121,7 +121,7 @@ class Players(SavedState):
     # Joining and leaving
 
     def add(self, agent_id: str, name: str) -> Instance:
-        """Add the player of an agent; fire ``PlayerAdded`` when the character is there.
+        """Add the player of an agent; fire ``PlayerAdded`` after creating the character.
 
         Args:
             agent_id: The agent's id, a UUID.
@@ -151,7 +151,7 @@ class Players(SavedState):
         return player
 
     def remove(self, agent_id: str) -> None:
-        """Remove a player: ``PlayerRemoving`` fires while everything of the player is still there.
+        """Remove a player, after firing ``PlayerRemoving``.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -170,13 +170,13 @@ class Players(SavedState):
         self._players.pop(agent_id, None)
 
     def touch(self, agent_id: str) -> None:
-        """Note an input of an agent: the time without input starts over."""
+        """Register an input of an agent, to restart the time without input."""
         player = self._players.get(agent_id)
         if player is not None:
             player.extra.active_at = self._model.scheduler.tick
 
     def removed(self) -> list[str]:
-        """Return the agents removed since the last call; sessions end with them."""
+        """Return the agents removed since the last call, to end their sessions."""
         removed, self._removed = self._removed, []
         return removed
 
@@ -203,7 +203,7 @@ class Players(SavedState):
     def _drop(self, player: Instance, line: str) -> None:
         record: PlayerRecord | None = player.extra
         if record is None or self._players.get(record.agent_id) is not player:
-            return  # kicked twice, or gone already
+            return  # kicked twice, or already gone
         self._log(line)
         self.remove(record.agent_id)
         if not record.is_bot:
@@ -228,7 +228,7 @@ class Players(SavedState):
     # Methods of the service and of players
 
     def get_players(self, service: Instance) -> Any:
-        """``GetPlayers()``, in the order in which they joined."""
+        """``GetPlayers()``, in the order in which the players joined."""
         return as_list(service.children)
 
     def get_player_by_user_id(self, service: Instance, user_id: Any) -> Any:
@@ -237,7 +237,7 @@ class Players(SavedState):
         return next((player for player in players if player.read("UserId") == user_id), None)
 
     def get_name_from_user_id_async(self, service: Instance, user_id: Any) -> Any:
-        """``GetNameFromUserIdAsync(id)``: of a player who is in the world; else an error."""
+        """``GetNameFromUserIdAsync(id)``, or an error if the player is not in the world."""
         number = number_argument(user_id, 1, "GetNameFromUserIdAsync")
         player = self.get_player_by_user_id(service, number)
         if player is None:
@@ -245,7 +245,7 @@ class Players(SavedState):
         return player.name
 
     def get_user_id_from_name_async(self, service: Instance, name: Any) -> Any:
-        """``GetUserIdFromNameAsync(name)``: of a player who is in the world; else an error."""
+        """``GetUserIdFromNameAsync(name)``, or an error if the player is not in the world."""
         wanted = text_argument(name, 1, "GetUserIdFromNameAsync")
         player = service.find_child(wanted)
         if player is None:
@@ -260,50 +260,50 @@ class Players(SavedState):
         return next((player for player in players if player.read("Character") is character), None)
 
     def add_bot(self, service: Instance, name: Any) -> Any:
-        """``AddBot(name)``: a player that scripts control joins at the start of the next tick."""
+        """``AddBot(name)``: let a player controlled by scripts join in the next tick."""
         shown = text_argument(name, 1, "AddBot")
         if self._has_room(shown, len(self._bots)):
             self._bots.append(shown)
         return ()
 
     def get_join_data(self, player: Instance) -> Any:
-        """``GetJoinData()``: no launch data or context: nobody comes from another place."""
+        """``GetJoinData()``, without launch data, since players never come from another place."""
         return LuaTable({"LaunchData": "", "GameJoinContext": LuaTable()})
 
     def has_appearance_loaded(self, player: Instance) -> Any:
-        """``HasAppearanceLoaded()``: whether the player has a character."""
+        """``HasAppearanceLoaded()``: return whether the player has a character."""
         return player.read("Character") is not None
 
     def get_network_ping(self, player: Instance) -> Any:
-        """``GetNetworkPing()``: 0."""
+        """``GetNetworkPing()``: return 0."""
         return 0.0
 
     def request_stream_around_async(self, player: Instance, position: Any, timeout: Any) -> Any:
-        """``RequestStreamAroundAsync(position, timeout)``: nothing, as everything is there."""
+        """``RequestStreamAroundAsync(position, timeout)``, without effect."""
         return ()
 
     def is_in_group(self, player: Instance, group: Any) -> Any:
-        """``IsInGroup(group)``: false, because there are no groups."""
+        """``IsInGroup(group)``: return false."""
         number_argument(group, 1, "IsInGroup")
         return False
 
     def get_rank_in_group(self, player: Instance, group: Any) -> Any:
-        """``GetRankInGroup(group)``: 0."""
+        """``GetRankInGroup(group)``: return 0."""
         number_argument(group, 1, "GetRankInGroup")
         return 0.0
 
     def get_role_in_group(self, player: Instance, group: Any) -> Any:
-        """``GetRoleInGroup(group)``: Guest."""
+        """``GetRoleInGroup(group)``: return Guest."""
         number_argument(group, 1, "GetRoleInGroup")
         return "Guest"
 
     def is_friends_with(self, player: Instance, user_id: Any) -> Any:
-        """``IsFriendsWith(userId)``: false."""
+        """``IsFriendsWith(userId)``: return false."""
         number_argument(user_id, 1, "IsFriendsWith")
         return False
 
     def kick(self, player: Instance, message: Any) -> Any:
-        """``Kick(message)``: takes effect at the start of the next tick."""
+        """``Kick(message)``, effective at the start of the next tick."""
         if not any(kicked is player for kicked, _ in self._kicks):
             self._kicks.append((player, to_text(message) if isinstance(message, str) else ""))
         return ()

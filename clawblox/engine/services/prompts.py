@@ -1,7 +1,7 @@
-"""``ClickDetector`` and ``ProximityPrompt``: what agents do to parts that they are near.
+"""``ClickDetector`` and ``ProximityPrompt``: actions of agents on nearby parts.
 
-An agent names a part by the id of its entity. The detector or prompt is below the part, below one
-of its attachments, or below a model around it.
+An agent identifies a part by its entity id. The detector or prompt is a child of the part, of one
+of its attachments, or of a model that contains the part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _find_part(model: DataModel, data: Json) -> Instance | None:
 
 
 def _find_use(part: Instance, class_name: str) -> Instance | None:
-    """Return the nearest detector or prompt of a part, or None."""
+    """Return the closest detector or prompt of a part in the tree, or None."""
     for holder in _holders(part):
         for child in holder.children:
             if child.spec.name == class_name:
@@ -49,10 +49,10 @@ def _holders(part: Instance) -> Iterator[Instance]:
 
 
 def click_part(player: Instance, data: Json) -> None:
-    """Carry out an input ``Click``: ``MouseClick`` fires if the part is near enough.
+    """Carry out an input ``Click``: fire ``MouseClick`` if the part is near enough.
 
     Args:
-        player: Its sender.
+        player: The sender.
         data: ``id`` of the entity. Other data is ignored.
 
     Raises:
@@ -79,16 +79,16 @@ class Prompts(SavedState):
 
     def __init__(self, model: DataModel) -> None:
         self._model = model
-        self._holds: dict[Instance, tuple[Instance, int]] = {}  # and the tick in which they end
+        self._holds: dict[Instance, tuple[Instance, int]] = {}  # with the tick in which they end
 
     def hold(self, player: Instance, data: Json) -> None:
         """Carry out an input ``Prompt``: hold a prompt until it triggers.
 
-        It ends what the player holds.
+        A prompt that the player already holds ends.
 
         Args:
-            player: Its sender.
-            data: ``id`` of the entity. Other data only ends what the player holds.
+            player: The sender.
+            data: ``id`` of the entity. Other data only ends the prompt that the player holds.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -106,7 +106,7 @@ class Prompts(SavedState):
             self._fire(prompt, "PromptButtonHoldBegan", player)
 
     def advance(self) -> None:
-        """Trigger the prompts that were held long enough, and end those out of reach.
+        """Trigger prompts that were held long enough, and end prompts out of reach.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
@@ -116,7 +116,7 @@ class Prompts(SavedState):
         tick = self._model.scheduler.tick
         for player, (prompt, due) in tuple(self._holds.items()):
             if self._holds.get(player) != (prompt, due):
-                continue  # a handler has ended it
+                continue  # ended by a handler
             is_usable = _is_usable(prompt, player)
             if not is_usable or due <= tick:
                 self._end(player)
@@ -133,7 +133,7 @@ class Prompts(SavedState):
         self._fire(prompt, "TriggerEnded", player)
 
     def _fire(self, prompt: Instance, event: str, player: Instance) -> None:
-        """Fire an event of a prompt, and that of the service."""
+        """Fire an event of a prompt, and the event of the service."""
         prompt.fire(event, player)
         service = self._model.services.get("ProximityPromptService")
         if service is not None:
@@ -149,7 +149,7 @@ def _is_usable(prompt: Instance, player: Instance) -> bool:
 
 
 def _prompted_part(prompt: Instance) -> Instance | None:
-    """Return the part that must be near: around the prompt, or the first of its model."""
+    """Return the part that must be near: the prompt's part, or the first part of its model."""
     holder = prompt.parent
     if holder is not None and holder.spec.name == "Attachment":
         holder = holder.parent
@@ -162,7 +162,7 @@ def _prompted_part(prompt: Instance) -> Instance | None:
 
 
 def describe_uses(part: Instance) -> Iterator[tuple[str, Json]]:
-    """Iterate over the keys of a part's entity about the detector and the prompt right below it."""
+    """Iterate over the entity keys for the detector and the prompt that are children of a part."""
     for child in part.children:
         if child.spec.name == _CLICK:
             yield "click", {"distance": shortest(child.read("MaxActivationDistance"))}

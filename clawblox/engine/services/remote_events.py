@@ -1,7 +1,7 @@
 """``RemoteEventService`` and the remote events of scripts: events for spectators and agents.
 
-An event that scripts fire in a tick becomes a recent event, with that tick's number, at its end.
-An event for a single player is seen by that player's agent and by spectators.
+At the end of a tick, the events that scripts have fired in it become recent events, with the
+number of the tick. Only the player's agent and spectators see an event for a single player.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _TEXT_PER_STEP: Final = 64
 def payload_json(value: Any, charge: Callable[[int], None], depth: int = MAX_DEPTH) -> Json:
     """Return a Luau value as the payload of an event.
 
-    A table without holes is an array, also if empty; any other is an object with text keys.
+    A table without holes becomes an array, even if empty. Any other table becomes an object with
+    text keys.
 
     Args:
         value: The value.
-        charge: Takes steps for the entries of tables.
-        depth: How deep tables may nest.
+        charge: Charges steps for the entries of tables.
+        depth: Maximum nesting of tables.
 
     Raises:
         RuntimeFault: Tables are nested too deeply.
@@ -101,18 +102,18 @@ _EVENT: Final = {
 
 
 def _flat(payload: Json) -> Json:
-    """Return a payload with tuples in place of objects: the VM cannot measure objects."""
+    """Return a payload with tuples in place of objects, which the VM cannot measure."""
     if isinstance(payload, dict):
         return tuple(_flat(member) for item in payload.items() for member in item)
     return [_flat(member) for member in payload] if isinstance(payload, list) else payload
 
 
 def find_remote(model: DataModel, class_name: str, data: Json) -> Instance | None:
-    """Return the instance below ReplicatedStorage that the ``name`` in an input names, or None.
+    """Return the instance below ReplicatedStorage with the ``name`` in an input, or None.
 
     Args:
         model: The data model.
-        class_name: Its class, or one that it extends.
+        class_name: Its class or base class.
         data: The data of the input.
     """
     name = data.get("name") if isinstance(data, dict) else None
@@ -128,7 +129,7 @@ def player_argument(value: Any, at: int, function: str) -> Instance:
     """Return an argument that must be a player.
 
     Raises:
-        RuntimeFault: It is something else.
+        RuntimeFault: The argument is not a player.
     """
     return instance_argument(value, at, function, "Player")
 
@@ -164,11 +165,11 @@ class RemoteEvents(SavedState):
     def fire(
         self, name: Any, values: Sequence[Any], *, reliable: bool = True, to: str | None = None
     ) -> None:
-        """Fire an event; its name is trimmed, and an event without a name is ignored.
+        """Fire an event; trim its name, and ignore an event without a name.
 
         Args:
             name: The name, as a Luau value.
-            values: A single value is the payload, several are an array, and no value is null.
+            values: The payload: a single value, an array of several values, or null without values.
             reliable: Whether the event is marked as reliable.
             to: The id of the agent that sees it; None for everyone.
 
@@ -180,7 +181,7 @@ class RemoteEvents(SavedState):
             self.add(shown, self.payload(values), reliable=reliable, to=to)
 
     def payload(self, values: Sequence[Any]) -> Json:
-        """Return the payload of values: the only value, an array of several, or null.
+        """Return the payload for values: a single value, an array of several values, or null.
 
         Raises:
             RuntimeFault: A value is nested too deeply.
@@ -192,18 +193,18 @@ class RemoteEvents(SavedState):
     def add(self, name: str, payload: Json, *, reliable: bool = True, to: str | None) -> None:
         """Add an event to those of this tick; see `fire`."""
         if len(self._fired) == _KEPT:
-            self._published += 1  # it leaves before anyone could see it
+            self._published += 1  # it is dropped before anyone could see it
         self._fired.append([to, name, reliable, payload])
 
     def held(self) -> Iterator[Any]:
-        """Iterate over the payloads that it keeps, to count them as memory."""
+        """Iterate over the stored payloads, to count their memory."""
         for *_, payload in self._fired:
             yield _flat(payload)
         for _, event in self._recent:
             yield _flat(event["payload"])
 
     def publish(self) -> None:
-        """Make the events of this tick recent events, at its end."""
+        """Turn the events of this tick into recent events, at its end."""
         tick = self._model.scheduler.tick
         for to, name, reliable, payload in self._fired:
             self._published += 1
@@ -221,7 +222,7 @@ class RemoteEvents(SavedState):
     def latest(self) -> list[dict[str, Json]]:
         """Return the last recent events, oldest first, as spectators see them.
 
-        An event for one player has its id as ``player``.
+        An event for a single player has the player's id as ``player``.
         """
         latest = islice(self._recent, max(0, len(self._recent) - _SHOWN), None)
         return [event if to is None else {**event, "player": to} for to, event in latest]
@@ -232,10 +233,10 @@ class RemoteEvents(SavedState):
         return seen[-_SHOWN:]
 
     def receive(self, player: Instance, data: Json) -> None:
-        """Fire ``OnServerEvent`` of a remote event that a client names.
+        """Fire ``OnServerEvent`` of the remote event named by a client.
 
         Args:
-            player: Its sender.
+            player: The sender.
             data: ``name`` of a remote event below ReplicatedStorage, and ``payload``. Other data
                 is ignored.
 
@@ -266,7 +267,7 @@ class RemoteEvents(SavedState):
         return ()
 
     def fire_client(self, event: Instance, player: Any = None, *payload: Any) -> Any:
-        """``FireClient(player, ...)`` of a remote event, under its name; not for one who left."""
+        """``FireClient(player, ...)`` under the event's name, unless the player has left."""
         recipient = player_argument(player, 1, "FireClient")
         if recipient.parent is not None:
             agent_id = recipient.extra.agent_id

@@ -1,8 +1,8 @@
-"""``RemoteFunction``: questions of agents to scripts, and of scripts to agents.
+"""``RemoteFunction``: requests of agents to scripts, and of scripts to agents.
 
-An agent asks with an input, and the result is an event for that agent alone: in the observation
-that answers the input, if ``OnServerInvoke`` does not wait. ``InvokeClient`` is an event for an
-agent that answers with an input.
+An agent sends a request as an input, and gets the result as an event for this agent only. If
+``OnServerInvoke`` does not wait, the observation that answers the input contains the event.
+``InvokeClient`` is an event for an agent, which answers with an input.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from clawblox.luau.runtime.host import to_luau
 from clawblox.server import Json
 
 TIMEOUT_S: Final = 60
-"""Simulation time after which a question to an agent fails."""
+"""Simulation time after which a request to an agent fails, in seconds."""
 MAX_ARGUMENTS: Final = 100
-"""Of a question of an agent."""
+"""Maximum number of arguments of a request from an agent."""
 MAX_CALLS: Final = 256
-"""Questions of an agent that scripts have not answered yet."""
+"""Maximum number of unanswered requests from an agent."""
 _MAX_ID: Final = 100  # characters
-_QUESTIONS_PER_STEP: Final = 8  # looking through the questions that wait
+_QUESTIONS_PER_STEP: Final = 8  # in a search among the waiting requests
 
 
 @attrs.define(eq=False)
 class _Question:
-    """A question to an agent.
+    """A request to an agent.
 
     Attributes:
-        number: Its number, by which the agent answers.
+        number: Its number, which the agent's answer repeats.
         thread: The thread that waits for the answer.
         player: The player of the agent.
         name: The name of the RemoteFunction, as text.
@@ -66,11 +66,11 @@ _QUESTION: Final = record(
 
 
 class RemoteFunctions(SavedState):
-    """The questions that wait for an agent, and those that wait for a script.
+    """The requests that wait for an agent, and those that wait for a script.
 
     Args:
         model: The data model; the methods of ``RemoteFunction`` are added to it.
-        events: Where questions and answers become events.
+        events: The events that carry requests and answers.
     """
 
     layouts: ClassVar[Layouts] = {
@@ -89,14 +89,14 @@ class RemoteFunctions(SavedState):
         self._calls: dict[Coroutine, tuple[Instance, Instance, Json]] = {}
         model.classes.add("RemoteFunction", methods=bind_methods(self, "remote"))
 
-    # Questions of agents
+    # Requests of agents
 
     def receive(self, player: Instance, data: Json) -> None:
-        """Carry out an input ``RemoteFunction``: a question of an agent, or its answer.
+        """Carry out an input ``RemoteFunction``: a request or an answer of an agent.
 
         Args:
-            player: Its sender.
-            data: ``answer``, the number of a question, and ``result``; or ``name`` of a
+            player: The sender.
+            data: ``answer``, the number of a request, and ``result``; or ``name`` of a
                 RemoteFunction below ReplicatedStorage, ``arguments``, and an ``id`` that the
                 answer repeats. Other data is ignored.
 
@@ -122,7 +122,7 @@ class RemoteFunctions(SavedState):
             self._run(remote, player, ident, arguments)
 
     def _run(self, remote: Instance, player: Instance, ident: Json, arguments: list[Json]) -> None:
-        """Call ``OnServerInvoke`` in a thread of its own."""
+        """Call ``OnServerInvoke`` in its own thread."""
         scheduler = self._model.scheduler
         scheduler.charge(START_STEPS)
         thread = scheduler.vm.coroutine(remote.read("OnServerInvoke"))
@@ -131,7 +131,7 @@ class RemoteFunctions(SavedState):
         scheduler.resume(thread, (player, *map(to_luau, arguments)))
 
     def _answer(self, thread: Coroutine, ok: bool, values: tuple[Any, ...]) -> None:
-        """Tell an agent what ``OnServerInvoke`` has returned, or that it has failed."""
+        """Send an agent the results of ``OnServerInvoke``, or its failure."""
         remote, player, ident = self._calls.pop(thread)
         error = thread.error
         answer: dict[str, Json] = {"answer": ident, "error": "the function of the world failed"}
@@ -150,10 +150,10 @@ class RemoteFunctions(SavedState):
             to = player.extra.agent_id
             self._events.add(to_text(remote.name), payload, to=to)
 
-    # Questions of scripts
+    # Requests of scripts
 
     def invoke_client(self, remote: Instance, player: Any = None, *values: Any) -> Any:
-        """``InvokeClient(player, ...)``: waits for the answer of the agent; fails after 60 s."""
+        """``InvokeClient(player, ...)``: wait for the agent's answer; fail after 60 s."""
         asked = player_argument(player, 1, "InvokeClient")
         name = to_text(remote.name)
         if asked.parent is None or asked.extra.is_bot:
@@ -177,17 +177,17 @@ class RemoteFunctions(SavedState):
                 return
 
     def expire(self) -> None:
-        """Let the questions fail that nobody will answer, at the start of a tick.
+        """Let requests to agents fail after the timeout, at the start of a tick.
 
-        Those of agents who have left are forgotten.
+        Requests from agents who have left are dropped.
 
         Raises:
-            WorldHalted: A script does not catch that, and the error halts the world.
+            WorldHalted: A script does not catch the failure, and the error halts the world.
         """
         if not (self._calls or self._questions):
             return
         for thread, (_, asker, _) in tuple(self._calls.items()):
-            if asker.parent is None:  # nobody hears the answer
+            if asker.parent is None:  # the answer has no receiver
                 del self._calls[thread]
                 thread.ended = None
         scheduler = self._model.scheduler
@@ -207,13 +207,13 @@ class RemoteFunctions(SavedState):
                 scheduler.resume(question.thread, ())
 
     def held(self) -> Iterator[Any]:
-        """Iterate over the threads that it keeps alive, to count them as memory."""
+        """Iterate over the threads that are kept alive, to count their memory."""
         for question in self._questions:
             yield question.thread
         yield from self._calls
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore the questions of a snapshot, in both directions.
+        """Restore the requests of a snapshot, in both directions.
 
         Raises:
             ValueError: The snapshot is damaged.
@@ -230,6 +230,6 @@ def _refusal(name: str, player: Instance, why: str) -> str:
 
 
 def _short(ident: Json) -> Json:
-    """Return the id of a question if an answer can repeat it; else null."""
+    """Return the id of a request if an answer can repeat it, else null."""
     is_short = isinstance(ident, str) and len(ident) <= _MAX_ID
     return ident if is_short or finite_number(ident) is not None else None

@@ -1,10 +1,10 @@
-"""``DataStorePages``: what ``GetSortedAsync`` returns, an array that has more pages.
+"""``DataStorePages``, the result of ``GetSortedAsync``: an array with further pages.
 
-``MemoryStoreHashMapPages``, what ``ListItemsAsync`` returns, differ in who answers for a page.
+``MemoryStoreHashMapPages``, the result of ``ListItemsAsync``, get their pages from memory stores.
 
-The array holds the entries of the first page, for scripts that just iterate over it. Its metatable
-has the members of pages as its ``__index``, and a `SortedPages`. Scripts may copy the array, and
-give it another metatable.
+The array contains the entries of the first page, for scripts that only iterate over it. Its
+metatable has the members of pages as ``__index``, and a `SortedPages`. Scripts may copy the array,
+and replace its metatable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clawblox.luau import Host, HostValue, LuaTable, RuntimeFault
 from clawblox.luau.core.values import raw_get, raw_set, set_metatable
 
 MOST_ROWS: Final = 1000
-"""The greatest length of a page."""
+"""Maximum length of a page."""
 ADVANCE: Final = "AdvanceToNextPageAsync"
 _CURRENT: Final = "GetCurrentPage"
 _FINISHED: Final = "IsFinished"
@@ -37,8 +37,8 @@ class SortedPages(HostValue):
     """The page that a script has reached.
 
     Attributes:
-        page: The entries of the present page.
-        members: What scripts find in the array besides.
+        page: The entries of the current page.
+        members: The members that scripts can access in addition to the entries.
         next: The request for the next page; None after the last one.
     """
 
@@ -50,24 +50,24 @@ class SortedPages(HostValue):
     page: LuaTable
 
     def contents(self) -> tuple[Any, ...]:
-        """Return the present page, the members, and the next request as JSON text."""
+        """Return the current page, the members, and the next request as JSON text."""
         text = "" if self.next is None else json.dumps(write_request(self.next))
         return self.page, self.members, text
 
     def fill(self, *values: Any) -> None:
-        """Restore what `contents` returned."""
+        """Restore the result of `contents`."""
         expect_contents(values, LuaTable, LuaTable, str)
         page, members, text = values
         request = read_request(json.loads(text)) if text else None
         if not isinstance(request, ReadSorted | None):
             raise ValueError("pages of an ordered store continue with another request")
         if request is not None and request.after is not None:
-            to_luau_text(request.after[1])  # raises ValueError
+            to_luau_text(request.after[1])  # raises ValueError if damaged
         self.page, self.members, self.next = page, members, request
 
 
 class HashMapPages(SortedPages):
-    """The same for the pages of a hash map of a memory store."""
+    """The page that a script has reached, for a hash map of a memory store."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class HashMapPages(SortedPages):
 
 
 def find_score(value: Any) -> Any:
-    """Return the score of a value in an ordered store; None if it has none."""
+    """Return the score of a value in an ordered store, or None."""
     if isinstance(value, LuaTable):
         return value.get("score")
     return value if value.__class__ is float else None
@@ -88,8 +88,8 @@ def lend_page_methods(
 
     Args:
         host: The engine's functions and objects for the VM.
-        kind: Their type.
-        ask: Asks for the next page; the running thread waits.
+        kind: The type of the pages.
+        ask: Requests the next page; the running thread waits.
     """
     host.value_type(kind)
 
@@ -122,7 +122,7 @@ def make_pages(
     rows: Rows,
     charge: Charge,
 ) -> LuaTable:
-    """Return pages as scripts see them, at the page that answers a request; see `show_page`."""
+    """Return the array of pages for scripts, at the page that answers a request."""
     pages = kind.empty()
     pages.fill(LuaTable(), LuaTable(methods), "")
     show_page(pages, request, rows, charge)
@@ -132,13 +132,13 @@ def make_pages(
 
 
 def show_page(pages: SortedPages, request: ReadSorted, rows: Rows, charge: Charge) -> None:
-    """Turn pages to the page that answers a request.
+    """Advance pages to the page that answers a request.
 
     Args:
         pages: The pages.
         request: The request.
-        rows: Keys, and values as JSON texts; one more than the page has if it is not the last.
-        charge: Takes the steps.
+        rows: Keys, and values as JSON texts; one more row than the page length if more follow.
+        charge: Charges the steps.
 
     Raises:
         ValueError: A value cannot be read.

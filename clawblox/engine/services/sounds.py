@@ -1,7 +1,7 @@
-"""``Sound``: sounds as data for spectators; the engine plays nothing and knows no lengths.
+"""``Sound``: sounds as data for spectators; the engine neither plays them nor knows their length.
 
-A sound that plays continues until a script stops it. Its position in time follows from the tick in
-which it began, so it costs nothing while it plays.
+A playing sound continues until a script stops it. Its time position is computed from the tick in
+which it started, so playing does not cost anything.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from clawblox.engine.instances.spec import ClassTable
 from clawblox.engine.scheduler import TICK_RATE
 
 _SINCE: Final = "PlayingSince"
-"""Key of `Instance.props`: the tick in which a sound that plays began or resumed."""
+"""Key of `Instance.props`: the tick in which a playing sound started or resumed."""
 _BEGAN: Final = "PlayedTo"
-"""Key of `Instance.props`: how far it had played then, in seconds."""
+"""Key of `Instance.props`: the time position at that tick, in seconds."""
 
 Json = Any
 
 
 def time_position(sound: Instance) -> float:
-    """Return how far a sound has played, in seconds of the sound."""
+    """Return the time position of a sound, in seconds of the sound."""
     since = sound.props.get(_SINCE)
     began: float = sound.props.get(_BEGAN, 0.0)
     if since is None:
@@ -41,7 +41,7 @@ def _begin(sound: Instance, position: float) -> None:
 
 
 def set_playing(sound: Instance, playing: bool) -> None:
-    """Let a sound play on from where it is, or pause it."""
+    """Resume a sound at its time position, or pause it."""
     if playing == sound.read("Playing"):
         return
     position = time_position(sound)
@@ -66,21 +66,21 @@ def set_playback_speed(sound: Instance, speed: float) -> None:
 
 
 def play(sound: Instance) -> Any:
-    """``Play()``: from the beginning."""
+    """``Play()``, from the beginning."""
     _rewind(sound, playing=True)
     sound.fire("Played", sound.read("SoundId"))
     return ()
 
 
 def stop(sound: Instance) -> Any:
-    """``Stop()``: the next ``Play`` or ``Resume`` begins at the beginning."""
+    """``Stop()``: the next ``Play`` or ``Resume`` starts from the beginning."""
     if _rewind(sound, playing=False):
         sound.fire("Stopped", sound.read("SoundId"))
     return ()
 
 
 def _rewind(sound: Instance, *, playing: bool) -> bool:
-    """Put a sound at its beginning; return whether that starts or stops it."""
+    """Set a sound to its beginning; return whether this starts or stops it."""
     has_changed = sound.store("Playing", playing)
     _begin(sound, 0.0)
     if has_changed:
@@ -95,15 +95,15 @@ def pause(sound: Instance) -> Any:
 
 
 def resume(sound: Instance) -> Any:
-    """``Resume()``: from where it was paused."""
+    """``Resume()``, from the position of the pause."""
     set_playing(sound, True)
     return ()
 
 
 def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
-    """Return the sounds that play below an instance, in the order of the tree.
+    """Return the playing sounds below an instance, in tree order.
 
-    Each has the id of its parent: an entity for a sound in a part.
+    Each has the id of its parent, which is an entity for a sound in a part.
     """
     return [
         {
@@ -124,7 +124,7 @@ def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
 
 
 def add_sounds(classes: ClassTable) -> None:
-    """Give sounds their members."""
+    """Add the members of sounds."""
     classes.add(
         "Sound",
         methods={"Play": play, "Stop": stop, "Pause": pause, "Resume": resume},

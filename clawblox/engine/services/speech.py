@@ -1,9 +1,9 @@
 """Chat: the audience of a message, and ``Chatted``.
 
-In ``global`` speech everyone hears everything. In ``proximity`` speech a message is heard by the
-players whose root parts are within the hearing radius of the speaker's root part when it is sent;
-players who come closer later do not hear it, nor do spectators. Scripts hear everything: in
-the next tick, after the inputs, ``Player.Chatted`` fires for each message.
+In ``global`` speech everyone hears every message. In ``proximity`` speech only players hear a
+message, and only if their root parts are within the hearing radius of the speaker's root part when
+it is sent. Scripts get every message: in the next tick, after the inputs, ``Player.Chatted`` fires
+for each message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clawblox.engine.saved_state import Layouts, SavedState, object_slot
 from clawblox.luau import Vector
 
 MAX_SAID: Final = 1000
-"""Most messages that wait for a tick; where no tick comes for long, the oldest are dropped."""
+"""Maximum number of messages waiting for a tick; the oldest are dropped first."""
 
 
 class Speech(SavedState):
@@ -45,14 +45,14 @@ class Speech(SavedState):
         self._said.append((player, to_luau_text(content)))
 
     def process(self) -> None:
-        """Fire ``Chatted(message)`` for each message, in the order in which they came.
+        """Fire ``Chatted(message)`` for each message, in the order of arrival.
 
         Raises:
             WorldHalted: The error of a handler halts the world.
         """
         while self._said:
             player, content = self._said.popleft()
-            if player.parent is not None:  # else the player has left
+            if player.parent is not None:  # otherwise the player has left
                 player.fire("Chatted", content)
 
 
@@ -62,7 +62,7 @@ def within_hearing(
     """Return the ids of the players within hearing.
 
     Args:
-        speaker: Where the speaker is.
+        speaker: Position of the speaker.
         players: Ids and positions.
         radius: The hearing radius, in studs.
     """

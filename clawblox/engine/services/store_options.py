@@ -1,4 +1,4 @@
-"""``DataStoreOptions`` and ``DataStoreSetOptions``: what scripts pass to data stores besides."""
+"""``DataStoreOptions`` and ``DataStoreSetOptions``: options of data store calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawblox.luau import LuaTable, RuntimeFault
 
 
 def set_metadata(options: Instance, metadata: Any) -> Any:
-    """``SetMetadata(metadata)``: what ``SetAsync`` keeps with the value."""
+    """``SetMetadata(metadata)``, which ``SetAsync`` stores with the value."""
     if not isinstance(metadata, LuaTable):
         raise wrong_argument(metadata, 1, "SetMetadata", "table")
     try:
@@ -24,13 +24,13 @@ def set_metadata(options: Instance, metadata: Any) -> Any:
 
 
 def get_metadata(options: Instance) -> Any:
-    """``GetMetadata()``, a new table."""
+    """``GetMetadata()``: return a new table."""
     text = options.props.get(METADATA, "{}").encode("latin-1").decode()
     return read_text(text, options.model.scheduler.charge, sort=True)
 
 
 def set_experimental_features(store_options: Instance, features: Any) -> Any:
-    """``SetExperimentalFeatures(features)``: changes nothing."""
+    """``SetExperimentalFeatures(features)``, without effect."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Requests to the database of data stores, and its answers, in a snapshot."""
+"""Requests to the data store database, and answers, in the form of a snapshot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHAPES: Final = {
 
 
 def write_request(request: Request) -> list[Any]:
-    """Return the JSON of a request; defaults at its end are left out."""
+    """Return the JSON of a request, without trailing defaults."""
     kind = next(kind for kind, cls in _REQUESTS.items() if isinstance(request, cls))
     values = list(attrs.astuple(request))
     defaults = [field.default for field in attrs.fields(type(request))]
@@ -43,7 +43,7 @@ def write_request(request: Request) -> list[Any]:
 
 
 def read_request(saved: Any) -> Request:
-    """Return the request of its JSON.
+    """Return a request from its JSON.
 
     Raises:
         ValueError: The snapshot is damaged.
@@ -55,7 +55,7 @@ def read_request(saved: Any) -> Request:
 
 
 def _variants() -> Iterator[shapes.Shape]:
-    """Yield the shapes of requests with none, some and all of their defaults left out."""
+    """Yield the shapes of requests with none, some and all of their defaults omitted."""
     for kind, members in _SHAPES.items():
         fields = attrs.fields(_REQUESTS[kind])
         least = sum(field.default is attrs.NOTHING for field in fields)

@@ -1,7 +1,7 @@
-"""``Teams``: teams, their players, and the three properties of a player that go together.
+"""``Teams``: teams, their players, and the three team properties of a player.
 
-``Player.Team`` decides. ``TeamColor`` is the colour of the team, or the last one that was set, and
-``Neutral`` says that there is no team.
+``Player.Team`` determines the others. ``TeamColor`` is the colour of the team, or without a team
+the colour that was set last. ``Neutral`` is true without a team.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from clawblox.engine.instances.instance import DataModel, Instance
 from clawblox.engine.instances.spec import methods_in
 from clawblox.engine.values.value import as_list
 
-_LISTED_STEPS: Final = 2  # looking at a player or a team
+_LISTED_STEPS: Final = 2  # per player or team examined
 
 
 def _is_team(value: Any) -> bool:
@@ -20,7 +20,7 @@ def _is_team(value: Any) -> bool:
 
 
 def _list_teams(model: DataModel) -> list[Instance]:
-    """Return the teams, in the order in which they came; this costs steps if there are any."""
+    """Return the teams in the order in which they were added, and charge steps for them."""
     service = model.services.get("Teams")
     teams = [] if service is None else [team for team in service.children if _is_team(team)]
     if teams:
@@ -36,7 +36,7 @@ def _list_players(team: Instance) -> list[Instance]:
 
 
 def _set_team(player: Instance, team: Any) -> None:
-    """``Team = team``: the player changes sides; a value that is no team is kept as it is."""
+    """``Team = team``: move the player to a team; store other values unchanged."""
     old = player.read("Team")
     player.change("Team", team)
     if old is team:
@@ -59,14 +59,14 @@ def _find_team(player: Instance) -> Instance | None:
 
 
 def _set_color(player: Instance, color: Any) -> None:
-    """``TeamColor = color``: the player joins the first team of that colour, or none."""
+    """``TeamColor = color``: move the player to the first team with that colour, if any."""
     player.change("TeamColor", color)
     if _is_team(player.read("Team")) or _list_teams(player.model):
         _set_team(player, _find_team(player))
 
 
 def _set_neutral(player: Instance, neutral: bool) -> None:
-    """``Neutral = neutral``: the player leaves the team, or joins that of its colour."""
+    """``Neutral = neutral``: remove the player from the team, or add it to that of its colour."""
     player.change("Neutral", neutral)
     if neutral and _is_team(player.read("Team")):
         _set_team(player, None)
@@ -77,14 +77,14 @@ def _set_neutral(player: Instance, neutral: bool) -> None:
 
 
 def _color_team(team: Instance, color: Any) -> None:
-    """``TeamColor = color`` of a team: its players get the colour."""
+    """``TeamColor = color`` of a team: set the colour for its players too."""
     team.change("TeamColor", color)
     for player in _list_players(team):
         player.change("TeamColor", color)
 
 
 def get_players(team: Instance) -> Any:
-    """``GetPlayers()``, in the order in which they joined the world."""
+    """``GetPlayers()``, in the order in which the players joined the world."""
     return as_list(_list_players(team))
 
 
@@ -94,7 +94,7 @@ def get_teams(teams: Instance) -> Any:
 
 
 def assign_team(player: Instance) -> None:
-    """Let a player who joins be in the smallest team with ``AutoAssignable``, if there is one.
+    """Add a joining player to the smallest team with ``AutoAssignable``, if there is one.
 
     Raises:
         WorldHalted: The error of a handler halts the world.
@@ -105,7 +105,7 @@ def assign_team(player: Instance) -> None:
 
 
 def leave_team(player: Instance) -> None:
-    """Let a player leave the team, if there is one.
+    """Remove a player from the team, if there is one.
 
     Raises:
         WorldHalted: The error of a handler halts the world.
@@ -115,7 +115,7 @@ def leave_team(player: Instance) -> None:
 
 
 def add_teams(model: DataModel) -> None:
-    """Give players, teams and ``Teams`` their members."""
+    """Add the members of players, teams and ``Teams``."""
     model.classes.add("Teams", methods=methods_in(globals(), "teams"))
     model.classes.add(
         "Team", methods=methods_in(globals(), "team"), setters={"TeamColor": _color_team}

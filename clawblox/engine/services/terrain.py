@@ -1,4 +1,4 @@
-"""``Terrain``: the ground below Workspace, as scripts fill and read it."""
+"""``Terrain``: the ground below Workspace, and its methods for scripts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_terrain(model: DataModel) -> Voxels:
 
 
 def terrain_document(model: DataModel) -> dict[str, Any]:
-    """Return the part of a snapshot about the ground."""
+    """Return the ground for a snapshot."""
     return find_terrain(model).document(_MATERIALS)
 
 
@@ -77,7 +77,7 @@ def _material(value: Any, method: str, at: int) -> int:
 
 
 def fill_block(terrain: Instance, frame: Any, size: Any, material: Any) -> Any:
-    """``FillBlock(cframe, size, material)``: Air digs."""
+    """``FillBlock(cframe, size, material)``; Air removes ground."""
     if not isinstance(frame, CFrame):
         raise _wrong("FillBlock", 1, "CFrame")
     if not isinstance(size, Vector):
@@ -131,7 +131,7 @@ def _fill_turned(
     rotation: rotations.Rotation,
     kind: int,
 ) -> None:
-    """Fill cells by how far their centres are inside, as if they were turned like the block."""
+    """Fill cells by the depth of their centres in the block, ignoring the cells' own rotation."""
     voxels: Voxels = terrain.extra
     reach = [
         sum(abs(rotation[3 * axis + part]) * half[part] for part in range(3)) + 1.0
@@ -169,7 +169,7 @@ def _region(terrain: Instance, region: Any, resolution: Any, method: str) -> lis
 
 
 def read_voxel_channels(terrain: Instance, region: Any, resolution: Any, channels: Any) -> Any:
-    """``ReadVoxelChannels(region, 4, channels)``: tables ``[x][y][z]`` by channel, and ``Size``."""
+    """``ReadVoxelChannels(region, 4, channels)``: return ``[x][y][z]`` tables and ``Size``."""
     spans = _region(terrain, region, resolution, "ReadVoxelChannels")
     if not isinstance(channels, LuaTable):
         raise _wrong("ReadVoxelChannels", 3, "table")
@@ -195,7 +195,7 @@ def _read_channel(voxels: Voxels, spans: list[range], name: str) -> LuaTable:
 
 
 def write_voxel_channels(terrain: Instance, region: Any, resolution: Any, channels: Any) -> Any:
-    """``WriteVoxelChannels(region, 4, channels)``; missing cells are unchanged."""
+    """``WriteVoxelChannels(region, 4, channels)``, leaving missing cells unchanged."""
     method = "WriteVoxelChannels"
     spans = _region(terrain, region, resolution, method)
     if not isinstance(channels, LuaTable):

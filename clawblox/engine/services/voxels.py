@@ -1,7 +1,7 @@
-"""The cells of the ground: cubes of 4 studs, each with a material and the share that it fills.
+"""The cells of the ground: cubes of 4 studs, each with a material and an occupancy.
 
-Cells are kept in chunks of 16 by 16 by 16; a chunk without ground does not exist. The cell at 0 0 0
-reaches from the origin to (4, 4, 4). A cell is solid to physics if at least half of it is filled.
+Cells are stored in chunks of 16 by 16 by 16; empty chunks are not stored. The cell at 0 0 0 extends
+from the origin to (4, 4, 4). A cell is solid for physics if at least half of it is filled.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Box: TypeAlias = tuple[Cell, Cell]
 
 
 def overlap(at: int, low: float, high: float) -> float:
-    """Return the share of a cell that lies between two places on an axis, in cells."""
+    """Return the share of a cell between two positions on an axis, in cells."""
     return max(0.0, min(at + 1.0, high) - max(float(at), low))
 
 
 class _Chunk:
-    """The cells of a chunk, x fastest, then z, then y."""
+    """The cells of a chunk; x varies fastest, then z, then y."""
 
     __slots__ = ("materials", "occupancy")
 
@@ -76,7 +76,7 @@ class Voxels:
     def fill(self, cell: Cell, material: int, share: float) -> None:
         """Fill a share of a cell with a material, or empty it with `AIR`.
 
-        The material that fills more of the cell stays.
+        The material with the larger share of the cell is kept.
         """
         old, occupancy = self.read(cell)
         part = round(share * FULL)
@@ -102,7 +102,7 @@ class Voxels:
             x += count
 
     def boxes(self, key: Cell) -> list[Box]:
-        """Return the solid cells of a chunk as few boxes, in a fixed order.
+        """Return the solid cells of a chunk as a small number of boxes, in a fixed order.
 
         Args:
             key: The chunk, as in `changed`.
@@ -126,7 +126,7 @@ class Voxels:
         return iter(sorted(self._chunks))
 
     def document(self, materials: Sequence[str]) -> dict[str, Any]:
-        """Return its part of a snapshot.
+        """Return the ground for a snapshot.
 
         Args:
             materials: The names of the materials, by number.
@@ -148,7 +148,7 @@ class Voxels:
         """Restore the ground of a snapshot.
 
         Args:
-            document: What `document` returned.
+            document: The result of `document`.
             find: Returns the number of a material.
 
         Raises:
@@ -168,7 +168,7 @@ def _place(cell: Cell) -> tuple[Cell, int]:
 
 
 def _grow(solid: bytearray, x: int, y: int, z: int) -> Cell:
-    """Take the largest box at a cell out of the solid cells: along x, then z, then y."""
+    """Remove a box, grown from a cell along x, z and y, from the solid cells; return its end."""
 
     def at(y: int, z: int) -> int:
         return (y * _SIDE + z) * _SIDE + x

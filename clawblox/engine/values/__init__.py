@@ -6,7 +6,7 @@
 - ``value``: the base of the types: functions that check their arguments, rounding
 - ``cframe``: positions with a rotation
 - ``color3``: colours
-- ``brick_color``: colours of a list
+- ``brick_color``: colours from a fixed list
 - ``ray_and_region``, ``physical_properties``: their namesakes
 - ``udim``: ``UDim`` and ``UDim2``, the sizes and positions of the GUI
 - ``font``: ``Font``, a family of fonts with a weight and a style
@@ -14,10 +14,10 @@
 - ``enums``: ``Enum``, its enums and their items
 - ``public_enums.txt``: generated data: the enums of the public API that ``enums`` does not list
 - ``query_params``: ``RaycastParams``, ``OverlapParams`` and ``RaycastResult``
-- ``tween_info``: how tweens run, and their curves
+- ``tween_info``: the parameters of tweens, and easing curves
 - ``date_time``: moments of simulation time
 - ``random_stream``: ``Random``
-- ``libraries``: all of it as the globals of a VM, registered with its host
+- ``libraries``: all types as the globals of a VM, registered with its host
 
 Components are 32-bit floats; arithmetic is done in doubles and its result is rounded once.
 """

@@ -1,4 +1,4 @@
-"""``BrickColor``: a colour of a list, by number or name."""
+"""``BrickColor``: a colour from a fixed list, by number or name."""
 
 from __future__ import annotations
 
@@ -120,19 +120,21 @@ PALETTE: Final = (
 
 
 _UNKNOWN: Final = 194  # Medium stone grey, for unknown numbers and names
-_STEPS: Final = 40  # comparing a colour with every other
+_STEPS: Final = 40  # comparing a colour with all others
 _ALL_BITS: Final = 255
 _COLORS: Final = {number: (bits >> 16, bits >> 8 & 255, bits & 255) for number, bits, _ in COLORS}
 _NAMES: Final = {number: name for number, _, name in COLORS}
-_NUMBERS: Final = {name: number for number, _, name in reversed(COLORS)}  # of equal names the first
+_NUMBERS: Final = {
+    name: number for number, _, name in reversed(COLORS)
+}  # the first for equal names
 
 
 @attrs.define(eq=False, repr=False)
 class BrickColor(Value):
-    """A colour of the list.
+    """A colour from the list.
 
     Args:
-        number: Its number there.
+        number: Its number in the list.
     """
 
     number: float
@@ -160,12 +162,12 @@ class BrickColor(Value):
 
 
 def brick_color3(color: BrickColor) -> Color3:
-    """Return a colour of the list as a Color3."""
+    """Return a colour from the list as a Color3."""
     return make_color3(*(part / _ALL_BITS for part in _COLORS[int(color.number)]))
 
 
 def nearest_brick_color(color: Color3) -> BrickColor:
-    """Return the nearest colour of the list; among equally near colours, the lowest number.
+    """Return the nearest colour in the list; ties go to the lowest number.
 
     Raises:
         LuaError: The scripts have used up the steps of this tick.

@@ -36,11 +36,11 @@ _STEPS = 8  # making a rotation
 
 
 class CFrame(Value):
-    """A position and a rotation that never change.
+    """An immutable position and rotation.
 
     Args:
-        position: The position; its components are 32-bit floats already.
-        rotation: The rotation, row by row; its numbers are 32-bit floats already.
+        position: The position, already rounded to 32-bit floats.
+        rotation: The rotation, row by row, already rounded to 32-bit floats.
     """
 
     __slots__ = ("position", "rotation")
@@ -92,7 +92,7 @@ cframe: Check = instance_check(CFrame, "CFrame")
 
 
 def make_cframe(x: float, y: float, z: float, rotation: Rotation) -> CFrame:
-    """Return a CFrame of numbers that are not rounded yet."""
+    """Return a CFrame of unrounded numbers."""
     return CFrame(make_vector(x, y, z), _rounded(rotation))
 
 
@@ -101,7 +101,7 @@ def _rounded(rotation: Rotation) -> Rotation:
 
 
 def multiply(a: CFrame, b: CFrame) -> CFrame:
-    """Return what `b` is in the space of `a`."""
+    """Return the CFrame `b`, given in the space of `a`, in the space of the world."""
     position = move_point(a, b.position)
     if a.rotation == IDENTITY:
         return CFrame(position, b.rotation)
@@ -118,7 +118,7 @@ def invert(frame: CFrame) -> CFrame:
 
 
 def move_point(frame: CFrame, point: Vector) -> Vector:
-    """Return a point of a CFrame's space in the world."""
+    """Return a point, given in the space of a CFrame, in the space of the world."""
     x, y, z = point.x, point.y, point.z
     if frame.rotation != IDENTITY:
         x, y, z = rotations.apply(frame.rotation, x, y, z)
@@ -127,7 +127,7 @@ def move_point(frame: CFrame, point: Vector) -> Vector:
 
 
 def look_at(at: Vector, target: Vector, up: Vector = _Y_AXIS) -> CFrame:
-    """Return the CFrame at a place that looks at a point; see `rotations.facing`."""
+    """Return the CFrame at a position that faces a target; see `rotations.facing`."""
     direction = (target.x - at.x, target.y - at.y, target.z - at.z)
     return make_cframe(at.x, at.y, at.z, rotations.facing(direction, triple(up)))
 
@@ -213,7 +213,7 @@ checked(CFrame.methods, "Inverse", cframe)(invert)
 
 @checked(CFrame.methods, "Lerp", cframe, cframe, number)
 def lerp(start: CFrame, goal: CFrame, alpha: float) -> CFrame:
-    """Return the CFrame at a fraction of the way; the rotation turns evenly."""
+    """Return the CFrame at a fraction of the way, with uniform rotation."""
     a, b = start.position, goal.position
     place = (a.x + (b.x - a.x) * alpha, a.y + (b.y - a.y) * alpha, a.z + (b.z - a.z) * alpha)
     if start.rotation == goal.rotation:

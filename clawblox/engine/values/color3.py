@@ -28,7 +28,7 @@ _HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 @attrs.define(eq=False, repr=False)
 class Color3(Value):
-    """A colour; its parts are 32-bit floats from 0 to 1 already."""
+    """A colour; its parts are already 32-bit floats from 0 to 1."""
 
     r: float
     g: float
@@ -56,7 +56,7 @@ def make_color3(r: float, g: float, b: float) -> Color3:
 def _clamp(value: float) -> float:
     if value > 0.0:
         return min(value, 1.0)
-    return 0.0  # NaN too
+    return 0.0  # also for NaN
 
 
 @checked(Color3.constructors, "fromRGB", _part, _part, _part)

@@ -1,6 +1,6 @@
 """``DateTime``: a moment in milliseconds since 1970; ``now`` is simulation time.
 
-There is no other time zone than UTC, and no other language than English.
+The only time zone is UTC, and the only language is English.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from clawblox.luau.core.operators import account_text
 
 _FIRST: Final = -17_987_443_200_000.0
 _LAST: Final = 253_402_300_799_999.0
-"""The years 1400 to 9999, in milliseconds."""
+"""End of the range, which is the years 1400 to 9999, in milliseconds since 1970."""
 _TABLE_BYTES: Final = 700
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -84,7 +84,7 @@ def _from_milliseconds(milliseconds: float) -> DateTime:
 
 
 def _from_parts(function: str, *parts: float) -> DateTime:
-    """Return a moment of its year, month, day, hour, minute, second and millisecond."""
+    """Return a moment from its year, month, day, hour, minute, second and millisecond."""
     if not all(map(math.isfinite, parts)):
         raise RuntimeFault(f"{function}: there is no such date")
     *date, milliseconds = map(int, parts)
@@ -165,7 +165,7 @@ def _to_iso_date(value: DateTime) -> str:
     return _format(value, "YYYY-MM-DD[T]HH:mm:ss[Z]")
 
 
-# Formats, as those of moment.js
+# Formats as in moment.js
 
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",

@@ -1,7 +1,7 @@
-"""``Enum``: its enums and their items, single objects that snapshots refer to by name.
+"""``Enum``: its enums and items, unique objects that snapshots refer to by name.
 
-The engine's own enums are listed here. All others of the public API are in ``public_enums.txt``,
-which is read when a script first needs it.
+The enums used by the engine are listed here. All others of the public API are in
+``public_enums.txt``, which is read when a script first needs it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_public_enums() -> dict[str, str]:
 
 
 def _parse_row(row: str) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the numbers of the items in a row, and its older names of items."""
+    """Return the numbers of the items in a row, and the older names of items."""
     entries = [entry.split("=") for entry in row.split()]
     numbers = {name: int(value) for name, value in entries if value.lstrip("-").isdecimal()}
     return numbers, {name: value for name, value in entries if name not in numbers}
@@ -120,7 +120,7 @@ ENUMS_METHODS: Functions = {}
 
 
 class _Named(HostObject):
-    """An object that snapshots and messages call by its full name.
+    """An object identified by its full name in snapshots and messages.
 
     Attributes:
         methods: Its methods by name.
@@ -134,7 +134,7 @@ class _Named(HostObject):
         return self.ident
 
     def refusal(self, key: Any) -> str:
-        """Return the error about a member that does not exist."""
+        """Return the error text for a missing member."""
         likely = suggest(key, self.names())
         return f"{describe_key(key_value(key))} is not a valid member of {self.ident}{likely}"
 
@@ -152,7 +152,7 @@ class _Named(HostObject):
         raise RuntimeFault(f"{self.ident} cannot be changed")
 
     def find_method(self, name: str) -> Any:
-        """Return the method that a method call finds, or None."""
+        """Return a method by name, or None."""
         return self.methods.get(name)
 
 
@@ -193,7 +193,7 @@ class EnumItem(_Named):
 
 
 class Enum(_Named):
-    """An enum; its items are made, and those of ``public_enums.txt`` read, when they are needed.
+    """An enum; its items are created, or read from ``public_enums.txt``, on first access.
 
     Attributes:
         name: Its name.
@@ -223,14 +223,14 @@ class Enum(_Named):
         return {name: self.item(name) for name in self.numbers}
 
     def item(self, name: str) -> EnumItem:
-        """Return the item with a name that it has."""
+        """Return the item with an existing name."""
         item = self._made.get(name)
         if item is None:
             item = self._made[name] = EnumItem(self, name)
         return item
 
     def find(self, name: Any) -> EnumItem | None:
-        """Return an item by its present or an older name, or None."""
+        """Return an item by its current or older name, or None."""
         item = self._made.get(name)
         if item is not None:
             return item
@@ -238,7 +238,7 @@ class Enum(_Named):
         return None if present is None else self.item(present)
 
     def look_up(self, value: Any) -> EnumItem | None:
-        """Return the item that a script means by itself, by its name or by its number, or None."""
+        """Return an item, given as itself or by name or number, or None."""
         if isinstance(value, EnumItem):
             return value if value.enum is self else None
         if value.__class__ is str:
@@ -257,7 +257,7 @@ class Enum(_Named):
 
 
 class Enums(_Named):
-    """The global ``Enum``; its enums are made when they are needed."""
+    """The global ``Enum``; its enums are created on first access."""
 
     __slots__ = ("_made",)
 
@@ -268,7 +268,7 @@ class Enums(_Named):
         self._made: dict[str, Enum] = {}
 
     def enum(self, name: str) -> Enum:
-        """Return the enum with a name that there is."""
+        """Return the enum with an existing name."""
         enum = self._made.get(name)
         if enum is None:
             enum = self._made[name] = Enum(name)
@@ -297,7 +297,7 @@ ENUM = Enums()
 
 
 def enum_item(enum: str, name: str) -> EnumItem:
-    """Return an item that there is, without reading ``public_enums.txt``."""
+    """Return an existing item, without reading ``public_enums.txt``."""
     return ENUM.enum(enum).item(name)
 
 

@@ -20,7 +20,7 @@ _SEMI_BOLD: Final = 600  # fonts of at least this weight are bold
 
 
 class Font(Record):
-    """The address of a family, an item of ``Enum.FontWeight`` and one of ``Enum.FontStyle``."""
+    """The address of a family, an ``Enum.FontWeight`` and an ``Enum.FontStyle``."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Font(Record):
             raise ValueError("a Font has items of other enums")
 
     def text(self) -> str:
-        """Return its three parts in braces."""
+        """Return the three parts in braces."""
         family, weight, style = self.contents()
         return f"Font {{ Family = {family}, Weight = {weight.name}, Style = {style.name} }}"
 
@@ -73,7 +73,7 @@ _FAMILIES: Final = {
     "Garamond": "Guru", "Gotham": "GothamSSm", "Highway": "HighwayGothic", "Legacy": "LegacyArial",
     "SciFi": "Zekton", "SourceSans": "SourceSansPro",
 }  # fmt: skip
-"""The families whose name is not the rest of the item's name."""
+"""The families whose name differs from the rest of the item's name."""
 
 
 @checked(Font.constructors, "fromEnum", enum_check("Font"))

@@ -1,4 +1,4 @@
-"""``DataStoreKeyInfo``: what a data store keeps about a value besides the value."""
+"""``DataStoreKeyInfo``: the metadata that a data store keeps with a value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from clawblox.luau.core.machine import current
 
 @attrs.define(eq=False, repr=False)
 class DataStoreKeyInfo(Value):
-    """When a value was written, and with which user ids and metadata.
+    """The times of a value's writes, and its user ids and metadata.
 
     Args:
-        created: When the key got its first value, in milliseconds of simulated time.
-        updated: When this value was written, in the same.
-        version: A text that grows with each write.
-        tags: User ids and metadata as JSON text in UTF-8, as scripts have it; empty for none.
+        created: Time of the key's first write, in milliseconds of simulated time.
+        updated: Time of this value's write, in milliseconds of simulated time.
+        version: A text that increases with each write.
+        tags: User ids and metadata as JSON text in UTF-8, as a Luau string; empty for none.
     """
 
     created: float
@@ -39,7 +39,7 @@ class DataStoreKeyInfo(Value):
         return self.type_name
 
     def read_tag(self, name: str) -> LuaTable:
-        """Return a new table of user ids or metadata, empty if there are none."""
+        """Return a new table of user ids or metadata, possibly empty."""
         if not self.tags:
             return LuaTable()
         text = self.tags.encode("latin-1").decode("utf-8", "replace")

@@ -73,9 +73,9 @@ LATE_NAMES: tuple[str, ...] = (
     "DateTime",
     "Font",
 )
-"""Globals and fields of libraries that worlds have got since version 1 of their snapshots.
+"""Globals and library fields added to worlds since version 1 of their snapshots.
 
-Dotted below a library; new ones come last. See `clawblox.luau.lib.support.registry`.
+Library fields are dotted names; new names come last. See `clawblox.luau.lib.support.registry`.
 """
 
 _ENUM_TYPES = (
@@ -89,7 +89,7 @@ def lend_values(host: Host) -> dict[str, Any]:
     """Register the value types and their functions with a host; return the globals of scripts.
 
     Raises:
-        HostError: The host has one of them already.
+        HostError: The host already has a type or function of this name.
     """
     libraries: dict[str, Any] = {"Enum": enums.ENUM}
     for name, (constructors, constants) in LIBRARIES.items():

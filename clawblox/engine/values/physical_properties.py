@@ -1,4 +1,4 @@
-"""``PhysicalProperties``: how heavy, rough and bouncy a part is."""
+"""``PhysicalProperties``: density, friction and elasticity of a part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clawblox.luau.lib.support import arguments as arg
 
 _NAMES: Final = ("Density", "Friction", "Elasticity", "FrictionWeight", "ElasticityWeight")
 _LIMITS: Final = ((1e-4, 100.0), (0.0, 2.0), (0.0, 1.0), (0.0, 100.0), (0.0, 100.0))
-_GIVEN: Final = 3  # numbers without which there are no properties
+_GIVEN: Final = 3  # the required numbers
 
 MATERIALS: Final[dict[str, tuple[float, float, float, float, float]]] = {
     "Asphalt": (2.36, 0.8, 0.2, 0.3, 1), "Basalt": (2.691, 0.7, 0.15, 0.3, 1),
@@ -41,14 +41,14 @@ MATERIALS: Final[dict[str, tuple[float, float, float, float, float]]] = {
     "Snow": (0.9, 0.3, 0.03, 3, 4), "Wood": (0.35, 0.48, 0.2, 1, 1),
     "WoodPlanks": (0.35, 0.48, 0.2, 1, 1),
 }  # fmt: skip
-"""Density, friction, elasticity and the weights of both; other materials are like Plastic."""
+"""Density, friction, elasticity and the latter two's weights; other materials equal Plastic."""
 
 
 class PhysicalProperties(Record):
-    """Density, friction and elasticity, and how much the latter two count against another part's.
+    """Density, friction and elasticity, and the weights of the latter two in a contact.
 
     Args:
-        numbers: The five numbers, which are 32-bit floats within their limits already.
+        numbers: The five numbers, already 32-bit floats within their limits.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ def _make(*numbers: float) -> PhysicalProperties:
 
 
 def _clamp(value: float, low: float, high: float) -> float:
-    return min(value, high) if value > low else low  # NaN too
+    return min(value, high) if value > low else low  # also for NaN
 
 
 def _new(*args: Any) -> PhysicalProperties:

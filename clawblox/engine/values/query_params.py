@@ -160,7 +160,7 @@ class RaycastResult(Record):
     getters = members("Instance", "Position", "Normal", "Distance", "Material")
 
     def text(self) -> str:
-        """Return the members as the public engine shows them."""
+        """Return the members in the format of Roblox."""
         instance, position, normal, distance, material = map(to_text, self.contents())
         return (
             f"RaycastResult{{{instance} @ {position}; normal = {normal}; material = {material}; "

@@ -1,4 +1,4 @@
-"""``Random``: a stream of random numbers of its own, with the generator of ``math.random``."""
+"""``Random``: a separate stream of random numbers, with the generator of ``math.random``."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Random(Mutable):
         self.stream = PcgRandom(seed)
 
     def draw(self) -> PcgRandom:
-        """Return the stream for a draw, and count its state for the fingerprint of the tick."""
+        """Return the stream for a draw, and add its state to the fingerprint of the tick."""
         vm = current.vm
         vm.draws = (31 * vm.draws + self.stream.state) & _DRAWS_MASK
         return self.stream
 
     def contents(self) -> tuple[float, float]:
-        """Return the state as two halves, each of which a Luau number represents exactly."""
+        """Return the state as two halves, each exact as a Luau number."""
         state = self.stream.state
         return float(state >> 32), float(state & _LOW_HALF)
 

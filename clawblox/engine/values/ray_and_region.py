@@ -1,4 +1,4 @@
-"""``Ray``, a half-line, and ``Region3``, a box along the axes."""
+"""``Ray``, a half-line, and ``Region3``, an axis-aligned box."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clawblox.luau.core.operators import to_text
 
 @attrs.define(eq=False, repr=False)
 class Ray(Value):
-    """A half-line: where it begins, and its direction, whose length `FindPartOnRay` uses."""
+    """A half-line: its origin, and its direction, whose length `FindPartOnRay` uses."""
 
     origin: Vector
     direction: Vector
@@ -80,7 +80,7 @@ def _distance(ray: Ray, point: Vector) -> float:
 
 @attrs.define(eq=False, repr=False)
 class Region3(Value):
-    """A box along the axes, by its smallest and largest corner."""
+    """An axis-aligned box, given by its smallest and largest corner."""
 
     low: Vector
     high: Vector
@@ -93,7 +93,7 @@ class Region3(Value):
     }
 
     def center(self) -> Vector:
-        """Return the middle of the box."""
+        """Return the centre of the box."""
         a, b = self.low, self.high
         return make_vector((a.x + b.x) / 2.0, (a.y + b.y) / 2.0, (a.z + b.z) / 2.0)
 

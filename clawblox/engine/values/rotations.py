@@ -1,6 +1,6 @@
 """Rotations: nine numbers, row by row; the columns are the right, up and back vectors.
 
-Everything here is plain arithmetic in doubles on tuples; callers that store a result round it.
+The functions use double precision on plain tuples; callers round the results that they store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Quaternion = tuple[float, float, float, float]
 
 IDENTITY: Rotation = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _PARALLEL = 1e-6  # below this sine of the angle, two directions count as parallel
-_GIMBAL = 1.0 - 1e-7  # above this sine, the outer two of three angles cannot be distinguished
+_GIMBAL = 1.0 - 1e-7  # above this sine, the outer two of three angles are ambiguous
 _NEAR = 1.0 - 1e-6  # above this cosine, a slerp is a straight line
 
 
@@ -36,7 +36,7 @@ def invert(a: Rotation) -> Rotation:
 
 
 def apply(a: Rotation, x: float, y: float, z: float) -> Triple:
-    """Return a vector, turned."""
+    """Return a rotated vector."""
     return (
         a[0] * x + a[1] * y + a[2] * z,
         a[3] * x + a[4] * y + a[5] * z,
@@ -45,7 +45,7 @@ def apply(a: Rotation, x: float, y: float, z: float) -> Triple:
 
 
 def apply_inverse(a: Rotation, x: float, y: float, z: float) -> Triple:
-    """Return a vector, turned back."""
+    """Return a vector rotated by the inverse."""
     return (
         a[0] * x + a[3] * y + a[6] * z,
         a[1] * x + a[4] * y + a[7] * z,
@@ -63,11 +63,11 @@ def from_columns(right: Triple, up: Triple, back: Triple) -> Rotation:
 
 
 def about_axis(axis: int, angle: float) -> Rotation:
-    """Return the turn about an axis.
+    """Return the rotation about an axis.
 
     Args:
         axis: 0, 1 or 2 for x, y or z.
-        angle: Radians.
+        angle: The angle in radians.
     """
     c, s = cosine(angle), sine(angle)
     if axis == 0:
@@ -78,7 +78,7 @@ def about_axis(axis: int, angle: float) -> Rotation:
 
 
 def from_euler(order: str, angles: Triple) -> Rotation:
-    """Return the product of three turns.
+    """Return the product of three rotations about axes.
 
     Args:
         order: The axes of the factors from left to right, such as ``XYZ``.
@@ -91,7 +91,7 @@ def from_euler(order: str, angles: Triple) -> Rotation:
 
 
 def _from_xyz(x: float, y: float, z: float) -> Rotation:
-    """Return the rotation of the usual order, multiplied out."""
+    """Return the rotation for the usual order, in expanded form."""
     cx, sx, cy, sy, cz, sz = cosine(x), sine(x), cosine(y), sine(y), cosine(z), sine(z)
     return (
         cy * cz, -cy * sz, sy,
@@ -101,7 +101,7 @@ def _from_xyz(x: float, y: float, z: float) -> Rotation:
 
 
 def to_euler(order: str, rotation: Rotation) -> Triple:
-    """Return the angles about x, y and z, in radians, from which `from_euler` makes a rotation."""
+    """Return the angles of a rotation about x, y and z, in radians; inverse of `from_euler`."""
     i, j, k = _axes(order)
     sign = 1.0 if (j - i) % 3 == 1 else -1.0
     tilt = sign * rotation[3 * i + k]
@@ -120,7 +120,7 @@ def _axes(order: str) -> Iterable[int]:
 
 
 def from_quaternion(x: float, y: float, z: float, w: float) -> Rotation:
-    """Return the rotation of a quaternion of any length; of zero, the identity."""
+    """Return the rotation of a quaternion of any length; the identity for zero."""
     size = x * x + y * y + z * z + w * w
     if size == 0.0:
         return IDENTITY
@@ -153,7 +153,7 @@ def to_quaternion(rotation: Rotation) -> Quaternion:
 
 
 def from_axis_angle(axis: Triple, angle: float) -> Rotation:
-    """Return the turn about an axis of any length, in radians; about zero, the identity."""
+    """Return the rotation in radians about an axis of any length; the identity for a zero axis."""
     unit = normalize(axis)
     if unit is None:
         return IDENTITY
@@ -173,7 +173,7 @@ def to_axis_angle(rotation: Rotation) -> tuple[Triple, float]:
 
 
 def slerp(a: Rotation, b: Rotation, alpha: float) -> Rotation:
-    """Return the rotation at a fraction of the shortest way between two rotations."""
+    """Return the rotation at a fraction of the shortest path between two rotations."""
     start, goal = to_quaternion(a), to_quaternion(b)
     nearness = sum(p * q for p, q in zip(start, goal, strict=True))
     if nearness < 0.0:
@@ -188,12 +188,12 @@ def slerp(a: Rotation, b: Rotation, alpha: float) -> Rotation:
 
 
 def between(start: Triple, goal: Triple) -> Rotation:
-    """Return the smallest turn that takes a direction to another."""
+    """Return the smallest rotation that maps one direction to another."""
     a, b = normalize(start), normalize(goal)
     if a is None or b is None:
         return IDENTITY
     nearness = dot(a, b)
-    if nearness < -_NEAR:  # opposite: half a turn about any axis across
+    if nearness < -_NEAR:  # opposite: half a turn about any perpendicular axis
         across = cross(a, (1.0, 0.0, 0.0) if abs(a[0]) < 0.9 else (0.0, 1.0, 0.0))
         return from_axis_angle(across, math.pi)
     x, y, z = cross(a, b)
@@ -201,9 +201,9 @@ def between(start: Triple, goal: Triple) -> Rotation:
 
 
 def facing(direction: Triple, up: Triple) -> Rotation:
-    """Return the rotation whose -z axis points in a direction, and whose y axis leans to `up`.
+    """Return the rotation with -z along a direction and y as close to `up` as possible.
 
-    The identity if the direction is zero or parallel to `up`.
+    It is the identity if the direction is zero or parallel to `up`.
     """
     look, above = normalize(direction), normalize(up)
     if look is None or above is None:
@@ -216,7 +216,7 @@ def facing(direction: Triple, up: Triple) -> Rotation:
 
 
 def orthonormalize(rotation: Rotation) -> Rotation:
-    """Return the rotation nearest to a matrix that has drifted; its x axis keeps its direction."""
+    """Return the orthonormal form of a drifted matrix; its x axis keeps its direction."""
     right = normalize((rotation[0], rotation[3], rotation[6]))
     up = (rotation[1], rotation[4], rotation[7])
     if right is None or (back := normalize(cross(right, up))) is None:
@@ -245,7 +245,7 @@ def cross(a: Triple, b: Triple) -> Triple:
 
 
 def normalize(vector: Triple) -> Triple | None:
-    """Return the unit vector in a vector's direction; None if it has none."""
+    """Return the unit vector in a vector's direction, or None."""
     size = math.sqrt(dot(vector, vector))
     if size == 0.0 or not math.isfinite(size):
         return None

@@ -1,4 +1,4 @@
-"""``NumberRange``, ``NumberSequence`` and ``ColorSequence``, which effects and gradients have."""
+"""``NumberRange``, ``NumberSequence`` and ``ColorSequence``, used by effects and gradients."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _FEWEST = 2
 
 
 def _spaced(numbers: Sequence[float]) -> str:
-    """Return numbers as Roblox shows them, with a space after each."""
+    """Return numbers in the format of Roblox, with a space after each."""
     return "".join(f"{to_text(part)} " for part in numbers)
 
 
 class NumberRange(Record):
-    """A smallest and a largest number, which are 32-bit floats already."""
+    """A minimum and a maximum, already 32-bit floats."""
 
     __slots__ = ()
 
@@ -57,10 +57,10 @@ class NumberRange(Record):
 
 @checked(NumberRange.constructors, "new", number, optional(number, None))
 def make_number_range(low: float, high: float | None = None) -> NumberRange:
-    """Return the range of two numbers, or of one that is both.
+    """Return the range between two numbers, or of a single number.
 
     Raises:
-        RuntimeFault: They are in the wrong order, or one is NaN.
+        RuntimeFault: The numbers are in the wrong order, or NaN.
     """
     low, high = singles(low, low if high is None else high)
     if not low <= high:
@@ -69,7 +69,7 @@ def make_number_range(low: float, high: float | None = None) -> NumberRange:
 
 
 class NumberSequenceKeypoint(Record):
-    """A number at a time, and its envelope; its parts are 32-bit floats already."""
+    """A number at a time, and its envelope, already 32-bit floats."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ def _number_keypoint(time: float, value: float, envelope: float = 0.0) -> Number
 
 
 class ColorSequenceKeypoint(Record):
-    """A colour at a time, which is a 32-bit float already."""
+    """A colour at a time, which is already a 32-bit float."""
 
     __slots__ = ()
 
@@ -119,8 +119,8 @@ class _Sequence(Record):
     """Keypoints from time 0 to time 1; its contents are their numbers, one after the other.
 
     Attributes:
-        make: Makes a keypoint of a time and the numbers of its value.
-        width: How many numbers a keypoint has.
+        make: Creates a keypoint from a time and the numbers of its value.
+        width: Number of numbers in a keypoint.
     """
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class _Sequence(Record):
     width: ClassVar[int]
 
     def keypoints(self) -> list[Any]:
-        """Return its keypoints, as new values."""
+        """Return the keypoints as new values."""
         parts, width = self.contents(), self.width
         return [self.make(*parts[at : at + width]) for at in range(0, len(parts), width)]
 
@@ -144,7 +144,7 @@ class _Sequence(Record):
         self._contents = _numbers(keypoints)
 
     def text(self) -> str:
-        """Return the texts of its keypoints."""
+        """Return the texts of the keypoints."""
         return "".join(map(to_text, self.keypoints()))
 
 
@@ -173,7 +173,7 @@ def _numbers(keypoints: list[Any]) -> tuple[float, ...]:
 
 
 def _find_problem(keypoints: list[Any]) -> str | None:
-    """Return why keypoints are no sequence, or None."""
+    """Return the reason why keypoints do not form a sequence, or None."""
     times = [keypoint.contents()[0] for keypoint in keypoints]
     if len(times) < _FEWEST:
         return f"requires at least {_FEWEST} keypoints"
@@ -189,13 +189,13 @@ def _find_problem(keypoints: list[Any]) -> str | None:
 def _add_constructor(
     cls: type[_Sequence], keypoint: type[Value], part: Check, make: Callable[..., Any]
 ) -> None:
-    """Register ``new`` of one value, of a first and a last one, or of a table of keypoints.
+    """Register ``new``, which takes a value, a first and a last value, or a table of keypoints.
 
     Args:
         cls: The type of the sequence.
         keypoint: The type of its keypoints.
         part: Checks a value.
-        make: Makes a keypoint of a time and a value.
+        make: Creates a keypoint from a time and a value.
     """
     check = instance_check(keypoint, keypoint.type_name)
 

@@ -1,6 +1,6 @@
-"""``TweenInfo``: how a tween runs.
+"""``TweenInfo``: the parameters of a tween.
 
-The curves are from R. Penner ("Programming Macromedia Flash MX", 2002); the ends are exact.
+The curves are from R. Penner ("Programming Macromedia Flash MX", 2002), with exact end points.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_REPEATS: Final = 2.0**31 - 1.0
 
 
 class TweenInfo(Record):
-    """The time of a tween in seconds, its easing, how often it repeats, and its delay."""
+    """The time of a tween in seconds, its easing, its number of repeats, and its delay."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ def make_tween_info(*values: Any) -> TweenInfo:
     return info
 
 
-_OVERSHOOT: Final = 1.70158  # a tenth of the way
+_OVERSHOOT: Final = 1.70158  # a tenth of the distance
 _PERIOD: Final = 0.3  # of Elastic, as a share of the time
 _PERIOD_IN_OUT: Final = 0.45
 
@@ -117,14 +117,14 @@ _CURVES: Final[dict[str, Curve]] = {
     "Bounce": lambda share: 1.0 - _bounce_out(1.0 - share),
     "Elastic": _elastic,
 }
-"""The curves that begin slowly, by style; each gets a share between 0 and 1."""
+"""The curves that start slowly, by style; each takes a share between 0 and 1."""
 
 
 def ease(share: float, style: str, direction: str) -> float:
-    """Return how far a tween is after a share of its time.
+    """Return the progress of a tween after a share of its time.
 
     Args:
-        share: The share; it is clamped to 0 to 1.
+        share: The share, clamped to the range from 0 to 1.
         style: The name of an item of ``Enum.EasingStyle``.
         direction: The name of an item of ``Enum.EasingDirection``.
     """

@@ -1,4 +1,4 @@
-"""``UDim`` and ``UDim2``: a part of the parent's size plus a number of pixels."""
+"""``UDim`` and ``UDim2``: a fraction of the parent's size plus a number of pixels."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MAX_OFFSET = float(2**31 - 1)
 
 @attrs.define(eq=False, repr=False)
 class UDim(Value):
-    """A length: a part of the parent's, and pixels.
+    """A length: a fraction of the parent's length, plus pixels.
 
     Args:
-        scale: The part, a 32-bit float.
+        scale: The fraction, a 32-bit float.
         offset: The pixels, a whole number.
     """
 
@@ -48,7 +48,7 @@ class UDim(Value):
 
 @attrs.define(eq=False, repr=False)
 class UDim2(Value):
-    """A place or size of two lengths."""
+    """A position or size of two lengths."""
 
     x: UDim
     y: UDim
@@ -69,7 +69,7 @@ _part = optional(number, 0.0)
 
 @checked(UDim.constructors, "new", _part, _part)
 def make_udim(scale: float, offset: float) -> UDim:
-    """Return a length; its offset is cut to an integer."""
+    """Return a length, with the offset truncated to an integer."""
     return UDim(single(scale), _whole(offset))
 
 
@@ -83,7 +83,7 @@ add_arithmetic(UDim, make_udim, UDim.contents)
 
 
 def make_udim2(x_scale: float, x_offset: float, y_scale: float, y_offset: float) -> UDim2:
-    """Return a pair of lengths; the offsets are cut to integers."""
+    """Return a pair of lengths, with the offsets truncated to integers."""
     return UDim2(make_udim(x_scale, x_offset), make_udim(y_scale, y_offset))
 
 
@@ -112,7 +112,7 @@ def _lerp(start: UDim2, goal: UDim2, alpha: float) -> UDim2:
 
 
 def mix_udims(a: UDim, b: UDim, alpha: float) -> UDim:
-    """Return the length at a fraction of the way."""
+    """Return the interpolated length at a fraction."""
     scale = a.scale + (b.scale - a.scale) * alpha
     return make_udim(scale, a.offset + (b.offset - a.offset) * alpha)
 

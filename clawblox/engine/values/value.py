@@ -1,4 +1,4 @@
-"""The base of the value types: functions that check arguments, 32-bit rounding."""
+"""The base of the value types: functions that check arguments, and 32-bit rounding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clawblox.luau.lib.support import arguments as arg
 
 Function = Callable[..., Any]
 Check = Callable[[tuple[Any, ...], int, str], Any]
-"""Gets all arguments, a position from 0 and the function's name; returns the argument."""
+"""Takes all arguments, a position from 0 and the function's name; returns the argument."""
 
 F = TypeVar("F", bound=Function)
 
@@ -31,7 +31,7 @@ def checked(functions: Functions | LuaTable, name: str, *checks: Check) -> Calla
     """Register a function that gets exactly the arguments that its checks return.
 
     Args:
-        functions: Where to register it.
+        functions: The registry for the function.
         name: The name in scripts and in messages.
         checks: A check for each argument; a method's first checks the object.
     """
@@ -79,7 +79,7 @@ table: Check = instance_check(LuaTable, "table")
 
 
 def optional(check: Check, default: Any) -> Check:
-    """Return a check that gives a default for nil and for a missing argument."""
+    """Return a check that returns a default for nil and for a missing argument."""
 
     def check_optional(args: tuple[Any, ...], at: int, name: str) -> Any:
         return default if at >= len(args) or args[at] is None else check(args, at, name)
@@ -88,15 +88,15 @@ def optional(check: Check, default: Any) -> Check:
 
 
 def operator(cls: type[HostValue], event: str, *checks: Check) -> Callable[[F], F]:
-    """Register an operator of a type, such as ``__add``, as `checked` does."""
+    """Register an operator of a type, such as ``__add``, in the same way as `checked`."""
     return checked(vars(cls)["meta"], event, *checks)
 
 
 class Value(HostValue):
-    """A value that is equal to any other of its type with the same contents.
+    """A value that equals any other value of its type with the same contents.
 
-    Its contents are its fields, in their order; a subclass whose values are made of anything else
-    has its own `contents` and `fill`.
+    Its contents are its fields, in order; a subclass with other contents overrides `contents` and
+    `fill`.
 
     Attributes:
         kinds: The classes of its fields.
@@ -115,9 +115,9 @@ class Value(HostValue):
     constants: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Give the type functions of its own, and let ``tostring`` show `text`."""
+        """Give the type its own functions, and let ``tostring`` return `text`."""
         super().__init_subclass__()
-        if "methods" not in vars(cls):  # else attrs makes the class again, with its slots
+        if "methods" not in vars(cls):  # otherwise attrs creates the class again, with its slots
             cls.methods, cls.constructors, cls.constants = {}, {}, {}
         operator(cls, "__tostring", instance_check(cls, cls.type_name))(lambda value: value.text())
 
@@ -131,7 +131,7 @@ class Value(HostValue):
         self.__init__(*values)  # type: ignore[misc]  # of the subclass, with its fields
 
     def text(self) -> str:
-        """Return what ``tostring`` shows."""
+        """Return the text for ``tostring``."""
         return ", ".join(map(to_text, self.contents()))
 
     def __getitem__(self, key: Any) -> Any:
@@ -169,7 +169,7 @@ class Value(HostValue):
 
 
 class Mutable(Value):
-    """A value that can change, and is equal to itself alone."""
+    """A mutable value, which is only equal to itself."""
 
     __slots__ = ()
 
@@ -217,11 +217,11 @@ def attributes(**paths: str) -> Getters:
 def add_arithmetic(
     cls: type[Value], make: Callable[..., Value], numbers: Callable[[Any], Iterable[float]]
 ) -> None:
-    """Register the sum, the difference and the negative of values that are computed by component.
+    """Register component-wise addition, subtraction and negation.
 
     Args:
-        cls: Their type.
-        make: Makes a value of its numbers.
+        cls: The type of the values.
+        make: Creates a value from its numbers.
         numbers: Returns the numbers of a value.
     """
     check = instance_check(cls, cls.type_name)
@@ -239,12 +239,12 @@ def add_arithmetic(
 def add_component_methods(
     methods: Functions, check: Check, make: Function, parts: Callable[[Any], tuple[float, ...]]
 ) -> None:
-    """Add the methods of vectors that treat each component alone.
+    """Add the component-wise methods of vectors.
 
     Args:
-        methods: Where to register them.
+        methods: The registry for the methods.
         check: The check for a vector.
-        make: Returns the vector of components.
+        make: Creates a vector from components.
         parts: Returns the components of a vector.
     """
 
@@ -273,21 +273,23 @@ def add_component_methods(
 
 
 def as_list(values: Iterable[Any]) -> LuaTable:
-    """Return Luau values as a table that counts from 1."""
+    """Return Luau values as an array table."""
     return LuaTable({float(at): value for at, value in enumerate(values, 1)})
 
 
 def expect_contents(values: tuple[Any, ...], *classes: type[Any]) -> None:
-    """Check the contents that a snapshot gives a value.
+    """Check the contents of a value in a snapshot.
 
     Raises:
-        TypeError: They are not exactly an object of each class.
+        TypeError: The contents are not exactly one object of each class.
     """
     if len(values) != len(classes) or not all(map(isinstance, values, classes)):
         raise TypeError(f"expected {', '.join(cls.__name__ for cls in classes)}")
 
 
-_STRUCTS = [struct.Struct(f"{count}f") for count in range(13)]  # native: too large a number is inf
+_STRUCTS = [
+    struct.Struct(f"{count}f") for count in range(13)
+]  # native: numbers that are too large become inf
 
 
 def singles(*values: float) -> tuple[float, ...]:

@@ -34,7 +34,7 @@ from clawblox.luau.lib.support import arguments as arg
 
 @attrs.define(eq=False, repr=False)
 class Vector2(Value):
-    """Two numbers, which are 32-bit floats already."""
+    """Two numbers, already 32-bit floats."""
 
     x: float
     y: float
@@ -57,7 +57,7 @@ _part = optional(number, 0.0)
 
 @checked(Vector2.constructors, "new", _part, _part)
 def make_vector2(x: float, y: float) -> Vector2:
-    """Return a vector of two numbers that are not rounded yet."""
+    """Return a vector of two unrounded numbers."""
     return Vector2(*singles(x, y))
 
 
@@ -125,7 +125,7 @@ Vector2.constants.update(
 
 
 class Rect(Record):
-    """A rectangle, by the corner with the smallest and the one with the largest numbers."""
+    """A rectangle, given by its smallest and largest corner."""
 
     __slots__ = ()
 

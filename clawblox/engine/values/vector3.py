@@ -32,7 +32,7 @@ CONSTANTS = {
     "zAxis": Vector(0.0, 0.0, 1.0),
 }
 FUZZ = 1e-5
-"""The default tolerance of `FuzzyEq`; by default."""
+"""Default tolerance of `FuzzyEq`."""
 
 _NORMALS = {
     "Right": Vector(1.0, 0.0, 0.0),

@@ -1,4 +1,4 @@
-"""The watchdog in the world's process: it names the call that runs, and stops it when asked."""
+"""The watchdog in the world's process: it records the running call, and stops it when asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clawblox.protocol import WATCHDOG_MARK, WATCHDOG_STATUS
 from clawblox.system.helper import HelperProcess
 
 WATCHDOG_NAME: Final = "clawblox-watchdog"
-"""Identifies the helper in a process list: a word of its command line."""
+"""Word in the command line of the helper that identifies it in a process list."""
 
 _NOT_REPEATABLE: Final = "another run may not stop here"
 
@@ -43,8 +43,8 @@ class Watchdog:
         signal.signal(ASK_SIGNAL, self._answer)
         libc = ctypes.CDLL(None)
         libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-        # As a handler, `_exit` takes the number of the signal as the status. It
-        # runs on the main thread without Python, however long another thread keeps its lock.
+        # As a handler, `_exit` uses the number of the signal as the status. It runs on the main
+        # thread without Python, even if another thread holds the interpreter lock for a long time.
         libc.signal(WATCHDOG_STATUS, ctypes.cast(libc._exit, ctypes.c_void_p))
         return self
 
@@ -62,13 +62,13 @@ class Watchdog:
         """Start the helper process.
 
         Args:
-            cpu_s: CPU time that a tick or call may take, in seconds.
-            memory_bytes: Resident memory that the process may have.
+            cpu_s: Maximum CPU time of a tick or call, in seconds.
+            memory_bytes: Maximum resident memory of the process.
             patience_s: CPU time between asking the script to stop and ending the world, in seconds.
-            interval_s: Seconds between two looks.
+            interval_s: Seconds between two checks.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The helper process cannot be started.
         """
         limits = {"cpu_s": cpu_s, "memory_mib": memory_bytes / 2**20}
         self._causes = [cause.format(**limits) for cause in CAUSES]
@@ -88,42 +88,42 @@ class Watchdog:
             os.close(descriptor)
 
     def guard(self, interrupt: Callable[[str], None]) -> None:
-        """Let the script that runs be stopped by a function, called with the reason."""
+        """Set the function that stops the running script, called with the reason."""
         self._interrupt = interrupt
         if self._reason is not None:
-            interrupt(self._reason)  # it has been asked already
+            interrupt(self._reason)  # the helper has asked already
 
     def begin_call(self) -> None:
-        """Note the beginning of a call of the world that may run scripts."""
+        """Record the start of a call of the world that may run scripts."""
         if self._slot is not None:
             self._call += 1
             self._slot.call = self._call
 
     def end_call(self) -> None:
-        """Note that the call has ended; a second time changes nothing."""
+        """Record the end of the call; idempotent."""
         if self._slot is not None and self._call % 2:
             self._call += 1
             self._slot.call = self._call
 
     def note_place(self, frame: FrameType) -> None:
-        """Note the place in the script that a frame, or the nearest frame below it, runs."""
+        """Record the place in the script of a frame or of its nearest caller in a script."""
         place = self._places.find(frame)
         if place is not None and self._slot is not None:
             self._slot.place = to_text(place)
 
     @property
     def place(self) -> str:
-        """The last known place in a script, ``name:line``; empty if none is known."""
+        """The last known place in a script, ``name:line``; empty if unknown."""
         return "" if self._slot is None else self._slot.place
 
     def close(self) -> None:
-        """End the helper process; a second call does nothing. The world is watched no more."""
+        """End the helper process and with it the watch; idempotent."""
         helper, self._helper = self._helper, None
         if helper is not None:
             helper.end()
 
     def _answer(self, number: int, frame: FrameType | None) -> None:
-        """Stop the call that the helper has asked to stop, if it still runs."""
+        """Stop the call named by the helper, if it is still running."""
         if self._slot is None:
             return
         asked, cause = self._slot.asked

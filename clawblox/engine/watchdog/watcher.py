@@ -1,9 +1,9 @@
-"""The helper process of the watchdog. Standard library only: it stays near 9 MB.
+"""The helper process of the watchdog. It uses only the standard library, to stay near 9 MB.
 
-It sleeps in ``poll`` until the next look is due, the world closes its socket, or the world is gone.
-It measures the CPU time of the whole process. That does not advance while the world is stopped or
-has no processor, so a busy machine ends no world. The world shares a page of memory with it, the
-slot: the call, its place, and the request to stop.
+The helper sleeps in ``poll`` until the next check is due, the world closes its socket, or the world
+ends. It measures the CPU time of the whole process. This time does not advance while the world is
+stopped or waits for a processor, so a busy machine does not end worlds. The world shares a page of
+memory with the helper, the slot: the call, its place, and the request to stop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def open_slot_file() -> int:
     """Return the descriptor of an empty slot; the caller closes it.
 
     Raises:
-        OSError: The process has no descriptor left.
+        OSError: The process has reached its limit of descriptors.
     """
     descriptor = os.memfd_create("clawblox-watchdog")
     os.ftruncate(descriptor, _SIZE)
@@ -39,7 +39,7 @@ class Slot:
     """The slot, mapped into this process.
 
     Args:
-        descriptor: Its file; may be closed afterwards.
+        descriptor: Descriptor of its file; may be closed afterwards.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -48,7 +48,7 @@ class Slot:
 
     @property
     def call(self) -> int:
-        """Number of the present call of the world: odd during a call, even between calls."""
+        """Number of the current call of the world: odd during a call, even between calls."""
         return self._words[_CALL]
 
     @call.setter
@@ -57,7 +57,7 @@ class Slot:
 
     @property
     def asked(self) -> tuple[int, int]:
-        """The call that is asked to stop, and the number of the cause."""
+        """The call that should stop, and the number of the cause."""
         return self._words[_ASKED], self._words[_CAUSE]
 
     @asked.setter
@@ -66,7 +66,7 @@ class Slot:
 
     @property
     def place(self) -> str:
-        """The last known place in a script, ``name:line``; empty if none is known."""
+        """The last known place in a script, ``name:line``; empty if unknown."""
         length = min(self._words[_LENGTH], _MOST_TEXT)
         text = self._bytes[_TEXT : _TEXT + length].decode(errors="replace")
         return "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -78,13 +78,13 @@ class Slot:
         self._words[_LENGTH] = len(data)
 
     def close(self) -> None:
-        """Unmap it."""
+        """Unmap the slot."""
         self._words.release()
         self._bytes.close()
 
 
 ASK_SIGNAL = 56
-"""Asks the world to stop its script: a real-time signal that nothing else uses."""
+"""Signal that asks the world to stop its script: an otherwise unused real-time signal."""
 
 CPU, MEMORY = range(2)
 CAUSES = (
@@ -100,7 +100,7 @@ CAUSES = (
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IDLE_FACTOR = 5
-"""A world that is idle, or has no processor, has this many times as long to answer."""
+"""Factor by which the time to answer is longer for a world that is idle or not scheduled."""
 _KILL_AFTER_S = 1.0
 _WRITE_TIMEOUT_S = 1.0
 
@@ -119,16 +119,16 @@ def main(
     Args:
         world: Process id of the world, the parent.
         end: Number of the signal that ends the world.
-        mark: Text in front of the reason, in the log.
-        cpu_s: CPU time that a call may take, in seconds.
-        memory_bytes: Resident memory that the process may have.
+        mark: Prefix of the reason, in the log.
+        cpu_s: Maximum CPU time of a call, in seconds.
+        memory_bytes: Maximum resident memory of the process.
         patience_s: CPU time between asking and ending, in seconds.
-        interval_s: Seconds between two looks.
+        interval_s: Seconds between two checks.
     """
     detach_from_parent()
     pid = int(world)
     if (handle := open_parent(pid)) is not None:
-        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it goes just now
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # the world has just ended
             watching = _Watching(pid, handle, int(end), mark)
             watching.limit(float(cpu_s), int(memory_bytes), float(patience_s))
             watching.run(float(interval_s))
@@ -155,7 +155,7 @@ class _Watching:
         self._cpu_s, self._memory_bytes, self._patience_s = cpu_s, memory_bytes, patience_s
 
     def run(self, interval_s: float) -> None:
-        """Look until the world closes its socket, or is gone."""
+        """Check regularly until the world closes its socket or ends."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._handle, select.POLLIN)
@@ -164,7 +164,7 @@ class _Watching:
             if self._slot.call != self._call:
                 self._call, self._began_at = self._slot.call, cpu
                 if self._asked == CPU:
-                    self._asked = None  # that call is over
+                    self._asked = None  # the call has ended
             self._judge(cpu)
 
     def _judge(self, cpu: float) -> None:
@@ -185,7 +185,7 @@ class _Watching:
         return MEMORY if pages * _PAGE_BYTES > self._memory_bytes else None
 
     def _waited(self, cpu: float) -> float:
-        """Return the CPU time since the world was asked, or a part of the time if it is idle."""
+        """Return the CPU time since the request to stop, or a share of the wall time if larger."""
         cpu_at, at = self._asked_at
         idle = 0.0 if self._asked == CPU else (time.monotonic() - at) / _IDLE_FACTOR
         return max(cpu - cpu_at, idle)
@@ -204,11 +204,11 @@ class _Watching:
         poll.register(self._handle, select.POLLIN)
         if not poll.poll(1000 * _KILL_AFTER_S):
             self._send(signal.SIGKILL)
-        self._patience_s = math.inf  # all is done; wait for the end
+        self._patience_s = math.inf  # done; wait for the end
 
 
 def _write(line: str) -> None:
-    """Write a line to the standard error of the world; a full pipe must not keep it alive."""
+    """Write a line to the standard error of the world; do not block on a full pipe."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     if poll.poll(1000 * _WRITE_TIMEOUT_S):

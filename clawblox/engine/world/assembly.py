@@ -63,16 +63,16 @@ class Assembly:
 
     Args:
         settings: The settings in the world's files.
-        console: Where it writes.
-        store: The database of data stores; None for a world without one.
-        logical_restore: Restore positions and velocities where the exact state of the physics
-            cannot be restored.
+        console: Output of the world.
+        store: The database of data stores, or None.
+        logical_restore: Whether to restore positions and velocities if the exact state of the
+            physics cannot be restored.
 
     Raises:
-        SettingsError: A script or another file of the script tree cannot be used.
+        SettingsError: A script or another file of the script tree is invalid.
 
     Attributes:
-        content_hash: A hash of the scripts and of the settings that change what the world does.
+        content_hash: A hash of the scripts and of the settings that affect the simulation.
         model: The instances.
         scheduler: The threads that wait.
         vm: The VM of the scripts; a restore replaces it.
@@ -145,12 +145,12 @@ class Assembly:
         self.console.fail(failure, left_out, self.sources())
 
     def sources(self) -> Iterator[tuple[str, str]]:
-        """Iterate over the names and texts of all scripts, also of those that do not compile."""
+        """Iterate over the names and texts of all scripts, including those that do not compile."""
         yield from ((chunk.name, chunk.source) for chunk in self.vm.chunks)
         yield from self.scripts.sources()
 
     def check_scripts(self, changed: Collection[str]) -> None:
-        """Compile the scripts, and those modules that have changed, without running them.
+        """Compile the scripts and the changed modules, without running them.
 
         Raises:
             SettingsError: A script does not compile; the message quotes it.
@@ -164,7 +164,7 @@ class Assembly:
             raise SettingsError("\n".join([str(error), *lines])) from error
 
     def begin(self) -> None:
-        """Make the tree, with the services and the scripts, and run the main script.
+        """Create the tree, with the services and the scripts, and run the main script.
 
         Raises:
             WorldHalted: A script does not compile, or the main script fails.
@@ -179,11 +179,11 @@ class Assembly:
         self.console.end_tick()
 
     def restore(self, state: Any) -> None:
-        """Restore a snapshot instead of beginning.
+        """Restore a snapshot, instead of calling `begin`.
 
         Raises:
-            VMSnapshotError: The document is damaged, or of another version.
-            ValueError: The same.
+            VMSnapshotError: The document is damaged, or has another version.
+            ValueError: The document is damaged, or has another version.
         """
         check_document(self.systems, state)
         kept = make_tree(self.model, state["tree"])
@@ -220,7 +220,7 @@ class Assembly:
         self.vm.held = self._held
 
     def _held(self) -> Iterator[Any]:
-        """Iterate over the values that the engine keeps for scripts, to count them as memory."""
+        """Iterate over the values that the engine keeps for scripts, to count their memory."""
         yield self.model.game
         yield from self.scheduler.held()
         yield from self.scripts.modules.held()

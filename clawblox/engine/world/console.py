@@ -11,19 +11,19 @@ from clawblox.engine.errors import WorldHalted, to_text
 
 _WARNING: Final = "[Lua WARN] "
 _POSITION: Final = re.compile(r"^(?P<name>[^\n]*?):(?P<line>\d+): ")
-_CONTEXT: Final = 2  # lines of source on each side of an error
+_CONTEXT: Final = 2  # lines of source before and after an error
 _TICK_LINES: Final = 10_000
 _TICK_CHARACTERS: Final = 1 << 20
 
 
 class Console:
-    """Where a world writes its lines.
+    """The output of a world.
 
-    What scripts print and warn of in one tick is limited; errors are not.
+    The lines that scripts print and warn in a tick are limited; errors are not.
 
     Args:
-        out: Gets the lines for standard output, without their end; None writes them there, and puts
-            the tick before the lines of scripts.
+        out: Called with the lines for standard output, without line ends; None to write them to
+            standard output, with the tick before the lines of scripts.
         error: The same for standard error.
 
     Attributes:
@@ -56,11 +56,11 @@ class Console:
 
     def report(self, text: str) -> None:
         """Write a warning of the engine, or an error that ends only the thread of a script."""
-        for line in text.split("\n"):  # each is marked, so that none looks like ours
+        for line in text.split("\n"):  # each is marked, to distinguish it from the engine's lines
             self.error(f"{_WARNING}{line}")
 
     def end_tick(self) -> None:
-        """Report how many lines of scripts were left out since the last call, and start anew."""
+        """Report the number of script lines omitted since the last call, and reset the limits."""
         if self._left_out:
             self.report(
                 f"{self._left_out} more lines were left out: scripts may print {_TICK_LINES} lines "
@@ -73,7 +73,7 @@ class Console:
         self._lines_left, self._characters_left, self._left_out = _TICK_LINES, _TICK_CHARACTERS, 0
 
     def _write_some(self, write: Callable[[str], None], mark: str, text: str) -> None:
-        """Write the lines for which this tick has room, and count the others."""
+        """Write lines up to the limits of this tick, and count the others."""
         lines = text.split("\n", self._lines_left)
         if len(lines) > self._lines_left:
             self._left_out += 1 + lines.pop().count("\n")
@@ -90,7 +90,7 @@ class Console:
 
         Args:
             failure: The exception that would halt the world.
-            left_out: How many errors of the same place came after the last one that was written.
+            left_out: Number of errors from the same place omitted since the last written error.
             sources: The names and texts of the scripts, as Luau strings.
         """
         for line in _error_lines(failure, sources):
@@ -99,7 +99,7 @@ class Console:
             self.error(f"  ({left_out} more since the last line about this place)")
 
     def halt(self, halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> None:
-        """Write why the world has halted: the error, its place in the source, and the stack.
+        """Write the reason of a halt: the error, its place in the source, and the stack.
 
         Args:
             halted: The exception.
@@ -116,7 +116,7 @@ def _write_plainly(line: str) -> None:
 
 
 def halt_lines(halted: WorldHalted, sources: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines that report why a world has halted.
+    """Return the lines that report a halt.
 
     Args:
         halted: The exception.
@@ -138,13 +138,13 @@ def _error_lines(error: WorldHalted, sources: Iterable[tuple[str, str]]) -> list
 
 
 def _continue(text: str) -> list[str]:
-    """Return the lines of a text, all but the first indented: it may be a script's own words."""
+    """Return the lines of a text, which may come from a script, indented except for the first."""
     first, *rest = text.split("\n")
     return [first, *(f"  {line}" for line in rest)]
 
 
 def quote(reason: str, sources: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the lines of source around the position at which an error begins.
+    """Return the lines of source around the position at the start of an error text.
 
     Args:
         reason: The text of the error.

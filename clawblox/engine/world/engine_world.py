@@ -1,4 +1,4 @@
-"""An engine world: the simulation that the kit runs."""
+"""An engine world: the simulation that the server runs."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ Result = TypeVar("Result")
 class EngineWorld(Simulation):
     """A world of scripts, run in this process.
 
-    Call `begin` or `restore` first. Calls that run scripts do so on a deep thread; within
-    `clawblox.luau.run_deep` they start none.
+    Call `begin` or `restore` first. Calls that run scripts start a thread with a deep stack, unless
+    they are made within `clawblox.luau.run_deep`.
 
     Args:
         settings: The settings in the world's files.
         console: The output of the world; None means standard output and standard error.
-        store: The database of data stores; None for none.
-        logical_restore: Restore positions and velocities where the exact state of the physics
-            cannot be restored here; the world then continues a little differently.
-        watchdog: Watches the calls that run scripts; None for none.
-        changed: The files whose change made this world replace another. If it halts while loading,
-            it stays halted until a change repairs it. Empty for a first start.
+        store: The database of data stores, or None.
+        logical_restore: Whether to restore positions and velocities if the exact state of the
+            physics cannot be restored; the world then continues slightly differently.
+        watchdog: Watches the calls that run scripts, or None.
+        changed: The changed files for which this world replaces another. A world that halts while
+            loading then stays halted until another change. Empty for a first start.
 
     Raises:
         SettingsError: A script or the document for agents cannot be read.
 
     Attributes:
-        failure: The error that halted the world; None while it runs.
+        failure: The error that halted the world; None while it is running.
     """
 
     format = FORMAT
@@ -108,7 +108,7 @@ class EngineWorld(Simulation):
 
     @property
     def tick(self) -> int:
-        """Ticks since the world began."""
+        """Number of ticks since the world started."""
         return self._parts.scheduler.tick
 
     @property
@@ -118,7 +118,7 @@ class EngineWorld(Simulation):
 
     @property
     def script_errors(self) -> ScriptErrors | None:
-        """The errors that have ended threads; None for none."""
+        """The errors that have ended threads, or None."""
         errors = self._parts.scheduler.errors
         return ScriptErrors(errors.count, errors.last) if errors.count else None
 
@@ -132,14 +132,14 @@ class EngineWorld(Simulation):
         return self._parts.services.data_stores.game_id
 
     def content_hash(self) -> str:
-        """Return a hash of the scripts and of the settings that change what the world does."""
+        """Return a hash of the scripts and of the settings that affect the simulation."""
         return self._parts.content_hash
 
     def check_scripts(self, changed: Collection[str] = ()) -> None:
         """Compile the scripts without running them.
 
         Args:
-            changed: Paths of modules that are compiled too; others may never be required.
+            changed: Paths of modules to compile too; other modules may never be required.
 
         Raises:
             SettingsError: A script does not compile; the message quotes it.
@@ -149,7 +149,7 @@ class EngineWorld(Simulation):
     # Running
 
     def begin(self) -> None:
-        """Make the tree and run the main script.
+        """Create the tree and run the main script.
 
         Raises:
             WorldHalted: A script does not compile, or the main script fails.
@@ -175,7 +175,7 @@ class EngineWorld(Simulation):
 
     def _join(self, agent_id: str, name: str) -> None:
         parts = self._parts
-        if self.tick == 0:  # scripts of the tree start in the first tick, but must hear of everyone
+        if self.tick == 0:  # scripts of the tree start in the first tick, but must get all joins
             with parts.scheduler.phase("Begin frame error"):
                 parts.scripts.begin_tick()
         parts.services.players.add(agent_id, name)
@@ -192,7 +192,7 @@ class EngineWorld(Simulation):
         """Queue an input for the next tick.
 
         Raises:
-            InputError: It is malformed, or not allowed.
+            InputError: The input is malformed, or not allowed.
             KeyError: The agent is not in the world.
         """
         services = self._parts.services
@@ -208,14 +208,14 @@ class EngineWorld(Simulation):
         return player
 
     def removed(self) -> Sequence[str]:
-        """Return the agents that were kicked or idle since the last call."""
+        """Return the agents removed since the last call, because they were kicked or idle."""
         return self._parts.services.players.removed()
 
     def audience(self, agent_id: str) -> Sequence[str] | None:
-        """Return the agents that hear what this agent says now; None for everyone.
+        """Return the agents within hearing of this agent; None for everyone.
 
         Raises:
-            KeyError: It is not in the world.
+            KeyError: The agent is not in the world.
         """
         if not self.settings.speech_is_near:
             return None
@@ -227,7 +227,7 @@ class EngineWorld(Simulation):
         return within_hearing(speaker, players, self.settings.hearing_radius)
 
     def chatted(self, agent_id: str, content: str) -> None:
-        """Let ``Chatted`` fire in the next tick.
+        """Schedule ``Chatted`` for the next tick.
 
         Raises:
             KeyError: The agent is not in the world.
@@ -243,9 +243,9 @@ class EngineWorld(Simulation):
         self._run(lambda: run_tick(self._parts))
 
     def close(self) -> None:
-        """End the world in order: call what scripts have bound to its end, and close the database.
+        """Close the world: call the functions that scripts have bound, and close the database.
 
-        A world that has halted calls nothing. Waits for the database, possibly for seconds.
+        A halted world does not call functions. Waits for the database, possibly for seconds.
         """
         services = self._parts.services
         if self.failure is None:
@@ -267,13 +267,13 @@ class EngineWorld(Simulation):
                 return result
         except WorldHalted as halted:
             if self._watchdog is not None:
-                self._watchdog.close()  # no script runs any more
+                self._watchdog.close()  # scripts no longer run
             self.failure = str(halted)
             self._console.halt(halted, self._parts.sources())
             raise
 
     def _watch(self, function: Callable[[], Result]) -> Result:
-        """Make a call while the watchdog watches it."""
+        """Make a call under the watchdog."""
         assert self._watchdog is not None
         self._watchdog.begin_call()
         try:
@@ -281,7 +281,7 @@ class EngineWorld(Simulation):
         finally:
             self._watchdog.end_call()
         try:
-            self._parts.vm.check_interrupt()  # it came after the last charge point of the call
+            self._parts.vm.check_interrupt()  # it came after the call's last charge point
         except LuaError as error:
             raise LuaError(f"{self._watchdog.place}: {error}") from None
         return result
@@ -292,7 +292,7 @@ class EngineWorld(Simulation):
         """Return the observation of an agent.
 
         Raises:
-            KeyError: It is not in the world.
+            KeyError: The agent is not in the world.
         """
         return self._run(lambda: self._observe(agent_id))
 
@@ -316,7 +316,7 @@ class EngineWorld(Simulation):
         }
 
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
-        """Return the map, and the routes for people: the state for spectators, page and files."""
+        """Return the routes of the map and for people: the state for spectators, page and files."""
         return make_routes(self.settings, world, self.spectate, self.map)
 
     def serving(self, url: str) -> None:
@@ -325,11 +325,11 @@ class EngineWorld(Simulation):
         self._console.announce(f"Spectator frontend: {url}/")
 
     def map(self) -> dict[str, Json]:
-        """Return the parts with the tag ``Static``; observations leave them out."""
+        """Return the parts with the tag ``Static``, which observations omit."""
         return self._look(lambda: {"entities": observe_map(self._parts.model.workspace)})
 
     def _look(self, function: Callable[[], Result]) -> Result:
-        """Make a call that runs no script."""
+        """Make a call that does not run scripts."""
 
         def enter() -> Result:
             with self._parts.vm.entered():
@@ -340,7 +340,7 @@ class EngineWorld(Simulation):
     def fingerprint(self) -> int:
         """Return a checksum of the steps that the last tick took, and of the random generators.
 
-        Whatever scripts do takes steps, so most differences show here first.
+        All actions of scripts take steps, so most differences show here first.
         """
         vm = self._parts.vm
         return crc32(b"%d %d %d" % (vm.steps_taken(), vm.random.state, vm.draws))
@@ -379,7 +379,7 @@ class EngineWorld(Simulation):
         }
 
     def rows_copier(self) -> Callable[[Path], None] | None:
-        """Return what copies the rows of data stores as they are now; None without a file.
+        """Return a function that copies the current rows of data stores; None without a file.
 
         Raises:
             StoreError: The database cannot be read.
@@ -406,5 +406,5 @@ class EngineWorld(Simulation):
             self._console.error(_REBUILT)
 
     def reseed(self, seed: int) -> None:
-        """Draw other random numbers from now on."""
+        """Reset the random generators to a new seed."""
         self._parts.vm.random.seed(seed)

@@ -1,8 +1,8 @@
 """The observation of an agent.
 
-Everything is computed from the state when it is asked for. An agent sees the parts within its
-radius, counted from the centre of its root part to the nearest point of a part's box, and the
-players within the radius that nothing hides.
+Observations are computed from the state on request. An agent sees the parts within its radius,
+measured from the centre of its root part to the nearest point of a part's box, and the players
+within the radius and in its line of sight.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIELD_OF_VIEW_DEG: Final = 105.0
 _NO_CHARACTER: Final = Vector(0.0, 3.0, 0.0)
 _FULL_HEALTH: Final = 100
 _MOST_HEALTH: Final = 1 << 53
-"""Shown for more, and for infinite health."""
+"""Maximum health shown, also for infinite health."""
 _HIDDEN_TAG: Final = "Static"
 _ASSET: Final = "asset://"
 
@@ -52,7 +52,7 @@ def player_position(player: Instance) -> Vector:
 
 
 def shown_health(player: Instance) -> int:
-    """Return the health of a player, without its fraction."""
+    """Return the health of a player, truncated to an integer."""
     humanoid = find_humanoid(player)
     return _FULL_HEALTH if humanoid is None else int(min(humanoid.read("Health"), _MOST_HEALTH))
 
@@ -66,7 +66,7 @@ def view_radius(player: Instance, radius: float) -> float:
 
 
 def view_attributes(player: Instance) -> dict[str, Json]:
-    """Return where a player looks from, and where to."""
+    """Return the origin and direction of a player's view."""
     root = find_root(player)
     position = _NO_CHARACTER if root is None else root.read("Position")
     rotation = IDENTITY if root is None else root.props.get(ROTATION, IDENTITY)
@@ -87,7 +87,7 @@ def view_attributes(player: Instance) -> dict[str, Json]:
 def leaderstats(player: Instance) -> dict[str, Json]:
     """Return the key with a player's scores; empty if the player has no ``leaderstats``.
 
-    The scores are the value objects below ``leaderstats``, in their order.
+    The scores are the value objects below ``leaderstats``, in order.
     """
     board = player.find_child("leaderstats")
     if board is None:
@@ -101,7 +101,7 @@ def leaderstats(player: Instance) -> dict[str, Json]:
 
 
 def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
-    """Return the view that an agent has of itself."""
+    """Return an agent's view of its own player."""
     attributes = {**attributes_json(player.attributes), **view_attributes(player)}
     return {
         "id": agent_id,
@@ -116,12 +116,12 @@ def observe_player(player: Instance, agent_id: str) -> dict[str, Json]:
 def observe_others(
     player: Instance, others: Iterable[tuple[str, Instance]], radius: float, sees: Sight
 ) -> list[dict[str, Json]]:
-    """Return the view that a player has of other players.
+    """Return a player's view of other players.
 
     Args:
         player: The player.
         others: Ids and players, in the order of joining.
-        radius: How far the player sees.
+        radius: Distance that the player can see, in studs.
         sees: Returns whether a root part is in the line of sight of another.
     """
     root = find_root(player)
@@ -151,7 +151,7 @@ def observe_others(
 
 
 def observe_map(workspace: Instance) -> list[dict[str, Json]]:
-    """Return the parts that `observe_entities` leaves out, in the order of the tree."""
+    """Return the parts that `observe_entities` omits, in tree order."""
     return [
         _part(part)
         for part in workspace.descendants()
@@ -160,12 +160,12 @@ def observe_map(workspace: Instance) -> list[dict[str, Json]]:
 
 
 def is_part(instance: Instance) -> bool:
-    """Return whether an instance is shown as a part; the ground is not."""
+    """Return whether an instance is shown as a part, unlike the ground."""
     return "BasePart" in instance.spec.lineage and instance.spec.name != "Terrain"
 
 
 def observe_entities(workspace: Instance, eye: Vector, radius: float) -> Iterator[dict[str, Json]]:
-    """Return the parts and folders that are seen from a place, in the order of the tree."""
+    """Return the parts and folders visible from a position, in tree order."""
     reach = radius * radius
     for instance in workspace.descendants():
         if instance.spec.name == "Folder":
@@ -180,7 +180,7 @@ def observe_entities(workspace: Instance, eye: Vector, radius: float) -> Iterato
 
 
 def _squared_distance(part: Instance, eye: Vector) -> float:
-    """Return the squared distance from a point to the box of a part; 0 within it."""
+    """Return the squared distance from a point to the box of a part; 0 inside the box."""
     centre, size = part.read("Position"), part.read("Size")
     x, y, z = eye.x - centre.x, eye.y - centre.y, eye.z - centre.z
     turned = part.props.get(ROTATION)
@@ -240,7 +240,7 @@ def _attributes(instance: Instance) -> dict[str, Json]:
 
 
 def resolve_asset(url: str) -> str:
-    """Return where the server has what ``asset://`` names; another address stays."""
+    """Return the server's path for an ``asset://`` address, and other addresses unchanged."""
     return f"/assets/{url.removeprefix(_ASSET)}" if url.startswith(_ASSET) else url
 
 

@@ -39,11 +39,11 @@ from clawblox.luau.core.operators import shown_type
 from clawblox.server import Feed, Halted, Json, StaticDirectory, WorldState
 from clawblox.server.payload import encode_json
 
-_TOLERANCE: Final = 0.001  # within which a rotation is left out
+_TOLERANCE: Final = 0.001  # a rotation this close to the identity is omitted
 
 
 def spectate_player(player: Instance, agent_id: str, animations: Animations) -> dict[str, Json]:
-    """Return the view that a spectator has of a player."""
+    """Return a spectator's view of a player."""
     root = find_root(player)
     seen: dict[str, Json] = {
         "id": agent_id,
@@ -70,7 +70,7 @@ def spectate_player(player: Instance, agent_id: str, animations: Animations) -> 
 
 
 def spectate_entities(workspace: Instance) -> list[dict[str, Json]]:
-    """Return all parts, in the order of the tree."""
+    """Return all parts, in tree order."""
     return [_part(part) for part in workspace.descendants() if is_part(part)]
 
 
@@ -146,9 +146,9 @@ def _color(part: Instance) -> list[float]:
 
 
 _FIGURE: Final = "player.glb"
-"""What characters look like, `asset://player.glb`: the world's own file, or the page's."""
+"""Model of characters, `asset://player.glb`: the world's own file, or that of the page."""
 _FILES: Final = {"/assets": "assets", "/renderer-files": RENDERER_FILES, "/static": "static"}
-"""The directories of a world whose files are served, by route."""
+"""The directories of a world that are served, by route."""
 
 
 def make_routes(
@@ -161,9 +161,9 @@ def make_routes(
 
     Args:
         settings: The world's settings.
-        world: The kit's view of the world.
-        spectate: Returns the present view of a spectator.
-        read_map: Returns the map as it is now.
+        world: The server's view of the world.
+        spectate: Returns the current view of a spectator.
+        read_map: Returns the current map.
     """
     page = StaticDirectory(PAGE_DIR)
     assets = StaticDirectory(settings.directory / _FILES["/assets"])
@@ -212,7 +212,7 @@ def make_routes(
 
 
 def renderer_manifest(settings: EngineSettings) -> dict[str, Json]:
-    """Return the facts that a page needs to show the world."""
+    """Return the data that a page needs to show the world."""
     renderer = settings.renderer
     entry = None if renderer.entry is None else f"/renderer-files/{renderer.entry}"
     return {

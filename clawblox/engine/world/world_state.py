@@ -1,8 +1,8 @@
 """Saves a world as a single JSON document, and restores it.
 
-Instances are made first and filled last; in between the VM is restored, whose values refer to
-them. The engine's references into the VM's heap (handlers, threads, arguments) are in one table of
-slots, so a shared value stays a single value.
+A restore creates the instances first, then the VM with the values that refer to them, and fills
+the instances last. The engine's references into the VM's heap (handlers, threads, arguments) are in
+one table of slots, so a shared value remains a single value.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from clawblox.luau import VM, HostObject
 FORMAT: Final = "clawblox-engine-v1"
 SCHEMA_VERSION: Final = 1
 REVISION: Final = 2
-"""The number of the engine's behaviour, in recordings; those without one are of revision 1.
+"""Revision of the engine's behaviour, in recordings; recordings without it have revision 1.
 
-It is raised where worlds may run differently from the same state:
+It is increased when worlds may run differently from the same state:
 
 - 2: a thread that yields stays suspended, deferred threads run before those that wait,
   ``Event:Wait`` continues within the event, and an error ends its thread instead of the world.
@@ -51,14 +51,14 @@ _SHAPE: Final = {
     "scheduler": Scheduler.shape,
     "vm": {str: shapes.anything},
 }
-"""Of a whole document, its systems apart."""
+"""Shape of a whole document, except for its systems."""
 
 
 def write_world(model: DataModel, vm: VM, systems: Mapping[str, SavedState]) -> dict[str, Json]:
-    """Return the part of a snapshot with instances, threads, systems and the VM.
+    """Return instances, threads, systems and the VM for a snapshot.
 
-    Instances outside the tree that only scripts refer to are found by saving the VM. If they have
-    handlers or values that it does not know yet, the VM is saved once more with those.
+    Saving the VM finds the instances outside the tree that only scripts refer to. If they have
+    handlers or values not yet in the VM, the VM is saved again with those.
     """
     instances = find_instances(model, ())
     while True:
@@ -97,7 +97,7 @@ def _write(
 
 
 def _instance_behind(value: HostObject) -> Instance | None:
-    """Return the instance that an object of the engine needs after a restore."""
+    """Return the instance that a host object needs after a restore."""
     if isinstance(value, SignalConnection):
         value = value.signal if value.function is not None else None  # type: ignore[assignment]
     if isinstance(value, Signal):
@@ -106,11 +106,11 @@ def _instance_behind(value: HostObject) -> Instance | None:
 
 
 def find_instances(model: DataModel, held: Iterable[Instance]) -> list[Instance]:
-    """Return the tree and every other instance that it or something else refers to.
+    """Return all instances in the tree, and all others that are referenced.
 
     Args:
         model: The data model.
-        held: Instances that something outside the tree refers to.
+        held: Instances referenced from outside the tree.
     """
     known: dict[int, Instance] = {}
     waiting = [model.game, *held]
@@ -129,7 +129,7 @@ def check_identity(state: Json, content_hash: str) -> None:
     """Check that this world can continue from a document.
 
     Raises:
-        SnapshotMismatch: It is not; the message states why.
+        SnapshotMismatch: The world cannot continue; the message states why.
     """
     if not isinstance(state, dict):
         raise SnapshotMismatch("the snapshot is not a JSON object")
@@ -152,7 +152,7 @@ def check_document(systems: Mapping[str, SavedState], document: Json) -> None:
     """Check the shape of a snapshot before anything is built from it.
 
     Raises:
-        ValueError: It is damaged; the message states where.
+        ValueError: The snapshot is damaged; the message states where.
     """
     saved = document.get("systems")
     if not isinstance(saved, dict) or saved.keys() != systems.keys():
@@ -165,10 +165,10 @@ def read_world(model: DataModel, vm: VM, systems: Mapping[str, SavedState], docu
     """Fill the instances of a snapshot, and restore everything that refers to the VM.
 
     Args:
-        model: The data model, with the instances that `make_tree` made.
+        model: The data model, with the instances created by `make_tree`.
         vm: The restored VM.
-        systems: The parts with a state of their own.
-        document: What `write_world` returned.
+        systems: The parts with their own state.
+        document: The result of `write_world`.
 
     Raises:
         ValueError: The snapshot is damaged.
