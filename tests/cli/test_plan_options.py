@@ -58,7 +58,7 @@ def test_names_in_mappings_may_contain_dots() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("limits.wolds=1", "limits.wolds: unknown path; did you mean 'limits.worlds'?"),
+        ("limits.wolds=1", "limits.wolds: unknown path; did you mean limits.worlds?"),
         ("limits.worlds=0", "limits.worlds: must be a whole number, 1 or more, not 0"),
         ("agents.Ek.model=x", "agents.Ek.model: no agent is called 'Ek'"),
         ("name=other", "name: no such path"),

@@ -23,7 +23,7 @@ from clawblox.experiment.plan.values import (
     chain_fields,
     fields_by_key,
 )
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 _Plan = TypeVar("_Plan", bound=attrs.AttrsInstance)
 
@@ -110,8 +110,7 @@ def _positions(agents: Sequence[AgentSpec], path: str) -> list[int]:
         return [names.index(who)]
     if who.isdecimal() and int(who) < len(agents):
         return [int(who)]
-    likely = nearest_name(who, names)
-    hint = f"did you mean {likely!r}?" if likely else f"the agents are {', '.join(names)}"
+    hint = suggest_nearest(who, names) or f"the agents are {', '.join(names)}"
     raise ConfigError(f"no agent is called {who!r}", key=path, hint=hint)
 
 
@@ -144,14 +143,14 @@ def _set_below(
 def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> UnknownKeyError:  # noqa: ANN401
     settable = fields or chain_fields(type(plan))
     known = [*_known_paths(plan, settable), *_agent_paths(path)]
-    likely = nearest_name(path, known)
+    suggestion = suggest_nearest(path, known)
     others = [field for field in settable if field not in _WHOLE]
     hint = f"fields of the agents and the world may be set, and {', '.join(others)}"
     first = path.partition(".")[0]
     is_common = not fields and first not in settable and first in fields_by_key(type(plan))
     why = f": {first} is the same in all conditions" if is_common else ""
-    problem = f"unknown path; did you mean {likely!r}?" if likely else f"no such path{why}"
-    return UnknownKeyError(problem, key=path, hint=None if likely else hint)
+    problem = f"unknown path; {suggestion}" if suggestion else f"no such path{why}"
+    return UnknownKeyError(problem, key=path, hint=None if suggestion else hint)
 
 
 def _agent_paths(path: str) -> Iterator[str]:

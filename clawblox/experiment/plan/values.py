@@ -32,7 +32,7 @@ from clawblox.config.arguments import (
 )
 from clawblox.errors import ConfigError
 from clawblox.results import Labels
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 KEY: Final = "key"
 """Metadata of a field: its key in plain form, where it differs from its name."""
@@ -210,9 +210,9 @@ def unknown_key(
     """
     if isinstance(value, Mapping):
         value = None
-    likely = nearest_name(name, known)
-    if likely is not None:
-        return UnknownKeyError(f"unknown key; did you mean {likely!r}?", key=key, value=value)
+    suggestion = suggest_nearest(name, known)
+    if suggestion is not None:
+        return UnknownKeyError(f"unknown key; {suggestion}", key=key, value=value)
     hint = f"the keys are {', '.join(known)}"
     return UnknownKeyError("unknown key", key=key, value=value, hint=hint)
 

@@ -33,7 +33,7 @@ from clawblox.experiment.plan.plan import Chain, Plan
 from clawblox.experiment.tables.results import Results, make_results
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, make_status
 from clawblox.printable import name_some
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 from clawblox.system.clock import utc_now
 
 _OF_AGENTS: Final = ("usage", "used", "agents", "workspaces")
@@ -261,9 +261,8 @@ def _require_fitting(
 
 
 def _no_chain(chain: str, known: Collection[str], argument: str, others: str) -> ConfigError:
-    nearest = nearest_name(chain, known)
     names = name_some([*known], _NAMED) or "none"
-    hint = f"did you mean {nearest!r}?" if nearest else f"{others}: {names}"
+    hint = suggest_nearest(chain, known) or f"{others}: {names}"
     return ConfigError("there is no such chain", key=argument, value=chain, hint=hint)
 
 

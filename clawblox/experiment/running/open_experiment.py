@@ -46,7 +46,7 @@ from clawblox.experiment.tables.rows import Row, make_row
 from clawblox.experiment.tables.status import ExperimentStatus, LiveChain, encode_live, make_status
 from clawblox.rundir.control_client import find_sockets, request
 from clawblox.rundir.control_server import ControlServer, Operation, SendEvent
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 from clawblox.system.clock import TimeSource
 from clawblox.telemetry.own_log import OwnLog
 
@@ -232,8 +232,7 @@ class OpenExperiment:
         known = self.plans.chains
         for name in chains or ():
             if name not in known:
-                nearest = nearest_name(name, known)
-                hint = f"did you mean {nearest!r}?" if nearest else f"there are: {', '.join(known)}"
+                hint = suggest_nearest(name, known) or f"there are: {', '.join(known)}"
                 raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
         return None if chains is None else tuple(chains)
 

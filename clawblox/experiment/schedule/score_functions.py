@@ -28,7 +28,7 @@ from clawblox.foreign_values import clean_text
 from clawblox.rundir.experiments import JOURNAL_NAME, PLAN_NAME
 from clawblox.rundir.manifest import MANIFEST_NAME
 from clawblox.rundir.paths import state_dir
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 _PACKAGE: Final = "_clawblox_scores_"
 """Beginning of the names of the packages."""
@@ -79,7 +79,7 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
     function = getattr(imported, name, None)
     if not callable(function):
         names = [word for word in vars(imported) if not word.startswith("_") and word != name]
-        nearest, kind = nearest_name(name, names), type(function).__name__
+        kind = type(function).__name__
         own = [
             word
             for word in names
@@ -94,7 +94,7 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
             key=key,
             value=text,
             path=file,
-            hint=others if nearest is None else f"did you mean {nearest!r}?",
+            hint=suggest_nearest(name, names) or others,
         )
     return function  # type: ignore[no-any-return]
 

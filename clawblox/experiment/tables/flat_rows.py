@@ -9,7 +9,7 @@ import attrs
 
 from clawblox.config.arguments import mismatch
 from clawblox.experiment.tables.rows import AgentRow, Row
-from clawblox.spelling import nearest_name
+from clawblox.spelling import suggest_nearest
 
 LABEL: Final = "label."
 """Precedes the name of a label in the name of its column."""
@@ -72,8 +72,7 @@ def find_column(name: str, columns: Sequence[str], argument: str, *, agents: boo
         if column in columns:
             return column
     known = list(map(strip, columns))
-    nearest = nearest_name(name, known)
-    hint = f"the columns are {', '.join(known)}" if nearest is None else f"did you mean {nearest}?"
+    hint = suggest_nearest(name, known) or f"the columns are {', '.join(known)}"
     raise mismatch(argument, "a column", name, hint=hint)
 
 

@@ -70,7 +70,7 @@ def test_an_address_is_auto_or_a_host_with_a_port(address: str) -> None:
         ({"lease": True}, "cluster.lease: must be seconds, above 0"),
         ({"keys": "both"}, "cluster.keys: must be driver or node, not 'both'"),
         ({"trusted_network": 1}, "cluster.trusted_network: must be True or False, not 1"),
-        ({"cpu": 1}, "cluster.cpu: unknown key; did you mean 'cpus'?"),
+        ({"cpu": 1}, "cluster.cpu: unknown key; did you mean cpus?"),
         ("auto", "cluster: must be Cluster, or a table of its fields (address, cpus, memory, …)"),
     ],
 )

@@ -74,7 +74,7 @@ def test_false_means_none() -> None:
         ({"agents": []}, "agents: must be a list of at least one agent"),
         (
             {"agents": [EKO, {"driver": "kimi", "modle": "b"}]},
-            "agents.1.modle: unknown key; did you mean 'model'?",
+            "agents.1.modle: unknown key; did you mean model?",
         ),
         (
             {"agents": [EKO, {"driver": "kimi", "budget": {"turns": 0}}]},
@@ -126,7 +126,7 @@ def test_false_means_none() -> None:
         ),
         (
             {"sweep": {"agents.*.modle": ["m"]}},
-            "sweep.agents.*.modle: unknown path; did you mean 'agents.*.model'?",
+            "sweep.agents.*.modle: unknown path; did you mean agents.*.model?",
         ),
         (
             {"sweep": {"agents.Ekko.model": ["m"]}},
@@ -136,7 +136,7 @@ def test_false_means_none() -> None:
         ({"sweep": {"agents.Eko.name": ["m"]}}, "sweep.agents.Eko.name: unknown path"),
         (
             {"sweep": {"save": [{"befor": 3}]}},
-            "sweep.save: save.befor: unknown key; did you mean 'before'?",
+            "sweep.save: save.befor: unknown key; did you mean before?",
         ),
         ({"sweep": {"world": ["m"]}}, "sweep.world: no such path"),
         ({"sweep": {"score": ["scores:a"]}}, "sweep.score: no such path"),

@@ -121,7 +121,7 @@ def test_all_faults_are_reported_with_their_lines(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         "world.environ: unknown key",
         f"  file: {file}:12",
-        "  also: line 15: agents.0.templat: unknown key; did you mean 'template'?",
+        "  also: line 15: agents.0.templat: unknown key; did you mean template?",
         f"  also: line 23: prices.claude-4.5.input: missing ({required})",
         "  also: line 2: generations: must be a whole number, 1 or more, not 0",
         "  hint: the keys are dir, record, env, port, port_wait, host, health_timeout, datastore",
