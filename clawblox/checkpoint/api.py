@@ -20,7 +20,7 @@ from clawblox.checkpoint.options import (
     OnUnarchivable,
     check_secrets,
 )
-from clawblox.checkpoint.save import save
+from clawblox.checkpoint.save import write_archive
 from clawblox.concurrency.progress import ProgressLike, Report, run_with_progress
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.agent_arguments import Agents
@@ -99,7 +99,7 @@ def save_checkpoint(
             complete, but perhaps not durable or not in the manifest: the message states which.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
-    save(
+    write_archive(
         ArchiveOptions(
             path=path,
             world_snapshot=world_snapshot,

@@ -58,7 +58,7 @@ from clawblox.system.files import read_size
 _UNREADABLE: Final = "unreadable"
 
 
-def save(options: ArchiveOptions) -> SavedCheckpoint:
+def write_archive(options: ArchiveOptions) -> SavedCheckpoint:
     """Make the archive that the options describe. Blocks.
 
     Raises:

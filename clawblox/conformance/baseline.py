@@ -160,7 +160,7 @@ async def _play(instances: Instances, baseline: BaselineRun, actions: Sequence[A
     baseline.snapshots.append(await live.snapshot())
     random, count = instances.random("ordinary"), len(players)
     await run_script(players, make_script(random, actions, rounds=_WARM_ROUNDS, players=count))
-    baseline.save = await instances.save(live)
+    baseline.save = await instances.save_instance(live)
     baseline.snapshots.append(await live.snapshot())
     baseline.late_joiner = await join_late(live, players)
     await _watch_growth(baseline, actions)

@@ -247,5 +247,5 @@ class RestoreComparison(ABC, Generic[_Life]):
         async with self.instances.start() as live:
             with before_save():
                 players = await self.warm_up(live)
-                save = await self.instances.save(live)
+                save = await self.instances.save_instance(live)
             yield live, SavedBeginning(tuple(players), save)

@@ -122,7 +122,7 @@ async def time_inputs(lives: Realtime) -> InputTiming:
         with before_save():
             players = await lives.warm_up(live)
             action = await _choose_action(players[-1], candidates)
-            save = await instances.save(live)
+            save = await instances.save_instance(live)
         opaque = await is_opaque(live)
         first = await players[-1].observe()
         aim = _require_time(first) + _LEAD["time" in first.fields]
@@ -219,7 +219,7 @@ async def _land(
         answers.append(await player.act(action))
         is_answered.set()
 
-    async def save(rows: Path) -> None:
+    async def note_save(rows: Path) -> None:
         saved = await player.live.snapshot(rows)
         if (moment := saved.time) is not None:
             early[moment] = saved  # the last one of a time is likeliest to have the input
@@ -227,7 +227,7 @@ async def _land(
     async with Tasks() as tasks:
         tasks.start_soon(act)
         if saves is not None:
-            await _save_until(is_answered, save, saves)
+            await _save_until(is_answered, note_save, saves)
         await is_answered.wait()
     exchange = answers[0]
     time = exchange.time

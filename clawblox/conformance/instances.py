@@ -297,7 +297,7 @@ class Instances:
         """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
         return await try_start(world, partial(self.begin, world, resume=resume))
 
-    async def save(self, live: LiveWorld) -> SavedSnapshot:
+    async def save_instance(self, live: LiveWorld) -> SavedSnapshot:
         """Save a running instance as an orchestrator does, and return the verified file.
 
         Raises:

@@ -160,7 +160,7 @@ class Lockstep(RestoreComparison[LockstepLife]):
     ) -> Trace:
         exchanges: list[Exchange] = []
         for step in script:
-            saves.append(await self.instances.save(players[0].live))
+            saves.append(await self.instances.save_instance(players[0].live))
             exchanges += (await run_script(players, [step])).exchanges
         return Trace(tuple(script), tuple(exchanges))
 

@@ -181,7 +181,7 @@ class Realtime(RestoreComparison[RealtimeLife]):
         live = players[0].live
         first = await observe_all(players)
         seen = await _watch(players[0], like, saving=saving)
-        resave = await self.instances.save(live) if resaves else None
+        resave = await self.instances.save_instance(live) if resaves else None
         after = await collect(_asking(players[0], seen)) if resaves else {}
         late_joiner = await join_late(live, players)
         return RealtimeLife(

@@ -59,7 +59,7 @@ NAMES: dict[str, Any] = {
     "count": iteration.count,
     "count_on": iteration.count_on,
     "iterate": iteration.iterate,
-    "save": suspension.save,
+    "save_frame": suspension.save_frame,
 }
 """The names in generated code. The cost of code depends on the length of a name, so names stay."""
 
@@ -276,7 +276,7 @@ class VM(LimitedMachine):
         if self._is_entered:
             raise VMSnapshotError("a VM cannot be saved while it runs")
         saver = Saver(self)
-        document: dict[str, Any] = run_deep(saver.save)
+        document: dict[str, Any] = run_deep(saver.write_document)
         if lent is not None:
             lent += saver.lent.values()
         return document

@@ -63,7 +63,7 @@ class Interrupted:
     problem: str | None
 
     @property
-    def save(self) -> SavedSnapshot | None:
+    def last_save(self) -> SavedSnapshot | None:
         """The save that it continues from."""
         return self.saves[-1] if self.saves else None
 

@@ -311,7 +311,7 @@ class AsyncTeam:
 
         Cancellation: the archive is complete or absent.
         """
-        return await self._crew.save(idle_wait=idle_wait)
+        return await self._crew.save_team(idle_wait=idle_wait)
 
     async def wait(self) -> tuple[AgentResult, ...]:
         """Wait until all agents have ended; they are stopped when the world ends for good.

@@ -213,7 +213,7 @@ class Crew:
         await self.wait_first_checkpoint()
         return [await agent.wait() for agent in self.agents]
 
-    async def save(self, *, idle_wait: float | None = None) -> SavedCheckpoint:
+    async def save_team(self, *, idle_wait: float | None = None) -> SavedCheckpoint:
         """Make a checkpoint now; see ``AsyncCheckpointer.save``.
 
         Raises:
@@ -258,7 +258,7 @@ class Crew:
         if self.record is None or not self.record.checkpoint_every:
             return
         try:
-            saved = await self.save()
+            saved = await self.save_team()
             self._on_checkpoint(saved)
             self.record = attrs.evolve(self.record, settled=saved.path.name)
             await run_blocking(self.record.write, self._run_dir)

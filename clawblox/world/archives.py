@@ -232,9 +232,9 @@ async def save_archive(
     saved = await save_instance(fleet, instance, saving)
 
     def write(report: Report) -> SavedCheckpoint:
-        from clawblox.checkpoint.save import save
+        from clawblox.checkpoint.save import write_archive
 
-        return save(attrs.evolve(options, world_snapshot=saved, progress=report))
+        return write_archive(attrs.evolve(options, world_snapshot=saved, progress=report))
 
     try:
         return await run_with_progress(write, options.progress, "Archiving")

@@ -65,7 +65,7 @@ def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> di
         "describe_blob": partial(operations.move_blob, describe_blob),
         "read_blob": partial(operations.move_blob, read_piece),
         "write_blob": partial(operations.move_blob, write_piece),
-        "save": operations.save,
+        "save": operations.save_named,
         "fork": operations.fork,
         "stop": operations.stop,
         "restart": operations.restart,
@@ -125,7 +125,9 @@ class _Operations:
         """Read or write a piece of a file of the run directory, or describe a file."""
         return await run_checked(partial(move, self.run_dir, asked))
 
-    async def save(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
+    async def save_named(
+        self, asked: Mapping[str, Any], send_event: SendEvent
+    ) -> Mapping[str, Any]:
         """Save the named instances, or all that are ready."""
         options = SaveOptions(**read_options("save", asked))
         here = self._named(self.fleet.instances)

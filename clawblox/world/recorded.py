@@ -207,7 +207,7 @@ class RecordedPlayer:
         run_dir, log_start = self._place.run_dir, before.record.log_start
         return await run_blocking(exited_error, run_dir, now, log_start)
 
-    async def save(self) -> SavedSnapshot:
+    async def save_instance(self) -> SavedSnapshot:
         """Save the instance, as ``clawblox save`` does.
 
         Raises:

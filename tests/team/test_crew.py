@@ -169,7 +169,7 @@ async def test_no_checkpoint_of_the_end_is_made_without_an_interval(scene: Scene
     agents = scene.agents()[:1]
     async with scene.crew(agents) as crew:
         with pytest.raises(UsageError, match="are not started yet"):
-            await crew.save()
+            await crew.save_team()
         started = await scene.world.start(run_dir=scene.run_dir)
         record = describe(agents, every=0.0)
         await crew.start(started, record, record.texts)
@@ -177,7 +177,7 @@ async def test_no_checkpoint_of_the_end_is_made_without_an_interval(scene: Scene
         await crew.stop(grace_seconds=5)
         await crew.settle()
         assert scene.outcomes == []
-        assert await crew.save() == crew.latest
+        assert await crew.save_team() == crew.latest
 
 
 async def test_a_first_checkpoint_that_fails_is_reported(scene: Scene) -> None:

@@ -213,7 +213,7 @@ class PlaySession:
         await self._console.show(printable_lines(await self._player.agent.api()).splitlines())
 
     async def _save(self, _line: PlayCommand) -> None:
-        await self._console.show([describe_saved(await self._player.save())])
+        await self._console.show([describe_saved(await self._player.save_instance())])
 
     async def _help(self, _line: PlayCommand) -> None:
         width = max(len(usage) for usage, _ in VERBS.values())

@@ -139,12 +139,12 @@ def _find_in_run(run_dir: Path) -> ResumeSource:
     if path is None:
         assert record is not None
         (interrupted,) = read_interruption([record], {}).instances
-        if interrupted.save is None:
+        if interrupted.last_save is None:
             raise ClawbloxError(
                 f"Nothing in '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
                 hint=f"{suggest('resume', run_dir)} continues as its run began",
             )
-        path = interrupted.save.path
+        path = interrupted.last_save.path
     return ResumeSource(path=path, run_dir=run_dir, record=record, agent=agent)
 
 

@@ -167,9 +167,9 @@ def _describe_instance(instance: Interrupted) -> str:
         return f"cannot continue: {instance.problem}"
     if not instance.number:
         return "begins now: it was waiting to be started"
-    if instance.save is None:
+    if instance.last_save is None:
         return f"as its run began: {instance.reason}"
-    text = _describe_save(instance.save, instance.record)
+    text = _describe_save(instance.last_save, instance.record)
     return text if instance.reason is None else f"{text}, because {instance.reason}"
 
 

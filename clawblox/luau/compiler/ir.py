@@ -363,7 +363,7 @@ def write_function(
 
 def _write_capture(writer: Writer, index: int, *, counts_depth: bool) -> None:
     writer.put(2, "except Y as y:", 0)
-    writer.put(3, f"save(y, P[{index}], locals(), lambda: E)", 0)
+    writer.put(3, f"save_frame(y, P[{index}], locals(), lambda: E)", 0)
     writer.put(3, "raise", 0)
     if counts_depth:
         writer.put(2, "finally:", 0)

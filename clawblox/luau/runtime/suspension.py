@@ -63,7 +63,7 @@ class ProtectedFrame(SuspendedFrame):
         return lambda value: (True, *as_tuple(value)), result
 
 
-def save(
+def save_frame(
     suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
 ) -> None:
     """Add the frame of the function that a `Yield` is passing through.

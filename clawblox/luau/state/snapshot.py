@@ -76,7 +76,7 @@ class Saver:
         self._chunks: dict[int, int] = {}
         self._sources: list[Json] = []
 
-    def save(self) -> Json:
+    def write_document(self) -> Json:
         """Return the document.
 
         Raises:
