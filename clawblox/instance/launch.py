@@ -352,11 +352,7 @@ def plan_resume(
     begun = _plan_begun(config, run_dir, record, env)
     _require_recorder(config, begun.options.record)
     first = attrs.evolve(begun, past=past, saves=found.saves)
-    return (
-        first
-        if found.last_save is None
-        else first.restored(found.last_save.path, found.last_save.sha256)
-    )
+    return first if (save := found.last_save) is None else first.restored(save.path, save.sha256)
 
 
 def find_variables(
