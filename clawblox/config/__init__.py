@@ -3,7 +3,7 @@
 - ``world_toml``: reading ``world.toml``.
 - ``toml_text``: TOML files in general, and the lines of their values.
 - ``toml_words``: values, positions and advice in the words of TOML.
-- ``schema``: its keys and their types.
+- ``schema``: the keys of ``world.toml`` and their types.
 - ``agent_routes``: the routes of a world that agents may use.
 - ``options``: all options of starts and saves, with their defaults.
 - ``download``: worlds in GitHub repositories.

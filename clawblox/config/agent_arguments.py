@@ -16,11 +16,11 @@ class AgentLike(Protocol):
 
     @property
     def name(self) -> str:
-        """Its full name, run suffix included."""
+        """Full name of the agent, including the run suffix."""
 
     @property
     def dir(self) -> str | os.PathLike[str]:
-        """Its directory."""
+        """Directory of the agent."""
 
 
 Agents: TypeAlias = Iterable[AgentLike] | Mapping[str, str | os.PathLike[str]]

@@ -82,11 +82,11 @@ class AgentRoute:
 
 
 def is_reserved(path: str, *more: str) -> bool:
-    """Return whether agents never get a path, whatever its case or suffix.
+    """Return whether a path is reserved, ignoring case and suffix.
 
     Args:
         path: A path, or a pattern of paths.
-        *more: Further routes that agents never get.
+        *more: Further reserved routes.
     """
     return any(_is_at_or_below(path, route) for route in (*_RESERVED, *more))
 

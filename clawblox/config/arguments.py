@@ -56,8 +56,8 @@ def describe_mismatch(expected: str, value: object, show: Callable[[object], str
     """Return the message for an invalid value: ``must be seconds above 0, not '3'``.
 
     Args:
-        expected: What the value must be.
-        value: The value; a long one is shortened.
+        expected: Description of a valid value.
+        value: The value; a long value is shortened.
         show: Returns the text of the value.
     """
     shown = show(value)
@@ -69,8 +69,8 @@ def mismatch(key: str, expected: str, value: object, *, hint: str | None = None)
 
     Args:
         key: The argument.
-        expected: What its value must be.
-        value: Its value.
+        expected: Description of a valid value.
+        value: The invalid value.
         hint: How to solve the problem.
     """
     message = describe_mismatch(expected, value)
@@ -78,7 +78,7 @@ def mismatch(key: str, expected: str, value: object, *, hint: str | None = None)
 
 
 HINT: Final = "hint"
-"""Metadata of a field: the hint of errors about its value that have none."""
+"""Metadata key of a field: the default hint for errors about its value."""
 LEFT_OUT: Final = "leave it out for no limit"
 
 Validator: TypeAlias = Callable[[Any, "attrs.Attribute[Any]", Any], None]
@@ -138,7 +138,7 @@ def check_seconds(value: Any, key: str, *, may_be_zero: bool = False) -> float: 
         ConfigError: The value is not a number, or is too small.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    seconds = value if is_number else math.nan  # no comparison accepts it
+    seconds = value if is_number else math.nan  # NaN fails every comparison
     if seconds > 0 or (may_be_zero and seconds == 0):
         return seconds
     raise mismatch(key, "seconds, 0 or more" if may_be_zero else "seconds above 0", value)
@@ -148,7 +148,7 @@ def check_amount(value: object, key: str) -> None:
     """Check that an argument is a number above 0.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not such a number.
     """
     if not finite_number(value):
         raise mismatch(key, "a number above 0", value)
@@ -158,7 +158,7 @@ def parse_duration(text: str) -> float | None:
     """Return the seconds of a text such as ``"90s"``, ``"30m"``, ``"1.5h"`` or ``"2d"``.
 
     Returns:
-        The seconds; a number without a unit is in seconds. None if the text is no duration.
+        The seconds; a number without a unit is in seconds. None if the text is not a duration.
     """
     match = _DURATION.fullmatch(text)
     return None if match is None else float(match[1]) * _UNIT_SECONDS[match[2]]
@@ -187,7 +187,7 @@ def check_grace(value: Any) -> float:  # noqa: ANN401
     """Return ``value``, the seconds between TERM and KILL.
 
     Raises:
-        ConfigError: It is not a number of seconds, 0 or more.
+        ConfigError: The value is not a number of 0 or more.
     """
     return check_seconds(value, "grace_seconds", may_be_zero=True)
 
@@ -196,7 +196,7 @@ def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> Non
     """Check that a value is one of ``choices``; True and 1 are different values.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not one of the choices.
     """
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         words = [choice if isinstance(choice, str) else repr(choice) for choice in choices]
@@ -204,7 +204,7 @@ def check_choice(value: object, key: str, *, choices: tuple[object, ...]) -> Non
 
 
 def check_known(value: object, key: str, *, names: Iterable[str]) -> str:
-    """Return ``value``, one of the known names; the error suggests the nearest.
+    """Return ``value``, a known name; the error suggests the most similar one.
 
     Args:
         value: The value.
@@ -212,7 +212,7 @@ def check_known(value: object, key: str, *, names: Iterable[str]) -> str:
         names: The known names.
 
     Raises:
-        ConfigError: It is not a known name.
+        ConfigError: The value is not a known name.
     """
     known = list(names)
     if isinstance(value, str) and value in known:
@@ -225,7 +225,7 @@ def check_flag(value: object, key: str) -> None:
     """Check that a value is True or False.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is neither True nor False.
     """
     check_choice(value, key, choices=(True, False))
 
@@ -234,7 +234,7 @@ def check_progress(value: ProgressLike, key: str) -> ProgressLike:
     """Return ``value``, the option ``progress`` of a long operation.
 
     Raises:
-        ConfigError: It is neither True, nor False, nor a function.
+        ConfigError: The value is not True, False or a function.
     """
     if isinstance(value, bool) or callable(value):
         return value
@@ -247,11 +247,11 @@ def check_kind(value: object, key: str, *, kind: type, expected: str) -> None:
     Args:
         value: The value.
         key: The argument, for the error.
-        kind: Its class.
+        kind: The class.
         expected: Description of a valid value, for the error.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not an instance of ``kind``.
     """
     if not isinstance(value, kind):
         raise mismatch(key, expected, value)
@@ -279,7 +279,7 @@ def check_size(value: object, key: str) -> int:
 
 
 def check_port(value: object) -> int | None:
-    """Return the requested port; None for any port, also requested by 0.
+    """Return the requested port; None if ``value`` is None or 0, which request any port.
 
     Raises:
         ConfigError: The value is not a port.
@@ -322,7 +322,7 @@ def check_host(value: object, key: str = "host") -> str:
 
 
 def check_read_path(value: object, key: str) -> Path:
-    """Return ``value`` as the path of something that is only read, so any path is valid.
+    """Return ``value`` as a path that is only read, so any path is valid.
 
     Raises:
         ConfigError: The value is not a path, or is empty.
@@ -334,7 +334,7 @@ def check_read_path(value: object, key: str) -> Path:
 
 
 def check_path(value: object, key: str) -> Path:
-    """Return ``value`` as a path that can be written to records and manifests, which are UTF-8.
+    """Return ``value`` as a path that can be written to UTF-8 records and manifests.
 
     Raises:
         ConfigError: The value is not a path, is empty, or is not UTF-8.
@@ -351,7 +351,7 @@ def check_path(value: object, key: str) -> Path:
 
 
 def is_world_url(text: str) -> bool:
-    """Return whether ``text`` is an address and not a path."""
+    """Return whether ``text`` is an address rather than a path."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
@@ -377,7 +377,7 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
     """Return the caller's own environment variables; an empty mapping for None.
 
     Raises:
-        ConfigError: The value is not a mapping, or an entry is not a valid variable or is set by
+        ConfigError: The value is not a mapping, or contains a variable that is invalid or set by
             ``start`` itself. The error never shows a value that may be a secret.
     """
     env: Mapping[Any, Any] = {} if value is None else value
@@ -400,7 +400,7 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
 
 
 def _refuse_env(env: object, key: str) -> ConfigError:
-    """Return the error for variables that are no mapping; it has their names, and no values."""
+    """Return the error for variables that are not a mapping, with names but no values."""
     given = [env] if isinstance(env, str) else env if isinstance(env, list | tuple) else []
     names = [str(text).partition("=")[0] for text in given if "=" in str(text)]
     example = next((name for name in names if name.isidentifier()), "NAME")
@@ -442,7 +442,7 @@ def check_labels(value: Labels | None, key: str = "labels") -> Labels:
 
 
 def parse_label(text: str) -> str | int | float | bool:
-    """Parse the text of a label: ``true``, ``false``, a number, or else the text itself."""
+    """Parse the text of a label as ``true``, ``false``, a number, or plain text."""
     if text in ("true", "false"):
         return text == "true"
     if _NUMBER.fullmatch(text) is None:

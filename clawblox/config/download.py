@@ -1,9 +1,9 @@
 """Downloaded worlds: a folder of a GitHub repository becomes a local world directory.
 
-Owns the address, the cache and the unpacking. A folder is stored by the commit it was taken from,
-``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent: its ``world.toml`` comes
-last. httpx is imported at the first download, because that takes longer to load than everything
-else. Everything here blocks.
+Parses the address, manages the cache and unpacks archives. A folder is stored by commit in
+``<home>/worlds/<owner>/<repo>/<commit>/<folder>``, complete or absent, because its ``world.toml``
+is written last. httpx loads slowly, so it is imported at the first download. Everything here
+blocks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_ARCHIVE_BYTES: Final = 512 << 20
 MAX_UNPACKED_BYTES: Final = 2 << 30
 """Maximum total size of an archive's content, including entries outside the folder."""
 MAX_ENTRIES: Final = 100_000
-"""Maximum number of its files and directories, including those outside the folder."""
+"""Maximum number of files and directories, including those outside the folder."""
 MAX_HEADER_BYTES: Final = 1 << 20
 """Maximum total size of the headers of one entry."""
 TIMEOUT_S: Final = 300.0
@@ -52,7 +52,7 @@ _FORM: Final = "https://github.com/<owner>/<repo>/tree/<ref>/<folder>"
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _NAME: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _RETRY_AFTER: Final = re.compile(r"[0-9]{1,5}")
-"""Seconds that a host asks a client to wait, as people can use them: up to a day."""
+"""Seconds that a host asks a client to wait, at most about a day."""
 _SHA_MEDIA_TYPE: Final = "application/vnd.github.sha"
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_REDIRECTS = 5
@@ -99,17 +99,17 @@ class _Folder:
 def fetch_world(url: str) -> Path:
     """Return a world directory with the content of a GitHub folder, downloading it if needed.
 
-    A ref is resolved on every call. A full commit id is not: once its folder is stored, no network
-    is needed.
+    A ref is resolved on every call. A full commit id is not resolved, so the call works offline
+    once the folder is stored.
 
     Args:
-        url: ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``; a ref may contain
-            slashes, and without a folder the whole repository is the world.
+        url: ``https://github.com/<owner>/<repo>/tree/<ref>/<folder>``; a ref may contain slashes,
+            and without a folder the whole repository is the world.
 
     Raises:
         ConfigError: The address does not have that form.
-        FetchError: The folder does not exist, has no ``world.toml``, contains something that
-            cannot be unpacked safely, or the download failed; it was removed.
+        FetchError: The folder does not exist, has no ``world.toml``, contains entries that cannot
+            be unpacked safely, or the download failed; the partial folder was removed.
     """
     home = home_dir()
     folder = _resolve(_parse(url))
@@ -252,7 +252,7 @@ class _Content:
             pass
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, or as many as are left.
+        """Return ``size`` bytes, or the remaining bytes if there are fewer.
 
         Raises:
             FetchError: The content exceeds a limit.
@@ -372,8 +372,8 @@ def _graft(source: Path, target: Path) -> None:
 def _download(url: str, sink: BinaryIO, max_bytes: int, *, accept: str = "*/*") -> None:
     """Write the answer of a public host into ``sink``, without decoding it.
 
-    Certificates are verified and the proxies of the environment used. A redirect is followed
-    to HTTPS, or within the host that was asked.
+    Certificates are verified and proxies from the environment are used. A redirect is followed only
+    to HTTPS or within the requested host.
 
     Args:
         url: The requested address.
@@ -436,6 +436,6 @@ def _limit_hint(response: httpx.Response) -> str | None:
     if response.status_code not in (403, 429) or not is_limit:
         return None
     wait = headers.get("retry-after", "")
-    is_plausible = _RETRY_AFTER.fullmatch(wait) is not None  # it may be a date, too
+    is_plausible = _RETRY_AFTER.fullmatch(wait) is not None  # it may also be a date
     when = f"in {wait} s" if is_plausible else "later, at most in an hour"
     return f"the host's limit for requests without an account is used up; try again {when}"

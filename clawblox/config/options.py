@@ -1,9 +1,9 @@
 """The options of starts and saves: names, defaults, units and documentation, in one place.
 
-``AsyncWorld.start`` and its siblings, the control socket, the command line and the records use the
-options of these classes, and ``python -m docs.option_docstrings`` copies the documentation of an
-option to the functions that accept it. Values are checked on construction, without reading the file
-system; the start itself checks the files that paths refer to.
+``AsyncWorld.start`` and similar calls, the control socket, the command line and the records use the
+options of these classes, and ``python -m docs.option_docstrings`` copies the documentation of each
+option to the functions that accept it. Values are checked on construction without reading the file
+system; the start checks the files that paths refer to.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from clawblox.spelling import suggest_nearest
 from clawblox.system.ports import MAX_LEASES
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
-"""What to do with the other instances when one of many cannot be started."""
+"""The policy for the other instances of a start when one of them fails."""
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_HEALTH_TIMEOUT_S: Final = 60.0
@@ -68,7 +68,7 @@ def build_options(kind: type[_Options], table: Mapping[str, Any]) -> _Options:
 
     Args:
         kind: The class of the options.
-        table: The values by name; unknown names are left out, and missing options keep their
+        table: The values by name; unknown names are ignored, and missing options keep their
             defaults.
 
     Raises:
@@ -130,12 +130,12 @@ def _to_dir(value: str | Path | None) -> Path | None:
 
 @attrs.frozen(kw_only=True)
 class CommonOptions:
-    """The options of a start that the plans of experiments have too.
+    """The options of a start that plans of experiments also contain.
 
     Attributes:
         host: Address to which the world binds.
         health_timeout: Seconds from spawning the world until it must be ready.
-        datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+        datastore: Storage of an engine world's data stores; None means SQLite.
     """
 
     host: str = attrs.field(default=DEFAULT_HOST, converter=check_host)
@@ -152,22 +152,22 @@ class SharedOptions(CommonOptions):
     Attributes:
         record: Whether the world records.
         env: Additional environment variables.
-        base_path: Prefix of its routes.
+        base_path: Prefix of the world's routes.
         detach: Whether the instance keeps running when this orchestrator ends.
-        restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts it
+        restart: Policy for an instance that dies: ``never`` leaves it dead, ``fresh`` starts it
             again with the same options, ``checkpoint`` restores its last good save, or starts it
-            fresh if it has none. Name and port stay the same; sessions survive if the snapshot
+            fresh if there is no save. Name and port stay the same; sessions survive if the snapshot
             contains them.
-        max_restarts: Number of restarts allowed within ``restart_window``; after that the
-            instance stays dead.
+        max_restarts: Number of restarts allowed within ``restart_window``; after that the instance
+            stays dead.
         restart_window: Length of that window in seconds.
-        reseed: Seed of the random state of a fresh world, or set after a snapshot is restored, 0
-            or more; increases by 1 from instance to instance. A world with a command must have
+        reseed: Seed of the random state of a fresh world, or set after a snapshot is restored, 0 or
+            more; increases by 1 from instance to instance. A world with a command must have
             ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the random
             state of a snapshot.
-        labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-            ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables and
-            metrics, and select instances: ``clawblox ps --filter seed=3``.
+        labels: At most 16 strings, numbers or booleans by name that describe the instance:
+            ``{"model": "…", "seed": 3}``. Labels appear in the manifest, records, events, tables
+            and metrics, and select instances: ``clawblox ps --filter seed=3``.
 
     Raises:
         ConfigError: A value is invalid; the error names the option and the value.
@@ -188,7 +188,7 @@ class SharedOptions(CommonOptions):
         return {field.alias: getattr(self, field.name) for field in attrs.fields(type(self))}
 
     def shared(self) -> dict[str, Any]:
-        """Return the options that every start has, by name."""
+        """Return the options common to all starts, by name."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(SharedOptions)}
 
 
@@ -210,13 +210,13 @@ class StartOptions(SharedOptions):
             started an instance, which is the world directory by default.
         name: Name of the instance, unique in the run directory and in this object; None uses the
             first free name of ``w000``, ``w001``, …
-        command_file: File for the rerunnable launch script, in an existing directory; None means
-            a file in ``runtime``.
+        command_file: File for the rerunnable launch script, in an existing directory; None means a
+            file in ``runtime``.
         log_file: File for the output of the world, in an existing directory; None means a file in
             ``logs``.
         watch: Whether an engine world restarts when its scripts change.
-        tmux_session: tmux session, created if needed, with a window ``world-0`` in which the world
-            runs; None runs it without tmux, and so does a resume.
+        tmux_session: tmux session, created if needed, in whose window ``world-0`` the world runs;
+            None, or a resume, runs the world without tmux.
 
     Raises:
         ConfigError: A value is invalid; the error names the option and the value.
@@ -260,11 +260,11 @@ class InstanceSpec:
     """The options of one of many instances; None means the shared option.
 
     Attributes:
-        name: Its name; None uses the next free name of ``w000``, ``w001``, …
+        name: Name of the instance; None uses the next free name of ``w000``, ``w001``, …
         resume: Snapshot to restore: its path, or the result of ``save``. A relative path is looked
             up in the world directory, then in the current directory.
         env: Environment variables in addition to the shared ones.
-        record: Whether it records.
+        record: Whether the instance records.
         labels: Labels in addition to the shared ones.
 
     Raises:
@@ -323,9 +323,9 @@ class RestartOptions:
 
     Attributes:
         save: True to save the instance first if it is ready.
-        fresh: Whether to start it again as the first time, without saving.
-        resume: Snapshot to restart from, without saving first; None means its last save.
-        reseed: Seed of its random state; None keeps the seed of a fresh start, or the random state
+        fresh: Whether to repeat the first start, without saving.
+        resume: Snapshot to restart from, without saving first; None means the last save.
+        reseed: Seed of the random state; None keeps the seed of a fresh start, or the random state
             of the save.
         grace_seconds: Seconds between TERM and KILL.
 

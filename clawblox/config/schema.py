@@ -28,7 +28,7 @@ class Fault:
     Attributes:
         keys: Position of the value, relative to the check that found the fault.
         value: The value; None if it is missing.
-        complaint: The fault, to be read after the key.
+        complaint: Description of the fault, shown after the key.
     """
 
     keys: Keys
@@ -120,7 +120,7 @@ def _check_list(check: _Check, expected: str, *, may_be_empty: bool = True) -> _
 
 
 def _is_json(value: object) -> bool:
-    """Return whether a value of a TOML file is one of JSON too: dates and NaN are not."""
+    """Return whether a TOML value is also a JSON value, unlike dates and NaN."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -129,7 +129,7 @@ def _is_json(value: object) -> bool:
 
 
 def _agent_route(value: object) -> Iterator[Fault]:
-    from clawblox.config.agent_routes import AgentRoute  # here, since few worlds name routes
+    from clawblox.config.agent_routes import AgentRoute  # few worlds name routes
 
     try:
         AgentRoute.parse(value if isinstance(value, str) else "")
@@ -146,10 +146,10 @@ class _Table:
     """The check of a table and of its entries.
 
     Attributes:
-        checks: The checks of its known keys.
-        required: The keys that it must have.
+        checks: The checks of the known keys.
+        required: The required keys.
         either: Two keys that exclude each other.
-        is_open: Whether a world may have its own keys in it.
+        is_open: Whether a world may add its own keys to the table.
     """
 
     checks: Mapping[str, _Check]
@@ -171,7 +171,7 @@ class _Table:
             yield Fault((second,), value[second], f"{first} is set too: give only one")
 
     def misspellings(self, value: object, *parents: str | int) -> Iterator[Misspelling]:
-        """Yield the unknown keys that look misspelled; a key already there is not suggested."""
+        """Yield the unknown keys that look misspelled; keys in use are not suggested."""
         entries = value if isinstance(value, dict) else {}
         unused = self.checks.keys() - entries.keys()
         for key in () if self.is_open else entries:
@@ -182,7 +182,7 @@ class _Table:
                 yield from check.misspellings(entries[key], *parents, key)
 
     def misplaced(self, value: Mapping[str, Any]) -> Iterator[Keys]:
-        """Yield the keys of this table that a table in it has, which does not know them."""
+        """Yield the keys of this table that are misplaced in a nested table."""
         for key, check in self.checks.items():
             entries = value.get(key)
             if isinstance(check, _Table) and not check.is_open and isinstance(entries, dict):

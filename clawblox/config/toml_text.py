@@ -31,19 +31,19 @@ _LEXEME: Final = re.compile(
     r"|\n",
     re.DOTALL,
 )
-"""Anything that can contain or end a statement of valid TOML; other text is skipped."""
+"""Tokens that can contain or end a statement of valid TOML; other text is skipped."""
 
 
 def read_toml_text(path: Path) -> str:
     """Read the text of a file. Blocks.
 
     Args:
-        path: The file. It may be a link made by its author.
+        path: The file, possibly a symbolic link.
 
     Raises:
-        FileNotFoundError: It does not exist.
-        NotADirectoryError: Its parent is not a directory.
-        ConfigError: It cannot be read, or is not UTF-8.
+        FileNotFoundError: The file does not exist.
+        NotADirectoryError: The parent is not a directory.
+        ConfigError: The file cannot be read, or is not UTF-8.
     """
     try:
         data = read_regular(os.path.realpath(path), max_bytes=_MAX_BYTES)
@@ -63,10 +63,10 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
 
     Args:
         text: The document.
-        path: Its file, for errors.
+        path: File of the document, for errors.
 
     Raises:
-        ConfigError: It is not TOML.
+        ConfigError: The document is not valid TOML.
     """
     try:
         return tomllib.loads(text)
@@ -79,7 +79,7 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
 
 
 def find_line(text: str, keys: Keys) -> int | None:
-    """Return the line of the statement that gives ``keys`` a value; None if there is none.
+    """Return the line of the statement that sets ``keys``; None if there is none.
 
     Args:
         text: A valid document.

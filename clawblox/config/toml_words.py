@@ -1,8 +1,8 @@
 """Values, positions and advice in the words of TOML: ``true``, ``{ a = 1 }``, ``[[agents]]``. Pure.
 
-A key below the header of a table belongs to that table, however far below it stands, and
-``[agents]`` is a single table, where a list of tables needs ``[[agents]]``: so keys are often in
-another table than their author meant.
+In TOML, every key after the header of a table belongs to that table, and ``[agents]`` is a single
+table, while a list of tables needs ``[[agents]]``. So keys are often not in the table that the
+author meant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS: Final = (
     (re.compile(r"\b([a-z_]+)=(?=[\s,;.)]|$)"), r"\1"),
     (re.compile(r"^[A-Z]\w+, or a table\b"), "a table"),
 )
-"""Words of Python in the texts of errors, and the same in TOML."""
+"""Python words in error messages, with their TOML equivalents."""
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -49,7 +49,7 @@ def dotted_key(keys: Keys) -> str:
 
 
 def format_toml(value: object) -> str:
-    """Return a value as it is written in TOML; a text as a literal string."""
+    """Return a value in TOML syntax, with text as a literal string."""
     match value:
         case bool() | None:
             return str(bool(value)).lower()
@@ -68,19 +68,19 @@ def _format_key(key: object) -> str:
 
 
 def to_toml_words(text: str) -> str:
-    """Return a text of ours about values, in the words of TOML."""
+    """Return one of clawblox's messages about values, translated into the words of TOML."""
     for pattern, word in _WORDS:
         text = pattern.sub(word, text)
     return text
 
 
 def in_toml(error: ConfigError, written: object = None) -> ConfigError:
-    """Return an error about a value in the words of TOML.
+    """Return an error about a value, translated into the words of TOML.
 
     Args:
         error: The error.
-        written: The value as the document has it. It is shown in place of the one in the error, if
-            that one was made from it and hides no part.
+        written: The value as written in the document. It replaces the value in the error if that
+            was derived from it and no part is hidden.
     """
     value = as_written(written, error.value)
     message, expected = error.message, error.expected
@@ -94,11 +94,11 @@ def in_toml(error: ConfigError, written: object = None) -> ConfigError:
 
 
 def as_written(written: Any, value: Any) -> Any:  # noqa: ANN401 - any value
-    """Return the value of a document from which another was made, or else that other one.
+    """Return the value in the document if ``value`` was derived from it, else ``value``.
 
     Args:
-        written: The value of the document; a text may be a relative path, or a duration.
-        value: The value that may have been made from it.
+        written: The value in the document; a string may be a relative path or a duration.
+        value: The value that may have been derived from ``written``.
     """
     match written, value:
         case str(), int() | float():
@@ -117,7 +117,7 @@ def as_written(written: Any, value: Any) -> Any:  # noqa: ANN401 - any value
 
 
 def find_elsewhere(tables: Mapping[str, Any], key: str) -> Keys | None:
-    """Return the position of a key in another table of the document; None if it is in none."""
+    """Return the position of a key in another table of the document, or None."""
     for name, value in tables.items():
         for place, table in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(table, dict) and key in table:
@@ -126,7 +126,7 @@ def find_elsewhere(tables: Mapping[str, Any], key: str) -> Keys | None:
 
 
 def advise_placing(keys: Keys) -> str:
-    """Return how to move a key of the whole document out of the table that it is in.
+    """Return advice for moving a top-level key out of the table that contains it.
 
     Args:
         keys: Position of the key.
@@ -136,17 +136,17 @@ def advise_placing(keys: Keys) -> str:
 
 
 def format_header(keys: Keys) -> str:
-    """Return the header of a table: ``[limits]``, or ``[[agents]]`` for one of a list."""
+    """Return the header of a table: ``[limits]``, or ``[[agents]]`` in a list of tables."""
     name = ".".join(key for key in keys if isinstance(key, str))
     return f"[[{name}]]" if keys and isinstance(keys[-1], int) else f"[{name}]"
 
 
 def advise_brackets(key: str, value: object) -> str | None:
-    """Return how to write a list of tables that was written as a table, or the reverse.
+    """Return advice for a table that should be a list of tables, or the reverse.
 
     Args:
         key: The key.
-        value: Its value, of the other kind; None is returned for all others.
+        value: The value of the wrong kind; for other values, None is returned.
     """
     if isinstance(value, dict) and value and all(isinstance(v, dict) for v in value.values()):
         name = next(iter(value))
@@ -159,7 +159,7 @@ def advise_brackets(key: str, value: object) -> str | None:
 
 
 def advise(keys: Keys, tables: Mapping[str, Any], known: Collection[str]) -> str | None:
-    """Return where a key belongs, if it is missing at the top or unknown in a table.
+    """Return advice on the place of a key that is missing at the top or unknown in a table.
 
     Args:
         keys: Position of the key.

@@ -1,8 +1,8 @@
 """``world.toml`` -> :class:`WorldConfig`: the facts of a world before it runs.
 
 Reads the file and builds errors with file, line, key and value; ``schema`` checks the values.
-Unknown keys are kept and never an error. Starts nothing and reads no other file: a missing script,
-document or command is reported where it is used.
+Unknown keys are kept and never cause an error. No program is started and no other file is read: a
+missing script, document or command is reported when it is used.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _log = OwnLog(__name__)
 _MAX_FAULTS: Final = 20
 
 _ENGINE_PROBE_S: Final = 10.0
-"""Timeout of a liveness probe of an engine world, in seconds: a tick may take a while."""
+"""Timeout of a liveness probe of an engine world, in seconds; a tick may take a while."""
 
 ENGINE_MAP_ROUTE: Final = "GET /map"
-"""Route of every engine world for its static parts, in the form of ``[api] allow``."""
+"""Route for the static parts of every engine world, in the form of ``[api] allow``."""
 
 _API_DEFAULTS: Final[Mapping[str, str]] = {
     "doc_url_path": protocol.API_ROUTE,
@@ -196,12 +196,12 @@ class WorldConfig:
 
     @property
     def api(self) -> dict[str, Any]:
-        """The world's API metadata, as far as it is known before a launch."""
+        """The world's API metadata that is known before a launch."""
         return {**_API_DEFAULTS, **self._table("api"), "doc_path": str(self.api_doc_path)}
 
     @property
     def agent_routes(self) -> tuple[str, ...]:
-        """Additional routes for agents: those of ``[api].allow``, and the map."""
+        """Additional routes for agents: those in ``[api].allow``, and the map."""
         listed = tuple(self._table("api").get("allow", ()))
         return (ENGINE_MAP_ROUTE, *listed) if self.is_engine_world else listed
 
@@ -229,13 +229,13 @@ class WorldConfig:
 
     @property
     def asks_for_probes(self) -> bool:
-        """Return whether ``[run.liveness]`` has more keys than ``listener``."""
+        """True if ``[run.liveness]`` has keys other than ``listener``."""
         table = self.run.get("liveness")
         return table is not None and table.keys() != {"listener"}
 
     @property
     def watches_listener(self) -> bool:
-        """Return whether an instance must keep listening once it was ready."""
+        """True if an instance must keep listening after it became ready."""
         return bool(self.run.get("liveness", {}).get("listener", True))
 
     @property
@@ -267,7 +267,7 @@ class WorldConfig:
 
     @property
     def server_source(self) -> Path | None:
-        """The source file of the world's server for these agents; None if they get none."""
+        """The source file of the world's server in that copy; None if the agents get no copy."""
         source = self._table("agent").get("server_source")
         return None if source is None else self.dir / source
 

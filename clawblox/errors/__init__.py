@@ -41,9 +41,9 @@
         ├── SnapshotError
         └── WorldStopError                a process survived the whole stop ladder
 
-Each needs only a message, and each can be pickled. The text begins with the headline, the subject
-and what went wrong; the fields follow, one per line, and the hint comes last. So the text alone is
-enough to find the cause.
+Every error needs only a message and can be pickled. The text starts with the headline, which names
+the subject and the problem; the fields follow, one per line, and the hint comes last. So the text
+alone is enough to find the cause.
 
 - ``general``: the base class, and errors of arguments, requests, manifests and journals.
 - ``world``: errors of one instance.

@@ -11,9 +11,9 @@ from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
 ErrorKind: TypeAlias = Literal[
     "auth", "rate_limit", "overloaded", "invalid", "model", "crash", "resume", "stall", "limit"
 ]
-"""Kinds of failures of an agent's program: its login; too many requests; a busy model; a request
-that can never succeed; another error of the model's API; a crash; a conversation that cannot be
-continued; silence; a used-up allowance."""
+"""Kinds of failures of an agent's program: login; too many requests; a busy model; a request that
+can never succeed; another error of the model's API; a crash; a conversation that cannot be
+continued; silence; an exhausted usage limit."""
 
 
 class AgentError(ClawbloxError):
@@ -22,8 +22,8 @@ class AgentError(ClawbloxError):
     Args:
         message: What happened, in one sentence.
         agent: Name of the agent.
-        agent_dir: Its directory.
-        log_file: The log of its program.
+        agent_dir: Directory of the agent.
+        log_file: Log of the program.
         status: Exit status of the program, or the negative number of the signal that ended it.
         kind: Kind of the program's failure; None if unknown, or if the program did not fail.
         retry_at: UTC time at which the limit of the kind ``limit`` ends, as the program reports it;
@@ -60,7 +60,7 @@ class AgentError(ClawbloxError):
         return f"agent {self.agent}" if self.agent else None
 
     def details(self) -> list[str]:
-        """Show the program's last lines, then the paths of its files."""
+        """Return the program's last lines, then the paths of the agent's files."""
         facts = {
             "kind": self.kind,
             "retry_at": self.retry_at and f"{self.retry_at:%Y-%m-%dT%H:%M:%SZ}",

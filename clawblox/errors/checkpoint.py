@@ -1,4 +1,4 @@
-"""Errors of archives of worlds and agents, and errors of the operating system as such."""
+"""Errors of archives of worlds and agents, and a context manager that wraps OSError."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CheckpointError(ClawbloxError):
         return printable_name(str(self.path)) if self.path else None
 
     def details(self) -> list[str]:
-        """Name the member."""
+        """Return the name of the member."""
         # The name comes from the archive, so it must not reach a terminal unescaped.
         entry = None if self.entry is None else shorten(repr(self.entry), _ENTRY_CHARS)
         return [] if entry is None else [f"entry: {entry}"]
@@ -59,7 +59,7 @@ class CheckpointSecretError(CheckpointError):
 
     Args:
         message: The refusal.
-        findings: Each place, with its rule, fingerprint and a redacted preview.
+        findings: The places of the secrets, each with rule, fingerprint and a redacted preview.
         **fields: The fields of :class:`CheckpointError`.
     """
 
@@ -68,14 +68,14 @@ class CheckpointSecretError(CheckpointError):
         self.findings = tuple(findings)
 
     def details(self) -> list[str]:
-        """Add a line for each finding to the fields of every checkpoint error."""
+        """Return the fields of a checkpoint error and a line for each finding."""
         shown = [str(finding) for finding in self.findings[:_SHOWN_FINDINGS]]
         rest = len(self.findings) - len(shown)
         return [*super().details(), *shown, *([f"and {rest} more"] if rest else [])]
 
 
 class CheckpointFormatError(CheckpointError, ValueError):
-    """A file is not an archive written by clawblox; no part was kept."""
+    """A file is not an archive written by clawblox; no part of the file was loaded."""
 
 
 class CheckpointPathError(CheckpointFormatError):
@@ -92,12 +92,12 @@ class CheckpointVersionError(CheckpointFormatError):
 
 @contextlib.contextmanager
 def os_errors_as(message: str, path: Path, *, entry: str | None = None) -> Iterator[None]:
-    """Raise a CheckpointError for an OSError of the block.
+    """Raise a CheckpointError for an OSError in the block.
 
     Args:
-        message: What cannot be done; the reason is appended.
+        message: The operation that failed; the reason is appended.
         path: Path of the file in question.
-        entry: Its name in the archive.
+        entry: Name of the file in the archive.
     """
     try:
         yield

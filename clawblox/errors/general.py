@@ -60,7 +60,7 @@ class ClawbloxError(Exception):
         lines = [self.headline, *(f"  {line}" for line in self.details())]
         if self.hint:
             lines.append(f"  hint: {self.hint}")
-        # The text includes output of programs and worlds; none of it may look like a line of ours.
+        # Output of programs and worlds in the text must not look like one of clawblox's own lines.
         return "\n".join(printable_lines(line).replace("\n", "\n      ") for line in lines)
 
 
@@ -79,7 +79,7 @@ class ConfigError(ClawbloxError, ValueError):
 
     exit_code = 2
     show: Callable[[object], str] = staticmethod(repr)
-    """Returns the text of the value: as in Python, or in the words of the file that has it."""
+    """Returns the value as text, in Python's syntax or in that of the file."""
     expected: str | None = None
     """The valid values, if the message names only them and the value; else None."""
 
@@ -102,18 +102,18 @@ class ConfigError(ClawbloxError, ValueError):
         self.others = tuple(others)
 
     def but(self, **changes: Any) -> Self:
-        """Return the error with other values for some of its arguments."""
+        """Return a copy of the error with some arguments replaced."""
         error = copy.copy(self)
         vars(error).update(changes)
         return error
 
     @property
     def subject(self) -> str | None:
-        """The key, or without one the place in the file."""
+        """The key, or the place in the file if there is no key."""
         return self.key or self._place
 
     def details(self) -> list[str]:
-        """Name the file and line, the value unless the headline contains it, and other faults."""
+        """Return file and line, the value unless the headline contains it, and other faults."""
         value = self.show(self.value)
         is_shown = self.value is None or self.message.endswith(f", not {value}")
         return [
@@ -123,7 +123,7 @@ class ConfigError(ClawbloxError, ValueError):
         ]
 
     def _describe(self, fault: ConfigError) -> str:
-        """Return a further fault as one line; its file is named where it is another one."""
+        """Return a further fault as one line; the file is named only if it differs."""
         is_here = fault.path in (None, self.path)
         before = f"line {fault.line}: " if is_here and fault.line else ""
         after = "" if is_here or fault.key is None else f" ({fault._place})"
@@ -170,7 +170,7 @@ class FetchError(ClawbloxError, OSError):
         return self.url
 
     def details(self) -> list[str]:
-        """Name the status."""
+        """Return the status."""
         return [f"status: {self.status}"] if self.status else []
 
 
@@ -197,8 +197,9 @@ class RecordingError(ClawbloxError, ValueError):
     """A recording cannot be read.
 
     Args:
-        message: Its fault. path: The file.
-        offset: Where in the file, in bytes from its begin.
+        message: The fault.
+        path: The file.
+        offset: Position in the file, in bytes from the start.
         hint: How to solve the problem.
     """
 
@@ -220,7 +221,7 @@ class RecordingError(ClawbloxError, ValueError):
         return str(self.path) if self.path else None
 
     def details(self) -> list[str]:
-        """Name the offset."""
+        """Return the offset."""
         return [] if self.offset is None else [f"offset: {self.offset}"]
 
 
@@ -247,7 +248,7 @@ class RunLockedError(ClawbloxError):
         self.pid = pid
 
     def details(self) -> list[str]:
-        """Name the lock file and its owner."""
+        """Return the lock file and its owner."""
         return [
             *([f"lock: {self.path}"] if self.path else []),
             *([f"pid: {self.pid}"] if self.pid else []),
@@ -281,7 +282,7 @@ class BatchError(ClawbloxError):
         return error
 
     def details(self) -> list[str]:
-        """Name each instance with the first line of its error, then quote the first log."""
+        """Return each instance with the first line of its error, then lines of the first log."""
         lines = [_describe_failure(name, error) for name, error in self.failed.items()]
         more = len(lines) - _SHOWN_FAILURES
         return [
@@ -325,7 +326,7 @@ class ControlError(ClawbloxError):
         return self._subject
 
     def details(self) -> list[str]:
-        """Name the error in the orchestrator with its details, and the socket."""
+        """Return the error in the orchestrator with its details, and the socket."""
         return [
             *([f"error: {self.error_type}"] if self.error_type else []),
             *self.error_details,
@@ -349,10 +350,10 @@ def _describe_failure(name: str, error: Exception) -> str:
 
 
 class PlanChangedError(ClawbloxError):
-    """A plan differs from the plan with which its experiment was begun.
+    """A plan differs from the plan with which its experiment was started.
 
     Args:
-        message: What differs, and how many fields.
+        message: The difference, and the number of changed fields.
         changes: The changed fields.
         hint: How to solve the problem.
     """
@@ -366,7 +367,7 @@ class PlanChangedError(ClawbloxError):
         self.changes = tuple(changes)
 
     def details(self) -> list[str]:
-        """Name each field with its old and its new value, and the ways to continue."""
+        """Return each field with its old and its new value, and the ways to continue."""
         return [
             *(f"{change.field}: {_describe(change)}" for change in self.changes),
             *_list_ways(self.changes),
@@ -396,7 +397,7 @@ class JournalLostError(ClawbloxError, OSError):
         self.kept = kept
 
     def details(self) -> list[str]:
-        """Name the journal, and the file with the history of the session."""
+        """Return the journal, and the file with the history of the session."""
         return [
             *([f"journal: {self.journal}"] if self.journal else []),
             *([f"kept: {self.kept}"] if self.kept else []),

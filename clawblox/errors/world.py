@@ -21,10 +21,10 @@ class WorldError(ClawbloxError):
         command_file: Script that repeats the launch.
         log_file: Output of the world's processes.
         url: Address of the instance; None before it has one.
-        port: Its port; None before it has one.
+        port: Port of the instance; None before it has one.
         phase: The phase of the operation, for example ``probing``.
-        elapsed_s: Seconds since the operation began.
-        exit: How the process ended; None if it has not.
+        elapsed_s: Seconds since the start of the operation.
+        exit: Exit of the process; None if it has not ended.
         log_lines: The last lines of the log, with secrets masked.
         hint: How to solve the problem.
     """
@@ -63,7 +63,7 @@ class WorldError(ClawbloxError):
         return self.instance
 
     def locate(self, **fields: object) -> None:
-        """Fill in fields that are still unset; called where the instance is known."""
+        """Set the fields that are still unset; called once the instance is known."""
         for name, value in fields.items():
             if not getattr(self, name):
                 setattr(self, name, value)
@@ -88,7 +88,7 @@ class WorldError(ClawbloxError):
         ]
 
     def own_facts(self) -> dict[str, object]:
-        """Return the fields that only this class has, by their names in the text."""
+        """Return the fields specific to this class, by their names in the text."""
         return {}
 
 
@@ -121,7 +121,7 @@ class WorldIdentityError(WorldStartError):
 
 
 class WorldExitedError(WorldError):
-    """The instance has ended; no call to it can succeed."""
+    """The instance has ended, so calls to it fail."""
 
 
 class WorldCallError(WorldError):
@@ -177,7 +177,7 @@ class WorldSessionError(WorldCallError):
 
 
 class SnapshotError(WorldError):
-    """A snapshot could not be taken; it left no file and no manifest entry.
+    """A snapshot could not be taken; it left neither a file nor a manifest entry.
 
     Args:
         message: What went wrong.

@@ -1,35 +1,35 @@
 """The public API: ``AsyncWorld``, and ``World`` for scripts.
 
-- ``async_world``: the API, and its calls for many instances.
-- ``instance_calls``: its calls for one instance, and the facts of an instance with verbs.
+- ``async_world``: the API, with its calls for many instances.
+- ``instance_calls``: the calls for one instance, and the facts of an instance with verbs.
 - ``open_world``: the block that opens the fleet, and the calls that concern the whole fleet.
 - ``sources``: the source files of a world, and their digests at a start.
 - ``private_copies``: private copies of worlds, from which they are checked and verified.
 - ``input_examples``: the inputs that the documentation of a world shows.
 - ``shell_words``: bodies of requests in lines for a shell.
-- ``sync_world``: the same without ``await``, and ``AgentClient``.
+- ``sync_world``: the API without ``await``, and ``AgentClient``.
 - ``agent_client``: an agent that has joined an instance.
-- ``http_clients``: clients of httpx for code that is written for it.
+- ``http_clients``: httpx clients for code that is written for httpx.
 - ``properties``: the metadata of a world, available without a call.
 - ``fleet``: the instances of an open world, and their servers.
 - ``handle``: one instance, its facts and operations.
 - ``known_instances``: the instances of a fleet by name, and the names that starts reserve.
-- ``resume``: brings instances back: those of an interrupted run, or one on request.
-- ``starts``: the starts of one batch, and the run directories that are cleared before.
-- ``save``: one save, many, and autosave.
+- ``resume``: resumes interrupted runs, and restarts an instance on request.
+- ``starts``: the starts of one batch, and the cleanup of their run directories.
+- ``save``: saves of one or many instances, and autosave.
 - ``archives``: starts from archives of world and agents, and checkpoints into them.
 - ``control_handlers``: the requests that other processes can send to an open world.
-- ``access``: how agents join and leave.
-- ``rosters``: who joined an instance with which session.
+- ``access``: the calls with which agents join and leave.
+- ``rosters``: the agents that joined an instance, with their sessions.
 - ``players``: the sessions of players in the save of a restored instance.
 - ``kept_sessions``: the sessions that ``clawblox act`` keeps between its calls.
-- ``kept_reports``: reports that commands leave in directories, with digests of what they judged.
-- ``settling``: lets agents join again whose sessions a restore has lost.
-- ``places``: an instance as the client of an agent reaches it, joins, and grants of access.
+- ``kept_reports``: reports that commands leave in directories, with digests of the judged files.
+- ``settling``: rejoins agents whose sessions were lost in a restore.
+- ``places``: access of agents to an instance of this process.
 - ``recorder``: records the agents of an instance whose world does not record itself.
 - ``measured``: registers digests of the recordings that other programs have written.
 - ``exchanges``: requests of agents with their answers, as records.
-- ``recorded_worlds``: the world that made a recording, by records that only the caller can write.
-- ``viewer``: the viewer of a world, started with a recording and ended.
-- ``recorded``: an instance of another process as the client of an agent reaches it.
+- ``recorded_worlds``: finds the world that made a recording, from records that can be trusted.
+- ``viewer``: runs the viewer of a world on a recording.
+- ``recorded``: access of agents to an instance of another process.
 """

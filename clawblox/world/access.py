@@ -1,8 +1,8 @@
-"""Joins agents to a world, rejoins recorded sessions, and takes agents out again.
+"""Joins agents to a world, rejoins recorded sessions, and removes agents.
 
 The session id of an agent with a directory is kept in ``<dir>/world_session.txt``, so that the
-agent can rejoin after a resume. ``<dir>/world_join.json`` has the whole answer that the world gave,
-since a world that is only asked whether it knows a session does not repeat it.
+agent can rejoin after a resume. ``<dir>/world_join.json`` holds the world's full answer to the
+join, because the check of a session does not return it again.
 """
 
 from __future__ import annotations
@@ -38,35 +38,36 @@ _OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more", "rejoined"}
 
 _MAX_RECORD_BYTES: Final = 64 << 10
 _UNDO_TIMEOUT_S: Final = 2.0
-"""Longest wait for a world that is asked to take out a player that it should not have made."""
+"""Longest wait for a world to remove a player that it should not have created, in seconds."""
 _NO_SUCH_ROUTE: Final = 501
 _TRY_LATER: Final = (408, 425, 429)
 """Statuses that do not report whether the world knows a session."""
 
 
 class AgentProgram(AgentLike, Protocol):
-    """An agent whose program clawblox runs."""
+    """An agent with a program that clawblox runs."""
 
     @property
     def driver(self) -> str:
-        """The driver of its program: ``claude``, ``codex`` and so on."""
+        """Driver of the program, such as ``claude`` or ``codex``."""
 
     @property
     def sandbox(self) -> str:
-        """The sandbox of its program: ``none``, ``bwrap`` and so on."""
+        """Sandbox of the program, such as ``none`` or ``bwrap``."""
 
     def grant_access(self, grant: Grant) -> str:
-        """Give it access to a world, and return its address of that world. Blocks.
+        """Give the agent access to a world, and return the world's address for it. Blocks.
 
         Raises:
-            UsageError: It is not open, so nothing would answer at its address.
-            AgentResumeError: It knows its world by an address that it cannot have again.
-            AgentSetupError: There is no address for it, or it cannot be recorded.
+            UsageError: The agent is not open, so the address would not be served.
+            AgentResumeError: The address under which the agent knows its world is no longer
+                available.
+            AgentSetupError: No address is available for the agent, or it cannot be recorded.
         """
 
 
 def is_program(agent: object) -> TypeGuard[AgentProgram]:
-    """Return whether an agent is one whose program clawblox runs."""
+    """Return whether clawblox runs the program of an agent."""
     return hasattr(agent, "grant_access")
 
 
@@ -75,8 +76,8 @@ class Actor:
     """An agent in a world.
 
     Attributes:
-        session: Its session.
-        agent_id: The world's id of the agent; anything else than a text if it gave none.
+        session: Session of the agent.
+        agent_id: The world's id of the agent; not a string if the world gave none.
         name: The name that the world shows.
     """
 
@@ -86,7 +87,7 @@ class Actor:
 
     @classmethod
     def from_access(cls, access: Access) -> Self:
-        """Return the agent that has an access."""
+        """Return the agent that an access belongs to."""
         return cls(access.session, access.agent_id, access.name)
 
 
@@ -97,9 +98,9 @@ class WorldMember:
     Attributes:
         name: The name that the world sees: the full name without its run suffix.
         run_name: The full name.
-        dir: Its directory, absolute; None for a plain name.
-        driver: How its program is driven; None if it is no program that clawblox runs.
-        sandbox: The sandbox of its program; None as for ``driver``.
+        dir: Directory of the agent, absolute; None for a plain name.
+        driver: Driver of the program; None unless clawblox runs the program.
+        sandbox: Sandbox of the program; None unless clawblox runs the program.
     """
 
     name: str
@@ -110,7 +111,7 @@ class WorldMember:
 
     @property
     def session_file(self) -> Path | None:
-        """File that keeps its session id; None without a directory."""
+        """File with the session id; None for an agent without a directory."""
         return None if self.dir is None else self.dir / SESSION_FILE
 
 
@@ -118,7 +119,7 @@ def make_member(agent: str | AgentLike) -> WorldMember:
     """Return the member for an agent or a name.
 
     Raises:
-        ConfigError: It is neither a name nor an object with ``.name`` and ``.dir``.
+        ConfigError: ``agent`` is neither a name nor an object with ``.name`` and ``.dir``.
     """
     is_plain = isinstance(agent, str)
     run_name = agent if is_plain else getattr(agent, "name", None)
@@ -148,29 +149,29 @@ async def join(
     timeout: float,
     others: Container[str] = (),
 ) -> Access:
-    """Join a world, or prove that it knows a session. Nothing is recorded.
+    """Join a world, or verify that it knows a session. The session is not recorded.
 
-    A known session is proven by an observation, which changes nothing. Only when the world refuses
-    that, or has no such route, is it asked to let the agent join with the session.
+    A known session is verified with an observation, because observations do not change the world.
+    If the world refuses the observation or has no such route, the agent joins with the session.
 
     Args:
         connections: The connections to the instance.
         member: The agent.
         known: The world's answer to an earlier join, whose session the agent must have.
-        candidates: Answers to earlier joins of which the world may know one; where it knows none,
-            the agent joins with a new session. Not used with ``known``.
+        candidates: Answers to earlier joins, one of which the world may know; if it knows none, the
+            agent joins with a new session. Not used with ``known``.
         observe: Route of observations.
         url: Address of the instance.
         timeout: Seconds for the call.
-        others: Sessions of other agents, which must not be taken out of the world.
+        others: Sessions of other agents, which must stay in the world.
 
     Raises:
-        WorldSessionError: The world does not know the session of ``known``: it refused, or made
-            another one, which was taken out again.
+        WorldSessionError: The world does not know the session of ``known``: it refused, or created
+            another one, which was removed again.
         WorldCallError: The world did not answer, or its answer has no session.
 
-    Cancellation: the agent may have joined the world; another session than the known one is
-    undone.
+    Cancellation: the agent may have joined the world; a session other than the known one is
+    removed.
     """
     ends_at = anyio.current_time() + timeout
     earlier = candidates if known is None else (known,)
@@ -218,12 +219,12 @@ async def ask_session(
 
 
 def is_refusal(answer: Answer) -> bool:
-    """Return whether a world has refused a session, and not only put the question off."""
+    """Return whether an answer is a definite refusal of a session, not a request to try later."""
     return 400 <= answer.status < 500 and answer.status not in _TRY_LATER
 
 
 async def _undo(connections: Connections, session: str) -> bool:
-    """Take a player out of the world that should not be there; return whether that succeeded."""
+    """Remove a player that should not be in the world; return whether that succeeded."""
     access = {"headers": {protocol.SESSION_HEADER: session}}
     with anyio.CancelScope(shield=True):
         try:
@@ -247,7 +248,7 @@ def _make_access(member: WorldMember, joined: JoinAnswer, url: str, *, rejoined:
 
 
 def join_answer(access: Access) -> JoinAnswer:
-    """Return the world's answer to the join that gave an access."""
+    """Return the world's answer to the join that produced an access."""
     fields = {**access.more, "session": access.session, "agent_id": access.agent_id}
     return protocol.read_join_answer(fields)
 
@@ -256,12 +257,12 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
     """Leave a world.
 
     Args:
-        connections: Those to the instance.
-        access: What ``connect`` returned, or an access.
+        connections: The connections to the instance.
+        access: The result of ``connect``, or an access.
         timeout: Seconds for the call.
 
     Raises:
-        ConfigError: ``access`` is not what ``connect`` returned.
+        ConfigError: ``access`` is not a result of ``connect``.
         WorldCallError: The world did not answer, or refused.
 
     Cancellation: the agent may have left the world.
@@ -278,9 +279,9 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
 
 
 def read_session(member: WorldMember) -> JoinAnswer | None:
-    """Return the join that the directory of an agent records; None without one. Blocks.
+    """Return the join that an agent's directory records; None without a record. Blocks.
 
-    Where only the session is recorded, the answer has nothing else.
+    If only the session is recorded, the answer has only the session.
 
     Raises:
         ConfigError: The session cannot be read, or is not valid.
@@ -314,7 +315,7 @@ def record_session(member: WorldMember, access: Access) -> None:
     """Record the session of an agent in its directory, if it has one. Blocks.
 
     Raises:
-        ConfigError: It cannot be written; the earlier record stays.
+        ConfigError: The record cannot be written; the earlier record stays.
     """
     path = member.session_file
     if path is None:

@@ -1,8 +1,8 @@
 """AsyncAgentClient: one agent in one instance, as an object with the world's verbs.
 
-The requests of an agent are made once, as bytes. They travel on the connections that the clients of
-an instance share: each call under way has a connection of its own, so any number of tasks can use
-one client, and no call waits for another.
+The requests of an agent are encoded once. They use the connections that the clients of an instance
+share. Each call in progress has its own connection, so any number of tasks can use one client, and
+calls do not wait for each other.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ async def join_place(
     Args:
         place: The instance.
         agent: The agent.
-        known: The world's answer when the agent joined before; None means the one that its
-            directory records, if any.
-        new: Join with a new session also where a player of a plain name was in the save that the
-            instance was restored from.
+        known: The world's answer when the agent joined before; None uses the answer recorded in the
+            agent's directory, if any.
+        new: Join with a new session even if the save that the instance was restored from has a
+            player of that name.
         timeout: Seconds for the answer to each call.
         wait_restart: Seconds that a call waits for a restart; None does not wait.
     """
@@ -89,14 +89,15 @@ async def join_place(
 
 
 class AsyncAgentClient:
-    """An agent that has joined an instance; what :meth:`AsyncWorld.join` returns.
+    """An agent that has joined an instance, as :meth:`AsyncWorld.join` returns it.
 
-    Several tasks may use one client at the same time; each call has a connection of its own. As an
-    async context manager it leaves the world at the end of the block, if the instance still runs.
+    Several tasks may use one client at the same time; each call has its own connection. Used as an
+    async context manager, the client leaves the world at the end of the block if the instance still
+    runs.
 
-    When the instance dies, every call raises ``WorldExitedError``, those under way too. Once it
-    has been restarted, the client continues with the same session, which the world knows again if
-    the snapshot that it was restored from has it.
+    When the instance dies, every call raises ``WorldExitedError``, including those in progress.
+    After a restart, the client continues with the same session, provided that the restored snapshot
+    contains it.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class AsyncAgentClient:
         self._has_left = False
         self._restarts_before = place.restarts
         routes = place.routes
-        # Prepared once, because an agent sends each of them many times.
+        # Prepared once, because an agent sends each request many times.
         self._observing = self._prepare("GET", routes["observe"])
         self._acting = self._prepare("POST", routes["input"], **_JSON_BODY)
         self._saying = self._prepare("POST", protocol.CHAT_ROUTE, **_JSON_BODY)
@@ -139,7 +140,7 @@ class AsyncAgentClient:
 
     @property
     def rejoined(self) -> bool:
-        """True if it joined as a player that was in the world before, with the same session."""
+        """True if the agent rejoined as a player that was already in the world."""
         return self._access.rejoined
 
     @property
@@ -150,8 +151,8 @@ class AsyncAgentClient:
     def on(self, instance: str) -> AsyncAgentClient:
         """Return a client with the same session in another instance, such as a fork of this one.
 
-        Nothing is sent. The first call rejoins with the session, and fails if the world does not
-        know it.
+        This method sends no request. The first call of the client rejoins with the session, and
+        fails if the world does not know the session.
 
         Args:
             instance: Name of the instance.
@@ -169,16 +170,16 @@ class AsyncAgentClient:
         return AsyncAgentClient(place, self._member, access, self._waits, is_proven=False)
 
     def http(self) -> AsyncHttpClient:
-        """Return a client of httpx that acts as this agent, for code that is written for httpx.
+        """Return an httpx client that acts as this agent, for code that is written for httpx.
 
-        It has the address of the instance, the session and the ``timeout`` of :meth:`join`; it
-        uses no proxy of the environment, follows no redirect, and refuses other hosts. The usual
-        methods of this class do more: they explain failures, know restarts, and are recorded
+        The client has the address of the instance, the session and the ``timeout`` of :meth:`join`.
+        It ignores proxies in the environment, does not follow redirects, and refuses other hosts.
+        The methods of this class do more: they explain failures, handle restarts, and are recorded
         where clawblox records for the world.
 
         Returns:
-            The client; the same until it is closed. It is closed when the agent leaves and with the
-            world.
+            The client; the same object until it is closed, when the agent leaves or the world is
+            closed.
 
         Raises:
             UsageError: The agent has left, the world is not open, or is open in another event loop.
@@ -186,7 +187,7 @@ class AsyncAgentClient:
         return self._place.http_clients.give(self._caller())
 
     def _caller(self) -> ClientRequests:
-        """Return the requests of a client of httpx."""
+        """Return the request settings of an httpx client."""
         self._require_joined()
         headers = tuple(self._access.headers.items())
         return ClientRequests(self._place.url, self._access.session, headers, self._waits.timeout)
@@ -198,7 +199,7 @@ class AsyncAgentClient:
     # -- the verbs --------------------------------------------------------------------------
 
     async def observe(self) -> Any:  # noqa: ANN401 - the world decides
-        """Return the agent's observation: the JSON value that the world answers.
+        """Return the agent's observation, the JSON value of the world's answer.
 
         Raises:
             ActionRefusedError: The world refused, for example because it does not know the session.
@@ -213,15 +214,16 @@ class AsyncAgentClient:
     async def act(self, type: str, data: Any = None) -> Any:  # noqa: A002, ANN401 - as documented
         """Send an input and return the observation after it.
 
-        An input is sent once. After any error but ActionRefusedError it may have taken effect.
+        An input is sent once. After any error except ActionRefusedError, the input may have taken
+        effect.
 
         Args:
             type: Type of the input, a word of the world.
-            data: A JSON value that goes with it; None sends none.
+            data: JSON value of the input; None sends no data.
 
         Raises:
-            ConfigError: ``type`` is not a text, or ``data`` is not a JSON value.
-            ActionRefusedError: The world refused the input; ``text`` has the reason.
+            ConfigError: ``type`` is not a string, or ``data`` is not a JSON value.
+            ActionRefusedError: The world refused the input; ``text`` is the reason.
             WorldCallError: There was no usable answer in time.
             WorldExitedError: The instance has ended.
             UsageError: The agent has left, or the world object was closed.
@@ -245,7 +247,7 @@ class AsyncAgentClient:
             text: The message.
 
         Raises:
-            ConfigError: ``text`` is not a text.
+            ConfigError: ``text`` is not a string.
             ClawbloxError: As :meth:`act`.
 
         Cancellation: the message may have been sent.
@@ -254,11 +256,11 @@ class AsyncAgentClient:
         await self._send(self._saying, _encode({"content": text}).encode())
 
     async def messages(self, *, after: str | float | None = None, limit: int | None = None) -> Any:  # noqa: ANN401 - the world decides
-        """Return chat messages: the JSON value that the world answers.
+        """Return chat messages, the JSON value of the world's answer.
 
         Args:
             after: Only messages after this one: an id or a time, as the world documents.
-            limit: Most messages to return; None leaves it to the world.
+            limit: Maximum number of messages; None lets the world decide.
 
         Raises:
             ConfigError: ``limit`` is not a whole number above 0.
@@ -332,7 +334,7 @@ class AsyncAgentClient:
         return value
 
     async def _send(self, request: Request, body: bytes | None = None) -> Answer:
-        """Send a request and return its answer, of a status that means success."""
+        """Send a request and return its answer; raise an error unless the status means success."""
         self._require_joined()
         if not self._is_proven:
             await self._prove()
@@ -342,7 +344,7 @@ class AsyncAgentClient:
         return answer
 
     async def _prove(self) -> None:
-        """Rejoin with the session, once."""
+        """Rejoin with the session unless that was done before."""
         async with self._proving:
             if not self._is_proven:
                 known, timeout = join_answer(self._access), self._waits.timeout

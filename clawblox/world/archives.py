@@ -1,8 +1,8 @@
-"""Archives of world and agents: starts from one, and checkpoints into one.
+"""Archives of world and agents: starts from them, and checkpoints into them.
 
-A start of one instance loads all of an archive into its run directory. Many instances, and forks,
-take only the world's snapshot: the agents' state belongs to one run. The package
-``checkpoint`` is imported in worker threads, when it is first used, because it takes long to load.
+The start of one instance loads the whole archive into the run directory. Starts of many instances,
+and forks, use only the world's snapshot, because the agents' state belongs to one run. The package
+``checkpoint`` loads slowly, so it is imported in worker threads when it is first used.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _log = OwnLog(__name__)
 
 @attrs.define(eq=False)
 class ArchiveStart:
-    """The start of one instance from an archive, whose state is loaded into its run directory.
+    """The start of one instance from an archive, whose state is loaded into the run directory.
 
     Args:
         fleet: The instances.
@@ -68,7 +68,7 @@ class ArchiveStart:
     _loaded: Loaded | None = attrs.field(default=None, init=False)
 
     async def run(self) -> StartedWorld:
-        """Load the archive and start the instance; a failure removes both.
+        """Load the archive and start the instance; a failure removes the instance and loaded state.
 
         Raises:
             ConfigError: The run directory is the world directory.
@@ -89,12 +89,12 @@ class ArchiveStart:
         return attrs.evolve(started, loaded=loaded)
 
     async def undo(self, started: StartedWorld) -> None:
-        """End the instance, whose caller was cancelled before it learned of its start."""
+        """End the instance after its caller was cancelled before receiving the result."""
         await self._fleet.undo_start(started)
         await self._unload()
 
     def _find_run_dir(self) -> Path:
-        """Return the run directory, now that all options are known to be good."""
+        """Check all options, and return the run directory."""
         launch = plan_launch(self._config, attrs.evolve(self._options, resume=None))
         if launch.run_dir == launch.config.dir:
             raise ConfigError(
@@ -134,7 +134,7 @@ class ArchiveStart:
 
 @attrs.frozen
 class Snapshots:
-    """The snapshots that many instances are restored from, taken out of archives where need be.
+    """The snapshots that many instances are restored from, extracted from archives if necessary.
 
     Attributes:
         options: The options that the instances share, without archives.
@@ -154,8 +154,8 @@ class Snapshots:
         Args:
             config: The world.
             run_dir: Their run directory, resolved.
-            parent_sha256: Digest of the snapshot that they share; None if not known.
-            names: Names for those without one.
+            parent_sha256: Digest of the snapshot that the instances share; None if not known.
+            names: Names for instances without a given name.
 
         Raises:
             ConfigError: As for ``AsyncWorld.start_many``.
@@ -166,7 +166,7 @@ class Snapshots:
             self.options,
             self.specs,
             names,
-            # An archive has its own digest, not that of the snapshot in it.
+            # The digest of an archive is not the digest of its snapshot.
             parent_sha256=None if self.archives else parent_sha256,
         )
         listed = [
@@ -179,17 +179,17 @@ class Snapshots:
 async def take_snapshots(
     options: ManyOptions, specs: Sequence[InstanceSpec], world_dir: Path, directory: Path
 ) -> Snapshots:
-    """Take the snapshots out of the archives among those to restore, out of each archive once.
+    """Extract the snapshots from the archives among the sources to restore, each once.
 
     Args:
         options: The options that the instances share.
-        specs: Those of each instance.
-        world_dir: One of the places of a relative path.
-        directory: Where the snapshots are put. They stay there, and are used again.
+        specs: The options of each instance.
+        world_dir: The world directory, where relative paths are looked up first.
+        directory: Directory for the snapshots. They stay there for later starts.
 
     Raises:
-        ConfigError: There is no such file.
-        CheckpointError: An archive is not sound, or has no snapshot of a world.
+        ConfigError: A file is missing.
+        CheckpointError: An archive is damaged, or has no snapshot of a world.
 
     Cancellation: each snapshot is complete or absent.
     """
@@ -224,7 +224,7 @@ async def save_archive(
     """Save an instance, and archive the save; see ``AsyncWorld.checkpoint``.
 
     Raises:
-        ClawbloxError: As there.
+        ClawbloxError: As ``AsyncWorld.checkpoint``.
 
     Cancellation: leaves both the save and the archive, or neither.
     """
@@ -240,7 +240,7 @@ async def save_archive(
         return await run_with_progress(write, options.progress, "Archiving")
     except BaseException:
         with anyio.CancelScope(shield=True):
-            # An error may come after the archive is complete: then both of them stay.
+            # After an error with a complete archive, both the archive and the save stay.
             is_complete = await run_blocking(_identity, options.path) not in (None, before)
             if not is_complete and not _may_be_restored(fleet, instance, saved):
                 await remove_save(fleet, instance, saved)
@@ -251,9 +251,9 @@ async def remove_archive(fleet: Fleet, instance: InstanceHandle, archive: Path) 
     """Remove an archive and its save; see ``AsyncWorld.remove_checkpoint``.
 
     Raises:
-        ClawbloxError: As there.
+        ClawbloxError: As ``AsyncWorld.remove_checkpoint``.
 
-    Cancellation: a removal that has begun is completed.
+    Cancellation: a removal in progress is completed.
     """
     digest = await run_blocking(_read_digest, archive)
     with anyio.CancelScope(shield=True):
@@ -293,10 +293,10 @@ def _may_be_restored(fleet: Fleet, instance: InstanceHandle, saved: SavedSnapsho
 
 
 def _find_existing(options: ArchiveOptions) -> tuple[int, int] | None:
-    """Return the identity of the archive to replace; None without one. Blocks.
+    """Return the identity of the archive to replace; None if there is none. Blocks.
 
     Raises:
-        CheckpointError: There is an archive of that name already, and no ``overwrite``.
+        CheckpointError: The archive exists already, and ``overwrite`` is false.
     """
     from clawblox.checkpoint.archive.registry import refuse_existing
 
@@ -306,7 +306,7 @@ def _find_existing(options: ArchiveOptions) -> tuple[int, int] | None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return the identity of a file, which a replacement changes; None without a file."""
+    """Return the identity of a file, which changes when it is replaced; None without a file."""
     try:
         status = os.lstat(path)
     except OSError:

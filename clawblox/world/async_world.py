@@ -1,7 +1,7 @@
-"""AsyncWorld: a world directory and the instances of it that this process runs.
+"""AsyncWorld: a world directory, and its instances that this process runs.
 
 One object owns any number of instances and returns frozen values. Every operation on an instance
-takes its name, which can be left out while there is only one.
+takes the name of the instance, which is optional while there is only one.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from clawblox.world.save import Autosave, Retention, save_all
 
 
 class AsyncWorld(InstanceCalls):
-    """A world directory, and the instances of it that this object started or attached.
+    """A world directory, and its instances that this object started or attached to.
 
-    Use it as an async context manager: leaving the block stops every instance that is not
-    detached, whatever the reason for leaving.
+    Use it as an async context manager. Leaving the block, for any reason, stops every instance that
+    is not detached.
 
     Args:
         dir: Directory with a ``world.toml``, or the address of one in a GitHub repository,
@@ -106,27 +106,26 @@ class AsyncWorld(InstanceCalls):
     ) -> Batch[AsyncStartedInstance]:
         """Start many instances concurrently and return when each is ready or has failed.
 
-        Every instance has its own directory, ``worlds/<name>`` in the run directory, with
-        manifest, logs, recordings and checkpoints. The starts begin as fast as the machine can
-        take them; a ``ramp_slowed`` event reports a delay.
+        Every instance has its own directory, ``worlds/<name>`` in the run directory, with manifest,
+        logs, recordings and checkpoints. Instances are started as fast as the machine allows; a
+        ``ramp_slowed`` event reports a delay.
 
         Args:
-            instances: How many (at most 12000, one for each port that can be leased), or a list
-                of what differs between them: an
-                :class:`~clawblox.config.options.InstanceSpec`, or a mapping with its fields, for
-                each.
+            instances: Number of instances (at most 12000, one for each port that can be leased), or
+                a list with the options of each instance: an
+                :class:`~clawblox.config.options.InstanceSpec` or a mapping with its fields.
             run_dir: Directory of the run; by default that of this object, else that of its latest
                 start, else the world directory. Until this object is closed, no other process can
                 start many instances in it.
             record: Whether the world records.
             env: Additional environment variables.
             host: Address to which the world binds.
-            base_path: Prefix of its routes.
+            base_path: Prefix of the world's routes.
             health_timeout: Seconds from spawning the world until it must be ready.
             detach: Whether the instance keeps running when this orchestrator ends.
-            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again with the same options, ``checkpoint`` restores its last good save, or
-                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+            restart: Policy for an instance that dies: ``never`` leaves it dead, ``fresh`` starts it
+                again with the same options, ``checkpoint`` restores its last good save, or starts
+                it fresh if there is no save. Name and port stay the same; sessions survive if the
                 snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
@@ -135,10 +134,10 @@ class AsyncWorld(InstanceCalls):
                 0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
-            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
-                and metrics, and select instances: ``clawblox ps --filter seed=3``.
-            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            labels: At most 16 strings, numbers or booleans by name that describe the instance:
+                ``{"model": "…", "seed": 3}``. Labels appear in the manifest, records, events,
+                tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Storage of an engine world's data stores; None means SQLite.
             resume: Snapshot to restore, as for ``start``, unless an instance has its own. From an
                 archive, only the world's snapshot is used; it is put into ``checkpoints`` of the
                 run directory and stays there. None starts fresh runs.
@@ -153,11 +152,11 @@ class AsyncWorld(InstanceCalls):
 
         Raises:
             ConfigError: An argument is wrong.
-            CheckpointError: An archive is not sound, or has no snapshot of a world.
+            CheckpointError: An archive is damaged, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: all of the instances are ended and removed.
+        Cancellation: all of these instances are ended and removed.
         """
         return await self._start_many(
             InstanceSpec.parse_all(instances),
@@ -205,26 +204,26 @@ class AsyncWorld(InstanceCalls):
     ) -> Batch[AsyncStartedInstance]:
         """Start several independent instances from one snapshot.
 
-        They begin in exactly the state of the snapshot, unless they are reseeded. Their names are
-        new in the run directory, and their manifests name the snapshot and its digest.
+        The instances start in exactly the state of the snapshot, unless they are reseeded. Their
+        names are new in the run directory, and their manifests name the snapshot and its digest.
 
         Args:
             checkpoint: The snapshot: its path, relative as for :meth:`start`, or what :meth:`save`
                 returned. If that includes a digest, it must be the digest of the file. Of an
-                archive, the world's snapshot is used, as in :meth:`start_many`; the agents'
-                state is not.
+                archive, the world's snapshot is used, as in :meth:`start_many`; the agents' state
+                is not.
             count: Number of instances, at most 12000.
             run_dir: Directory of the run; by default the run of the snapshot, if its manifest is
                 found, else as in :meth:`start_many`.
             record: Whether the world records.
             env: Additional environment variables.
             host: Address to which the world binds.
-            base_path: Prefix of its routes.
+            base_path: Prefix of the world's routes.
             health_timeout: Seconds from spawning the world until it must be ready.
             detach: Whether the instance keeps running when this orchestrator ends.
-            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again with the same options, ``checkpoint`` restores its last good save, or
-                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+            restart: Policy for an instance that dies: ``never`` leaves it dead, ``fresh`` starts it
+                again with the same options, ``checkpoint`` restores its last good save, or starts
+                it fresh if there is no save. Name and port stay the same; sessions survive if the
                 snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
@@ -233,10 +232,10 @@ class AsyncWorld(InstanceCalls):
                 0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
-            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
-                and metrics, and select instances: ``clawblox ps --filter seed=3``.
-            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            labels: At most 16 strings, numbers or booleans by name that describe the instance:
+                ``{"model": "…", "seed": 3}``. Labels appear in the manifest, records, events,
+                tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Storage of an engine world's data stores; None means SQLite.
             on_failure: ``keep`` leaves the other instances running when one fails; ``stop_all``
                 stops them all at the first failure.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
@@ -248,11 +247,11 @@ class AsyncWorld(InstanceCalls):
 
         Raises:
             ConfigError: An argument is wrong, or the file is not the snapshot that was saved.
-            CheckpointError: The archive is not sound, or has no snapshot of a world.
+            CheckpointError: The archive is damaged, or has no snapshot of a world.
             RunLockedError: Another orchestrator runs many instances in the run directory.
             ManifestError: The instances cannot be listed in the manifest of the run.
 
-        Cancellation: all of the instances are ended and removed.
+        Cancellation: all of these instances are ended and removed.
         """
         specs = [InstanceSpec()] * check_count(count, "count", at_most=MAX_LEASES)
         options = ManyOptions(
@@ -289,37 +288,38 @@ class AsyncWorld(InstanceCalls):
         progress: ProgressLike = False,
         found: InterruptedRun | None = None,
     ) -> Batch[AsyncStartedInstance]:
-        """Bring back the instances of a run that were not stopped on purpose.
+        """Resume the instances of a run that were not stopped on purpose.
 
-        After a crash, a reboot or Ctrl-C, each instance of this world that was interrupted, died
-        or failed to start continues: same name, directory and run, from the last good save of its
-        run, or from its beginning without one. Queued instances start now. Instances that were
-        stopped by :meth:`stop`, :meth:`stop_all`, :meth:`drain`, ``clawblox stop`` or the normal
-        end of a block are left alone, and so are worlds that ended with status 0, detached
-        instances, and instances of other worlds. Each restart is an entry of ``restarts`` in the
-        manifest, and a ``resuming`` event that names the save.
+        After a crash, a reboot or Ctrl-C, each instance of this world that was interrupted, died or
+        failed to start continues under the same name, in the same directory and run, from the last
+        good save of the run; without a save, it starts again. Queued instances start now. The
+        following are left alone: instances stopped by :meth:`stop`, :meth:`stop_all`,
+        :meth:`drain`, ``clawblox stop`` or the normal end of a block, worlds that ended with status
+        0, detached instances, and instances of other worlds. Each restart adds an entry to
+        ``restarts`` in the manifest, and emits a ``resuming`` event that names the save.
 
         Args:
             run_dir: Directory of the run; by default that of this object, else that of its latest
                 start, else the world directory.
-            instances: Names of the instances to bring back, even if they were stopped on purpose;
-                None means all that were interrupted.
-            env: Values of environment variables. An instance needs those that it was started with,
-                which are not on disk; those not given here are taken from this process.
+            instances: Names of the instances to resume, even if they were stopped on purpose; None
+                means all that were interrupted.
+            env: Values of environment variables. An instance needs the variables that it was
+                started with. Their values are not on disk; those not given here are taken from this
+                process.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
                 function is called with the number done and the total, perhaps in another thread; an
                 exception from it ends the call. False does neither.
-            found: What :func:`clawblox.world.resume.find_resumable` found for the same arguments;
-                unless the records have changed since, nothing is searched again. None searches.
+            found: Result of :func:`clawblox.world.resume.find_resumable` for the same arguments; it
+                is used unless the records have changed since. None searches.
 
         Returns:
-            The started instances, and the errors of those that could not be brought back.
+            The started instances, and the errors of those that could not be resumed.
 
         Raises:
-            ConfigError: An argument is wrong, or environment variables have no value here; names
-                them.
-            UsageError: There is no instance of one of the names, or it runs or has finished.
-            RunLockedError: An orchestrator that lives runs instances in the run directory.
+            ConfigError: An argument is wrong, or environment variables have no value here; the
+                error names them.
+            UsageError: A named instance does not exist, is running, or has finished.
+            RunLockedError: Another orchestrator is running instances in the run directory.
             ManifestError: The manifest of the run cannot be written.
 
         Cancellation: all of the instances are ended; they can be resumed again.
@@ -378,7 +378,7 @@ class AsyncWorld(InstanceCalls):
         Raises:
             ConfigError: ``grace_seconds`` is not a number, or is below 0.
 
-        Cancellation: the instances are stopped all the same.
+        Cancellation: the instances are still stopped.
         """
         fleet = self._open_fleet()
         names = [instance.name for instance in fleet.instances]
@@ -393,7 +393,7 @@ class AsyncWorld(InstanceCalls):
     ) -> Batch[SavedSnapshot]:
         """Save every instance, then stop those whose save succeeded.
 
-        An instance whose save failed keeps running, so that no state is lost.
+        An instance whose save failed keeps running, so its state is not lost.
 
         Args:
             dir: Directory for the file; None means ``checkpoints`` of the instance.
@@ -406,7 +406,7 @@ class AsyncWorld(InstanceCalls):
         Raises:
             ConfigError: An argument is wrong.
 
-        Cancellation: finished saves stay, and instances that are being stopped are stopped.
+        Cancellation: finished saves stay, and stops in progress are completed.
         """
         fleet = self._open_fleet()
         grace = check_grace(grace_seconds)
@@ -428,13 +428,13 @@ class AsyncWorld(InstanceCalls):
     ) -> BatchOperation[SavedSnapshot]:
         """Save snapshots of many instances concurrently, each registered in its own manifest.
 
-        ``await`` it for a batch, or iterate over it with ``async for`` to get each
+        ``await`` the result for a batch, or iterate over it with ``async for`` to get each
         :class:`~clawblox.concurrency.batch.Outcome` as it arrives. Only a few transfers run at a
-        time, and each takes constant memory whatever its size.
+        time, and each takes a constant amount of memory.
 
         Args:
             dir: Directory for the file; None means ``checkpoints`` of the instance.
-            instances: Their names; None means all that are ready.
+            instances: Names of the instances; None means all that are ready.
             timeout: Seconds for the transfer of the snapshot.
             max_bytes: Size limit of the snapshot, in bytes.
             progress: True shows how far it is, on standard error, in a terminal or a notebook. A
@@ -443,7 +443,7 @@ class AsyncWorld(InstanceCalls):
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: There is no instance of one of the names.
+            UsageError: A named instance does not exist.
 
         Cancellation: each instance has both its file and its manifest entry, or neither.
         """
@@ -463,20 +463,20 @@ class AsyncWorld(InstanceCalls):
     ) -> None:
         """Save all instances at a fixed interval, from now until the block is left.
 
-        A save that fails is a ``save_failed`` event. Older autosaves are removed; other files
-        never are. A later call replaces an earlier one.
+        A save that fails emits a ``save_failed`` event. Older autosaves are removed; other files
+        are kept. A later call replaces an earlier one.
 
         Args:
             every: Seconds from the start of one round of saves to that of the next; None turns
                 autosave off.
             keep: Number of autosaves to keep per instance, 1 or more.
             min_free: Free disk space below which autosaves pause, in bytes or as text such as
-                ``"5 GB"``; an ``autosave_paused`` event reports the pause, and
-                ``autosave_resumed`` its end. None for no limit.
+                ``"5 GB"``; an ``autosave_paused`` event reports the pause, and ``autosave_resumed``
+                its end. None for no limit.
             dir: Directory for the file; None means ``checkpoints`` of the instance.
 
         Raises:
-            ConfigError: ``every``, ``keep``, ``min_free`` or ``dir`` is wrong.
+            ConfigError: ``every``, ``keep``, ``min_free`` or ``dir`` is invalid.
 
         Cancellation: has no effect on the saves.
         """

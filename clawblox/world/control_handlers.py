@@ -1,8 +1,8 @@
 """The requests that other processes can send to an orchestrator through its control socket.
 
-They start, save, restart, fork and stop instances of one run directory, as the Python API does,
-follow logs and events, and move files, with plain values as arguments and results.
-``rundir.requests`` defines these values, ``rundir.control_server`` serves the socket.
+The requests start, save, restart, fork and stop instances of one run directory like the Python API,
+follow logs and events, and transfer files. Arguments and results are plain values, which
+``rundir.requests`` defines; ``rundir.control_server`` serves the socket.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MoveBlob: TypeAlias = Callable[[Path, Mapping[str, Any], Callable[[], None]], M
 
 
 def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> dict[str, Operation]:
-    """Return the requests for the instances of a run directory, by ``op``."""
+    """Return the operations on the instances of a run directory, by ``op``."""
     operations = _Operations(fleet, start, fork, run_dir)
     handlers: dict[str, Handler] = {
         "start": operations.start,
@@ -78,7 +78,7 @@ def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> di
 
 @attrs.frozen
 class _Operations:
-    """The operations on the instances of a run directory, by the orchestrator that owns them."""
+    """Operations on the instances of a run directory, run by the orchestrator that owns them."""
 
     fleet: Fleet
     start_world: Start
@@ -92,7 +92,7 @@ class _Operations:
         return {"instance": started.name, **facts}
 
     async def send_logs(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Send the lines of the named instances, or of all; with ``follow`` until they end."""
+        """Send log lines of the named instances, or of all; with ``follow``, until they end."""
         read = partial(
             read_logs,
             self.run_dir,
@@ -107,10 +107,10 @@ class _Operations:
         return {}
 
     async def send_events(self, _: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Send the events of the instances here, and of the world, until this is cancelled."""
+        """Send the events of these instances and of the world until cancelled."""
         fleet = self.fleet
         async with fleet.hub.subscribe() as events:
-            # An instance that is stopped is forgotten before its last event is read.
+            # A stopped instance is forgotten before its last event is read.
             here = {"", *self._named((*fleet.instances, *fleet.starting))}
             await send_event("subscribed")
             async for event in events:
@@ -143,7 +143,7 @@ class _Operations:
         return await _send_outcomes(save_all(self.fleet, meant, options), "saved", send_event)
 
     async def stop(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Stop the named instances, or all, including those that have not begun to start."""
+        """Stop the named instances, or all, including those that are still queued."""
         grace_seconds = read_grace_seconds(asked)
         names = read_names(asked)
         jobs: dict[str, Job[StopResult]] = {
@@ -158,7 +158,7 @@ class _Operations:
         return await _send_outcomes(BatchOperation(self.fleet.tasks, jobs), "stopped", send_event)
 
     async def restart(self, asked: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-        """Restart the named instances, or all that run or have died."""
+        """Restart the named instances, or all that are running or have died."""
         options = RestartOptions(
             save=read_flag(asked, "save", default=True),
             fresh=read_flag(asked, "fresh", default=False),
@@ -198,12 +198,12 @@ class _Operations:
         return {"done": len(batch.done), "failed": len(batch.failed)}
 
     def _named(self, instances: Iterable[InstanceHandle]) -> dict[str, InstanceHandle]:
-        """Return the instances of the run directory by name, or by a placeholder before that."""
+        """Return the instances of the run directory by name; unnamed ones by a placeholder."""
         here = [instance for instance in instances if instance.run_dir == self.run_dir]
         return {instance.name or f"(unnamed {at})": instance for at, instance in enumerate(here)}
 
     async def _check_names(self, names: Sequence[str], known: Iterable[str]) -> None:
-        """Raise UsageError for names that no instance of the run directory ever had."""
+        """Raise UsageError if no instance of the run directory ever had one of the names."""
         if unknown := [name for name in names if name not in known]:
             await run_blocking(select_records, self.run_dir, unknown)
 

@@ -1,7 +1,7 @@
 """Requests of agents with the answers of a world, as records of a recording. Pure.
 
-Agents and worlds may send anything: it is bounded here, and an answer is recorded only if every
-reader of recordings can parse it. No session and no token gets into a record.
+Agents and worlds may send anything, so sizes are limited here, and an answer is recorded only if
+every reader of recordings can parse it. Sessions and tokens are kept out of the records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_TEXT_CHARS: Final = 4000
 _MAX_VALUES: Final = MAX_MEMBERS // 2
 _MAX_FIELDS_BYTES: Final = MAX_BLOCK_BYTES - 1024
 _SHORT_CHARS: Final = 8
-"""Shorter secrets are part of many texts by chance, so they are hidden only as whole texts."""
+"""Secrets shorter than this occur in other texts by chance, so only whole texts are masked."""
 _BREAKS: Final = (b"\n", b"\r")
 
 _encode_text: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -60,7 +60,7 @@ class ExchangeKind(StrEnum):
 
 
 def route_kinds(api: Mapping[str, Any]) -> dict[tuple[str, str], ExchangeKind]:
-    """Return what requests mean, by method and route; joins are noted where they are made.
+    """Return the kind of request for each method and route; joins are recorded elsewhere.
 
     Args:
         api: The routes of the world, from ``[api]`` of the ``world.toml``.
@@ -78,15 +78,15 @@ class AgentExchange:
     """A request of an agent, and the answer of the world.
 
     Attributes:
-        kind: What the agent did.
+        kind: Kind of the request.
         actor: The agent.
-        utc: Time of the host.
-        at: The same in seconds of ``time.monotonic``.
-        body: Body of the request; None for none.
+        utc: Time of the request by the host's clock.
+        at: The same time in seconds of ``time.monotonic``.
+        body: Body of the request; None without a body.
         status: Status of the answer; None if there was no usable answer, in which case the request
             may have taken effect.
         answer: Body of the answer.
-        rejoined: Whether an agent that joins has been in the world before.
+        rejoined: Whether a joining agent was in the world before.
     """
 
     kind: ExchangeKind
@@ -107,7 +107,7 @@ class AgentExchange:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, approximately."""
+        """Approximate size in memory, in bytes."""
         return len(self.body or b"") + len(self.answer) + 512
 
 
@@ -116,9 +116,9 @@ class NewRecord:
     """A record to write.
 
     Attributes:
-        track: Its track.
-        moment: When it was made.
-        fields: Its other fields, encoded.
+        track: Track of the record.
+        moment: Time at which the record was made.
+        fields: The other fields, encoded.
     """
 
     track: Track
@@ -127,9 +127,9 @@ class NewRecord:
 
 
 class Transcript:
-    """Turns the exchanges of one recording into records, in their order.
+    """Turns the exchanges of one recording into records, in order.
 
-    Simulation time is that of the latest answer which had one, and never goes back.
+    Simulation time comes from the latest answer that contained it, and never goes back.
 
     Args:
         secrets: Sessions and tokens that must not be recorded; sessions of agents are added.
@@ -150,7 +150,7 @@ class Transcript:
             self._hide(secret)
 
     def event(self, event: str, utc: datetime, **fields: object) -> Iterator[NewRecord]:
-        """Yield the record of an event; nothing if it is too long, or no JSON."""
+        """Yield the record of an event unless it is too long or not JSON."""
         try:
             encoded = _encode_text({"event": event, **fields}).encode("ascii")
         except (ValueError, TypeError, RecursionError):
@@ -162,7 +162,7 @@ class Transcript:
         yield NewRecord(Track.INPUTS, self.moment(utc), encoded)
 
     def moment(self, utc: datetime) -> Moment:
-        """Return the moment of a record that is made now."""
+        """Return the moment for a record made now."""
         return Moment(self._tick, self._time, format_moment_utc(utc))
 
     def records(self, exchange: AgentExchange) -> Iterator[NewRecord]:
@@ -241,9 +241,9 @@ class Transcript:
         yield NewRecord(Track.OBSERVATIONS, self.moment(utc), fields)
 
     def _line(self, body: bytes, value: Any) -> bytes:  # noqa: ANN401 - JSON
-        """Return an observation in one line of ASCII: as it was sent, where it is one."""
+        """Return an observation as one line of ASCII, unchanged if it already is."""
         is_line = body.isascii() and not any(end in body for end in _BREAKS)
-        # A text can be written in many ways, but only with backslashes.
+        # JSON can encode a text in several ways, but all others contain a backslash.
         plain = body if is_line and b"\\" not in body else _encode_text(value).encode("ascii")
         if any(secret in plain for secret in self._secrets.values()):
             return _encode_text(self.mask(value)).encode("ascii")
@@ -285,7 +285,7 @@ def _parse_observation(body: bytes) -> Any:  # noqa: ANN401 - JSON
     """Parse an answer strictly.
 
     Raises:
-        ValueError: It is not JSON that every reader can parse.
+        ValueError: The body is not JSON that every reader can parse.
     """
     require_few_members(body, _MAX_VALUES)
     value = msgspec.json.decode(body)
@@ -303,7 +303,7 @@ def _parse_observation(body: bytes) -> Any:  # noqa: ANN401 - JSON
 
 
 def _parse_body(body: bytes | None) -> Any:  # noqa: ANN401 - JSON
-    """Return the JSON value of a body, or else its text; None for an empty one."""
+    """Return the JSON value of a body, or its text if it is not JSON; None if it is empty."""
     if not body:
         return None
     try:

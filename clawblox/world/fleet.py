@@ -1,7 +1,7 @@
-"""The instances of one open world, and what serves them until the last has ended.
+"""The instances of one open world, and the services that run until the last one has ended.
 
-A fleet exists between entering and leaving the block of an ``AsyncWorld``. It keeps the instances
-and finds them by name; each is run by its supervisor.
+A fleet exists between entering and leaving the block of an ``AsyncWorld``. It holds the instances
+and finds them by name; each instance is run by its supervisor.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class ManyStart:
     """A start of many instances: new ones, or a resume.
 
     Attributes:
-        run_dir: Their run directory; it is claimed, so no other process can start many in it.
+        run_dir: The claimed run directory; no other process can start many instances there.
         prepare: Closes interrupted runs of the claimed directory, and returns the plan.
-        reuse: Whether the name of an instance that has ended is free.
-        stops_all: Whether the first failure ends all the others.
-        verb: The action, for a line of progress.
+        reuse: Whether the name of an instance that has ended can be used again.
+        stops_all: Whether the first failure ends all other instances.
+        verb: Verb for the progress line.
     """
 
     run_dir: Path
@@ -84,20 +84,20 @@ class ManyStart:
 
 
 class Fleet(KnownInstances):
-    """Instances by name, their tasks, and the writers and connections that they share.
+    """Instances by name, with their tasks and their shared writers and connections.
 
     Args:
         max_log_bytes: Size at which a log is cut to its newer half; None never cuts.
         make_operations: Returns the operations on the instances of a run directory.
-        settle_sessions: Called when an instance was started, before it counts as ready; what it
-            returns is called after that.
+        settle_sessions: Called when an instance was started, before it counts as ready; its result
+            is called once the instance is ready.
 
     Attributes:
         tasks: Tasks of the instances, and calls that outlive a cancelled caller.
         hub: Distributes events.
         recorder: Counts events and measures durations.
         writers: The writers of the manifests.
-        leftovers: What killed orchestrators left in the run directories.
+        leftovers: Cleans up after killed orchestrators in the run directories.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Fleet(KnownInstances):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
-        """Serve instances; leaving ends those that are not detached, then the services."""
+        """Run the services; leaving ends the instances that are not detached, then the services."""
         async with (
             self._services,
             self.http_clients,
@@ -145,7 +145,7 @@ class Fleet(KnownInstances):
 
     @asynccontextmanager
     async def _connections_and_claims(self) -> AsyncIterator[None]:
-        """Close what the instances may need until they have ended."""
+        """Close the connections and release the claims after the instances have ended."""
         try:
             yield
         finally:
@@ -169,9 +169,9 @@ class Fleet(KnownInstances):
 
         Args:
             config: The world.
-            options: How to start it; ``resume`` is a snapshot, no archive.
-            archive: The archive that the snapshot was loaded from; None if it was in none.
-            sha256: Digest of the snapshot, verified by loading it; None if not known.
+            options: The options of the start; ``resume`` is a snapshot, not an archive.
+            archive: The archive that the snapshot was loaded from, or None.
+            sha256: Digest of the snapshot, verified when it was loaded; None if not known.
         """
         with ExitStack() as planning:
 
@@ -197,7 +197,7 @@ class Fleet(KnownInstances):
             raise
 
     async def undo_start(self, *started: StartedWorld) -> None:
-        """End instances whose caller was cancelled before it learned of their start."""
+        """End instances whose caller was cancelled before receiving the result of the start."""
         known = (self._instances.get(instance.name) for instance in started)
         await self._end([instance for instance in known if instance is not None])
 
@@ -208,7 +208,7 @@ class Fleet(KnownInstances):
 
         Args:
             start: The instances to start.
-            progress: Shows how far they are.
+            progress: Shows the progress of the starts.
         """
         operation = partial(self._start_many, start, progress)
         return await self.tasks.own(operation, undo=lambda batch: self.undo_start(*batch))
@@ -269,7 +269,7 @@ class Fleet(KnownInstances):
         """End instances whose start failed or was cancelled."""
 
         async def end(instance: InstanceHandle) -> None:
-            with suppress(WorldStopError):  # it is logged, and the guard watches the rest
+            with suppress(WorldStopError):  # it is logged; the guard ends the rest
                 await instance.stop(FAILED_START_GRACE_S, on_purpose=False)
             self._forget(instance)
 
@@ -281,7 +281,7 @@ class Fleet(KnownInstances):
     def _make_member(
         self, launch: Launch, control: str, on_settled: Callable[[InstanceHandle], None]
     ) -> InstanceHandle:
-        """Make an instance of many, with its own run."""
+        """Create an instance of a start of many, with its own run."""
         begun_at = utc_now()
         run_id = new_run_id(str(launch.options.name), begun_at)
         describe: Callable[[Launch], Update] = continued_update
@@ -309,14 +309,14 @@ class Fleet(KnownInstances):
         return attached
 
     async def revive(self, launch: Launch) -> StartedWorld:
-        """Start an instance that has died again, under its name and as a part of its run."""
+        """Restart an instance that has died, under its name and as part of its run."""
         control = await self._controls.open(launch.run_dir)
         instance = self._make(launch, control, continued_update)
         self._begin(instance)
         return await self._wait_started(instance)
 
     async def stop(self, name: str | None, grace_seconds: float) -> StopResult:
-        """End an instance if it runs; fails, and is cancelled, like ``AsyncWorld.stop``."""
+        """End an instance if it is running; fails, and is cancelled, like ``AsyncWorld.stop``."""
         if name is not None and self._has_started and not self._was_asked_for(name):
             raise self._no_instance(name)
         if not self._instances or (name is not None and name not in self._instances):
@@ -333,7 +333,7 @@ class Fleet(KnownInstances):
         finally:
             if instance.is_over:
                 self._forget(instance)
-            else:  # the caller was cancelled, and it ends all the same
+            else:  # the caller was cancelled, but the instance still ends
                 self.tasks.start_soon(self._forget_ended, instance)
 
     async def _forget_ended(self, instance: InstanceHandle) -> None:
@@ -354,26 +354,26 @@ class Fleet(KnownInstances):
         return batch
 
     async def _flush_manifests(self) -> None:
-        """Sync everything that a batch has written in one pass."""
+        """Sync all manifests that a batch has written in one pass."""
         with _log.contain("manifest not synced"):
             await self.writers.flush()
 
     def interrupt(self) -> None:
-        """From now on, no end of an instance is meant: each can be resumed."""
+        """Treat every end of an instance from now on as an interruption that can be resumed."""
         self._is_interrupted = True
 
     def end_on_purpose(self) -> None:
-        """Mean the end of every instance that the end of the block ends."""
+        """Treat instances that end with the block as stopped on purpose."""
         for instance in self.all:
             instance.supervisor.ends_on_purpose |= not self._is_interrupted
 
     def kill_now(self) -> None:
-        """End the grace of every stop that is under way: what still lives is killed immediately."""
+        """Cut the grace of every stop in progress: remaining processes are killed immediately."""
         for instance in self._instances.values():
             instance.supervisor.kill_now()
 
     def _begin(self, instance: InstanceHandle) -> None:
-        """Begin the start of an instance, or the attachment to it."""
+        """Start the task that starts an instance or attaches to it."""
         past = instance.launch.past
         if instance.instance.record is None and (past is None or past.by != "request"):
             self.recorder.add("starts")
@@ -391,7 +391,7 @@ class Fleet(KnownInstances):
         run_id: str = "",
         on_settled: Callable[[InstanceHandle], None] = lambda _: None,
     ) -> InstanceHandle:
-        """Make an instance to start, or to attach to the instance of ``record``."""
+        """Create an instance that will be started, or attached to if ``record`` is given."""
         write = partial(self.writers.apply, launch.instance_dir)
         register = partial(register_start, launch, describe, partial(write, durable=durable))
         instance = LocalInstance(
@@ -427,7 +427,7 @@ class Fleet(KnownInstances):
     def _note_settled(
         self, instance: InstanceHandle, on_settled: Callable[[InstanceHandle], None]
     ) -> None:
-        """Add an instance that is ready; of one that failed, remember only the name."""
+        """Add an instance that is ready; reduce one that failed to a short entry."""
         try:
             self._starting.discard(instance)
             if instance.started is None:
@@ -440,8 +440,8 @@ class Fleet(KnownInstances):
     async def label_run(self, directory: Path, update: Update) -> None:
         """Label a run in its manifest; fails, and is cancelled, like ``AsyncWorld.record_run``.
 
-        A new id is also given to the runs of the instances that run in ``directory``, and to that
-        of the last one started there.
+        A new id also applies to the runs of the instances running in ``directory``, and to the run
+        of the last instance started there.
         """
         run_id = update.run.get("id")
         if run_id is not None:
@@ -458,7 +458,7 @@ class Fleet(KnownInstances):
         self._let_go(instance)
 
     def _let_go(self, instance: InstanceHandle) -> None:
-        """Close the connections to an instance; release its manifest if no other writes there."""
+        """Close the connections to an instance; release its manifest if no other one uses it."""
         instance.close_connections()
         if self._leave(instance):
             self.writers.leave(instance.instance_dir)
@@ -482,7 +482,7 @@ class Fleet(KnownInstances):
             self.emit("lagged", "", {}, seconds=lag_s)
 
     def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
-        """Yield the logs of the instances that have processes, or had."""
+        """Yield the logs of the instances that have, or had, processes."""
         for handle in self.all:
             index = handle.instance.log_index
             if index is not None and not handle.is_over:

@@ -1,6 +1,6 @@
-"""One instance of an open world, as the fleet hands it out: its facts and operations.
+"""Handles of the instances of an open world, with their facts and operations.
 
-Nothing else of ``world`` reaches for the supervisor of an instance, or for its processes.
+Only this module of ``world`` uses the supervisor and the processes of an instance.
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ _log = OwnLog(__name__)
 
 
 class InstanceHandle:
-    """One instance, from its plan until it is forgotten; a revived one has another handle.
+    """Handle of one instance from its plan until it is forgotten; a revival makes a new handle.
 
     Args:
         supervisor: The task that owns the instance.
 
     Attributes:
-        supervisor: The same as the argument.
-        calls: The calls to it.
+        supervisor: The task that owns the instance.
+        calls: The calls to the instance.
         source: The saves that a restart may restore.
-        restart_lock: Held by the one restart on request that is under way.
-        wait_started: Waits until it is ready; see :meth:`Supervisor.wait_started`.
-        wait: Waits until it has ended for good; see :meth:`Supervisor.wait_ended`.
-        stop: Ends it; see :meth:`Supervisor.stop`.
-        restart: Restarts it; see :meth:`Supervisor.restart`.
-        roster: Who joined it; shared with the handle of the run before a revival.
-        recorder: Records its agents, in its latest life; None where nothing or the world does.
+        restart_lock: Held while a requested restart is in progress.
+        wait_started: Waits until the instance is ready; see :meth:`Supervisor.wait_started`.
+        wait: Waits until the instance has ended for good; see :meth:`Supervisor.wait_ended`.
+        stop: Ends the instance; see :meth:`Supervisor.stop`.
+        restart: Restarts the instance; see :meth:`Supervisor.restart`.
+        roster: The agents that joined; shared with the handle from before a revival.
+        recorder: Records the agents since the latest start; None if the world records itself or
+            recording is off.
     """
 
     def __init__(self, supervisor: Supervisor) -> None:
@@ -69,22 +70,22 @@ class InstanceHandle:
 
     @property
     def instance(self) -> LocalInstance:
-        """Its resources and its record."""
+        """Resources and record of the instance."""
         return self.supervisor.instance
 
     @property
     def name(self) -> str:
-        """Its name; '' before it has one."""
+        """Name of the instance; '' until it is assigned."""
         return self.instance.name
 
     @property
     def launch(self) -> Launch:
-        """The plan of its latest start."""
+        """Plan of the latest start."""
         return self.instance.launch
 
     @property
     def labels(self) -> Labels:
-        """Its labels."""
+        """Labels of the instance."""
         return self.launch.options.labels
 
     @property
@@ -94,52 +95,52 @@ class InstanceHandle:
 
     @property
     def instance_dir(self) -> Path:
-        """The directory of its manifest."""
+        """Directory of the instance's manifest."""
         return self.launch.instance_dir
 
     @property
     def run_id(self) -> str:
-        """Id of its run."""
+        """Id of the instance's run."""
         return self.instance.run_id
 
     @property
     def url(self) -> str:
-        """Its local address, base path included, without a trailing slash."""
+        """Local address, base path included, without a trailing slash."""
         return self.instance.url
 
     @property
     def restarts(self) -> int:
-        """Number of its restarts."""
+        """Number of restarts."""
         return self.instance.restarts
 
     @property
     def state(self) -> LifecycleState:
-        """Its state."""
+        """State of the instance."""
         return self.supervisor.lifecycle.state
 
     @property
     def is_ready(self) -> bool:
-        """True if it serves."""
+        """True if the instance is serving."""
         return self.state is LifecycleState.READY
 
     @property
     def is_over(self) -> bool:
-        """True if it and all of its processes have ended."""
+        """True if the instance and all its processes have ended."""
         return self.supervisor.lifecycle.is_over
 
     @property
     def started(self) -> StartedWorld | None:
-        """Its public facts; None before it is ready."""
+        """Public facts of the instance; None before it is ready."""
         return self.supervisor.started
 
     @property
     def rate(self) -> TickRate | None:
-        """Tick rate of its world; None if unknown, or after its end."""
+        """Tick rate of the world; None if unknown or after the end of the instance."""
         return None if self.instance.is_over else self.instance.rate
 
     @property
     def connections(self) -> Connections:
-        """The connections to it as it runs now; after each restart there are others."""
+        """The current connections to the instance; a restart replaces them."""
         from clawblox.system.connection import Connections
 
         if self._connections is None or self._connections[0] != self.restarts:
@@ -156,15 +157,16 @@ class InstanceHandle:
     # -- recordings -------------------------------------------------------------------------
 
     async def begin_recording(self, tasks: Tasks, writers: ManifestWriters) -> None:
-        """Record its agents from now on, if its world was asked to record and cannot do so itself.
+        """Start recording the agents if recording is on and the world cannot record itself.
 
         Args:
-            tasks: Run the task of the recording.
-            writers: Register the recording in the manifest.
+            tasks: Tasks that will include the recording.
+            writers: Writers that register the recording in the manifest.
 
         Raises:
-            OSError: The recording of its first life cannot be written; later, that is logged.
-            ModuleNotFoundError: As before: Zstandard is missing.
+            OSError: The first recording of the instance cannot be written; later failures are only
+                logged.
+            ModuleNotFoundError: Zstandard is missing at the first recording.
 
         Cancellation: the recording ends.
         """
@@ -210,7 +212,7 @@ class InstanceHandle:
 
         Args:
             seat: The session of the agent.
-            rejoined: Whether it had the session before.
+            rejoined: Whether the agent had the session before.
         """
         if self.recorder is not None:
             self.recorder.note_join(seat.actor, rejoined=rejoined)
@@ -223,7 +225,7 @@ class InstanceHandle:
             self.recorder.note_leave(seat.actor)
 
     def end_recording(self) -> None:
-        """End the recording of its agents, if there is one, because its life is over."""
+        """End the recording of the agents, if any, because the instance has ended."""
         if self.recorder is None:
             return
         with _log.contain("recording not ended", instance=self.name):
@@ -236,15 +238,15 @@ class InstanceHandle:
     # -- verbs --------------------------------------------------------------------------
 
     async def read_time(self, options: SaveOptions) -> float | None:
-        """Return the simulation time of a snapshot that is not kept; None if it has none.
+        """Return the simulation time from a temporary snapshot; None if the snapshot has no time.
 
         Raises:
             SnapshotError: The world gave no usable snapshot.
-            WorldExitedError: It has ended.
+            WorldExitedError: The instance has ended.
 
         Cancellation: the snapshot is removed.
         """
-        from clawblox.system.scratch import scratch_directory  # here, since few are asked for it
+        from clawblox.system.scratch import scratch_directory  # rarely needed
 
         source = attrs.evolve(self.instance.snapshot_source(), has_own_rows=False)
         async with scratch_directory(f"clawblox-{self.name}-") as scratch, self.calls.call():
@@ -255,8 +257,8 @@ class InstanceHandle:
         raise AssertionError("unreachable: the block returns or raises")
 
     def logs(self, *, follow: bool, tail: int | None) -> LogReader:
-        """Return the lines of its log since its start; see ``AsyncWorld.logs``."""
-        record = self.instance.make_record("ready")  # also while it has no process
+        """Return the log lines since the start of the instance; see ``AsyncWorld.logs``."""
+        record = self.instance.make_record("ready")  # even while the instance has no process
         return LogReader(
             instance=record.name,
             path=Path(record.log_file),

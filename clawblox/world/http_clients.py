@@ -1,7 +1,7 @@
-"""Clients of httpx for agents, for people who bring it; closed with the world.
+"""httpx clients for agents; closed with the world.
 
-The clients that ``join`` returns are the usual way; these are for code that is written for httpx.
-httpx is imported at the first call, because it takes longer to load than everything else.
+The clients that ``join`` returns are the usual way; these are for code that is written for httpx,
+an optional dependency. httpx is imported at the first call, because it loads slowly.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CLOSED_HINT: Final = "call http() while the world is open, and the agent in it"
 
 @attrs.frozen
 class ClientRequests:
-    """The requests of a client.
+    """The settings for the requests of a client.
 
     Attributes:
         base_url: Address of the instance.
-        session: The session of the agent; None for requests without one.
+        session: The session of the agent; None for requests without a session.
         headers: The headers of each request.
         timeout: Seconds for each step of a request, as httpx counts them.
     """
@@ -40,9 +40,9 @@ class ClientRequests:
     timeout: float
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of a client: no proxy, no redirect, no other host.
+        """Return the arguments of a client that uses no proxy, redirect or other host.
 
-        The address is one without TLS, so no certificates are loaded.
+        The address does not use TLS, so no certificates are loaded.
         """
         return {
             "base_url": self.base_url,
@@ -54,10 +54,10 @@ class ClientRequests:
         }
 
     def require_own(self, request: httpx.Request, base: httpx.URL) -> None:
-        """Refuse a request to another host, which would get the session.
+        """Refuse a request to another host, because it would receive the session.
 
         Raises:
-            UsageError: It is one.
+            UsageError: The request goes to another host.
         """
         place, own = request.url, (base.scheme, base.host, base.port)
         if (place.scheme, place.host, place.port) != own:
@@ -68,10 +68,10 @@ class ClientRequests:
 
 
 class HttpClients:
-    """The clients that were given out while a world is open; an async context manager.
+    """The clients handed out while a world is open; an async context manager.
 
-    The clients of async code belong to the event loop of the world. Those of other code may be used
-    in the thread that asked for them, and httpx allows others.
+    Async clients belong to the event loop of the world. Blocking clients may be used in any thread,
+    as far as httpx allows.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class HttpClients:
         await self.close(*self._async, *self._blocking)
 
     def give(self, caller: ClientRequests) -> httpx.AsyncClient:
-        """Return the client for some requests, in the event loop of the world.
+        """Return the async client for the given settings, in the event loop of the world.
 
         Raises:
             UsageError: The world is not open, or is open in another event loop.
@@ -108,7 +108,7 @@ class HttpClients:
         return client
 
     def give_blocking(self, caller: ClientRequests) -> httpx.Client:
-        """Return the client without ``await`` for some requests; for any thread.
+        """Return the blocking client for the given settings; may be called in any thread.
 
         Raises:
             UsageError: The world is not open.
@@ -137,17 +137,17 @@ class HttpClients:
             )
 
     async def close_session(self, session: str) -> None:
-        """Close the clients of a session, whose agent has left.
+        """Close the clients of a session whose agent has left.
 
-        Cancellation: they are closed nevertheless.
+        Cancellation: the clients are still closed.
         """
         given = {*self._async, *self._blocking}
         await self.close(*(caller for caller in given if caller.session == session))
 
     async def close(self, *callers: ClientRequests) -> None:
-        """Close the clients for some requests.
+        """Close the clients with the given settings.
 
-        Cancellation: they are closed nevertheless.
+        Cancellation: the clients are still closed.
         """
         with anyio.CancelScope(shield=True):
             for caller in callers:

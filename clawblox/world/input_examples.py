@@ -1,6 +1,7 @@
-"""The inputs that the documentation of a world shows. Pure.
+"""Finds the inputs that the documentation of a world shows. Pure.
 
-The documentation is a stranger's text: every pattern here takes linear time, and nothing raises.
+The documentation is untrusted text, so every pattern here takes linear time, and no function raises
+an error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NOT_TYPES: Final = {"object", "array", "string", "number", "integer", "boolean"
 _NAME_COLUMNS: Final = {"input", "action", "command", "input type", "action type"}
 _DATA_COLUMNS: Final = {"data", "payload", "body", "json", "arguments", "parameters", "schema"}
 _MAX_CHARS: Final = 1 << 19
-"""Text beyond this is not looked at."""
+"""Maximum length of text that is searched, in characters; the rest is ignored."""
 _MAX_EXAMPLES: Final = 1000
 
 
@@ -58,7 +59,7 @@ class InputExample:
 
     @property
     def is_sendable(self) -> bool:
-        """True if it can be sent as it stands: its data is JSON without placeholders."""
+        """True if the input can be sent as it is: its data is JSON without placeholders."""
         if not self.data:
             return True
         try:
@@ -68,12 +69,12 @@ class InputExample:
 
 
 def find_examples(text: str) -> tuple[InputExample, ...]:
-    """Return the inputs that a Markdown text shows, each once, by type in their order.
+    """Return the distinct inputs that a Markdown text shows, grouped by type in order.
 
-    An input is an object with ``type`` and perhaps ``data`` and nothing else, in code, in prose or
-    in the body of a ``curl`` command; a row of a table with a column for types, such as *type*,
-    *input* or *action*, and a column for data; or an item in a list of inputs with its type and its
-    data in code. Types that are placeholders are none. Never raises.
+    An input is an object with ``type``, optionally ``data`` and no other member, in code, in prose
+    or in the body of a ``curl`` command; a row of a table with a column for types, such as *type*,
+    *input* or *action*, and a column for data; or an item in a list of inputs with type and data in
+    code. Inputs whose type is a placeholder are ignored. Never raises.
     """
     prose, blocks = _split_code(text[:_MAX_CHARS].splitlines())
     paragraphs = list(_split_paragraphs(prose))
@@ -92,7 +93,7 @@ def find_examples(text: str) -> tuple[InputExample, ...]:
 
 
 def _take(examples: Iterable[InputExample], number: int) -> Iterator[InputExample]:
-    """Yield examples until there are too many for a person to tell apart."""
+    """Yield examples until the limit on distinct examples is exceeded."""
     seen = set[InputExample]()
     for example in examples:
         seen.add(example)
@@ -102,7 +103,7 @@ def _take(examples: Iterable[InputExample], number: int) -> Iterator[InputExampl
 
 
 def _has_placeholder(value: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether a text in a value stands for another one, such as ``<name>``."""
+    """Return whether a value contains a placeholder, such as ``<name>``."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -138,7 +139,7 @@ def _split_code(lines: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def _split_paragraphs(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the paragraphs of a text, so that a stray sign changes the reading of one only."""
+    """Yield the paragraphs of a text, so that a stray quote affects only its own paragraph."""
     paragraph: list[str] = []
     for line in chain(lines, [""]):
         if line.strip():
@@ -175,7 +176,7 @@ def _split_row(line: str) -> list[str]:
 
 
 def _find_columns(head: Sequence[str]) -> tuple[int, int] | None:
-    """Return the columns of types and of data; None in other tables."""
+    """Return the columns of types and of data; None for other tables."""
     names = [cell.strip("`* ").lower() for cell in head]
     if names[:2] == ["type", "data"]:
         return 0, 1
@@ -200,19 +201,19 @@ def _in_row(kind: str, data: str) -> Iterator[InputExample]:
 
 
 def _read_data(cell: str) -> Iterator[str]:
-    """Yield the data in a cell, each on one line; an empty text where an input has none."""
+    """Yield the data in a cell, each on one line; an empty text for an input without data."""
     spans = _CODE_SPAN.findall(cell)
     shown = [span for span in spans if span.startswith(("{", "[")) or _is_json(span)]
     if not shown and cell.startswith(("{", "[")):
         shown = [cell]
     if not shown and not _NO_DATA.fullmatch(cell.strip("`")):
-        shown = [cell.replace("`", "")]  # in words: it cannot be sent
+        shown = [cell.replace("`", "")]  # described in words, so it cannot be sent
     for span in shown or [""]:
         yield " ".join(span.split())
 
 
 def _in_lists(lines: Iterable[str]) -> Iterator[InputExample]:
-    """Yield the inputs of lists that a line about inputs introduces, with the data in code."""
+    """Yield the inputs of lists that follow a line about inputs and show the data in code."""
     is_about_inputs = False
     for line in lines:
         item = _LIST_ITEM.match(line)
@@ -236,12 +237,12 @@ def _in_prose(paragraph: str) -> Iterator[InputExample]:
 
 
 def _in_code(code: str) -> Iterator[InputExample]:
-    """Yield the inputs among the bodies of curl commands and the outermost objects of some code."""
+    """Yield the inputs in bodies of curl commands and in outermost objects of code."""
     bodies, rest = take_curl_bodies(code)
     for body in bodies:
         yield from _in_objects(body, _BRACE_OR_STRING)
     found = list(_in_objects(rest, _BRACE_OR_STRING))
-    # Where quotes are not those of JSON, as in a string of a program, they are not looked at.
+    # Quotes other than JSON's, as in a program's string literals, are ignored.
     yield from found or _in_objects(rest.replace('\\"', '"'), _BRACE)
 
 
@@ -251,7 +252,7 @@ def _in_objects(code: str, token: re.Pattern[str]) -> Iterator[InputExample]:
 
 
 def _outermost_objects(code: str, token: re.Pattern[str]) -> Sequence[tuple[int, int]]:
-    """Return begin and end of each outermost ``{…}``."""
+    """Return start and end of each outermost ``{…}``."""
     open_at: list[int] = []
     objects: list[tuple[int, int]] = []
     for match in token.finditer(code):
@@ -266,7 +267,7 @@ def _outermost_objects(code: str, token: re.Pattern[str]) -> Sequence[tuple[int,
 
 
 def _read_input(text: str) -> InputExample | None:
-    """Return the input that an object is, even with placeholders in its data."""
+    """Return the input that an object represents, even with placeholders in the data."""
     example = _read_object(text)
     if example is None or not _TYPE.fullmatch(example.type):
         return None

@@ -1,4 +1,4 @@
-"""The calls of an open world that concern one instance, found by its name."""
+"""The calls of an open world for one instance, which is found by name."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class InstanceCalls(OpenWorld):
             record: Whether the world records.
             env: Additional environment variables.
             host: Address to which the world binds.
-            base_path: Prefix of its routes.
+            base_path: Prefix of the world's routes.
             health_timeout: Seconds from spawning the world until it must be ready.
             detach: Whether the instance keeps running when this orchestrator ends.
-            restart: What happens when the instance dies: ``never`` leaves it dead, ``fresh`` starts
-                it again with the same options, ``checkpoint`` restores its last good save, or
-                starts it fresh if it has none. Name and port stay the same; sessions survive if the
+            restart: Policy for an instance that dies: ``never`` leaves it dead, ``fresh`` starts it
+                again with the same options, ``checkpoint`` restores its last good save, or starts
+                it fresh if there is no save. Name and port stay the same; sessions survive if the
                 snapshot contains them.
             max_restarts: Number of restarts allowed within ``restart_window``; after that the
                 instance stays dead.
@@ -117,10 +117,10 @@ class InstanceCalls(OpenWorld):
                 0 or more; increases by 1 from instance to instance. A world with a command must
                 have ``[run] reseed = true``. None draws a seed for each fresh world, and keeps the
                 random state of a snapshot.
-            labels: Texts, numbers or booleans by name, at most 16, that describe the instance:
-                ``{"model": "…", "seed": 3}``. They appear in the manifest, records, events, tables
-                and metrics, and select instances: ``clawblox ps --filter seed=3``.
-            datastore: Where an engine world keeps the rows of its data stores; None means SQLite.
+            labels: At most 16 strings, numbers or booleans by name that describe the instance:
+                ``{"model": "…", "seed": 3}``. Labels appear in the manifest, records, events,
+                tables and metrics, and select instances: ``clawblox ps --filter seed=3``.
+            datastore: Storage of an engine world's data stores; None means SQLite.
             port: Port of the world; None or 0 leases a free one.
             port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
             record_dir: Directory for recordings; None means ``recordings`` in the run directory.
@@ -139,26 +139,26 @@ class InstanceCalls(OpenWorld):
             log_file: File for the output of the world, in an existing directory; None means a file
                 in ``logs``.
             watch: Whether an engine world restarts when its scripts change.
-            _tmux_session: tmux session, created if needed, with a window ``world-0`` in which the
-                world runs; None runs it without tmux, and so does a resume.
+            _tmux_session: tmux session, created if needed, in whose window ``world-0`` the world
+                runs; None, or a resume, runs the world without tmux.
 
         Returns:
-            The facts of the instance, with verbs; ``loaded`` is the state loaded from an archive.
+            The facts of the instance, with methods; ``loaded`` is the state loaded from an archive.
 
         Raises:
             ConfigError: An argument is wrong.
-            CheckpointError: The archive is not sound, has no snapshot of a world, or something is
-                in its way in the run directory; CheckpointFormatError if it is not sound.
-            UsageError: ``name`` is that of another instance of this object.
-            RunLockedError: ``name`` is held by another orchestrator.
+            CheckpointError: The archive has no snapshot of a world, or conflicts with files in the
+                run directory; CheckpointFormatError if it is damaged.
+            UsageError: Another instance of this object has the name ``name``.
+            RunLockedError: Another orchestrator holds the name ``name``.
             PortInUseError: ``port`` is in use, or did not become free within ``port_wait``.
             WorldCommandError: The world's command cannot be executed.
-            WorldExitedBeforeReadyError: The world ended before it was ready;
-                SnapshotRefusedError if it was restoring a snapshot.
-            WorldReadyTimeoutError: The world runs, but was not ready in time.
+            WorldExitedBeforeReadyError: The world ended before it was ready; SnapshotRefusedError
+                if it was restoring a snapshot.
+            WorldReadyTimeoutError: The world is running, but was not ready in time.
             WorldIdentityError: Another process answers on its port.
-            WorldStartError: Its files or its tmux window could not be made, or it was stopped
-                before it was ready.
+            WorldStartError: The files or the tmux window could not be created, or the instance was
+                stopped before it was ready.
             ManifestError: The run cannot be registered in its manifest.
 
         A failure removes the files loaded from an archive.
@@ -208,37 +208,38 @@ class InstanceCalls(OpenWorld):
     async def stop(
         self, instance: str | None = None, *, grace_seconds: float = DEFAULT_GRACE_S
     ) -> StopResult:
-        """Stop an instance: SIGTERM, wait for the grace, SIGKILL for the rest.
+        """Stop an instance: send SIGTERM, wait for the grace, send SIGKILL to the rest.
 
-        Returns when all of its processes have ended. Stopping an instance that does not run does
-        nothing.
+        Return when all processes of the instance have ended. Stopping an instance that is not
+        running has no effect.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
             grace_seconds: Seconds between TERM and KILL.
 
         Returns:
-            How it ended (``terminated``, ``killed``, …), and which processes had to be killed.
+            The way in which the instance ended (``terminated``, ``killed``, …), and the processes
+        that had to be killed.
 
         Raises:
             ConfigError: ``grace_seconds`` is not a number, or is below 0.
-            UsageError: Several instances run and ``instance`` is None; or this object has started
-                instances, but not one of that name.
+            UsageError: Several instances are running and ``instance`` is None; or this object has
+                started instances, but none with that name.
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: the instance is stopped all the same.
+        Cancellation: the instance is still stopped.
         """
         fleet = self._open_fleet()
         return await fleet.tasks.own(partial(fleet.stop, instance, check_grace(grace_seconds)))
 
     async def wait(self, instance: str | None = None) -> ProcessExit:
-        """Wait until an instance has ended for good; it waits through restarts.
+        """Wait until an instance has ended for good, through any restarts.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
 
         Returns:
-            How it ended; immediately if it has ended already.
+            The exit of the instance; returned immediately if it has already ended.
 
         Raises:
             UsageError: There is no such instance, or several run and ``instance`` is None.
@@ -259,10 +260,11 @@ class InstanceCalls(OpenWorld):
     ) -> AsyncStartedInstance:
         """Restart an instance, and return when it is ready again.
 
-        It keeps its state: one that is ready is saved first, one that has died continues from its
-        last good save, and one that was never saved begins as the first time. Name, directory,
-        port and run stay the same; sessions survive if the snapshot contains them. Calls under way
-        fail with WorldExitedError. Such a restart does not count against ``max_restarts``.
+        The instance keeps its state: if it is ready, it is saved first; if it has died, it
+        continues from its last good save; if it was never saved, it starts as it did the first
+        time. Name, directory, port and run stay the same; sessions survive if the snapshot contains
+        them. Calls in progress fail with WorldExitedError. The restart does not count against
+        ``max_restarts``.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
@@ -280,15 +282,15 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: An argument is wrong, the snapshot is missing, or the world takes no seed.
-            UsageError: There is no such instance, several run and ``instance`` is None, it was
-                stopped, or the snapshot that it first began from is gone.
-            SnapshotError: It could not be saved, so it was not restarted.
-            ManifestError: Its save could not be registered, so it was not restarted.
+            UsageError: There is no such instance, several are running and ``instance`` is None, the
+                instance was stopped, or the snapshot of its first start is gone.
+            SnapshotError: The instance could not be saved, so it was not restarted.
+            ManifestError: The save could not be registered, so the instance was not restarted.
             WorldStopError: A process survived even SIGKILL.
-            WorldStartError: It did not get ready again, or was stopped meanwhile. What follows is
-                up to its restart policy.
+            WorldStartError: The instance did not become ready again, or was stopped in the
+                meantime. The restart policy decides what happens next.
 
-        Cancellation: a restart that has begun continues; an instance that had died is ended again.
+        Cancellation: a restart in progress continues; an instance that had died is ended again.
         """
         fleet = self._open_fleet()
         options = RestartOptions(
@@ -302,18 +304,18 @@ class InstanceCalls(OpenWorld):
     def logs(
         self, instance: str | None = None, *, follow: bool = False, tail: int | None = None
     ) -> LogReader:
-        """Return the lines of an instance's log since its start, those before a restart included.
+        """Return the lines of an instance's log since its start, including lines before a restart.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
             follow: Wait for more lines until the instance has ended.
-            tail: Number of lines before the end to begin with; None begins at the first line.
+            tail: Number of latest lines to start with; None starts at the first line.
 
         Returns:
             An async context manager and iterator of :class:`~clawblox.results.LogLine`.
 
         Raises:
-            ConfigError: ``tail`` is not a whole number, 0 or more.
+            ConfigError: ``tail`` is not an integer of 0 or more.
             UsageError: There is no such instance, or several run and ``instance`` is None.
         """
         if tail is not None:
@@ -339,7 +341,7 @@ class InstanceCalls(OpenWorld):
             max_bytes: Size limit of the snapshot, in bytes.
 
         Returns:
-            The saved snapshot, also a mapping: ``saved["path"]``.
+            The saved snapshot, which is also a mapping: ``saved["path"]``.
 
         Raises:
             ConfigError: An argument is wrong.
@@ -358,14 +360,14 @@ class InstanceCalls(OpenWorld):
     async def simulation_time(
         self, instance: str | None = None, *, timeout: float = DEFAULT_SAVE_TIMEOUT_S
     ) -> float | None:
-        """Return the simulation time of an instance, read from a snapshot that is not kept.
+        """Return the simulation time of an instance, read from a temporary snapshot.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the transfer of the snapshot.
 
         Returns:
-            The ``time`` of the snapshot, in seconds; None if it has none.
+            The ``time`` of the snapshot, in seconds; None if the snapshot has no time.
 
         Raises:
             ConfigError: ``timeout`` is not a number above 0.
@@ -373,7 +375,7 @@ class InstanceCalls(OpenWorld):
             SnapshotError: The world gave no usable snapshot.
             WorldExitedError: The instance has ended.
 
-        Cancellation: has no effect; the snapshot is removed.
+        Cancellation: the instance is unaffected; the snapshot is removed.
         """
         fleet, options = self._open_fleet(), SaveOptions(timeout=timeout)
         return await fleet.tasks.own(partial(fleet.find(instance).read_time, options))
@@ -399,10 +401,10 @@ class InstanceCalls(OpenWorld):
         timeout: float = DEFAULT_SAVE_TIMEOUT_S,
         max_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
     ) -> SavedCheckpoint:
-        """Save an instance, and make an archive of the save and of its agents' state.
+        """Save an instance, and archive the save together with the state of its agents.
 
-        Does as :meth:`save` and then ``save_checkpoint`` do; the manifest lists both the snapshot,
-        in ``checkpoints`` of the instance, and the archive, if that lies in a run directory.
+        This is :meth:`save` followed by ``save_checkpoint``. The manifest lists the snapshot, in
+        ``checkpoints`` of the instance, and the archive if it is in a run directory.
 
         Args:
             path: The archive, ``*.ckpt``; its directory is created when missing.
@@ -443,19 +445,21 @@ class InstanceCalls(OpenWorld):
             UsageError: There is no such instance, or several run and ``instance`` is None.
             SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
             WorldExitedError: The instance has ended.
-            CheckpointSecretError: The archive would have carried a secret.
-            CheckpointError: The archive cannot be made; or it is complete, and perhaps not
-                durable, or not in the manifest, as the message says.
+            CheckpointSecretError: The archive would contain a secret.
+            CheckpointError: The archive could not be created; or it is complete but may not be
+                durable or is not in the manifest, as the message explains.
             ManifestError: The snapshot is complete, but not registered.
 
-        An error that leaves no archive leaves no snapshot either: its file is removed, and marked
-        as removed in the manifest.
+        If an error leaves no archive, the snapshot's file is removed too, and marked as removed in
+        the manifest.
 
         Cancellation: leaves both the snapshot and the archive, or neither.
         """
 
         def read_options() -> ArchiveOptions:
-            from clawblox.checkpoint.options import ArchiveOptions  # here, as it takes long to load
+            from clawblox.checkpoint.options import (
+                ArchiveOptions,
+            )  # it loads slowly
 
             return ArchiveOptions(
                 path=path,
@@ -480,16 +484,16 @@ class InstanceCalls(OpenWorld):
         try:
             archiving = await run_blocking(read_options)
         finally:
-            known_secrets, metadata = (), None  # a traceback may show the locals
+            known_secrets, metadata = (), None  # a traceback may show local variables
         return await fleet.tasks.own(partial(save_archive, fleet, handle, saving, archiving))
 
     async def remove_checkpoint(
         self, path: str | os.PathLike[str], *, instance: str | None = None
     ) -> None:
-        """Remove an archive that :meth:`checkpoint` made, and the save that is in it.
+        """Remove an archive that :meth:`checkpoint` made, and the save that it contains.
 
-        The manifest marks both as removed. The latest save of an instance stays, and so does a save
-        that an instance was restored from: a restart needs them.
+        The manifest marks both as removed. The latest save of an instance stays, as does a save
+        that an instance was restored from, because a restart needs it.
 
         Args:
             path: The archive.
@@ -498,10 +502,10 @@ class InstanceCalls(OpenWorld):
         Raises:
             ConfigError: ``path`` is not a path.
             UsageError: There is no such instance, or several run and ``instance`` is None.
-            CheckpointError: It is no archive, or cannot be removed.
-            ManifestError: It cannot be noted in the manifest; the archive is still there.
+            CheckpointError: The file is not an archive, or cannot be removed.
+            ManifestError: The removal cannot be recorded in the manifest; the archive still exists.
 
-        Cancellation: a removal that has begun is completed.
+        Cancellation: a removal in progress is completed.
         """
         archive = check_path(path, "path").absolute()
         fleet = self._open_fleet()
@@ -514,11 +518,11 @@ class InstanceCalls(OpenWorld):
     ) -> dict[str, Any]:
         """Give an agent access to an instance.
 
-        An agent with a directory gets its session recorded in ``<dir>/world_session.txt``; when
-        that file exists, the agent rejoins the session that it names.
+        The session of an agent with a directory is recorded in ``<dir>/world_session.txt``. If that
+        file exists, the agent rejoins with the session in it.
 
-        An agent whose program clawblox runs gets an address of its own, where only the world's
-        API for agents is served, always with the agent's session. It answers until the agent is
+        An agent whose program clawblox runs gets its own address, which serves only the world's API
+        for agents, always with the agent's session. The address is served until the agent is
         closed.
 
         Args:
@@ -531,17 +535,18 @@ class InstanceCalls(OpenWorld):
             agent), ``internal_base_url``, and all other fields of the world's answer.
 
         Raises:
-            WorldSessionError: The world answered with another session than the recorded one, or
-                does not know it.
+            WorldSessionError: The world answered with a session other than the recorded one, or
+                does not know the recorded session.
             WorldCallError: The world did not answer, or its answer has no session.
             WorldExitedError: The instance has ended.
-            UsageError: There is no such instance, several run and ``instance`` is None, or the
-                agent is an ``AsyncAgent`` that is not open.
+            UsageError: There is no such instance, several are running and ``instance`` is None, or
+                the agent is an ``AsyncAgent`` that is not open.
             ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used,
                 ``timeout`` is not a number above 0, or ``[api]`` would give agents a route of the
                 orchestrator.
-            AgentResumeError: The agent knows its world by an address that it cannot have again.
-            AgentSetupError: There is no address for the agent, or it cannot be recorded.
+            AgentResumeError: The address under which the agent knows its world is no longer
+                available.
+            AgentSetupError: No address is available for the agent, or it cannot be recorded.
             ManifestError: The agent cannot be listed in the manifest.
 
         Cancellation: the agent may have joined the world; its session may not be recorded.
@@ -574,30 +579,30 @@ class InstanceCalls(OpenWorld):
 
         The agent joins as with :meth:`connect`, whose result is the client's ``access``. In a fork
         or a resumed instance, a plain name rejoins as the player of that name in the save if its
-        session is known here: this process joined it, ``clawblox act`` did, or the directory of an
-        agent has it. The client's ``rejoined`` reports that.
+        session is known: from a join by this process or by ``clawblox act``, or from the directory
+        of an agent. The client's ``rejoined`` is then true.
 
         Args:
             agent: An agent, or a plain name.
             instance: Name of the instance; not needed while there is only one.
-            new: Join a plain name as a new player also where the save has one of that name.
+            new: Join a plain name as a new player even if the save has a player of that name.
             timeout: Seconds for this call, and for each call of the client.
             wait_restart: Seconds that a call of the client waits for an instance that is being
-                restarted. None or 0 does not wait: the call raises WorldExitedError immediately. An
-                input, chat message or leave that was sent before the instance died raises it in
-                any case, as it is never sent again.
+                restarted. With None or 0, the call raises WorldExitedError immediately. An input,
+                chat message or leave that was sent before the instance died always raises
+                WorldExitedError, because it is never sent twice.
 
         Returns:
             The client; as an async context manager it leaves the world at the end of the block.
 
         Raises:
-            WorldSessionError: The world answered with another session than the recorded one, or
-                does not know it.
+            WorldSessionError: The world answered with a session other than the recorded one, or
+                does not know the recorded session.
             WorldCallError: The world did not answer, or its answer has no session.
             WorldExitedError: The instance has ended.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             ConfigError: ``agent`` is neither an agent nor a name, its directory cannot be used, or
-                ``timeout`` or ``wait_restart`` is not a number of seconds.
+                ``timeout`` or ``wait_restart`` is not a valid number of seconds.
             ManifestError: The agent cannot be listed in the manifest.
 
         Cancellation: the agent may have joined the world; its session may not be recorded.
@@ -615,7 +620,7 @@ class InstanceCalls(OpenWorld):
         """Take an agent out of an instance.
 
         Args:
-            access: What :meth:`connect` returned, or the ``access`` of a client.
+            access: Result of :meth:`connect`, or the ``access`` of a client.
             instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for the call.
 
@@ -623,7 +628,7 @@ class InstanceCalls(OpenWorld):
             WorldCallError: The world did not answer, or refused.
             WorldExitedError: The instance has ended.
             UsageError: There is no such instance, or several run and ``instance`` is None.
-            ConfigError: ``access`` is not what :meth:`connect` returned, or ``timeout`` is not a
+            ConfigError: ``access`` is not a result of :meth:`connect`, or ``timeout`` is not a
                 number above 0.
 
         Cancellation: the agent may have left the world.
@@ -644,14 +649,14 @@ class InstanceCalls(OpenWorld):
         await fleet.tasks.own(call)
 
     def http(self, instance: str | None = None, *, timeout: float = 30.0) -> AsyncHttpClient:
-        """Return a client of httpx for an instance, without a session and without any token.
+        """Return an httpx client for an instance, without a session or token.
 
         Args:
             instance: Name of the instance; not needed while there is only one.
             timeout: Seconds for each step of a request.
 
         Returns:
-            The client; the same until it is closed. It is closed with the world.
+            The client; the same object until it is closed, together with the world.
 
         Raises:
             UsageError: There is no such instance, several run and ``instance`` is None, or the
@@ -662,27 +667,27 @@ class InstanceCalls(OpenWorld):
         return fleet.http_clients.give(self._caller(instance, timeout))
 
     def _caller(self, instance: str | None, timeout: float) -> ClientRequests:
-        """Return the requests of a client of httpx without a session."""
+        """Return the request settings of an httpx client without a session."""
         url = self._open_fleet().find(instance).url
         return ClientRequests(url, None, (), check_seconds(timeout, "timeout"))
 
 
 class BoundWorld(StartedWorld, Generic[_Owner]):
-    """The facts of an instance, and a reference that its verbs use.
+    """The facts of an instance, with methods that act on the instance.
 
-    The reference is no field: two values with the same facts are equal, and a copy or a pickle has
-    the facts alone.
+    The reference to the owner is not a field: two values with the same facts are equal, and a copy
+    or a pickle has only the facts.
     """
 
     _owner: _Owner | None = None
 
     @classmethod
     def bind(cls, facts: StartedWorld, owner: _Owner) -> Self:
-        """Return these facts with verbs.
+        """Return the facts of an instance with methods.
 
         Args:
             facts: The facts.
-            owner: The object that the verbs call.
+            owner: The object that the methods call.
         """
         bound = cls(**{name: getattr(facts, name) for name in _FACTS})
         object.__setattr__(bound, "_owner", owner)
@@ -698,11 +703,11 @@ class BoundWorld(StartedWorld, Generic[_Owner]):
 
 
 class AsyncStartedInstance(BoundWorld[InstanceCalls]):
-    """The facts of one instance as :class:`AsyncWorld` returned them, with verbs.
+    """The facts of one instance as :class:`AsyncWorld` returned them, with methods.
 
-    Each verb calls the method of this name of the world that returned the value, with the name of
-    the instance; the world must be open. The facts never change: after a restart, the value that
-    ``restart`` returned has the new ones. A copy or a pickle has only the facts.
+    Each method calls the method of the same name of the world that returned the value, with the
+    name of the instance; the world must be open. The facts never change; ``restart`` returns a new
+    value with the new facts. A copy or a pickle has only the facts.
     """
 
     async def save(
@@ -754,7 +759,7 @@ class AsyncStartedInstance(BoundWorld[InstanceCalls]):
         )
 
     def http(self, *, timeout: float = 30.0) -> AsyncHttpClient:
-        """Return a client of httpx without a session; see :meth:`AsyncAgentClient.http`.
+        """Return an httpx client without a session; see :meth:`AsyncWorld.http`.
 
         Args:
             timeout: Seconds for each step of a request.

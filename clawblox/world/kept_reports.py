@@ -1,7 +1,7 @@
 """Reports that commands leave in the directories that they judged, with digests. Blocks.
 
-They lie in the state directory, which is no source of a world: no digest and no copy has it. They
-are not signed, so a report that came with a stranger's directory proves nothing.
+The reports are in the state directory, which is not part of a world's sources, so digests and
+copies exclude it. Reports are not signed; a report in a directory from a stranger is no evidence.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from clawblox.world.recorded_worlds import find_forger
 from clawblox.world.sources import WorldFiles, parse_world_files, read_world_files
 
 OWN: Final = "."
-"""The place of the files of the directory that has the report."""
+"""Key for the files of the directory that contains the report."""
 MAX_REPORT_BYTES: Final = 64 << 20
 _SCHEMA_VERSION: Final = 1
 _HINT: Final = "remove the file, or run the command again, which replaces it"
 
 ReadFiles: TypeAlias = Callable[[Path], WorldFiles | None]
-"""Returns the files that are judged in a directory, as they are; None if that is not known."""
+"""Returns the current files to judge in a directory; None if they are not known."""
 
 _T = TypeVar("_T")
 _log = OwnLog(__name__)
@@ -61,12 +61,12 @@ class KeptReport(Generic[_T]):
     """A report that a command has left.
 
     Attributes:
-        path: Its file.
-        directory: The directory that was judged, resolved, where it is now.
-        made_at: When it was made, in UTC, such as ``2026-06-22T18:59:25Z``.
-        clawblox: The version of clawblox that made it.
-        judged: The files that were judged, by their directory, relative to ``directory`` or
-            absolute; a directory with too much for digests is left out.
+        path: File of the report.
+        directory: Current path of the judged directory, resolved.
+        made_at: Time of the report in UTC, such as ``2026-06-22T18:59:25Z``.
+        clawblox: The version of clawblox that made the report.
+        judged: The judged files by their directory, which is relative to ``directory`` or absolute;
+            directories too large for digests are left out.
         report: The report.
     """
 
@@ -81,9 +81,9 @@ class KeptReport(Generic[_T]):
     def find_changes(self) -> tuple[str, ...] | None:
         """Return the files that have changed since, relative to the directory; None if unknown.
 
-        Blocks while all of them are read, about a second for each gigabyte. A directory that is
-        gone, or cannot be read, is named itself. If another user or an agent may have written the
-        report, nothing is read outside of its own directory.
+        Blocks while all files are read, about a second per gigabyte. A directory that is missing or
+        cannot be read is named itself. If another user or an agent may have written the report,
+        only files in its own directory are read.
         """
         places = [place for place in self.judged if place != OWN]
         if not self.judged or (places and find_forger(self.directory, self.path) is not None):
@@ -104,7 +104,7 @@ def keep_report(
     judged: Mapping[str, WorldFiles | None],
     version: str,
 ) -> None:
-    """Leave a report in a directory, in place of the last one; only a warning if that fails.
+    """Write a report into a directory, replacing the previous report; a failure only warns.
 
     Args:
         directory: The directory that was judged.
@@ -134,17 +134,18 @@ def read_kept(
     parse: Callable[[Mapping[str, Any], Path], _T],
     read_own: ReadFiles = read_world_files,
 ) -> KeptReport[_T] | None:
-    """Return the report that was left in a directory; None without one.
+    """Return the report in a directory; None if there is none.
 
     Args:
         directory: The directory.
         name: Name of the file.
-        parse: Returns the report that a document has, given the directory; it raises a ValueError
-            or msgspec's for a document that no report has.
-        read_own: Returns the files that are judged in the directory.
+        parse: Returns the report in a document, given the directory; raises ValueError or msgspec's
+            error if the document is not a report.
+        read_own: Returns the current files to judge in the directory.
 
     Raises:
-        ClawbloxError: It cannot be read, is not a report, or is of a later version of clawblox.
+        ClawbloxError: The file cannot be read, is not a report, or was written by a later version
+            of clawblox.
     """
     directory = Path(os.path.realpath(directory))
     path = state_dir(directory) / name

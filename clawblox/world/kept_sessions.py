@@ -1,7 +1,7 @@
-"""The sessions that ``act`` keeps between its calls, so that they are one agent in the world.
+"""Sessions that ``act`` keeps between calls, so that all calls act as the same agent.
 
-Each is a private file ``<run dir>/.clawblox/act/<instance>/<agent>.json``. The session is the
-agent's key to the world, so only its user may read it.
+Each session is in a private file ``<run dir>/.clawblox/act/<instance>/<agent>.json``. A session
+gives access to the world as that agent, so only the user may read the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeptSession:
         self._path = state_dir(run_dir) / "act" / instance / name
 
     def read(self) -> JoinAnswer | None:
-        """Return the world's answer to the join; None if none of this run is kept. Blocks.
+        """Return the world's answer to the join; None if no session of this run is kept. Blocks.
 
         Raises:
             ConfigError: The file cannot be read.

@@ -1,7 +1,7 @@
-"""The instances of a fleet by name: running, dead, and short entries of all others.
+"""The instances of a fleet by name: running and dead ones, and short entries of all others.
 
-An instance that was stopped, or never became ready, is reduced to a short entry: a world object may
-start thousands.
+An instance that was stopped, or never became ready, is reduced to a short entry, because a world
+object may start thousands of instances.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Planned:
 
     Attributes:
         launches: The launches; each has a name.
-        failed: Why other instances cannot be started, by name.
+        failed: Errors of the instances that cannot be started, by name.
     """
 
     launches: Sequence[Launch]
@@ -54,7 +54,7 @@ Plan: TypeAlias = Callable[[Iterator[str]], Planned]
 
 
 class Planning:
-    """The run directories that one open world has claimed, and the launches that are planned.
+    """The run directories that an open world has claimed, and its planned launches.
 
     Attributes:
         launches: The planned launches by name, until their instances have claimed these names.
@@ -79,7 +79,7 @@ class Planning:
             claim.release()
 
     async def release(self) -> None:
-        """Give all run directories back."""
+        """Release all run directories."""
         for claim in self._claims.values():
             await run_blocking(claim.release)
 
@@ -90,7 +90,7 @@ class Planning:
 
     @contextmanager
     def preparing(self, launch: Launch) -> Iterator[None]:
-        """Keep the snapshot of a launch that has no name yet until the block is left."""
+        """Protect the snapshot of an unnamed launch from removal until the block is left."""
         self._unnamed.append(launch)
         try:
             yield
@@ -101,18 +101,18 @@ class Planning:
     async def reserved(
         self, run_dir: Path, plan: Plan, known: Collection[str], *, reuse: bool
     ) -> AsyncIterator[tuple[Mapping[str, Launch], Mapping[str, Exception]]]:
-        """Plan launches by name; their names are reserved until the block is left.
+        """Plan launches by name, and reserve the names until the block is left.
 
-        The block also gets the errors of instances that cannot be started.
+        The block receives the launches and the errors of instances that cannot be started.
 
         Args:
-            run_dir: Their run directory, which was claimed.
+            run_dir: The claimed run directory of the launches.
             plan: Plans the start.
-            known: Names that instances of this world have.
-            reuse: Whether the name of an instance that has ended is free.
+            known: Names of the instances of this world.
+            reuse: Whether the name of an instance that has ended can be used again.
 
         Raises:
-            ConfigError: An option does not work here.
+            ConfigError: An option is not usable for these launches.
         """
         claim = self._claims[run_dir]
 
@@ -139,11 +139,11 @@ class _PastInstance:
     """The short entry of an instance that was stopped, or never became ready.
 
     Attributes:
-        name: Its name.
-        run_dir: Its run directory.
-        instance_dir: The directory of its manifest.
-        run_id: Id of its run.
-        exit: How it ended.
+        name: Name of the instance.
+        run_dir: Run directory of the instance.
+        instance_dir: Directory of the instance's manifest.
+        run_id: Id of the instance's run.
+        exit: Exit of the instance.
     """
 
     name: str
@@ -153,7 +153,7 @@ class _PastInstance:
     exit: ProcessExit
 
     def rename_run(self, run_id: str) -> None:
-        """Give its run another id, in its record too. Blocks.
+        """Change the id of the run, also in the record. Blocks.
 
         Raises:
             OSError: The record cannot be written.
@@ -185,12 +185,12 @@ class KnownInstances:
 
     @property
     def starting(self) -> tuple[InstanceHandle, ...]:
-        """The instances that are being started, including those that wait for their turn."""
+        """The instances that are being started, including queued ones."""
         return tuple(self._starting)
 
     @property
     def all(self) -> tuple[InstanceHandle, ...]:
-        """Both of these."""
+        """The started and the starting instances."""
         return (*self._instances.values(), *self._starting)
 
     @property
@@ -200,7 +200,7 @@ class KnownInstances:
 
     @property
     def snapshots_in_use(self) -> set[Path | None]:
-        """The snapshots that instances were restored from, will be, or may have to be."""
+        """The snapshots that instances were restored from, will be restored from, or may need."""
         restorable = (
             (instance.launch.resume_path, instance.source.first.resume_path)
             for instance in self.all
@@ -208,10 +208,11 @@ class KnownInstances:
         return self._planning.snapshots.union(*restorable)
 
     def find(self, name: str | None) -> InstanceHandle:
-        """Return the named instance; None means the only one.
+        """Return the named instance; None means the only instance.
 
         Raises:
-            UsageError: There is no instance of that name; or, for None, not exactly one.
+            UsageError: There is no instance of that name; for None, there is not exactly one
+                instance.
         """
         known = self._instances
         if name is None and len(known) == 1:
@@ -226,13 +227,13 @@ class KnownInstances:
         return latest if latest.run_id == known.run_id else known
 
     def leave_elsewhere(self, directory: Path, joined: InstanceHandle) -> None:
-        """Forget the sessions that the proxy of an agent had in other instances than ``joined``."""
+        """Forget the sessions of an agent's proxy in all instances except ``joined``."""
         for roster in {instance.roster for instance in (*self.all, *self._last.values())}:
             if roster is not joined.roster:
                 roster.release(directory)
 
     async def wait_ended(self, name: str | None) -> ProcessExit:
-        """Wait until an instance has ended for good; return how, immediately if it was stopped.
+        """Wait until an instance has ended for good, and return its exit.
 
         Raises:
             UsageError: As :meth:`find`.
@@ -254,18 +255,18 @@ class KnownInstances:
         return UsageError(f"{asked}; there are: {names}{ended}", hint="name one with instance=")
 
     def last_run_dir(self, name: object) -> Path | None:
-        """Return the run directory of the last instance called ``name``; None without one."""
+        """Return the run directory of the last instance called ``name``; None if there is none."""
         if not isinstance(name, str):
             return None
         known = self._instances.get(name) or self._past.get(name)
         return None if known is None else known.run_dir
 
     def is_named(self, name: str) -> bool:
-        """Return whether an instance has that name now, or is about to."""
+        """Return whether an instance has that name or will have it soon."""
         return name in self._names or name in self._planning.launches
 
     def _was_asked_for(self, name: str) -> bool:
-        """Return whether an instance of that name was started here, or is being started."""
+        """Return whether an instance of that name was or is being started here."""
         known = (self._instances, self._past, self._names, self._planning.launches)
         return any(name in names for names in known) or any(
             name == start.launch.options.name for start in self._starting
@@ -277,7 +278,7 @@ class KnownInstances:
         self._users.setdefault(instance.instance_dir, set()).add(instance)
 
     def _leave(self, instance: InstanceHandle) -> bool:
-        """Note that an instance writes its manifest no more; return whether no other does."""
+        """Note that an instance stopped writing its manifest; return whether it was the last."""
         users = self._users.get(instance.instance_dir, set())
         users.discard(instance)
         if not users:
@@ -285,13 +286,13 @@ class KnownInstances:
         return not users
 
     def _put_in_order(self, names: Iterable[str]) -> None:
-        """Sort instances in the order of the request, not in the order of readiness."""
+        """Sort instances by the order of the request instead of the order of readiness."""
         for name in names:
-            if name in self._instances:  # it may have been stopped meanwhile
+            if name in self._instances:  # it may have been stopped in the meantime
                 self._instances[name] = self._instances.pop(name)
 
     def _add(self, instance: InstanceHandle) -> InstanceHandle | None:
-        """Add an instance that is ready; return the one whose name it has taken."""
+        """Add a ready instance; return the instance that had the same name before, if any."""
         replaced = self._instances.pop(instance.name, None)
         self._instances[instance.name] = instance
         self._last[instance.name] = instance
@@ -311,7 +312,7 @@ class KnownInstances:
             self._past[name] = _PastInstance(name, *directories, instance.run_id, exit_)
 
     def _find_runs(self, instance_dir: Path) -> list[Instance | _PastInstance]:
-        """Return the instances that run in a directory, and the last that was started there."""
+        """Return the instances running in a directory, and the last one started there."""
         here: list[Instance | _PastInstance] = [
             handle.instance
             for handle in self._instances.values()
@@ -324,7 +325,7 @@ class KnownInstances:
 
 
 def rename_runs(instances: Iterable[Instance | _PastInstance], run_id: str) -> None:
-    """Give the run of instances another id; a record that cannot be written is reported. Blocks."""
+    """Change the run id of instances; report records that cannot be written. Blocks."""
     for instance in instances:
         try:
             instance.rename_run(run_id)

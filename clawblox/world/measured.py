@@ -1,7 +1,7 @@
-"""Measures recordings in formats of other programs, when the life of their instance is over.
+"""Measures recordings in formats of other programs after their instance has ended.
 
-Worlds on the kit, and our own recorder, hash as they write, so nothing is read again for them.
-Other worlds write files that only they understand: those are read in the background.
+Worlds on the kit, and clawblox's own recorder, compute digests while they write, so their files are
+not read again. Files of other worlds are read in the background.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
 
 MEASURE_S: Final = 60.0
-"""Longest time in seconds for the files of one life."""
+"""Longest time for reading the recordings of one instance, in seconds."""
 CLOSING_S: Final = 0.25
-"""Longest time in seconds for them where their orchestrator ends."""
+"""Longest time for reading the recordings when the orchestrator ends, in seconds."""
 _MAX_FILES: Final = 100
-"""Maximum number of files that are read for one life."""
+"""Maximum number of recordings that are read for one instance."""
 
 _log = OwnLog(__name__)
 
 
 @attrs.define
 class _Limit:
-    """When the reading of the files ends, in seconds of ``time.monotonic``."""
+    """The deadline for reading files, in seconds of ``time.monotonic``."""
 
     ends_at: float
 
@@ -47,9 +47,9 @@ class _Limit:
 
 
 async def run_measured(handle: InstanceHandle, writers: ManifestWriters) -> None:
-    """Run an instance to its end, and measure what its world has recorded.
+    """Run an instance to its end, and measure the recordings of its world.
 
-    Tasks that wait for its end are woken first.
+    Tasks that wait for the end of the instance are woken first.
 
     Args:
         handle: The instance.
@@ -62,7 +62,7 @@ async def run_measured(handle: InstanceHandle, writers: ManifestWriters) -> None
         await handle.supervisor.run()
         is_closing = False
     finally:
-        if handle.instance.exit is not None:  # else it is left running, or has never run
+        if handle.instance.exit is not None:  # otherwise it is left running, or has never run
             with anyio.CancelScope(shield=is_closing):
                 timeout = CLOSING_S if is_closing else MEASURE_S
                 await measure_recordings(handle.instance_dir, writers, timeout=timeout)
@@ -71,12 +71,12 @@ async def run_measured(handle: InstanceHandle, writers: ManifestWriters) -> None
 async def measure_recordings(
     instance_dir: Path, writers: ManifestWriters, *, timeout: float = MEASURE_S
 ) -> None:
-    """Register size and digest of the recordings of other programs, as they are now.
+    """Register the current size and digest of the recordings of other programs.
 
     Args:
-        instance_dir: The directory with the manifest; no link below it is followed.
+        instance_dir: The directory with the manifest; links below it are not followed.
         writers: The writers of manifests.
-        timeout: Longest time in seconds; files that are not read until then stay without digest.
+        timeout: Longest time in seconds; files not read by then get no digest.
 
     Cancellation: continues for a quarter of a second.
     """

@@ -1,4 +1,4 @@
-"""The block of a world: the fleet that it opens, and the calls that concern all instances."""
+"""The block of a world, with the fleet that it opens and the calls for all instances."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from clawblox.world.sources import find_world_dir
 
 
 class OpenWorld(WorldMetadata):
-    """The block of a world, and what concerns all of its instances.
+    """The block of a world, and the calls for all its instances.
 
     Args:
         dir: As for :class:`~clawblox.world.async_world.AsyncWorld`.
-        run_dir: The same.
-        max_log_bytes: The same.
+        run_dir: As for ``AsyncWorld``.
+        max_log_bytes: As for ``AsyncWorld``.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class OpenWorld(WorldMetadata):
     def attach(cls, run_dir: str | Path) -> Self:
         """Return the world whose detached instances run in a run directory. Blocks.
 
-        Entering the block adopts them, and leaving it leaves them running. Restarts use the
-        options of their starts.
+        Entering the block adopts the instances; they keep running after the block. Restarts use the
+        options of the original starts.
 
         Args:
             run_dir: The run directory.
 
         Raises:
-            UsageError: No instance runs there, or instances of several worlds do.
-            ConfigError: The run directory, or the ``world.toml`` of its world, cannot be read.
+            UsageError: No instance is running there, or instances of several worlds are.
+            ConfigError: The run directory, or the ``world.toml`` of the world, cannot be read.
         """
         directory = resolve_run_dir(run_dir)
         try:
@@ -195,16 +195,15 @@ class OpenWorld(WorldMetadata):
         return make_run_dir(resolve_run_dir(given))
 
     def interrupt(self) -> None:
-        """Make every stop from now on an interruption, after which a resume brings back the rest.
+        """Treat every stop from now on as an interruption, so that the instances can be resumed.
 
-        :meth:`resume_all` and ``clawblox resume`` do not bring back instances that were stopped on
-        purpose.
+        :meth:`resume_all` and ``clawblox resume`` skip instances that were stopped on purpose.
         """
         if self._fleet is not None:
             self._fleet.interrupt()
 
     def kill_now(self) -> None:
-        """End the grace of every stop under way, and kill the processes that are left."""
+        """Cut the grace of every stop in progress, and kill the remaining processes."""
         if self._fleet is not None:
             self._fleet.kill_now()
 
@@ -226,18 +225,20 @@ class OpenWorld(WorldMetadata):
         A label that is None stays as it is in the manifest.
 
         Args:
-            id: Id of the run. The manifest also gives it to the checkpoints and agents of the
-                instances that this object runs in the directory, or of the last that it ran there.
+            id: Id of the run. It also replaces the run id of the checkpoints and agents of the
+                instances that this object is running in the directory, or of the last one that it
+                ran there.
             index: Index of the run in a series, from 0.
             status: ``running``, ``complete``, ``failed`` or ``interrupted``.
-            started_at: When it began; a datetime without a zone is UTC, text is ISO 8601.
-            ended_at: When it ended.
-            resume_from: The checkpoint it was resumed from: a path, or what ``save`` returned.
+            started_at: Start of the run; a datetime without a zone is UTC, text is ISO 8601.
+            ended_at: End of the run.
+            resume_from: The checkpoint that the run was resumed from: a path, or a result of
+                ``save``.
             run_dir: Directory of the run; by default that of the latest start, else that of this
                 object, else the world directory.
 
         Raises:
-            ConfigError: A value has the wrong type or format; names it.
+            ConfigError: A value has the wrong type or format; the error names it.
             ManifestError: The manifest cannot be written.
 
         Cancellation: the label is written completely or not at all.
@@ -256,20 +257,20 @@ class OpenWorld(WorldMetadata):
         await fleet.tasks.own(partial(fleet.label_run, directory, update))
 
     async def lineage(self, run_dir: str | Path | None = None) -> Lineage:
-        """Read the lineage of a run directory: origins, lives and saves of its instances.
+        """Read the lineage of a run directory: origins, starts and saves of its instances.
 
         Args:
             run_dir: The run directory; by default that of the latest start, else that of this
                 object, else the world directory.
 
         Returns:
-            The lineage from the manifests and records, of running and of ended instances.
+            The lineage of running and ended instances, from the manifests and records.
 
         Raises:
-            ManifestError: Nothing ever ran in the run directory.
+            ManifestError: No instance ever ran in the run directory.
             ConfigError: ``run_dir`` is not a path.
 
-        Cancellation: has no effect; nothing is changed.
+        Cancellation: has no effect.
         """
         from clawblox.rundir.lineage import read_lineage
 
@@ -286,7 +287,7 @@ class OpenWorld(WorldMetadata):
 
 
 def _count_states(fleet: Fleet) -> str:
-    """Return how many instances are in each state: ``8 ready, 1 starting``."""
+    """Return the number of instances in each state: ``8 ready, 1 starting``."""
     states = [instance.state.value for instance in fleet.instances]
     counts = Counter([*states, *("starting" for _ in fleet.starting)])
     return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no instances"

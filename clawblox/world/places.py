@@ -1,4 +1,4 @@
-"""An instance as the client of an agent reaches it, and the access that programs are granted."""
+"""Access of agent clients to an instance, and the addresses granted to programs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _FRESH_HINT: Final = (
 
 @attrs.frozen
 class Waits:
-    """Time limit of calls, in seconds.
+    """Time limits of calls, in seconds.
 
     Attributes:
-        timeout: For an answer.
-        restart: For an instance that is being restarted; 0 does not wait.
+        timeout: Limit for an answer.
+        restart: Limit for an instance that is being restarted; 0 does not wait.
     """
 
     timeout: float
@@ -50,7 +50,7 @@ class Waits:
 
 
 class WorldPlace(Protocol):
-    """An instance as the client of an agent reaches it."""
+    """The interface through which agent clients use an instance."""
 
     @property
     def name(self) -> str:
@@ -58,23 +58,23 @@ class WorldPlace(Protocol):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Address of the instance."""
 
     @property
     def routes(self) -> Mapping[str, Any]:
-        """Its routes, from ``[api]`` of the ``world.toml``."""
+        """Routes of the instance, from ``[api]`` of the ``world.toml``."""
 
     @property
     def restarts(self) -> int:
-        """Number of its restarts known here."""
+        """Number of restarts known here."""
 
     @property
     def connections(self) -> Connections:
-        """The connections to it."""
+        """The connections to the instance."""
 
     @property
     def http_clients(self) -> HttpClients:
-        """The clients of httpx that are closed with it."""
+        """The httpx clients that are closed with the instance's owner."""
 
     def find(self, instance: str) -> Self:
         """Return another instance of the same owner.
@@ -84,7 +84,7 @@ class WorldPlace(Protocol):
         """
 
     async def recall(self, member: WorldMember) -> SavedPlayers:
-        """Return the facts about the players of a name in the save that it was restored from.
+        """Return the players of a name in the save that the instance was restored from.
 
         Cancellation: has no effect.
         """
@@ -101,9 +101,9 @@ class WorldPlace(Protocol):
 
         Args:
             member: The agent.
-            known: The world's answer when the agent joined before; None means the one that its
-                directory records, if any. A recorded session that is known to be lost is replaced.
-            players: Those of its name in the save, whose sessions it may have.
+            known: The world's answer when the agent joined before; None uses the answer recorded in
+                the agent's directory, if any. A recorded session known to be lost is replaced.
+            players: Players of that name in the save, whose sessions the agent may take.
             timeout: Seconds for the call.
 
         Raises:
@@ -122,7 +122,7 @@ class WorldPlace(Protocol):
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access
     ) -> Answer:
-        """Return the answer to a request of an agent, one that means success or a refusal.
+        """Return the answer to a request of an agent if it means success or a refusal.
 
         Raises:
             ActionRefusedError: The session of the agent is known to be lost; nothing was sent.
@@ -139,7 +139,7 @@ class FleetPlace:
 
     Attributes:
         fleet: The fleet of the world.
-        joined: The instance when the agent joined it.
+        joined: Handle of the instance when the agent joined.
     """
 
     fleet: Fleet
@@ -147,7 +147,7 @@ class FleetPlace:
 
     @property
     def instance(self) -> InstanceHandle:
-        """The current handle of the instance; after a revival it is a new one."""
+        """Current handle of the instance; a revival replaces it."""
         return self.fleet.find_latest(self.joined)
 
     @property
@@ -157,27 +157,27 @@ class FleetPlace:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Address of the instance."""
         return self.instance.url
 
     @property
     def routes(self) -> Mapping[str, Any]:
-        """Its routes, from ``[api]`` of the ``world.toml``."""
+        """Routes of the instance, from ``[api]`` of the ``world.toml``."""
         return self.instance.launch.config.api
 
     @property
     def restarts(self) -> int:
-        """Number of its restarts."""
+        """Number of restarts."""
         return self.instance.restarts
 
     @property
     def connections(self) -> Connections:
-        """The connections to it; new ones after each restart."""
+        """The connections to the instance; a restart replaces them."""
         return self.instance.connections
 
     @property
     def http_clients(self) -> HttpClients:
-        """The clients of httpx of the world."""
+        """The httpx clients of the world."""
         return self.fleet.http_clients
 
     def find(self, instance: str) -> FleetPlace:
@@ -185,7 +185,7 @@ class FleetPlace:
         return FleetPlace(self.fleet, self.fleet.find(instance))
 
     async def recall(self, member: WorldMember) -> SavedPlayers:
-        """Return the facts about the players of a name, without those that agents here have."""
+        """Return the saved players of a name whose sessions are not in use by agents here."""
         instance = self.instance
         launch, roster = instance.launch, instance.roster
         if launch.resume_path is None:
@@ -236,7 +236,7 @@ class FleetPlace:
                 error.hint = _FRESH_HINT
             raise
         roster.require_free(access.session, member.name)
-        # A session that was known before was given before the latest restore.
+        # A known session was issued before the latest restore.
         restored = instance.launch.resume_path if access.rejoined else None
         joined_at = anyio.current_time() if restored is None else roster.saved_at(restored)
         seat = make_seat(member, access, joined_at)
@@ -257,7 +257,7 @@ class FleetPlace:
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access
     ) -> Answer:
-        """Return the answer to a request; wait for a restart where that is wanted and safe."""
+        """Return the answer to a request; wait for a restart if that is requested and safe."""
         restart = waits.restart
         give_up_at = anyio.current_time() + restart if restart else 0.0
         while True:
@@ -283,7 +283,7 @@ class FleetPlace:
         delivery: Delivery,
         access: Access,
     ) -> Answer:
-        """Send a request, and note it with its answer in the recording of the instance."""
+        """Send a request, and record it with its answer in the recording of the instance."""
         recorder, answer = self.instance.recorder, None
         try:
             answer = await self.connections.send(request, body, timeout=timeout, delivery=delivery)
@@ -295,10 +295,10 @@ class FleetPlace:
 
 
 def require_usable(request: Request, answer: Answer) -> Answer:
-    """Return an answer that means success or a refusal.
+    """Return an answer if it means success or a refusal.
 
     Raises:
-        WorldCallError: It means neither.
+        WorldCallError: The answer means neither.
     """
     if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
         raise unusable(request, answer, f"has the status {answer.status}")
@@ -306,25 +306,25 @@ def require_usable(request: Request, answer: Answer) -> Answer:
 
 
 def unusable(request: Request, answer: Answer, fault: str) -> WorldCallError:
-    """Return the error of an answer that cannot be used."""
+    """Return the error for an answer that cannot be used."""
     return WorldCallError(
         f"the answer to {request} {fault}", status=answer.status, body_start=answer.body_start
     )
 
 
 def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitable[Access]]:
-    """Return a function that gives agents, whose programs clawblox runs, their own address.
+    """Return a function that gives an agent whose program clawblox runs its own address.
 
-    It takes an agent that has joined, and returns the access with that address. It raises
-    AgentResumeError if the agent knows its world by an address that it cannot have again, and
-    AgentSetupError if there is no address for it, or it cannot be recorded. If it is cancelled, the
-    agent may have its address.
+    The function takes an agent that has joined, and returns the access with the address. It raises
+    AgentResumeError if the address under which the agent knows its world is no longer available,
+    and AgentSetupError if no address is available or it cannot be recorded. After a cancellation,
+    the agent may have its address.
 
     Args:
-        place: The instance that they join.
+        place: The instance that the agents join.
 
     Raises:
-        ConfigError: Its ``world.toml`` would give agents a route of the orchestrator.
+        ConfigError: The ``world.toml`` would give agents a route of the orchestrator.
     """
     from clawblox.agents.access.grant import Grant, Policy
 
@@ -359,7 +359,7 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
         )
         try:
             base_url = await run_blocking(agent.grant_access, grant)
-        except UsageError:  # it was closed meanwhile
+        except UsageError:  # it was closed in the meantime
             await anyio.lowlevel.checkpoint_if_cancelled()  # by whoever closed it
             raise
         return attrs.evolve(access, base_url=base_url)

@@ -1,8 +1,8 @@
 """Finds the sessions of players that were in the save of a restored instance.
 
 A restored world knows the sessions of its save. An agent that joins by a plain name becomes the
-player of that name if its session is known here: to this process, because it joined the player
-before the save; in the directory of an agent; or to ``clawblox act``.
+player of that name if the player's session is known: to this process, which joined the player
+before the save; from the directory of an agent; or to ``clawblox act``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_SAVES: Final = 256
 """Number of saves whose players this process remembers; the oldest are forgotten first."""
 
 _AGENTS_DIR: Final = "agents"
-"""Directory of the agents' directories in a run directory."""
+"""Directory in a run directory that contains the agents' directories."""
 
 
 @attrs.frozen
@@ -39,10 +39,10 @@ class Restored:
 
     Attributes:
         path: The save.
-        sha256: Its digest; None if it is not known.
+        sha256: Digest of the save; None if not known.
         run_dir: The run directory of the instance.
-        instance_dir: The directory of its manifest.
-        run_id: Id of its run; empty where that does not matter.
+        instance_dir: Directory of the instance's manifest.
+        run_id: Id of the instance's run; empty if it does not matter.
     """
 
     path: Path
@@ -54,11 +54,11 @@ class Restored:
 
 @attrs.frozen
 class SavedPlayers:
-    """The known facts about the players of one name in a save.
+    """The players of one name in a save.
 
     Attributes:
-        answers: The world's answers when they joined, as far as their sessions are known.
-        agent_ids: The world's ids of those that a manifest lists.
+        answers: The world's answers to the joins of players whose sessions are known.
+        agent_ids: The world's ids of the players that a manifest lists.
     """
 
     answers: Sequence[JoinAnswer] = attrs.field(default=(), repr=False)
@@ -66,11 +66,11 @@ class SavedPlayers:
 
     @property
     def is_known(self) -> bool:
-        """True if such a player is known."""
+        """True if any player is known."""
         return bool(self.answers or self.agent_ids)
 
     def without(self, sessions: Collection[str], agent_ids: Collection[str | None]) -> SavedPlayers:
-        """Return those without the sessions and ids that agents have already."""
+        """Return the players without the given sessions and ids, which other agents have."""
         return SavedPlayers(
             [answer for answer in self.answers if answer.session not in sessions],
             [agent_id for agent_id in self.agent_ids if agent_id not in agent_ids],
@@ -78,7 +78,7 @@ class SavedPlayers:
 
 
 class _Memory:
-    """The players that this process joined before its saves, by digest and path of each save."""
+    """The players that this process joined before each save, by digest and path of the save."""
 
     def __init__(self) -> None:
         self._players: OrderedDict[str, Sequence[tuple[str, JoinAnswer]]] = OrderedDict()
@@ -100,18 +100,18 @@ _memory = _Memory()
 
 
 def remember_players(saved: SavedSnapshot, players: Sequence[tuple[str, JoinAnswer]]) -> None:
-    """Remember the players that were joined before a save.
+    """Remember the players that joined before a save.
 
     Args:
         saved: The save.
-        players: Name and the world's answer of each.
+        players: Name and join answer of each player.
     """
     if players:
         _memory.put((saved.sha256, str(saved.path)), players)
 
 
 def recall(restored: Restored, name: str) -> SavedPlayers:
-    """Return the facts about the players of a name in the save of an instance. Blocks."""
+    """Return the players of a name in the save of an instance. Blocks."""
     keys = [key for key in (restored.sha256, str(restored.path)) if key]
     found = find_checkpoint(restored.path)
     answers = [
@@ -124,7 +124,7 @@ def recall(restored: Restored, name: str) -> SavedPlayers:
 
 
 def recall_kept(restored: Restored, name: str) -> SavedPlayers:
-    """Return the players of a name that ``act`` knows, for a save of another run. Blocks."""
+    """Return the players of a name whose sessions ``act`` keeps for another run. Blocks."""
     found = find_checkpoint(restored.path)
     is_own = found is not None and found[1].get("run_id") == restored.run_id
     return SavedPlayers([] if is_own else list(_kept(found, name)), _listed_ids(found, name))
@@ -133,7 +133,7 @@ def recall_kept(restored: Restored, name: str) -> SavedPlayers:
 def _recorded(
     restored: Restored, found: tuple[Manifest, ManifestEntry] | None, name: str
 ) -> Iterator[JoinAnswer]:
-    """Yield the joins that the directories of agents of a name record."""
+    """Yield the recorded joins from the directories of agents with a name."""
     directories = [
         path
         for root in dict.fromkeys((restored.instance_dir, restored.run_dir))
@@ -175,7 +175,7 @@ def _kept(found: tuple[Manifest, ManifestEntry] | None, name: str) -> Iterator[J
 
 
 def _listed(manifest: Manifest, name: str) -> list[ManifestEntry]:
-    # A world writes into its manifest too, so any value may be there.
+    # The world also writes to its manifest, so it may contain any value.
     entries: list[object] = [*manifest.agents]
     known = [entry for entry in entries if isinstance(entry, Mapping)]
     return [entry for entry in known if entry.get("name") == name]

@@ -1,12 +1,12 @@
 """Private copies of worlds, from which ``check`` and ``verify`` start them.
 
-A copy has the directory of the world. Where that is not enough, it has the other files of the git
-repository too, each at the same relative place. It is enough unless ``world.toml`` names a path
-above the directory, or the caller has seen that the world does not start alone.
+A copy contains the directory of the world. If ``world.toml`` names a path above the directory, or
+the caller has seen that the world does not start alone, the copy also contains the other files of
+the git repository, at the same relative paths.
 
-The repository may be a stranger's, and its configuration may name programs. So git is run without
-the configuration of the user and of the machine, with every setting off that starts a program, and
-without access to any host.
+The repository may be a stranger's, and its configuration may name programs. So git runs without the
+configuration of the user and the machine, with all settings that start programs turned off, and
+without network access.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UP: Final = ".."
 _HINT: Final = "replace it by what it leads to, or run the world in place with in_place=True"
 _BREAK: Final = re.compile(r"[\s=:;,'\"()<>|&]+")
 _MAX_TEXTS: Final = 1000
-"""Number of texts of a ``world.toml`` that are searched for paths."""
+"""Maximum number of strings of a ``world.toml`` that are searched for paths."""
 MAX_BESIDE_FILES: Final = 20_000
 """Maximum number of files beside a world in a private copy."""
 MAX_BESIDE_BYTES: Final = 512 << 20
@@ -55,10 +55,10 @@ _SETTINGS: Final = (
     "credential.helper=",
     "protocol.allow=never",
     "safe.bareRepository=explicit",
-    "safe.directory=*",  # another user's repository can start nothing either
+    "safe.directory=*",  # harmless, because no repository can start a program here
     "submodule.recurse=false",
 )
-"""Settings that no configuration of the repository overrides."""
+"""Settings that the configuration of the repository cannot override."""
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -72,7 +72,7 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 
 @attrs.frozen(kw_only=True)
 class TrialOptions:
-    """The options with which a command starts a world for itself.
+    """The options with which a command starts a world for its own use.
 
     Attributes:
         in_place: Whether the world runs in its own directory instead of a private copy.
@@ -87,12 +87,12 @@ class TrialOptions:
 
 
 class MissingFilesError(Exception):
-    """A private copy cannot have files that the world needs; the text names an example."""
+    """A private copy cannot contain files that the world needs; the message names an example."""
 
 
 @attrs.frozen
 class _Extent:
-    """The directory that is copied, the world's directory in it, and the files beside that."""
+    """The directory to copy, the world's directory in it, and the other files to copy."""
 
     top: Path
     world: str = ""
@@ -102,9 +102,9 @@ class _Extent:
 async def place_world(
     directory: Path, scratch: Path, *, in_place: bool, is_whole: bool = False
 ) -> AsyncWorld:
-    """Return a world that runs in a private copy, or in place; its run directory is private.
+    """Return a world that runs in a private copy or in place, with a private run directory.
 
-    It is not open yet. Arguments and errors are those of :func:`copy_world`.
+    The world is not open yet. Arguments and errors are those of :func:`copy_world`.
     """
     if in_place:
         return AsyncWorld(dir=directory, run_dir=scratch / _RUN_NAME)
@@ -119,20 +119,20 @@ async def copy_world(
     is_whole: bool = False,
     change: Callable[[Any], None] | None = None,
 ) -> AsyncWorld:
-    """Make a private copy of a world; it is not open yet, and its run directory is private too.
+    """Return an unopened world in a private copy, with a private run directory.
 
     Args:
         directory: The directory of the world.
         scratch: The directory for the copy and its run directory; the caller removes it.
-        name: Name of this copy in ``scratch``, which no other has; empty for the main one.
-        is_whole: Whether the copy gets the files of the repository although ``world.toml`` does not
-            name them.
+        name: Unique name of this copy in ``scratch``; empty for the main copy.
+        is_whole: Whether to copy the files of the repository even if ``world.toml`` does not name
+            them.
         change: Changes the document of the copy's ``world.toml``; None leaves the file as it is.
 
     Raises:
         ConfigError: The directory of the world cannot be copied.
-        MissingFilesError: The world needs files that are in no git repository with it, that git
-            ignores, or that are too many.
+        MissingFilesError: The world needs files that are outside of its git repository or ignored
+            by git, or there are too many files.
         OSError: An entry cannot be read or written.
 
     Cancellation: the copy stays incomplete.
@@ -149,7 +149,7 @@ async def copy_world(
 
 
 async def has_files_beside(directory: Path) -> bool:
-    """Return whether the directory of a world is in a git repository, below its top."""
+    """Return whether the directory of a world is below the top of a git repository."""
     return await run_blocking(_find_repository, directory) not in (None, directory)
 
 
@@ -166,7 +166,7 @@ def find_paths_above(directory: Path, config: Mapping[str, Any]) -> list[str]:
 
 
 def _read_texts(config: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a ``world.toml`` that the start of a world uses."""
+    """Return the strings of a ``world.toml`` that the start of a world uses."""
     run = config.get("run", {})
     commands = [run, *run.get("sidecar", ())]
     texts = [word for command in commands for word in command.get("command", ())]
@@ -177,14 +177,14 @@ def _read_texts(config: Mapping[str, Any]) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield a text and its words: an option or a line for a shell may have a path in it."""
+    """Yield a text and its words, because an option or a shell line may contain a path."""
     if _UP in text:
         yield text
         yield from (word for word in _BREAK.split(text) if _UP in word)
 
 
 def _find_extent(directory: Path, paths: Sequence[str]) -> _Extent:
-    """Return the directories to copy where the world's own is not enough. Blocks."""
+    """Return the extent to copy if the world's directory is not enough. Blocks."""
     top = _find_repository(directory)
     if top is None:
         raise MissingFilesError(_explain(paths, "the directory is not in a git repository"))
@@ -232,11 +232,11 @@ def _explain(paths: Sequence[str], reason: str) -> str:
 
 
 class _UnlistedRepositoryError(Exception):
-    """The files of a repository are not known, or are too many; the text is the reason."""
+    """The files of a repository are unknown or too many; the message is the reason."""
 
 
 def _find_repository(directory: Path) -> Path | None:
-    """Return the top of the git repository that a directory is in; None without one.
+    """Return the top of the git repository that contains a directory; None if there is none.
 
     Args:
         directory: An absolute path without symbolic links.
@@ -248,8 +248,8 @@ def _find_repository(directory: Path) -> Path | None:
 def _list_beside(top: Path, world: str) -> frozenset[str]:
     """Return the files of a repository outside of a world's directory, relative to its top.
 
-    They are the tracked files and those that git neither tracks nor ignores, as far as they exist;
-    links are among them. Submodules, other repositories, caches and state of runs are not.
+    These are the existing files that git does not ignore, tracked or not, including links.
+    Submodules, other repositories, caches and the state of runs are excluded.
 
     Args:
         top: The top of the repository.
@@ -280,7 +280,7 @@ def _list_beside(top: Path, world: str) -> frozenset[str]:
 
 
 def _list_names(top: Path) -> Iterator[str]:
-    """Yield the names of a repository's files, as git lists them."""
+    """Yield the names of a repository's files as git lists them."""
     outcome = _run_git(top, has_errors=False)
     if outcome.status != 0:
         reason = _run_git(top, has_errors=True).first_line.removeprefix("fatal: ")
@@ -294,7 +294,7 @@ def _run_git(top: Path, *, has_errors: bool) -> ProgramOutcome:
     env = {
         **_ENVIRONMENT,
         "PATH": os.environ.get("PATH", os.defpath),
-        "GIT_WORK_TREE": str(top),  # not that of the repository's core.worktree
+        "GIT_WORK_TREE": str(top),  # instead of the repository's core.worktree
         "GIT_CEILING_DIRECTORIES": str(top.parent),
     }
     try:

@@ -99,30 +99,30 @@ class WorldMetadata(ABC):
 
     @property
     def url(self) -> str | None:
-        """Address of the instance that became ready last; None before the first."""
+        """Address of the instance that became ready last; None before the first start."""
         return None if self._latest is None else self._latest.url
 
     @property
     def port(self) -> int | None:
-        """Port of that instance; None before the first."""
+        """Port of the instance that became ready last; None before the first start."""
         return None if self._latest is None else self._latest.port
 
     @property
     def command_file(self) -> Path | None:
-        """Script that reruns the launch of that instance; None before the first."""
+        """Script that reruns the latest launch; None before the first start."""
         return None if self._latest is None else self._latest.command_file
 
     @property
     def log_file(self) -> Path | None:
-        """Log of that instance; None before the first."""
+        """Log of the instance that became ready last; None before the first start."""
         return None if self._latest is None else self._latest.log_file
 
     def api_path(self, *, path: str = API_ROUTE, access: Mapping[str, Any]) -> str:
         """Return the address of a document or route, for use in a prompt.
 
         Args:
-            path: Route below the world's address; its slash at the beginning may be left out.
-            access: What :meth:`connect` returned.
+            path: Route below the world's address; the leading slash is optional.
+            access: Result of :meth:`connect`.
         """
         slash = "" if path.startswith("/") else "/"
         return f"{access['base_url']}{slash}{path}"

@@ -1,4 +1,4 @@
-"""An instance of any process, known by its record in the run directory."""
+"""Access to an instance of any process through its record in the run directory."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from clawblox.world.settling import list_agent
 
 _NOTICE_INTERVAL_S = 0.05
 _NOTICE_TIMEOUT_S = 0.5
-"""How long to wait for the end of a world after a call to it broke, in seconds."""
+"""Longest wait for the end of a world after a call to it failed, in seconds."""
 
 
 class RecordedPlace:
-    """An instance known by its record; a context manager that closes its connections.
+    """An instance known by its record; a context manager that closes the connections.
 
-    It does not wait for a restart: calls fail meanwhile. The constructor blocks.
+    Calls fail during a restart instead of waiting for it. The constructor blocks.
 
     Args:
         run_dir: The run directory.
         record: The record of the instance.
 
     Raises:
-        ConfigError: The ``world.toml`` of the world is not there any more, or wrong by now.
+        ConfigError: The ``world.toml`` of the world is missing or has become invalid.
     """
 
     def __init__(self, run_dir: Path, record: InstanceRecord) -> None:
@@ -50,7 +50,7 @@ class RecordedPlace:
         self.restarts = record.restarts
         self.connections = Connections(record.url)
         self.routes = read_world_config(Path(record.world_dir)).api
-        self.http_clients = HttpClients()  # never open: it is for callers of the library
+        self.http_clients = HttpClients()  # never opened: for library users only
         self._record = record
 
     def __enter__(self) -> Self:
@@ -60,14 +60,14 @@ class RecordedPlace:
         self.connections.close()
 
     async def look(self) -> Presence:
-        """Return whether it serves now, from its latest record.
+        """Return whether the instance is serving, according to its latest record.
 
         Cancellation: has no effect.
         """
         return await run_blocking(look, self.run_dir, self._record)
 
     def find(self, instance: str) -> NoReturn:
-        """Refuse: no other instance is known here.
+        """Raise an error, because no other instance is known here.
 
         Raises:
             UsageError: Always.
@@ -75,9 +75,10 @@ class RecordedPlace:
         raise UsageError(f"instance {instance!r} is not known here, only {self.name!r} is")
 
     async def recall(self, member: WorldMember) -> SavedPlayers:
-        """Return the facts about the players of a name in the save that it was restored from.
+        """Return the players of a name in the save that the instance was restored from.
 
-        Only sessions of ``act`` in another run are offered: a running program may have the others.
+        Only sessions of ``act`` in another run are returned, because a running program may have the
+        others.
 
         Cancellation: has no effect.
         """
@@ -131,11 +132,11 @@ class RecordedPlace:
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access
     ) -> Answer:
-        """Return the answer to a request, one that means success or a refusal.
+        """Return the answer to a request if it means success or a refusal.
 
         Raises:
             WorldCallError: There was no usable answer in time.
-            WorldExitedError: The instance does not serve.
+            WorldExitedError: The instance is not serving.
 
         Cancellation: the request may have been received.
         """
@@ -146,7 +147,7 @@ class RecordedPlace:
             raise await self._explained(error) from error.__cause__
 
     async def _explained(self, error: WorldCallError) -> WorldCallError | WorldExitedError:
-        """Return the error of a call that broke: WorldExitedError if the world has ended."""
+        """Return the error of a failed call: WorldExitedError if the world has ended."""
         if error.status is None:
             with anyio.move_on_after(_NOTICE_TIMEOUT_S):
                 while True:
@@ -169,12 +170,12 @@ class RecordedPlayer:
 
     Args:
         place: The instance.
-        agent: Its client.
-        life: The instance as it was when the agent joined.
+        agent: Client of the agent.
+        life: State of the instance when the agent joined.
 
     Attributes:
-        agent: Its client; a new one after a restart that made it a new agent.
-        life: The instance as it was when the agent joined.
+        agent: Client of the agent; replaced if the agent had to join as a new agent.
+        life: State of the instance when the agent joined.
     """
 
     def __init__(self, place: RecordedPlace, agent: AsyncAgentClient, life: Presence) -> None:
@@ -186,21 +187,21 @@ class RecordedPlayer:
         return self
 
     async def __aexit__(self, *exc_info: Any) -> None:
-        """Leave the world if it still serves.
+        """Leave the world if it is still serving.
 
         Cancellation: the world is still asked, and has 2 s to answer.
         """
         await self.agent.__aexit__(*exc_info)
 
     async def look(self) -> Presence:
-        """Return whether the world serves now.
+        """Return whether the world is serving.
 
         Cancellation: has no effect.
         """
         return await self._place.look()
 
     async def exited_error(self, before: Presence, now: Presence) -> WorldExitedError:
-        """Return the error of a world that served before, and does not now.
+        """Return the error for a world that has stopped serving.
 
         Cancellation: has no effect.
         """
@@ -211,9 +212,9 @@ class RecordedPlayer:
         """Save the instance, as ``clawblox save`` does.
 
         Raises:
-            ClawbloxError: It could not be saved.
+            ClawbloxError: The instance could not be saved.
 
-        Cancellation: it has both file and manifest entry, or neither.
+        Cancellation: leaves both the file and its manifest entry, or neither.
         """
         return await save_one(self._place.run_dir, self._place.name)
 

@@ -1,7 +1,7 @@
-"""The world that made a recording, where only the caller can have written its record.
+"""Finds the world that made a recording, if only the caller can have written its record.
 
-A recording is data that may come from anyone, and its world is a program. So a record counts only
-if no other user and no agent can have placed it, and a world only if no agent can have placed that.
+A recording is data that may come from anyone, but its world is a program. So a record is used only
+if no other user or agent can have placed it, and a world only if no agent can have placed it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
 
     Raises:
         ManifestError: A later version of clawblox wrote the records.
-        UsageError: It is not known or gone, or another user or an agent may have chosen it.
+        UsageError: The directory is unknown or missing, or another user or an agent may have chosen
+            it.
     """
     record = None if run_dir is None else find_record(run_dir, recording)
     if run_dir is None or record is None or not Path(record.world_dir).is_absolute():
@@ -72,8 +73,8 @@ def find_forger(run_dir: Path, *believed: Path) -> str | None:
 
     Args:
         run_dir: The run directory, resolved.
-        *believed: The files, or the directories that they are in. One outside of the run directory
-            does not matter, because a file in it says where that is.
+        *believed: The files to trust, or their directories. Paths outside of the run directory are
+            ignored, because a file in the run directory names them.
     """
     if (agent := find_agent_around(run_dir)) is not None:
         return f"the agent in {agent} can write it"

@@ -1,8 +1,7 @@
-"""Records what agents send to an instance and see of it, where its world does not record itself.
+"""Records the requests and observations of agents if their world does not record itself.
 
-Requests are noted where they pass anyway: at the proxies of agents and in the clients of
-``AsyncWorld.join``. A note costs a few microseconds; everything else happens in worker threads, and
-no failure of it reaches an agent.
+Requests are noted in the proxies of agents and in the clients of ``AsyncWorld.join``. A note takes
+a few microseconds; all other work happens in worker threads, whose failures do not affect agents.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from clawblox.world.exchanges import AgentExchange, ExchangeKind, NewRecord, Tra
 _log = OwnLog(__name__)
 
 _LOOK_EVERY_S: Final = 1.0
-"""Seconds between two looks at notes of other threads, which cannot wake the writer."""
+"""Seconds between two polls for notes of other threads, which cannot wake the writer."""
 _UNAVAILABLE: Final = {"unavailable": "the world does not record itself"}
 
 
 @attrs.frozen(kw_only=True)
 class RecordedLife:
-    """One life of an instance, as its recording needs it.
+    """The facts of an instance that the recording from one start to its end needs.
 
     Attributes:
         instance: Name of the instance.
-        world: Name of its world.
+        world: Name of the world.
         directory: Directory of the recording; it must exist.
         api: The routes of the world.
         resumed: Whether the world was restored from a snapshot.
-        time: Its simulation time, in seconds; 0 if that is not known.
-        reseed: The seed that it was given; None if it was not.
+        time: Simulation time at the start, in seconds; 0 if not known.
+        reseed: Seed given at the start; None without a seed.
         secrets: Sessions and tokens that must not be recorded.
-        register: Registers the file, at its end with its digest. It blocks, and reports its own
+        register: Registers the file, and at its end also the digest. Blocks, and reports its own
             failures.
     """
 
@@ -67,14 +66,14 @@ class RecordedLife:
 
 
 class AgentRecorder:
-    """The recording of one life of an instance. :meth:`run` is the task that writes it.
+    """The recording of one run of an instance. :meth:`run` is the task that writes it.
 
     Args:
-        life: The life.
+        life: The facts of the instance.
 
     Attributes:
         is_open: Set when the file is open, or cannot be opened.
-        failure: Why it cannot be opened; None if it can.
+        failure: Error of opening the file; None if it was opened.
     """
 
     def __init__(self, life: RecordedLife) -> None:
@@ -99,14 +98,14 @@ class AgentRecorder:
     def note(
         self, actor: Actor, method: str, route: str, body: bytes | None, answer: Answer | None
     ) -> None:
-        """Note a request of an agent. Never waits; raises nothing; thread-safe.
+        """Note a request of an agent. Thread-safe; never waits or raises.
 
         Args:
             actor: The agent.
             method: The method of the request.
-            route: Its route, without a query.
-            body: Its body.
-            answer: The answer; None if there was none, and the request may have been received.
+            route: Route of the request, without the query.
+            body: Body of the request.
+            answer: The answer; None if there was none, although the request may have been received.
         """
         if (kind := self._kinds.get((method, route))) is not None:
             status, content = (None, b"") if answer is None else (answer.status, answer.body)
@@ -117,7 +116,7 @@ class AgentRecorder:
 
         Args:
             actor: The agent.
-            rejoined: Whether it was in the world before.
+            rejoined: Whether the agent was in the world before.
         """
         self._note(ExchangeKind.JOIN, actor, rejoined=rejoined)
 
@@ -138,7 +137,7 @@ class AgentRecorder:
         self._is_over = True
 
     def _put(self, exchange: AgentExchange) -> bool:
-        """Keep a note until it is written; return whether that is due earlier than before."""
+        """Queue a note; return whether the next write is due earlier than before."""
         is_seen = exchange.kind is ExchangeKind.OBSERVE
         due_at = exchange.at + BLOCK_AGE_S[Track.OBSERVATIONS if is_seen else Track.INPUTS]
         with self._lock:
@@ -158,11 +157,11 @@ class AgentRecorder:
     # The task
 
     def end(self, *, exit: str | None, halt: str | None) -> None:  # noqa: A002 - its name
-        """End the recording with the life of the instance; a second call does nothing.
+        """End the recording when the world's process has ended; a second call has no effect.
 
         Args:
-            exit: How its process ended by itself; None if it is stopped, or left running.
-            halt: Why the world had halted; None if it had not.
+            exit: Exit of the process if it was not stopped; None if it was, or is left running.
+            halt: Reason for a halt of the world; None without a halt.
         """
         if not self._scope.cancel_called:
             self._exit, self._halt = exit, halt
@@ -171,7 +170,7 @@ class AgentRecorder:
     async def run(self) -> None:
         """Write the recording until its end.
 
-        Cancellation: ends the recording; the notes until then are written.
+        Cancellation: ends the recording after writing the queued notes.
         """
         try:
             with self._scope:
@@ -267,7 +266,7 @@ class AgentRecorder:
 def register_recording(
     writers: ManifestWriters, instance_dir: Path, path: Path, digest: FileDigest | None
 ) -> None:
-    """Register a recording in the manifest of its instance, as worlds do; log a failure. Blocks."""
+    """Register a recording in the manifest of its instance; log a failure. Blocks."""
     is_inside = path.is_relative_to(instance_dir)
     events = str(path.relative_to(instance_dir) if is_inside else path)
     with _log.contain("recording not registered", expected=(ManifestError,), path=str(path)):

@@ -1,10 +1,10 @@
-"""Brings instances back: those of an interrupted run, or one on request.
+"""Resumes the instances of an interrupted run, and restarts an instance on request.
 
-``rundir.interrupted`` finds interrupted instances and their saves. Their resume is a start of many
-with launches that are made from records: same launcher, same ramp, same batch.
+``rundir.interrupted`` finds interrupted instances and their saves. A resume is a start of many
+instances, whose launches are made from records, with the same launcher, ramp and batch.
 
-An instance that is to restart and runs is restarted by its supervisor. For one that has died a new
-supervisor continues its name, its run and its count of restarts.
+A running instance is restarted by its supervisor. For an instance that has died, a new supervisor
+continues the name, the run and the count of restarts.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ async def resume_all(
     found: InterruptedRun | None = None,
     progress: ProgressLike = False,
 ) -> Batch[StartedWorld]:
-    """Bring interrupted instances back; fails, and is cancelled, like ``AsyncWorld.resume_all``.
+    """Resume interrupted instances; fails, and is cancelled, like ``AsyncWorld.resume_all``.
 
     Args:
-        fleet: Starts them.
+        fleet: The fleet that starts the instances.
         config: The world; instances of other worlds are left alone.
-        run_dir: Their run directory, resolved.
-        names: The instances that are meant; none means all that were interrupted.
-        env: Values of their environment variables, before those of this process.
-        found: What :func:`find_resumable` found a moment ago; None looks now.
-        progress: Shows how far they are.
+        run_dir: The run directory, resolved.
+        names: Names of the instances; empty means all that were interrupted.
+        env: Values of environment variables, which take precedence over those of this process.
+        found: Recent result of :func:`find_resumable`; None searches now.
+        progress: Shows the progress of the starts.
     """
 
     async def prepare() -> Plan:
@@ -79,7 +79,7 @@ async def resume_all(
         variables = _find_variables(current.instances, env)
         ended = {record.name for record in current.records}
         for instance in fleet.instances:
-            if instance.name in ended:  # it is being put away
+            if instance.name in ended:  # it is being cleaned up
                 await instance.stop(0.0, on_purpose=False)
         resumable = [
             instance.record.name for instance in current.instances if instance.problem is None
@@ -97,7 +97,7 @@ def _find_variables(
     """Return the values of the environment variables, which are not on disk.
 
     Raises:
-        ConfigError: Some have no value here; names them.
+        ConfigError: Some variables have no value here; the error names them.
     """
     missing: dict[str, list[str]] = {}
     variables: dict[str, dict[str, str]] = {}
@@ -126,7 +126,7 @@ def _plan(
     variables: Mapping[str, dict[str, str]],
     _names: Iterator[str],
 ) -> Planned:
-    """Return the launches of the instances that can be resumed, and why others cannot. Blocks."""
+    """Return the launches of resumable instances, and the errors of all others. Blocks."""
     launches: list[Launch] = []
     failed: dict[str, Exception] = {}
     inherited = dict(os.environ)
@@ -164,7 +164,7 @@ async def find_resumable(
     select = partial(select_interrupted, run_dir, names, world_dir=world_dir)
     records, left = await run_blocking(select)
     survivors = await _end_processes(run_dir, records)
-    # Only now does nothing write there any more.
+    # All writers in the directory have ended by now.
     await run_blocking(adopt_moved, run_dir)
     await run_blocking(remove_leftovers, run_dir)
     await run_blocking(settle_unlisted_saves, run_dir)
@@ -182,12 +182,12 @@ async def _end_processes(run_dir: Path, records: Iterable[InstanceRecord]) -> di
     """End the processes of instances and agents that a guard has not ended.
 
     Returns:
-        Why processes of instances are left, by name.
+        Reasons why processes of instances are left, by name.
     """
     instances = await run_blocking(left_instances, run_dir)
     names = [record.name for record in records if record.state != "exited"]
     cookies = {name: instances[name] for name in names if name in instances}
-    from clawblox.agents.status import left_agents  # here, since only a resume needs agents
+    from clawblox.agents.status import left_agents  # only a resume needs agents
 
     agents = await run_blocking(left_agents, run_dir)
     left = await end_orphans([*cookies.values(), *agents])
@@ -201,7 +201,7 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
         try:
             await fleet.tasks.own(partial(save_instance, fleet, instance, SaveOptions()))
         except WorldExitedError:
-            pass  # it has just died, so there is nothing to save any more
+            pass  # it has just died, so there is no state left to save
         except (SnapshotError, ManifestError) as error:
             error.hint = "without a save, it continues from its last good save, or starts over"
             raise
@@ -209,12 +209,12 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
         try:
             return await fleet.tasks.own(partial(instance.restart, options))
         except UsageError:
-            if not instance.supervisor.has_died:  # else it died meanwhile
+            if not instance.supervisor.has_died:  # otherwise it died in the meantime
                 raise
     await instance.wait()
     async with instance.restart_lock:
         latest = fleet.find(instance.name)
-        if latest is instance:  # else another request has brought it back
+        if latest is instance:  # otherwise another request has restarted it
             revive = partial(_revive, fleet, instance, options)
             return await fleet.tasks.own(revive, undo=fleet.undo_start)
     return await latest.wait_started()
@@ -223,7 +223,7 @@ async def restart(fleet: Fleet, instance: InstanceHandle, options: RestartOption
 async def _revive(
     fleet: Fleet, dead: InstanceHandle, restart_options: RestartOptions
 ) -> StartedWorld:
-    """Start an instance again that has died."""
+    """Restart an instance that has died."""
     launch, reason = await dead.source.choose(restart_options)
     past = Past(
         run_id=dead.run_id,

@@ -1,7 +1,7 @@
-"""The agents that joined an instance, their sessions, and the sessions that a restore has lost.
+"""The agents that joined an instance, their sessions, and the sessions lost in a restore.
 
-A snapshot is opaque, but it cannot hold a session that was given after it was taken. So the roster
-knows whom to ask about after a restore, and no other agent is asked about: a world could see that.
+A snapshot is opaque, but it cannot contain a session that was issued after it was taken. So after a
+restore, only these sessions are checked; a world could notice checks of the others.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ class Seat:
     Attributes:
         member: The agent.
         session: The session.
-        agent_id: The world's id of the agent; None if it gave none.
+        agent_id: The world's id of the agent; None if the world gave none.
         answer: The world's answer when the agent joined.
-        joined_at: Time of the loop's clock at which the world had given the session; minus
-            infinity if it is older than this orchestrator.
+        joined_at: Time of the loop's clock at which the world had issued the session; minus
+            infinity if the session is older than this orchestrator.
         headers: Headers of the requests of the agent's proxy, which change with the session; None
             if the caller has the session.
-        loss: The world's answer when it did not know the session; None
-            while it may know it.
+        loss: The answer with which the world rejected the session; None if it has not.
     """
 
     member: WorldMember
@@ -48,12 +47,12 @@ class Seat:
 
     @property
     def actor(self) -> Actor:
-        """The agent, as recordings know it."""
+        """The agent as recordings identify it."""
         return Actor(self.session, self.agent_id, self.member.name)
 
     @property
     def entry(self) -> ManifestEntry | None:
-        """Key of its entry in the manifest; None if it has a directory or no id."""
+        """Key of the agent's manifest entry; None for an agent with a directory or no id."""
         is_plain = self.member.dir is None and self.agent_id is not None
         return {"id": self.agent_id, "name": self.member.name} if is_plain else None
 
@@ -69,7 +68,7 @@ class Roster:
 
     @property
     def sessions(self) -> Collection[str]:
-        """The sessions that agents have."""
+        """The current sessions of agents."""
         return self._seats.keys()
 
     @property
@@ -78,7 +77,7 @@ class Roster:
         return [seat.agent_id for seat in self._seats.values()]
 
     def players_before(self, moment: float) -> list[tuple[str, JoinAnswer]]:
-        """Return names and answers of the plain names that had joined by a moment, in order."""
+        """Return name and join answer of each plain name that joined before a moment, in order."""
         seats = sorted(self._seats.values(), key=lambda seat: seat.joined_at)
         return [
             (seat.member.name, seat.answer)
@@ -87,10 +86,10 @@ class Roster:
         ]
 
     def require_free(self, session: str, name: str) -> None:
-        """Check that no agent of another name has a session.
+        """Check that a session does not belong to an agent of another name.
 
         Raises:
-            WorldSessionError: Another agent has it, or had it before it was lost.
+            WorldSessionError: Another agent has the session, or had it before it was lost.
         """
         seat = self._seats.get(session) or self._lost.get(session)
         if seat is not None and seat.member.name != name:
@@ -103,7 +102,7 @@ class Roster:
         """Check that a session was not lost.
 
         Raises:
-            ActionRefusedError: It was lost, or is another agent's by now.
+            ActionRefusedError: The session was lost, or another agent has it now.
         """
         if (seat := self._lost.get(session)) is not None:
             reason = f": {seat.loss}" if seat.loss else ""
@@ -117,7 +116,7 @@ class Roster:
             )
 
     def has_lost(self, session: str, name: str) -> bool:
-        """Return whether an agent had a session that was lost."""
+        """Return whether a session of an agent was lost."""
         seat = self._lost.get(session)
         return seat is not None and seat.member.name == name
 
@@ -125,7 +124,7 @@ class Roster:
         """Note that an agent has joined.
 
         Returns:
-            Its entries in the manifest that are over, since it had left before or lost its session.
+            The obsolete manifest entries of the agent, which had left before or lost its session.
         """
         name = seat.member.name
         known = self._seats.get(seat.session)
@@ -139,11 +138,11 @@ class Roster:
         return [seat.entry for seat in over if seat.entry is not None]
 
     def find(self, session: str) -> Seat | None:
-        """Return the seat with a session; None if there is none."""
+        """Return the seat that has a session, or None."""
         return self._seats.get(session)
 
     def release(self, directory: Path) -> None:
-        """Forget the sessions of the proxy of an agent, given its directory."""
+        """Forget the sessions of the agent's proxy, given the agent's directory."""
         self._seats = {
             session: seat
             for session, seat in self._seats.items()
@@ -162,25 +161,25 @@ class Roster:
         self._lost[seat.session] = seat
 
     def note_save(self, path: Path, begun_at: float, kept: Collection[Path]) -> None:
-        """Note when a save began, and forget those that cannot be restored any more.
+        """Note when a save started, and forget saves that can no longer be restored.
 
         Args:
-            path: Its file.
-            begun_at: Time of the loop's clock before the world was asked for it.
+            path: File of the save.
+            begun_at: Time of the loop's clock before the world was asked for the save.
             kept: The files that a restart may restore.
         """
         self._saved_at = {file: self._saved_at[file] for file in kept if file in self._saved_at}
         self._saved_at[path] = begun_at
 
     def saved_at(self, path: Path | None) -> float:
-        """Return when a save began; minus infinity if it is older than this orchestrator."""
+        """Return when a save started; minus infinity if it is older than this orchestrator."""
         return -math.inf if path is None else self._saved_at.get(path, -math.inf)
 
     def find_uncertain(self, restored: Path | None) -> list[Seat]:
-        """Return the sessions that a world may not know which was restored from a save.
+        """Return the sessions that a world restored from a save may not know.
 
         Args:
-            restored: The save; None if it began fresh.
+            restored: The save; None if the world started fresh.
         """
         seats = list(self._seats.values())
         if restored is None:
@@ -202,6 +201,6 @@ def make_seat(member: WorldMember, access: Access, joined_at: float) -> Seat:
 
 
 def live_headers(roster: Roster, access: Access) -> Mapping[str, str]:
-    """Return the headers for the proxy of an agent, which change when its session does."""
+    """Return the headers for the proxy of an agent, which change with the session."""
     seat = roster.find(access.session)
     return access.headers if seat is None or seat.headers is None else seat.headers

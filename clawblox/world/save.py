@@ -1,7 +1,7 @@
 """Saves instances of a fleet: one, many concurrently, or all at an interval.
 
 ``rundir.saves`` writes the file and its manifest entry. This module counts the saves, remembers
-them for a restart, and removes old ones, but never the last good one.
+them for a restart, and removes old saves, but never the last good save.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ async def save_instance(
     Args:
         fleet: The fleet.
         instance: The instance.
-        options: How to save.
-        retention: Removes older autosaves; None for other saves.
+        options: The options of the save.
+        retention: Removes older autosaves; None if the save is not an autosave.
 
     Raises:
         SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
@@ -120,8 +120,8 @@ class Retention:
 
     Args:
         fleet: The fleet.
-        keep: Number of autosaves to keep per instance. It also keeps every snapshot that an
-            instance was restored from, as long as it may be needed, and all other saves.
+        keep: Number of autosaves to keep per instance. Snapshots that an instance was restored from
+            are also kept as long as they may be needed, and so are all other saves.
     """
 
     def __init__(self, fleet: Fleet, keep: int) -> None:
@@ -131,10 +131,10 @@ class Retention:
         self._retired: WeakKeyDictionary[InstanceHandle, list[Path]] = WeakKeyDictionary()
 
     async def retire(self, instance: InstanceHandle, saved: SavedSnapshot) -> list[Path]:
-        """Count a new autosave, and return the files of those that it makes superfluous.
+        """Count a new autosave, and return the files of the autosaves that it replaces.
 
-        Its file is complete, and a restart may restore it from now on. The others are removed by
-        :meth:`remove_retired`, once the manifest does not list them any more.
+        The new file is complete, and a restart may restore it from now on. :meth:`remove_retired`
+        removes the other files once the manifest no longer lists them.
         """
         if instance not in self._kept:
             place = saved.path.parent
@@ -142,7 +142,7 @@ class Retention:
         kept = [*self._kept[instance], saved.path]
         instance.source.add(saved)
         spent: list[Path] = []
-        # While it is not ready, a restart may be restoring one.
+        # Until the instance is ready, a restart may be restoring an autosave.
         if instance.is_ready:
             in_use = self._fleet.snapshots_in_use
             spent = [path for path in kept[: -self._keep] if path not in in_use]
@@ -153,9 +153,9 @@ class Retention:
         return retired
 
     async def remove_retired(self, instance: InstanceHandle) -> None:
-        """Remove the files of retired autosaves; a file that cannot be removed is tried again.
+        """Remove the files of retired autosaves; a file that cannot be removed is retried later.
 
-        Cancellation: they are removed all the same.
+        Cancellation: the files are still removed.
         """
         if not (retired := self._retired.get(instance)):
             return
@@ -174,7 +174,7 @@ def _find_autosaves(instance: InstanceHandle, directory: Path) -> list[Path]:
     """Return the autosaves of the run of an instance in a directory, oldest first. Blocks."""
     place = os.path.realpath(directory)
     listed = autosaves(instance.instance_dir, instance.name, instance.run_id)
-    # The world writes into its manifest too, and may list any file there.
+    # The world also writes to its manifest, and may list any file there.
     return [
         path
         for path in listed
@@ -188,10 +188,10 @@ class Autosave:
 
     Args:
         fleet: The fleet.
-        every: Seconds between the starts of two rounds.
+        every: Seconds between the starts of two rounds of saves.
         retention: Removes older autosaves.
         min_free: Free disk space, in bytes, below which no autosave is made; None for no limit.
-        options: How to save.
+        options: The options of each save.
     """
 
     _fleet: Fleet
@@ -205,9 +205,9 @@ class Autosave:
     _answering: set[InstanceHandle] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
-        """Save until cancelled. A failed save is an event, and no older save is removed for it.
+        """Save until cancelled. A failed save emits an event, and older saves are kept.
 
-        Cancellation: a save that is under way leaves both its file and its entry, or neither.
+        Cancellation: a save in progress leaves both its file and its manifest entry, or neither.
         """
         with self._scope:
             while True:
@@ -223,7 +223,7 @@ class Autosave:
     def save_soon(self, instance: InstanceHandle) -> None:
         """Save an instance in the background, because an agent has joined it.
 
-        Those who join meanwhile are in one more save, all together.
+        Agents that join during the save are covered by one further save.
         """
         self._asked.add(instance)
         if instance not in self._answering:
@@ -236,7 +236,7 @@ class Autosave:
                 self._asked.discard(instance)
                 if not await self._with_room([instance]):
                     return
-                with suppress(ClawbloxError):  # it is an event
+                with suppress(ClawbloxError):  # it is reported by an event
                     await save_instance(
                         self._fleet, instance, self._options, retention=self._retention
                     )
@@ -250,7 +250,7 @@ class Autosave:
         await save_all(self._fleet, roomy, self._options, retention=self._retention)
 
     async def _with_room(self, instances: Sequence[InstanceHandle]) -> Sequence[InstanceHandle]:
-        """Return the instances whose disks have room; a pause and its end are events."""
+        """Return the instances whose disks have room; emit events for a pause and its end."""
         if self._min_free is None or not instances:
             return instances
         places = [self._options.dir or instance.instance_dir for instance in instances]
@@ -271,7 +271,7 @@ class Autosave:
 
 
 def _measure_free(directories: Iterable[Path]) -> Mapping[Path, float]:
-    """Return the free bytes of disks; infinite where unknown, for the save reports why. Blocks."""
+    """Return the free bytes of disks; infinity if unknown, since the save will fail. Blocks."""
     found: dict[Path, float] = {}
     for directory in directories:
         try:
@@ -282,14 +282,14 @@ def _measure_free(directories: Iterable[Path]) -> Mapping[Path, float]:
 
 
 async def remove_save(fleet: Fleet, instance: InstanceHandle, spent: SavedSnapshot) -> None:
-    """Remove a save of an instance, and note that in its manifest; a failure is logged.
+    """Remove a save of an instance, and note that in its manifest; log a failure.
 
-    Cancellation: it is removed all the same.
+    Cancellation: the save is still removed.
     """
     paths = [spent.path]
     writer = fleet.writers.of(instance.instance_dir)
     try:
-        # The manifest first: an entry may lack its file, but not a file its entry.
+        # Update the manifest first: a missing file is harmless, an unlisted file is not.
         with anyio.CancelScope(shield=True):
             await writer.apply(removal_update(paths, at=format_utc(utc_now())))
             await run_blocking(unlink_saves, paths)

@@ -1,7 +1,7 @@
-"""Lets agents join again whose sessions a restore has lost, and lists agents in the manifest.
+"""Rejoins agents whose sessions were lost in a restore, and lists agents in the manifest.
 
-An agent behind a proxy has no session of its own, so it is joined again under its name without
-noticing. A caller that has the session itself gets an event, and an error from its next call.
+An agent behind a proxy does not know its session, so it can join again under its name without
+noticing. A caller that holds the session gets an event, and an error from its next call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = OwnLog(__name__)
 
 
 _SETTLE_TIMEOUT_S: Final = 10.0
-"""Longest time that a restored instance is asked about sessions before it counts as ready."""
+"""Longest time for checking sessions before a restored instance counts as ready, in seconds."""
 _ANSWER_TIMEOUT_S: Final = 5.0
 
 
@@ -47,14 +47,14 @@ async def list_agent(
     agent_id: str | None,
     over: Sequence[ManifestEntry] = (),
 ) -> None:
-    """List an agent in the manifest of an instance, unless it has neither directory nor id.
+    """List an agent that has a directory or an id in the manifest of an instance.
 
     Args:
         writer: The writer of the manifest.
         run_id: Id of the run of the instance.
         member: The agent.
-        agent_id: The world's id of the agent; None if it gave none.
-        over: Its entries that are over, which are replaced.
+        agent_id: The world's id of the agent; None if the world gave none.
+        over: Obsolete entries of the agent, which are replaced.
 
     Raises:
         ManifestError: The manifest cannot be written.
@@ -77,13 +77,13 @@ async def list_agent(
 async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[], None]:
     """Rejoin the agents whose sessions a restored instance does not know, or report them as lost.
 
-    Only agents that joined after the save was begun are asked about; others never are. A failure
-    is reported.
+    Only sessions of agents that joined after the start of the save are checked. A failure is
+    reported.
 
     Returns:
-        Emits the events; call it once the instance is ready.
+        A function that emits the events, to be called once the instance is ready.
 
-    Cancellation: some may have been asked about, some joined.
+    Cancellation: some sessions may have been checked, and some agents rejoined.
     """
     settling = _Settling(fleet, instance)
     try:
@@ -102,7 +102,7 @@ class _Settling:
     _events: list[Callable[[], None]] = attrs.field(factory=list, init=False)
 
     async def run(self) -> None:
-        """Check the sessions that may be lost, and replace those that are."""
+        """Check the sessions that may be lost, and replace those that were."""
         uncertain = self.instance.roster.find_uncertain(self.instance.launch.resume_path)
         if not uncertain:
             return
@@ -111,7 +111,7 @@ class _Settling:
             async with anyio.create_task_group() as questions:
                 for seat in uncertain:
                     questions.start_soon(self.ask, seat)
-            for seat in uncertain:  # in the order in which they had joined
+            for seat in uncertain:  # in the order of the original joins
                 if seat.loss is not None:
                     await self.replace(seat)
                     replaced.add(seat)
@@ -140,7 +140,7 @@ class _Settling:
             self.instance.roster.lose(seat, shorten(text, VALUE_CHARS))
 
     async def replace(self, seat: Seat) -> None:
-        """Join the agent of a lost session again, or report the loss."""
+        """Rejoin the agent of a lost session, or report the loss."""
         if seat.headers is None:
             self._report_lost(seat, "it joined after the save that the instance was restored from")
             return

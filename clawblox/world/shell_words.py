@@ -1,7 +1,7 @@
-"""Bodies of requests in lines for a shell, as documentation shows them. Pure.
+"""Finds bodies of requests in shell lines, as documentation shows them. Pure.
 
-Only quotes are understood: nothing is run and no variable is replaced. Every pattern takes linear
-time.
+Only quotes are interpreted; commands are not run and variables are not replaced. Every pattern
+takes linear time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _BODY_OPTION: Final = re.compile(
     r"(?<!\S)(?:-[a-zA-Z]{0,8}d|--data(?:-raw|-binary|-ascii)?|--json)(?:=|\s+(?:\\\n\s*)?)?"
 )
 _PIECE: Final = re.compile(
-    r"\$'((?:[^'\\]++|\\.)*+)'"  # with the escapes of C
-    r"|'([^']*)'"  # as it is
+    r"\$'((?:[^'\\]++|\\.)*+)'"  # with C escapes
+    r"|'([^']*)'"  # unchanged
     r'|"((?:[^"\\]++|\\.)*+)"?'
     r"|\\(.)"
     r"|([^\s'\"\\]++)",
@@ -29,7 +29,7 @@ def take_curl_bodies(code: str) -> tuple[list[str], str]:
     """Return the values of ``-d``, ``--data``, ``--json`` and the like, and the code without them.
 
     Args:
-        code: Some code; without the word ``curl`` it has none.
+        code: Some code; code without the word ``curl`` has no such values.
     """
     bodies: list[str] = []
     rest: list[str] = []
@@ -43,7 +43,7 @@ def take_curl_bodies(code: str) -> tuple[list[str], str]:
 
 
 def _read_word(code: str, start: int) -> tuple[str, int]:
-    """Return the word of a shell that begins at a place, without its quotes, and its end."""
+    """Return the shell word that starts at a position, without quotes, and its end."""
     pieces: list[str] = []
     while piece := _PIECE.match(code, start):
         start = piece.end()

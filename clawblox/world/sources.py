@@ -1,7 +1,7 @@
-"""The source files of a world: its directory without what runs and programs leave there. Blocks.
+"""The source files of a world: its directory without files of runs and programs. Blocks.
 
-Their digests at a start are evidence of what a recording was made with. They show which files have
-changed since, but never cause a refusal.
+Their digests at a start document the sources that a recording was made with. They show which files
+have changed since, but never cause a refusal.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ DEFAULT_EXPERIMENTS: Final = "experiments"
 """Default directory of experiments; it may be in the directory of a world."""
 
 MAX_SOURCE_FILE_BYTES: Final = 16 << 30
-"""Maximum apparent size of a source file, whose digest takes about 15 seconds then."""
+"""Maximum apparent size of a source file; a digest of this size takes about 15 seconds."""
 
 MAX_SOURCE_BYTES: Final = 64 << 30
-"""Maximum apparent size of all source files together, whose digests take about a minute then."""
+"""Maximum apparent size of all source files; digests of this size take about a minute."""
 
 _RESULTS: Final = ("results", STATE_DIR_NAME)
 """Entries of a world directory that runs write."""
 _CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 HISTORY: Final = ".git"
-"""The entry of a git repository's top directory with its history."""
+"""Entry with the history in the top directory of a git repository."""
 _HINT: Final = "replace it by what it leads to"
 MAX_FILES: Final = 2000
 """Maximum number of files whose digests are listed."""
 MAX_BYTES: Final = 64 << 20
-"""Maximum size of all files together, whose digests take about a tenth of a second then."""
+"""Maximum size of all listed files; digests of this size take about a tenth of a second."""
 _MAX_ENTRIES: Final = 10_000
-"""Maximum number of entries that are looked at, results and caches included."""
+"""Maximum number of entries that are examined, including results and caches."""
 
 
 def find_world_dir(given: str | Path) -> Path:
@@ -53,10 +53,10 @@ def find_world_dir(given: str | Path) -> Path:
         given: The directory, or the address of one in a GitHub repository.
 
     Raises:
-        ClawbloxError: It is not a path, or the world cannot be downloaded.
+        ClawbloxError: ``given`` is not a path, or the world cannot be downloaded.
     """
     if isinstance(given, str) and is_world_url(given):
-        from clawblox.config.download import fetch_world  # here, since few worlds need it
+        from clawblox.config.download import fetch_world  # few worlds need it
 
         return fetch_world(given)
     return Path(os.path.realpath(check_read_path(given, "dir")))
@@ -74,12 +74,12 @@ def is_cache(path: str) -> bool:
 
 
 def is_program_data(name: str) -> bool:
-    """Return whether a name is that of a cache, of the history of git or of the state of a run."""
+    """Return whether a name belongs to a cache, to git's history or to the state of a run."""
     return name in (HISTORY, STATE_DIR_NAME) or is_cache(name)
 
 
 def is_source(path: str) -> bool:
-    """Return whether a path in the directory of a world is neither result, cache nor history."""
+    """Return whether a path in the directory of a world is not a result, a cache or history."""
     return not (path.rpartition("/")[2] == HISTORY or is_result(path) or is_cache(path))
 
 
@@ -93,13 +93,13 @@ def digest_sources(
 
     Args:
         directory: The directory of the world.
-        skip: Returns whether an entry is no source.
+        skip: Returns whether an entry is not a source.
         check: Called often; ends the call by raising an error.
 
     Raises:
         OSError: An entry cannot be read, or is larger than a source may be.
     """
-    from clawblox.system.tree_digests import digest_files  # here, as few commands copy or compare
+    from clawblox.system.tree_digests import digest_files  # few commands copy or compare
 
     return digest_files(
         directory,
@@ -124,17 +124,18 @@ def copy_sources(
     Args:
         directory: The directory of the world, or a directory that it is in.
         target: The directory of the copy, created as 0700.
-        world: The directory of the world, relative to ``directory``; empty for itself.
-        beside: Files of ``directory`` outside of the world that are copied too, as far as they are
-            files, or links that lead nowhere else.
-        hint: What to do about an entry of the world that cannot be copied.
+        world: The directory of the world, relative to ``directory``; empty for ``directory``
+            itself.
+        beside: Paths in ``directory`` outside of the world to copy too if they are files, or links
+            that do not lead elsewhere.
+        hint: Advice for an entry of the world that cannot be copied.
         check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: The world has a link, a pipe, a socket or a device, or is too large.
+        ConfigError: The world contains a link, a pipe, a socket or a device, or is too large.
         OSError: An entry cannot be read or written.
     """
-    # Here, because every start of a world reads what counts as a source, and few copy.
+    # Imported here because every start uses this module, and few copy.
     from clawblox.checkpoint.collect.policy import link_stays_inside
     from clawblox.system.copy_tree import copy_tree
 
@@ -183,7 +184,7 @@ class WorldFiles:
 
     @property
     def sha256(self) -> str:
-        """One digest of all names and contents, in hexadecimal."""
+        """Digest of all names and contents, in hexadecimal."""
         total = hashlib.sha256()
         for path, digest in sorted(self.files.items()):
             total.update(f"{path}\0{digest}\n".encode())
@@ -196,19 +197,19 @@ class WorldFiles:
 
 
 def read_world_files(directory: Path) -> WorldFiles | None:
-    """Return the source files of a world; None if they are too many or too large, or unreadable.
+    """Return the source files of a world; None if they are too many, too large or unreadable.
 
     Args:
-        directory: The directory of the world. No link below it is followed.
+        directory: The directory of the world. Links below it are not followed.
     """
-    from clawblox.system.tree_digests import digest_files  # here, since only recordings need it
+    from clawblox.system.tree_digests import digest_files  # only recordings need it
 
     seen = 0
 
     def skip(path: str) -> bool:
         nonlocal seen
         seen += 1
-        if seen > 2 * _MAX_ENTRIES:  # each is looked at twice
+        if seen > 2 * _MAX_ENTRIES:  # each entry is examined twice
             raise OSError(errno.E2BIG, "has too many entries", str(directory))
         return not is_source(path)
 
@@ -223,15 +224,15 @@ def read_world_files(directory: Path) -> WorldFiles | None:
 def register_start(
     launch: Launch, describe: Callable[[Launch], Update], write: Callable[[Update], None]
 ) -> Mapping[str, str]:
-    """Write the update of a start to the manifest, with the world's files if it records itself.
+    """Write the manifest update of a start, including source files if the world records itself.
 
     Args:
-        launch: How the world is started.
+        launch: The launch of the world.
         describe: Returns the update, without files.
-        write: Writes it.
+        write: Writes the update.
 
     Returns:
-        The variable with the digest of the files, for the world.
+        The environment variable with the digest of the files.
     """
     update, files = describe(launch), None
     if launch.record_dir is not None and launch.config.records_itself:
@@ -244,11 +245,11 @@ def register_start(
 
 
 def parse_world_files(value: object, sha256: object) -> WorldFiles | None:
-    """Return the files that the entry of a manifest lists; None if its digest is another one.
+    """Return the files that a manifest entry lists; None if their digest is different.
 
     Args:
-        value: The list, whatever is in it.
-        sha256: The digest of all of them, as a recording has it.
+        value: The list, which may contain any value.
+        sha256: The digest of all files, as in a recording.
     """
     if not isinstance(value, dict) or len(value) > MAX_FILES:
         return None

@@ -1,4 +1,4 @@
-"""The starts of one batch: records and manifest entries before they begin, and their outcome."""
+"""The starts of one batch: their records and manifest entries beforehand, and their outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Leftovers:
         self._cleared: set[Path] = set()
 
     def clear(self, run_dir: Path) -> None:
-        """Mark the runs of killed orchestrators as interrupted, and remove what they left. Blocks.
+        """Mark the runs of killed orchestrators as interrupted, and remove their files. Blocks.
 
         The directory is added to the index of the user's runs.
 
@@ -76,16 +76,16 @@ class Leftovers:
 
 
 class Starts:
-    """Counts the starts of a batch that are over.
+    """Counts the finished starts of a batch.
 
     Args:
         count: Number of starts in the batch.
         stop_all: Whether the first failure aborts the batch.
-        advance: Called for each start that is over.
+        advance: Called for each finished start.
 
     Attributes:
-        is_decided: Set when every start is over, or the batch is aborted.
-        failed: Names of the instances that failed, in the order in which they did.
+        is_decided: Set when every start has finished, or the batch is aborted.
+        failed: Names of the instances that failed, in the order of the failures.
     """
 
     def __init__(self, count: int, *, stop_all: bool, advance: Advance) -> None:
@@ -121,15 +121,17 @@ class Starts:
 
 @asynccontextmanager
 async def planned(run_dir: Path, instances: Sequence[Instance]) -> AsyncIterator[None]:
-    """Write that the starts of instances are planned, so that a resume finds them.
+    """Record that the starts of instances are planned, so that a resume finds them.
 
-    An instance whose name another process has keeps the record that it has; its start will fail.
+    If another process holds the name of an instance, its record stays unchanged; the start will
+    fail.
 
     Args:
-        run_dir: Their run directory.
-        instances: The instances; their starts begin after the block.
+        run_dir: The run directory of the instances.
+        instances: The instances, which are started after the block.
 
-    Cancellation: as after an exception in the block, no start is planned; a resume can begin them.
+    Cancellation: as after an exception in the block, the starts are not planned; a resume can start
+    the instances.
     """
     try:
         await run_blocking(_note_planned, run_dir, instances)
@@ -163,7 +165,7 @@ def _withdraw(instances: Iterable[Instance]) -> None:
 
 
 def forked_snapshots(launches: Iterable[Launch]) -> set[Path]:
-    """Return the snapshots that new runs begin from; restarts are left out."""
+    """Return the snapshots that new runs start from, without those of restarts."""
     return {
         launch.resume_path
         for launch in launches
@@ -183,8 +185,8 @@ def list_members(launches: Mapping[str, Launch]) -> Update:
 def lone_update(launch: Launch) -> Update:
     """Return the manifest update for the start of a lone instance; its caller labels the run.
 
-    Even if that is nothing, it creates the manifest. The seed and the script errors of an earlier
-    start do not stay.
+    Even an empty update creates the manifest. The seed and the script errors of an earlier start
+    are removed.
     """
     lineage = {} if launch.archive is None else launch.lineage
     update = run_update(labels=launch.options.labels, **lineage)
@@ -215,12 +217,12 @@ def continued_update(launch: Launch) -> Update:
 
 
 def begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:
-    """Return the manifest update for the start of an instance with its own, new run.
+    """Return the manifest update for the start of an instance with a new run.
 
     Args:
         launch: The start.
         run_id: Id of the run.
-        begun_at: When it began.
+        begun_at: Start of the run.
     """
     return run_update(
         id=run_id,

@@ -1,8 +1,8 @@
 """World: AsyncWorld without ``await``.
 
 Each method runs its namesake of AsyncWorld through the portal, with the same signature and types.
-World works without a ``with`` block, inside a running event loop (a notebook cell), and with
-Ctrl-C. Worlds that a script leaves open are closed when the interpreter ends.
+World works without a ``with`` block, inside a running event loop such as a notebook's, and with
+Ctrl-C. Worlds that a script leaves open are closed when the interpreter exits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clawblox.world.properties import WorldMetadata
 
 
 class AgentClient(Twin[AsyncAgentClient]):
-    """An agent that has joined an instance; what :meth:`World.join` returns.
+    """An agent that has joined an instance, as :meth:`World.join` returns it.
 
     Several threads may use one client at the same time; see :class:`AsyncAgentClient`.
 
@@ -59,7 +59,7 @@ class AgentClient(Twin[AsyncAgentClient]):
         return run(on)
 
     def http(self) -> HttpClient:
-        """Return a client of httpx without ``await``; see :meth:`AsyncAgentClient.http`."""
+        """Return a blocking httpx client; see :meth:`AsyncAgentClient.http`."""
         return self._async._place.http_clients.give_blocking(self._async._caller())
 
     def __exit__(self, *exc_info: Any) -> None:
@@ -81,15 +81,15 @@ def _bind(started: AsyncStartedInstance) -> StartedInstance:
 
 
 class StartedInstance(BoundWorld[AsyncStartedInstance], Bridged[AsyncStartedInstance]):
-    """The facts of one instance as :class:`World` returned them, with verbs.
+    """The facts of one instance as :class:`World` returned them, with methods.
 
-    Each verb calls the method of this name of the world that returned the value, with the name of
-    the instance; the world must be open. The facts never change: after a restart, the value that
-    ``restart`` returned has the new ones. A copy or a pickle has only the facts.
+    Each method calls the method of the same name of the world that returned the value, with the
+    name of the instance; the world must be open. The facts never change; ``restart`` returns a new
+    value with the new facts. A copy or a pickle has only the facts.
     """
 
     def http(self, *, timeout: float = 30.0) -> HttpClient:
-        """Return a client of httpx without ``await``; see :meth:`AsyncWorld.http`."""
+        """Return a blocking httpx client; see :meth:`AsyncWorld.http`."""
         world = self._ready()._ready()
         caller = world._caller(self.name, timeout)
         return world._open_fleet().http_clients.give_blocking(caller)
@@ -106,10 +106,10 @@ def _bind_all(batch: Batch[AsyncStartedInstance]) -> Batch[StartedInstance]:
 
 
 class World(OpenTwin[AsyncWorld], WorldMetadata):
-    """A world directory, and the instances of it that this object started or attached.
+    """A world directory, and its instances that this object started or attached to.
 
-    Leaving the optional ``with`` block, or the end of the interpreter, stops every instance
-    that is not detached.
+    Every instance that is not detached is stopped at the end of the optional ``with`` block, or
+    when the interpreter exits.
 
     Args:
         dir: Directory with a ``world.toml``, or the address of one in a GitHub repository,
@@ -149,7 +149,7 @@ class World(OpenTwin[AsyncWorld], WorldMetadata):
     metrics: Mirrored[Metrics] = mirrored(AsyncWorld.metrics)
 
     def http(self, instance: str | None = None, *, timeout: float = 30.0) -> HttpClient:
-        """Return a client of httpx without ``await``; see :meth:`AsyncWorld.http`."""
+        """Return a blocking httpx client; see :meth:`AsyncWorld.http`."""
         world = self._ready()
         caller = world._caller(instance, timeout)
         return world._open_fleet().http_clients.give_blocking(caller)

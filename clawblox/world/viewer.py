@@ -1,4 +1,4 @@
-"""The viewer of a world, ``[replay] command``: started on a leased port, ended completely."""
+"""Runs the viewer of a world, ``[replay] command``, on a leased port, and ends it completely."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clawblox.world_keys import CONFIG_NAME
 
 HOST: Final = "127.0.0.1"
 GRACE_S: Final = 5.0
-"""Seconds that a viewer gets between TERM and KILL."""
+"""Seconds between TERM and KILL for a viewer."""
 _PLACEHOLDER: Final = re.compile(r"\{(recording|port)\}")
 
 
@@ -31,8 +31,8 @@ class ViewerCommand:
     """The command of a viewer.
 
     Attributes:
-        words: The command, with ``{recording}`` and ``{port}`` where it has them.
-        cwd: The directory of the world, in which it is run.
+        words: The command, which may contain ``{recording}`` and ``{port}``.
+        cwd: Working directory of the command, the directory of the world.
     """
 
     words: tuple[str, ...]
@@ -40,15 +40,15 @@ class ViewerCommand:
 
     @property
     def has_port(self) -> bool:
-        """True if it serves a page on a given port."""
+        """True if the viewer serves a page on a given port."""
         return any("{port}" in word for word in self.words)
 
     def fill(self, recording: Path, port: int | str) -> list[str]:
-        """Return the words that are run.
+        """Return the command with recording and port filled in.
 
         Args:
             recording: The file to show, absolute.
-            port: The port, or what stands for it.
+            port: The port, or a placeholder.
         """
         values = {"recording": str(recording), "port": str(port)}
         return [_PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in self.words]
@@ -89,22 +89,22 @@ async def run_viewer(
     take_output: Callable[[bytes], Awaitable[None]],
     stop: SharedStop,
 ) -> ProcessExit:
-    """Run a viewer until it ends or is to end. Whatever it has started ends with it.
+    """Run a viewer until it ends or is stopped, and end all its processes.
 
     Args:
         viewer: The viewer.
         recording: The file to show, absolute.
-        begin: Called before it starts, with the words that are run and the port that it is given.
+        begin: Called before the start, with the command and the port of the viewer.
         take_output: As for :func:`clawblox.supervision.program.run_program`.
-        stop: Ends it, when its scope is cancelled.
+        stop: Scope whose cancellation ends the viewer.
 
     Returns:
-        How it ended.
+        The exit of the viewer.
 
     Raises:
-        ClawbloxError: It cannot be started, or no port is free.
+        ClawbloxError: The viewer cannot be started, or no port is free.
 
-    Cancellation: ends it.
+    Cancellation: ends the viewer.
     """
     try:
         lease = take_free_port(HOST)
