@@ -1,7 +1,7 @@
-"""The strip of an agent as SVG: its turns over the time of the host, with pauses folded. Pure.
+"""The strip of an agent as SVG: its turns over host time, with pauses folded. Pure.
 
-Above the turns stand messages, checkpoints, and ends and restarts of the world, in them the calls,
-below them what went wrong.
+Messages, checkpoints, and ends and restarts of the world are above the turns; calls are inside the
+turns; errors are below.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _HEIGHT: Final = 38.0
 _BASE: Final = _TOP + _HEIGHT
 _FOLD_S: Final = 60.0
 _FOLD_SHARE: Final = 0.05
-"""A pause takes no more room than this share of all turns, or than a minute."""
+"""A pause is drawn no longer than this share of all turns, or than a minute."""
 _NARROW: Final = 4
-"""Narrower turns are drawn in columns of this many pixels, so that many need little room."""
+"""Turns narrower than this many pixels are merged into columns of this width."""
 _COLUMN: Final = 16.0
-"""Signs of a kind in the same column of this many pixels are drawn as one."""
+"""Width of a column in pixels; signs of the same kind in a column are drawn as one."""
 _TICKS: Final = 8
 
 
@@ -46,12 +46,13 @@ class Strip:
     """The content of the strip of an agent.
 
     Attributes:
-        turns: Its turns, the oldest first.
-        latest: UTC time of its latest event, at which a turn that lasts is drawn to end.
-        calls: UTC times of the calls that are known.
-        marks: What else has happened: ``save``, ``crash`` or ``restart``, UTC time and words.
-        view: UTC times of the first and the last step that the page shows; None for none.
-        simulated: Returns the simulated time of a UTC time, None where none is known.
+        turns: Turns of the agent, oldest first.
+        latest: UTC time of the agent's latest event; an unfinished turn is drawn up to this time.
+        calls: UTC times of the known calls.
+        marks: Other events: kind (``save``, ``crash`` or ``restart``), UTC time and words.
+        view: UTC times of the first and the last step that the page shows; None if it shows no
+            steps.
+        simulated: Returns the simulated time at a UTC time, or None if it is unknown.
         address: Returns the address of a turn.
     """
 
@@ -66,7 +67,7 @@ class Strip:
 
 @attrs.frozen
 class _Block:
-    """A turn with its place."""
+    """A turn with its position."""
 
     turn: AgentTurn
     begin: float
@@ -74,7 +75,7 @@ class _Block:
 
 
 class _Scale:
-    """Turns seconds since 1970 into pixels, and back; ``pauses`` are folded."""
+    """Converts seconds since 1970 to pixels and back, with ``pauses`` folded."""
 
     def __init__(self, blocks: Sequence[_Block]) -> None:
         most = max(_FOLD_S, _FOLD_SHARE * sum(block.end - block.begin for block in blocks))
@@ -97,7 +98,7 @@ class _Scale:
 
 
 def draw_strip(strip: Strip) -> Picture:
-    """Return the strip; without turns it is empty."""
+    """Return the strip as a picture, which is empty without turns."""
     blocks = [*_place(strip)]
     if not blocks:
         return Picture(0, "0 turns", ())
@@ -133,7 +134,7 @@ def _place(strip: Strip) -> Iterator[_Block]:
 
 
 def _draw_turns(blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    """Yield turns as frames with a fill; of narrow ones in a column, the one with most output."""
+    """Yield turns as filled frames; of narrow turns in a column, only the one with most output."""
     bars: dict[tuple[str, int, int], int] = {}
     for block in blocks:
         x, end = round(scale.x(block.begin)), round(scale.x(block.end))
@@ -167,7 +168,7 @@ def _list_signs(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterat
 
 
 def _draw_ticks(strip: Strip, scale: _Scale) -> Iterator[Markup]:
-    """Yield when the first turn began, times since then, and simulated times."""
+    """Yield the start time of the first turn, the times since then, and simulated times."""
     begin = scale.knots[0][0]
     for number in range(_TICKS):
         x = _LEFT + number * (WIDTH - _LEFT) / _TICKS
@@ -180,7 +181,7 @@ def _draw_ticks(strip: Strip, scale: _Scale) -> Iterator[Markup]:
 
 
 def _draw_links(strip: Strip, blocks: Sequence[_Block], scale: _Scale) -> Iterator[Markup]:
-    """Yield an area for each turn, or for some neighbours, that leads to their steps."""
+    """Yield an area for each turn, or a few neighbouring turns, that links to their steps."""
     size = -(-len(blocks) // _MAX_LINKS)
     for place in range(0, len(blocks), size):
         group = blocks[place : place + size]

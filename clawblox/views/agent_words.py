@@ -1,4 +1,4 @@
-"""The turns and steps of an agent in words: what people read, and its texts by name. Pure."""
+"""The turns and steps of an agent in words for people, and their texts by name. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step: TypeAlias = Mapping[str, Any]
 """A step as in ATIF."""
 
 THEIR_WORDS: Final = "in the program's words: "
-"""It stands before the words of a program, whose times may differ from ours."""
+"""Prefix of a program's own words, whose times may differ from ours."""
 _MAX_PARSED: Final = 1 << 20
 _WIDTH: Final = 100
 _MAX_REASON: Final = 500
@@ -33,14 +33,14 @@ def to_seconds(utc: str | None) -> float | None:
 
 
 def one_line(text: str, max_chars: int) -> str:
-    """Return the first part of a text on one line."""
+    """Return the start of a text on one line."""
     line = " ".join(text[: 4 * max_chars].split())
     is_cut = len(line) > max_chars or len(text) > 4 * max_chars
     return f"{line[:max_chars]}…" if is_cut else line
 
 
 def pretty(text: str) -> str:
-    """Return JSON indented, and any other text as it is."""
+    """Return JSON indented, and any other text unchanged."""
     if text.lstrip()[:1] in ("{", "["):
         with suppress(ValueError):
             return _indent(parse_json(text, max_bytes=_MAX_PARSED))
@@ -55,11 +55,11 @@ def _indent(value: object) -> str:
 
 
 def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
-    """Return why an agent is in its state, to be read after that.
+    """Return why an agent is in its state, as text to follow the name of the state.
 
     Args:
         agent: The agent.
-        last: Its last turn; None if none is known.
+        last: Its last turn; None if unknown.
     """
     reason = agent.reason
     if last is not None:
@@ -74,7 +74,7 @@ def explain_state(agent: AgentStatus, last: AgentTurn | None) -> str:
 
 
 def describe_budget(budget: Budget, usage: Usage) -> str:
-    """Return what of its budget the agent of a run has used; empty if it has no limit."""
+    """Return the used part of an agent's budget; empty if there is no limit."""
     tokens = format_count(usage.tokens) or "0"
     limits = (
         (budget.turns, f"{usage.turns} of {budget.turns} turns"),
@@ -89,7 +89,7 @@ def describe_budget(budget: Budget, usage: Usage) -> str:
 
 
 def describe_turn(turn: AgentTurn) -> str:
-    """Return what a turn used and how it went, in a few words."""
+    """Return the usage and the outcome of a turn, in a few words."""
     usage = turn.usage
     read = usage.tokens - usage.output_tokens
     words = (
@@ -106,13 +106,13 @@ def describe_turn(turn: AgentTurn) -> str:
 
 
 def describe_turn_shortly(turn: AgentTurn) -> str:
-    """Return output, cost and length of a turn."""
+    """Return the output, cost and length of a turn."""
     output, cost = format_count(turn.usage.output_tokens), format_cost(turn.usage.cost_usd)
     return " · ".join(filter(None, (output, cost, _describe_length(turn) or "under way")))
 
 
 def _describe_length(turn: AgentTurn) -> str:
-    """Return how long a turn took; empty while it lasts."""
+    """Return the duration of a turn; empty while the turn lasts."""
     begin, end = to_seconds(turn.started_at), to_seconds(turn.ended_at)
     return "" if begin is None or end is None else format_seconds(max(0.0, end - begin))
 
@@ -121,7 +121,7 @@ def _describe_length(turn: AgentTurn) -> str:
 
 
 def read_offset(step: Step) -> int:
-    """Return the byte of the log that is the address of a step; 0 if it has none."""
+    """Return the byte offset in the log that is the address of a step; 0 if it has none."""
     offset = step.get("extra", {}).get("raw_offset")
     return offset if isinstance(offset, int) else 0
 
@@ -139,13 +139,13 @@ def read_results(step: Step) -> Sequence[Mapping[str, Any]]:
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """Return a call on a line."""
+    """Return a call as one line."""
     data = {"name": call["function_name"], "arguments": call["arguments"]}
     return narrate("tool.called", data)[0].text
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """Return the arguments of a call; of a single text, the text."""
+    """Return the arguments of a call, or only the text if that is the single argument."""
     values = [*call["arguments"].values()]
     is_text = len(values) == 1 and isinstance(values[0], str)
     return str(values[0]) if is_text else _indent(call["arguments"])

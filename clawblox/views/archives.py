@@ -1,4 +1,4 @@
-"""Archives as text. Their names and metadata are untrusted, so they are escaped."""
+"""Archives as text. Names and metadata are untrusted and therefore escaped."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def describe(archive: Archive, *, with_files: bool) -> str:
 
     Args:
         archive: The archive.
-        with_files: Whether every file is listed too.
+        with_files: Whether to list every file as well.
 
     Raises:
-        OSError: The archive is gone.
+        OSError: The archive no longer exists.
     """
     metadata = archive.metadata
     parts = [
@@ -59,7 +59,7 @@ def archive_fields(archive: Archive) -> dict[str, Any]:
     """Return path, size, members and metadata of an archive, for JSON.
 
     Raises:
-        OSError: The archive is gone.
+        OSError: The archive no longer exists.
     """
     return {
         "path": str(archive.path),
@@ -74,14 +74,14 @@ def archive_fields(archive: Archive) -> dict[str, Any]:
 
 
 def describe_verification(verification: Verification) -> str:
-    """Return the line for an archive that is intact."""
+    """Return the line for an intact archive."""
     result = "verified" if verification.is_verified else "intact, but has no digests to verify"
     size = format_bytes(verification.size_bytes)
     return f"{_place(verification.path)}: {result}, {verification.members} members, {size}"
 
 
 def describe_loaded(loaded: Mapping[str, Any]) -> str:
-    """Describe where the state of an archive was extracted to."""
+    """Describe where the state of an archive was extracted."""
     world = loaded["world_snapshot"]
     rows = [("world snapshot", _place(world))] if world else []
     rows += [(f"agent {printable(name)}", _place(path)) for name, path in loaded["agents"].items()]
@@ -107,9 +107,9 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
     """Return the shell commands that continue from an extracted archive.
 
     Args:
-        loaded: What ``load_checkpoint`` returned.
-        run_dir: Where the state was extracted to.
-        world_dir: The world; None if it is not known.
+        loaded: The result of ``load_checkpoint``.
+        run_dir: The directory into which the state was extracted.
+        world_dir: The world; None if unknown.
     """
     lines = []
     if loaded["world_snapshot"]:
@@ -159,7 +159,7 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
 
 
 def describe_difference(diff: Difference) -> str:
-    """Describe how two archives differ, a line for each member."""
+    """Describe the differences of two archives, with a line for each member."""
     lines = [
         *(f"+ {printable_name(name)}" for name in diff.added),
         *(f"- {printable_name(name)}" for name in diff.removed),
@@ -171,7 +171,7 @@ def describe_difference(diff: Difference) -> str:
 
 
 def describe_findings(scan: Scan) -> str:
-    """List what looks like a secret in an archive."""
+    """List the possible secrets in an archive."""
     searched = _describe_scan(scan.summary)
     if not scan.findings:
         return f"{_place(scan.path)}: nothing found; {searched}"
@@ -284,7 +284,7 @@ def _describe_excluded(excluded: Sequence[Mapping[str, Any]] | tuple[()]) -> str
 
 
 def _first_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of the first rows; nothing without rows."""
+    """Return a table of the first rows; empty without rows."""
     lines = format_table(headings, rows).splitlines() if rows else []
     return "\n".join(_cut(lines, _ROWS_SHOWN + 1))
 
@@ -313,7 +313,7 @@ def _text(value: object) -> str:
 
 
 def _word(path: Path) -> str:
-    """Return a path as a word for a shell."""
+    """Return a path quoted for a shell."""
     return quote_words([path_word(path)])
 
 

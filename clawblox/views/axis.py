@@ -1,9 +1,8 @@
-"""One axis of time for a line of descent: replay, steps, inputs, saves, events. Pure.
+"""A time axis for a line of descent: replay, steps, inputs, saves, events. Pure.
 
-A position is a simulated time, in seconds. The index of a recording ties it to the time of the
-host; a life without a recording has its saves for that. Without any recording a position is host
-time since the first start, with pauses folded. Lost parts have positions, too, but are not on the
-line.
+A position is a simulated time, in seconds. The index of a recording maps positions to host time; in
+a life without a recording, the saves do. Without any recording, a position is host time since the
+first start, with pauses folded. Lost parts also have positions, but are not on the line.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from clawblox.views.formatting import format_rough_seconds
 from clawblox.views.svg import Knot, interpolate
 
 FOLD_S: Final = 60.0
-"""A longer time of the host in which nothing is recorded is folded, in seconds."""
+"""Seconds of host time without records after which the gap is folded."""
 _INSTANT_S: Final = 1e-6
 _RESTARTS: Final = {"policy": "restart", "request": "restart"}
 _MOMENT: Final = 0
 _POSITION: Final = 1
 
 _Time: TypeAlias = tuple[str | None, float | None]
-"""A time of the host as UTC, and simulated time."""
+"""Host time in UTC, and simulated time."""
 
 
 def format_position(position: float) -> str:
-    """Return a position as addresses have it."""
+    """Return a position as text for addresses."""
     return f"{position:.3f}".rstrip("0").rstrip(".")
 
 
@@ -45,11 +44,11 @@ class Sent:
     """An input or a message of an agent.
 
     Attributes:
-        time: When it was applied, in seconds of simulation time.
+        time: Simulation time at which it was applied, in seconds.
         name: Name of the agent.
         is_message: Whether it is a message.
-        words: What it is, as a call of the agent is shown.
-        utc: When that was, in time of the host.
+        words: Its text, in the format of an agent's calls.
+        utc: Host time at which it was applied.
         is_lost: Whether a restore has discarded it.
     """
 
@@ -63,14 +62,14 @@ class Sent:
 
 @attrs.frozen
 class AxisPlace:
-    """A place on the axis or beside it.
+    """A place on the axis or in a lost part.
 
     Attributes:
         position: Its position.
-        utc: When that was, like ``2026-06-22T18:59:25.104Z``.
-        life: The life, as an index of the lives of the axis.
+        utc: Host time of the place, like ``2026-06-22T18:59:25.104Z``.
+        life: Index of the life in the lives of the axis.
         is_lost: Whether a restore has discarded it.
-        is_paused: Whether no life ran then; the position is the one at which the next began.
+        is_paused: Whether no world was running; the position is then the start of the next life.
     """
 
     position: float
@@ -82,12 +81,12 @@ class AxisPlace:
 
 @attrs.frozen
 class Piece:
-    """A part of a life in which the position is known for every moment of the host.
+    """A part of a life in which every moment of host time has a known position.
 
     Attributes:
-        life: The life, as an index of the lives of the axis.
+        life: Index of the life in the lives of the axis.
         is_lost: Whether a restore has discarded it.
-        knots: Times of the host in seconds since 1970, each with the position at that time.
+        knots: Host times in seconds since 1970, each with the position at that time.
     """
 
     life: int
@@ -96,16 +95,16 @@ class Piece:
 
     @property
     def begin(self) -> float:
-        """Its first position."""
+        """First position."""
         return self.knots[0][_POSITION]
 
     @property
     def end(self) -> float:
-        """Its last position."""
+        """Last position."""
         return self.knots[-1][_POSITION]
 
     def place(self, knot: Knot) -> AxisPlace:
-        """Return a place in it."""
+        """Return the place of a knot in this part."""
         return AxisPlace(
             knot[1], format_utc_ms(round(knot[0] * 1e6) * 1000), self.life, self.is_lost
         )
@@ -113,12 +112,12 @@ class Piece:
 
 @attrs.frozen
 class Point:
-    """Something that happened at a moment, or a pause: a time of the host that takes no room.
+    """An event at a moment, or a pause: host time that takes no room on the axis.
 
     Attributes:
         kind: ``start``, ``save``, ``crash``, ``end``, ``restart``, ``resume``, ``fork``, ``pause``.
-        label: What it is, in words; of a pause, how long it was.
-        place: Where it is; of a pause, when it began.
+        label: Description of the event, or the length of the pause.
+        place: Place of the event, or of the start of the pause.
     """
 
     kind: str
@@ -128,14 +127,14 @@ class Point:
 
 @attrs.frozen
 class Axis:
-    """One axis of time; :func:`make_axis` makes it.
+    """A time axis; :func:`make_axis` makes it.
 
     Attributes:
         lives: The lives of the line of descent.
-        pieces: Their parts, in the order of host time.
-        points: Starts, saves and ends of lives, and then pauses.
-        is_simulated: Whether positions are simulated time; host time otherwise, in seconds since
-            the first start with pauses folded.
+        pieces: Parts of the lives, in the order of host time.
+        points: Starts, saves and ends of lives, followed by pauses.
+        is_simulated: Whether positions are simulated time. Otherwise they are host time, in seconds
+            since the first start with pauses folded.
     """
 
     lives: tuple[DescentLife, ...]
@@ -155,16 +154,16 @@ class Axis:
 
     @property
     def note(self) -> str:
-        """A note for its reader; empty if it shows simulated and host time."""
+        """Note for the reader; empty if the axis shows both simulated and host time."""
         if not self.pieces:
             return "No time of this run is known."
         return "" if self.is_simulated else "No recording: this axis shows host time alone."
 
     def place(self, utc: str) -> AxisPlace | None:
-        """Return where a moment of the host is; None for a malformed time or an empty axis.
+        """Return the place of a host time; None for a malformed time or an empty axis.
 
         Args:
-            utc: ISO 8601. Before the first moment it is the first place, after the last the last.
+            utc: ISO 8601. Earlier times give the first place, later times the last.
         """
         moment = to_seconds(utc)
         if moment is None or not self.pieces:
@@ -177,11 +176,11 @@ class Axis:
         return attrs.evolve(place, is_paused=is_paused)
 
     def place_time(self, position: float, life: int | None = None) -> AxisPlace | None:
-        """Return the first moment at a position; None if there is no such part.
+        """Return the place of the first moment at a position; None if there is no such part.
 
         Args:
-            position: The position; outside of the axis, the nearest one counts.
-            life: Only in this life, lost or not; None means on the line.
+            position: The position; outside the axis, the nearest position is used.
+            life: Search only this life, including lost parts; None searches the line.
         """
         kept = [piece for piece in self.pieces if not piece.is_lost]
         wanted = kept if life is None else [one for one in self.pieces if one.life == life]
@@ -192,7 +191,7 @@ class Axis:
         return piece.place((interpolate(piece.knots, position, _POSITION), position))
 
     def place_save(self, save: LineageSave, life: int) -> AxisPlace | None:
-        """Return where a save of a life is; None if no time of it is known."""
+        """Return the place of a save of a life; None if the time of the save is unknown."""
         if self.is_simulated and save.time is not None:
             place = self.place_time(save.time, life)
             return place and attrs.evolve(place, utc=save.created_at or place.utc)
@@ -201,14 +200,15 @@ class Axis:
     def is_lost(self, life: int, position: float) -> bool | None:
         """Return whether an input at a position of a life was lost; None if it is not on the axis.
 
-        An input belongs to the time after it, so one at the very time of a save was sent later.
+        An input belongs to the time after it, so an input at the exact time of a save counts as
+        later.
         """
         own = [one for one in self.pieces if one.life == life and one.begin <= position <= one.end]
         is_later = self.lives[life].is_forked and own and position == own[-1].end
         return own[-1].is_lost if own and not is_later else None
 
     def since(self, place: AxisPlace) -> Axis:
-        """Return the axis from a place on the line on."""
+        """Return the part of the axis from a place on."""
         begin, pieces = (place.life, place.position), list[Piece]()
         for piece in self.pieces:
             knots = [knot for knot in piece.knots if (piece.life, knot[_POSITION]) > begin]
@@ -229,8 +229,9 @@ def make_axis(
     """Return the axis of a line of descent.
 
     Args:
-        lives: The line.
-        recorded: The recordings of each life, by its index, of which only the index is used.
+        lives: The lives of the line.
+        recorded: The recordings of each life, by the life's index. Only their time indexes are
+            read.
     """
     known = {number: _order(_recorded_times(own)) for number, own in recorded.items()}
     is_simulated = any(known.values())
@@ -254,16 +255,16 @@ def _recorded_times(recordings: Iterable[RecordingReader]) -> Iterator[_Time]:
 
 
 def _list_times(one: DescentLife) -> Iterator[_Time]:
-    """Yield the moments that manifests have of a life, with the simulated time of each."""
+    """Yield the moments of a life from its manifests, with their simulated times."""
     yield one.life.begun_at, one.life.time
     yield from ((save.created_at, save.time) for save in _own_saves(one))
-    # The end of another life is the beginning of the next: it may have ended long before.
+    # Other ends are recorded as the start of the next life, which may be much later.
     if one.life.ended_by == "exit" and not one.is_forked:
         yield one.life.ended_at, None
 
 
 def _order(times: Iterable[_Time]) -> list[Knot]:
-    """Return knots in the order of host time, in which the position never goes back."""
+    """Return knots in the order of host time, with positions that never decrease."""
     known = ((to_seconds(utc), to) for utc, to in times)
     ordered = sorted((at, to) for at, to in known if at is not None and to is not None)
     highest = accumulate((position for _, position in ordered), max)
@@ -288,17 +289,17 @@ def _own_saves(one: DescentLife) -> Sequence[LineageSave]:
 def _cut(
     one: DescentLife, number: int, knots: Sequence[Knot], *, is_simulated: bool
 ) -> Iterator[Piece]:
-    """Yield the part of a life on the line, and the part that was lost after its save."""
+    """Yield the part of a life that is on the line, and the part that was lost after its save."""
     save, size = one.until, len(knots)
     saved_at = to_seconds(save.created_at) if save else None
     limit = save.time if save and is_simulated else saved_at
     if limit is not None:
         size = bisect_right(knots, limit, key=itemgetter(is_simulated))
-        if one.is_forked and is_simulated:  # what the parent waited afterwards is its own
+        if one.is_forked and is_simulated:  # the parent's wait after the fork is not on the line
             size = min(size, bisect_left(knots, limit, key=itemgetter(_POSITION)) + 1)
     on, off = tuple(knots[:size]), tuple(knots[size:])
     if is_simulated and limit is not None and on and on[-1][_POSITION] < limit:
-        # Without more, the end of the recording is missing.
+        # If no knots follow, the end of the recording is missing.
         at = interpolate((*on[-1:], *off), limit, _POSITION) if off else saved_at or 0.0
         on += ((max(at, on[-1][_MOMENT] + _INSTANT_S), limit),)
     if on:
@@ -312,7 +313,7 @@ def _find_pauses(axis: Axis) -> Iterator[Point]:
     knots = sorted(pieces, key=itemgetter(0))
     for ((before, left), _), ((after, right), piece) in pairwise(knots):
         if after - before > FOLD_S:
-            # A crash and its pause end where the restored world goes on.
+            # A crash and its pause end at the position where the restored world continues.
             place = piece.place((before, right if axis.is_simulated else (left + right) / 2))
             yield Point("pause", format_rough_seconds(after - before), place)
 

@@ -1,6 +1,6 @@
-"""The strip of an axis of time as SVG: its line, lost lives, folds, points and lanes. Pure.
+"""The strip of a time axis as SVG: its line, lost lives, folds, points and lanes. Pure.
 
-Colours are classes. A strip has the width of every picture, and scrolls where there is less room.
+Colours are classes. A strip has the width of every picture, and scrolls on a narrower page.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from clawblox.views.html import Markup, PageAddress
 from clawblox.views.svg import Picture, Sign
 
 MAX_POINTS: Final = 1400
-"""Points of a line or a lane; of more, columns are drawn."""
+"""Maximum number of points of a line or a lane; more points are drawn as columns."""
 LEFT: Final = 160.0
-"""Where an axis begins, in pixels; its positions are spread evenly up to ``RIGHT``."""
+"""Left edge of an axis, in pixels; positions are spread evenly up to ``RIGHT``."""
 RIGHT: Final = 840.0
 _COLUMN: Final = 2
 """Width of a column, in pixels."""
@@ -32,7 +32,7 @@ _TICK: Final = 10.0
 _MAX_TICKS: Final = 8
 _MAX_NAME: Final = 18
 _SAME: Final = 2
-"""Points of a kind in the same step of this many pixels share a sign."""
+"""Points of the same kind within this many pixels share a sign."""
 
 _X = Callable[[float], float]
 
@@ -44,8 +44,8 @@ def draw_axis(
 
     Args:
         axis: The axis.
-        lanes: The drawings below it, by the name of each lane.
-        span: The positions at both ends, for strips that are compared; None means its own.
+        lanes: Inputs and messages to draw below the axis, by the name of their lane.
+        span: The positions at both ends, for strips that are compared; None means the axis's own.
     """
     begin, end = span or (axis.begin, axis.end)
     x = _scale((begin, end), (LEFT, RIGHT))
@@ -71,14 +71,14 @@ def draw_axis(
 
 
 def _scale(values: tuple[float, float], pixels: tuple[float, float]) -> _X:
-    """Return where values are; quarters, because a recording may have the largest number."""
+    """Return a scale from values to pixels; quarters avoid an overflow of the largest numbers."""
     (begin, end), (left, right) = values, pixels
     share = (right - left) / ((end / 4 - begin / 4) or 1.0)
     return lambda value: left + (value / 4 - begin / 4) * share
 
 
 def _stack(lost: Sequence[Piece], x: _X) -> Iterator[int]:
-    """Yield how far above the line each lost part is, so that none of a height overlap."""
+    """Yield the height of each lost part above the line, so that no two parts overlap."""
     ends: list[float] = []
     for piece in lost:
         row = next((n for n, end in enumerate(ends) if end < x(piece.begin) - 8), len(ends))
@@ -95,7 +95,7 @@ def _draw_ticks(
     yield svg.text(svg.MARGIN, y + 42, "host, UTC", words)
     for position, label in round_ticks(*span, _MAX_TICKS):
         at, place = x(position), axis.place_time(position)
-        if place is None or place.position != position:  # where no life was
+        if place is None or place.position != position:  # no life covers this position
             continue
         yield svg.path("grid-line hair", f"M{at:.1f},{y:.1f}V{bottom:.1f}")
         if axis.is_simulated:
@@ -144,7 +144,7 @@ def _draw_lanes(lanes: Mapping[str, Sequence[Sent]], x: _X, top: float) -> Itera
 
 
 def _draw_marks(points: Sequence[Sent], x: _X, y: float, names: str, size: float) -> Markup | None:
-    """Return strokes as one path: one for each point, or columns whose height is their number."""
+    """Return a path with a stroke for each point, or columns as high as the number of points."""
     strokes = [(x(point.time), 1.0) for point in points]
     if len(points) > MAX_POINTS:
         counts = Counter(int(at / _COLUMN) * _COLUMN for at, _ in strokes)
@@ -166,7 +166,7 @@ def draw_line(
         points: Times and values, in order.
         values: The least and the greatest value.
         span: The first and the last time.
-        top: Where the greatest value is, in pixels.
+        top: Vertical position of the greatest value, in pixels.
     """
     x, y = _scale(span, (LEFT, RIGHT)), _scale(values, (top + _HEIGHT, top))
     places = [(x(time), y(value)) for time, value in points]

@@ -1,7 +1,4 @@
-"""The table of a run, laid out for a terminal of a given size.
-
-Pure: a :class:`BoardView` and a :class:`BoardFrame` go in, lines come out.
-"""
+"""The table of a run, laid out for a terminal of a given size. Pure."""
 
 from __future__ import annotations
 
@@ -38,16 +35,16 @@ STYLES = {
     **dict.fromkeys(("ready", "working", "running"), "green"),
     **dict.fromkeys(("waiting", "exited", "stopped", "blocked", "done"), "dim"),
 }
-"""Styles of the states. They carry no meaning that the words lack."""
+"""Styles of the states; they only repeat the meaning of the words."""
 
 _MAX_EVENTS = 6
 _LINES_TO_WRAP = 16
 _ROWS_BEFORE_EVENTS = 3
 _FIXED_LINES = 6
-"""Two header lines, an empty one, the headings, an empty one, the notice."""
+"""Two header lines, an empty line, the headings, another empty line, and the notice."""
 _NOTE_INDENT = "      "
 _MARK = "▸ "
-"""It marks the selected row."""
+"""Mark of the selected row."""
 
 _Item = TypeVar("_Item")
 
@@ -58,11 +55,11 @@ class BoardView:
 
     Attributes:
         title: The run, for example its directory.
-        elapsed_s: Seconds since it began; None if unknown.
-        counts: Instances by state, including those waiting to be started.
-        rows: A row for each instance that has begun.
+        elapsed_s: Seconds since the run started; None if unknown.
+        counts: Number of instances by state, including instances that are waiting to start.
+        rows: A row for each instance that has started.
         pressure: Share of time in which some task waited for a processor; None if unknown.
-        ramp: Why starts are held back; empty when they are not.
+        ramp: Reason for which starts are held back; empty if they are not.
         agents: The agents of the run.
     """
 
@@ -77,15 +74,15 @@ class BoardView:
 
 @attrs.frozen
 class BoardFrame:
-    """The part of a picture that is independent of what the table shows.
+    """The parts of the screen around the rows of a table.
 
     Attributes:
-        columns: The longest line.
-        lines: The most lines.
+        columns: Maximum length of a line.
+        lines: Maximum number of lines.
         event_lines: The most recent events.
-        notice: The last line: the present activity, or a hint.
-        steering: What a person has typed at the table.
-        pane: A heading, and lines below the table; empty for none.
+        notice: The last line: the current activity, or a hint.
+        steering: State of the keys that a person has typed.
+        pane: A heading and the lines below the table; empty for no pane.
     """
 
     columns: int
@@ -101,18 +98,18 @@ def render(view: BoardView, frame: BoardFrame) -> list[str]:
 
     Args:
         view: The run.
-        frame: The rest of the picture.
+        frame: The parts around the rows.
     """
     return draw_lines(_parts(view, frame), frame.columns, frame.lines)
 
 
 def draw_lines(parts: Iterable[RenderableType], columns: int, lines: int) -> list[str]:
-    """Return the lines of a table as a terminal gets them, coloured unless ``NO_COLOR`` is set.
+    """Return the lines of a table for a terminal, coloured unless ``NO_COLOR`` is set.
 
     Args:
         parts: The lines.
-        columns: The longest line.
-        lines: The most lines.
+        columns: Maximum length of a line.
+        lines: Maximum number of lines.
     """
     console = Console(
         file=io.StringIO(),
@@ -156,12 +153,12 @@ def _parts(view: BoardView, frame: BoardFrame) -> Iterator[RenderableType]:
 def share_lines(
     event_lines: Sequence[EventLine], rows: int, lines: int
 ) -> tuple[list[EventLine], int]:
-    """Return the events that are shown, and the number of lines for rows.
+    """Return the events to show, and the number of lines for rows.
 
     Args:
         event_lines: The events.
         rows: The number of rows.
-        lines: The lines of the terminal.
+        lines: Number of lines of the terminal.
     """
     for_events = lines - _FIXED_LINES - 1 - min(rows, _ROWS_BEFORE_EVENTS)
     shown = select_events(event_lines, max(0, min(_MAX_EVENTS, lines // 4, for_events)))
@@ -171,7 +168,7 @@ def share_lines(
 def _select(
     rows: Sequence[InstanceRow], room: int, selected: str
 ) -> tuple[Sequence[InstanceRow], Collection[InstanceRow], Mapping[str, int]]:
-    """Return the rows that fit, those whose notes fit, and how many of each state are left out."""
+    """Return the rows that fit, those whose notes fit, and the numbers of omitted rows by state."""
     in_order = sorted(rows, key=lambda row: (row.run, row.name))
     if len(rows) <= room:
         shown: Sequence[InstanceRow] = in_order
@@ -187,12 +184,12 @@ def _select(
 
 
 def window(items: Sequence[_Item], place: int, size: int) -> Sequence[_Item]:
-    """Return a part of a sequence with one of its items in the middle, as far as that is possible.
+    """Return a part of a sequence with a given item as close to the middle as possible.
 
     Args:
         items: The sequence.
-        place: The place of the item.
-        size: The number of items to return; at least 1 is returned.
+        place: Index of the item.
+        size: Number of items to return; at least 1 is returned.
     """
     size = max(size, 1)
     first = max(0, min(place - size // 2, len(items) - size))
@@ -204,7 +201,7 @@ def draw_pane(pane: Sequence[str], lines: int) -> list[Text]:
 
     Args:
         pane: The heading and the lines.
-        lines: The lines of the terminal, of which a pane takes at most half.
+        lines: Number of lines of the terminal; the pane takes at most half.
     """
     if not pane or lines < _LINES_TO_WRAP:
         return []
@@ -214,7 +211,7 @@ def draw_pane(pane: Sequence[str], lines: int) -> list[Text]:
 
 
 def draw_events(event_lines: Sequence[EventLine]) -> Iterator[Text]:
-    """Yield events as lines, with an empty line after them; nothing without events."""
+    """Yield events as lines, followed by an empty line; no lines without events."""
     for event in event_lines:
         text = Text(event.text, style="red" if event.is_trouble else "")
         yield join_parts(
@@ -234,7 +231,7 @@ def _first_line(view: BoardView, columns: int) -> Text:
 
 
 def draw_title(text: str, right: str, columns: int) -> Text:
-    """Return the first line: a title, cut where it is too long, and facts at the right."""
+    """Return the first line: a title, cut if too long, and facts at the right."""
     title = Text(text, style="bold", no_wrap=True, overflow="ellipsis")
     title.truncate(max(columns - len(right) - 2, 0), overflow="ellipsis", pad=True)
     return title.append(f"  {right}", style="not bold")
@@ -263,12 +260,12 @@ def _table(
 
 
 def find_place(keys: Sequence[str], selected: str) -> int | None:
-    """Return the place of the selected row; None if it is not shown."""
+    """Return the index of the selected row; None if it is not shown."""
     return keys.index(selected) if selected in keys else None
 
 
 def _agents(agents: Sequence[AgentStatus], columns: int, room: int) -> Iterator[Text]:
-    """Yield the table of the agents with an empty line before it; nothing if there is no room."""
+    """Yield the table of the agents after an empty line; no lines if there is no room."""
     most = room - 2  # the empty line and the headings
     if not agents or most < 1:
         return
@@ -292,9 +289,9 @@ def format_rows(
 
     Args:
         columns: The columns.
-        width: The longest line.
+        width: Maximum length of a line.
         styles: The style of the state of each row.
-        selected: The place of the row to mark; None leaves no room for a mark.
+        selected: Index of the row to mark; None leaves no room for a mark.
     """
     margin = "" if selected is None else " " * len(_MARK)
     fitted = fit_columns(columns, width - len(margin))

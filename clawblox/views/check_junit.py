@@ -1,8 +1,8 @@
-"""The report of ``clawblox check`` as JUnit XML, which every CI system shows. Pure.
+"""The report of ``clawblox check`` as JUnit XML, the common format of CI systems. Pure.
 
-The format is that of the Ant task of JUnit: it has failures, errors and skipped tests, but neither
-recommendations nor warnings. What the exit status counts is a failure or an error there, and
-everything else that did not pass is skipped, with its reason.
+The format is the XML of JUnit's Ant task: it has failures, errors and skipped tests, but neither
+recommendations nor warnings. Results that make the exit status 1 are failures or errors; all other
+results that did not pass are skipped, with their reasons.
 """
 
 from __future__ import annotations
@@ -71,5 +71,5 @@ def _reason(result: CheckResult) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text without the characters that XML cannot have: they are shown as escapes."""
+    """Return a text with characters that XML forbids replaced by escapes."""
     return printable_lines(text)

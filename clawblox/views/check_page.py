@@ -1,4 +1,4 @@
-"""The report of ``clawblox check`` as a web page: one file that can be sent and kept. Pure."""
+"""The report of ``clawblox check`` as a web page in a single file. Pure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _unverified(report: Report) -> Iterator[Child]:
 
 
 def _ids(results: Iterable[CheckResult]) -> Markup:
-    """Return the ids of many checks, closed at first."""
+    """Return the ids of many checks, initially collapsed."""
     ids = ", ".join(result.id for result in results)
     return element("details", element("summary", "Their ids"), element("p", ids))
 
@@ -106,7 +106,7 @@ def _values(facts: Mapping[str, Fact]) -> Iterator[Markup]:
 
 
 def _mark_difference(first: str, second: str) -> Iterator[Markup]:
-    """Yield two texts in which the part that differs is marked."""
+    """Yield two texts with the differing parts marked."""
     start = common_length(first, second)
     end = common_length(first[start:][::-1], second[start:][::-1])
     for side in (first, second):
@@ -121,7 +121,7 @@ def _labelled(label: str, content: Child) -> Markup:
 
 
 def _folded(title: str, results: Sequence[CheckResult]) -> Markup | None:
-    """Return results as a table that is closed at first; None without results."""
+    """Return results as an initially collapsed table; None without results."""
     if not results:
         return None
     summary = element("summary", f"{title} ({count_words(len(results), 'check')})")

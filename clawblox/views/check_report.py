@@ -1,4 +1,4 @@
-"""The report of ``clawblox check`` as text: first what a person has to do something about. Pure."""
+"""The report of ``clawblox check`` as text, with the results that need action first. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawblox.printable import printable, printable_lines, printable_name
 from clawblox.views.formatting import count_words, format_seconds
 
 Kind: TypeAlias = Literal["good", "bad", "warning", "strong", "dim"]
-"""Kind of a piece of text; it decides the colour, and carries no meaning that the words lack."""
+"""Kind of a piece of text, which decides its colour; colours only repeat the words."""
 Paint: TypeAlias = Callable[[Kind, str], str]
 """Returns a piece of text in its colour."""
 
@@ -31,7 +31,7 @@ FAILURE_SECTIONS: Final[tuple[tuple[Level, Kind, str, str], ...]] = (
 )
 """Level, kind, title and sign of the sections with failures."""
 MOST_NAMED: Final = 12
-"""Number of checks that could not run for one reason, beyond which their areas are counted."""
+"""Maximum number of checks to name for a reason; more checks are counted by area."""
 _MIN_WIDTH: Final = 40
 _MAX_WIDTH: Final = 110
 _LABEL_WIDTH: Final = 10
@@ -39,20 +39,20 @@ _INDENT: Final = "    "
 
 
 def plain(_kind: Kind, text: str) -> str:
-    """Return the text as it is."""
+    """Return the text unchanged."""
     return text
 
 
 def select_failures(report: Report) -> list[CheckResult]:
-    """Return the failures that are not expected: *must* before *should*, else in their order."""
+    """Return the unexpected failures: *must* before *should*, otherwise in order."""
     failures = [result for result in report.having("failed") if not result.is_expected]
     return sorted(failures, key=lambda result: result.level != "must")
 
 
 def group_failures(report: Report, level: Level) -> list[list[CheckResult]]:
-    """Return the failures of a level, those together that the same answer has caused.
+    """Return the failures of a level, grouped by the answer that caused them.
 
-    A world that no agent can join, for example, fails half of the checks for this one reason.
+    For example, a world that no agent can join fails half of the checks for the same reason.
     """
     groups: dict[tuple[str, str | None, str], list[CheckResult]] = {}
     for result in select_failures(report):
@@ -64,12 +64,12 @@ def group_failures(report: Report, level: Level) -> list[list[CheckResult]]:
 
 
 def name_others(group: Sequence[CheckResult]) -> str:
-    """Return the ids of the checks that failed with the first of a group; empty for none."""
+    """Return the ids of the other checks in a group; empty if there are no others."""
     return ", ".join(result.id for result in group[1:])
 
 
 def group_unverified(report: Report) -> list[tuple[str, list[CheckResult]]]:
-    """Return the reasons why checks could not run, each with its checks; own errors come first."""
+    """Return the reasons why checks could not run, with the checks; our own errors come first."""
     unverified = sorted(report.unverified, key=lambda result: not result.is_own_error)
     reasons: dict[str, list[CheckResult]] = {}
     for result in unverified:
@@ -78,11 +78,11 @@ def group_unverified(report: Report) -> list[tuple[str, list[CheckResult]]]:
 
 
 def name_unverified(results: Sequence[CheckResult], *, is_whole: bool = False) -> str:
-    """Return the ids of checks that could not run for one reason.
+    """Return the ids of checks that could not run for the same reason.
 
     Args:
-        results: Their results.
-        is_whole: Whether many are listed too, and not only counted by area.
+        results: The results of the checks.
+        is_whole: Whether to list even many checks instead of counting them by area.
     """
     if is_whole or len(results) <= MOST_NAMED:
         return ", ".join(result.id for result in results)
@@ -91,18 +91,18 @@ def name_unverified(results: Sequence[CheckResult], *, is_whole: bool = False) -
 
 
 def explain_unverified(report: Report, reason: str) -> str:
-    """Return why checks could not run; briefly where the verdict has the same reason."""
+    """Return why checks could not run, briefly if the verdict has the same reason."""
     is_said = bool(report.obstacle) and reason in report.verdict.sentence
     return "for the reason above" if is_said else reason
 
 
 def describe_obstacle(report: Report) -> str:
-    """Return the facts about a failed start besides the verdict's sentence; empty for nothing."""
+    """Return the facts about a failed start that the verdict lacks; empty if there are none."""
     return report.obstacle.partition("\n")[2]
 
 
 def sum_up(report: Report) -> str:
-    """Return the finding besides the verdict, a sentence."""
+    """Return the finding that accompanies the verdict, as a sentence."""
     failures = Counter(result.level for result in select_failures(report))
     parts = []
     if failures["must"]:
@@ -117,7 +117,7 @@ def sum_up(report: Report) -> str:
 
 
 def count_results(report: Report) -> str:
-    """Return the number of checks, by status, with the time and the seed that they took."""
+    """Return the number of checks by status, with the elapsed time and the seed."""
     numbers = count_statuses(report.checks)
     counts = [f"{numbers[status]} {STATUS_WORDS[status]}" for status in reversed(list(numbers))]
     expected = sum(result.is_expected for result in report.checks)
@@ -129,12 +129,12 @@ def count_results(report: Report) -> str:
 def render_report(
     report: Report, *, width: int, is_verbose: bool = False, paint: Paint = plain
 ) -> str:
-    """Return a report as text, foreign text printable.
+    """Return a report as text, with foreign text made printable.
 
     Args:
         report: The report.
         width: Columns of the terminal. Command lines to copy are not wrapped.
-        is_verbose: Whether the checks that passed, or do not apply, are listed too.
+        is_verbose: Whether to list the checks that passed or do not apply as well.
         paint: Colours the text.
     """
     page = _Page(report, min(max(width, _MIN_WIDTH), _MAX_WIDTH), paint)
@@ -218,7 +218,7 @@ class _Page:
             yield from self._wrap(f"{result.id}: {result.evidence}", _INDENT, "  - ")
 
     def areas(self) -> Iterator[str]:
-        """Yield one line with how many of the checks of each area passed, of those that apply."""
+        """Yield a line with the numbers of passed and applicable checks of each area."""
         applying = self._report.having("failed", "could_not_run", "passed")
         areas = [
             f"{area} {sum(result.status == 'passed' for result in results)}/{len(results)}"
@@ -241,7 +241,7 @@ class _Page:
 
 
 def _group_by_area(results: Sequence[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
-    """Return results by the area of their checks, in their order."""
+    """Return results grouped by the area of their checks, in order."""
     areas: dict[str, list[CheckResult]] = {}
     for result in results:
         areas.setdefault(result.id.partition(".")[0], []).append(result)
@@ -249,7 +249,7 @@ def _group_by_area(results: Sequence[CheckResult]) -> list[tuple[str, list[Check
 
 
 def render_list(checks: Iterable[Check], *, width: int) -> str:
-    """Return checks as text: id, level and requirement of each."""
+    """Return checks as text, with the id, level and requirement of each."""
     lines = []
     for check in checks:
         lines.append(f"{check.id} ({check.level})")

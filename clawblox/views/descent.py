@@ -1,9 +1,9 @@
 """A line of descent: the lives from the first start to the last moment of an instance. Pure.
 
-It leads back through restarts of an instance, and through forks to the instances that it came
-from, in the same run directory or in others. Of each life it keeps the part up to the save that
-the next life began from. What an instance lost after such a save belongs to the line as well, but
-lies beside it; what a parent did after a fork does not.
+The line leads back through restarts of an instance, and through forks to its ancestors, in the same
+run directory or in others. It contains each life up to the save from which the next life started.
+The part that an instance lost after such a save is recorded next to the line; what a parent did
+after a fork is left out.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from clawblox.views.lineage_layout import find_history
 
 @attrs.frozen
 class DescentLife:
-    """A life of a line of descent.
+    """A life in a line of descent.
 
     Attributes:
         run_dir: Its run directory.
         instance: Its instance.
-        number: Its place among the lives of the instance, from 0.
-        is_lost: Whether no part of it is on the line.
-        until: The save with which it leaves the line; None if it does not.
-        is_forked: Whether the line goes on in another instance from that save.
+        number: Index among the lives of the instance, from 0.
+        is_lost: Whether no part of the life is on the line.
+        until: The save at which the life leaves the line; None if it does not leave.
+        is_forked: Whether the line continues in another instance from that save.
     """
 
     run_dir: Path
@@ -49,7 +49,7 @@ class DescentLife:
 
     @property
     def name(self) -> str:
-        """Name of its instance, and which of its lives it is where there are several."""
+        """Name of the instance, followed by the number of the life if there are several."""
         several = len(self.instance.lives) > 1
         return f"{self.instance.name}, life {self.number + 1}" if several else self.instance.name
 
@@ -60,9 +60,9 @@ def find_descent(
     """Return the line of descent of an instance, oldest life first.
 
     Args:
-        lineages: The run directories to search for the origins of lives.
-        run_dir: The run directory of the instance, among those.
-        instance: Its name; an unknown one has no lives.
+        lineages: The lineages of the run directories to search for the origins of lives.
+        run_dir: The run directory of the instance, one of the above.
+        instance: Name of the instance; for an unknown name the result is empty.
     """
     lives: list[DescentLife] = []
     seen: set[tuple[Path, str]] = set()
@@ -78,7 +78,7 @@ def find_descent(
 
 
 def _find_parent(lineages: Sequence[Lineage], origin: Origin, run_dir: Path) -> DescentLife | None:
-    """Return the life that made a save: by the path of the save, or else by its digest."""
+    """Return the life that made a save, found by the path of the save or else by its digest."""
     makers = [
         (save.path != origin.path, lineage.run_dir != run_dir, number, instance, lineage, save)
         for lineage in lineages
@@ -106,16 +106,16 @@ def _list_lives(last: DescentLife) -> Iterator[DescentLife]:
 def find_life(
     lives: Sequence[DescentLife], run_dir: Path, instance: str, first: Moment
 ) -> int | None:
-    """Return the life that made a recording, as an index; None if it is none of these.
+    """Return the index of the life that made a recording; None if it is not in the line.
 
-    Of the lives of the instance that began at the same simulated time, it is the one that began
-    next to the recording.
+    Among the lives of the instance with the same simulated start time, the life whose start is
+    closest to the start of the recording is chosen.
 
     Args:
         lives: A line of descent.
         run_dir: The run directory of the recording.
-        instance: Name of its instance; empty for the only one.
-        first: When it begins.
+        instance: Name of its instance; empty for the only instance.
+        first: The first moment of the recording.
     """
     own = [one for one in lives if one.run_dir == run_dir and instance in ("", one.instance.name)]
     recorded_at = to_seconds(first.utc) or 0.0

@@ -65,7 +65,7 @@ class EventLine:
         at: UTC time.
         instance: Name of the instance; empty for an event that concerns all instances.
         text: The event, as a printable line.
-        is_trouble: Whether it needs attention.
+        is_trouble: Whether the event needs attention.
     """
 
     at: str
@@ -93,7 +93,7 @@ def describe_event(event: WorldEvent) -> EventLine:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error, on a line."""
+    """Return the message of an error as one line."""
     return printable(getattr(error, "message", None) or str(error) or type(error).__name__)
 
 
@@ -104,14 +104,14 @@ def describe_start_error(error: Exception) -> str:
 
 
 def describe_saved(saved: SavedSnapshot) -> str:
-    """Return where a snapshot is, and how large."""
+    """Return the path and the size of a snapshot."""
     time = "" if saved.time is None else f", sim time {saved.time:.1f}"
     size = format_bytes(saved.size_bytes)
     return f"{saved.instance}: saved {shorten_path(saved.path)} ({size}{time})"
 
 
 def describe_stopped(result: StopResult) -> str:
-    """Return how an instance was stopped; each process that was killed is a further line."""
+    """Return how an instance was stopped, with a further line for each killed process."""
     text = f"{result.instance}: {_RUNG_TEXTS[result.rung]}"
     if result.rung in ("not_running", "already_exited"):
         return text
@@ -121,7 +121,7 @@ def describe_stopped(result: StopResult) -> str:
 
 
 def describe_restarted(instance: str, done: Restarted) -> str:
-    """Return from which save an instance was restarted, and where it serves."""
+    """Return the save from which an instance was restarted, and its address."""
     source = "fresh" if done.resume_path is None else f"from {shorten_path(done.resume_path)}"
     return f"{instance}: restarted {source}, ready at {done.url} ({format_seconds(done.ready_s)})"
 
@@ -202,7 +202,7 @@ class RecentEvents:
     """The most recent event lines; ordinary events never displace problems.
 
     Args:
-        size: How many problems, and how many other events, are kept.
+        size: Number of problems, and number of other events, to keep.
     """
 
     def __init__(self, size: int) -> None:
@@ -223,7 +223,7 @@ class RecentEvents:
 
 
 def select_events(lines: Sequence[EventLine], size: int) -> list[EventLine]:
-    """Return the last ``size`` lines in order, more than half of them problems if need be."""
+    """Return the last ``size`` lines in order, with more than half reserved for problems."""
     troubles = [place for place, line in enumerate(lines) if line.is_trouble]
     others = [place for place, line in enumerate(lines) if not line.is_trouble]
     least = min(len(troubles), max(size - len(others), size // 2 + 1 if size else 0))
@@ -239,7 +239,7 @@ def changes_between(
     """Yield the changes between two states of run directories. Blocks: it reads logs.
 
     Args:
-        before: The earlier state; with an empty one, every instance is a change.
+        before: The earlier state; if it is empty, every instance is a change.
         now: The later state.
         run_names: Names of the runs in the lines; empty if there is only one run.
     """

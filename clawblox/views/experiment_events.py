@@ -33,9 +33,9 @@ _TROUBLE: Final = frozenset(
 
 
 def describe_experiment_event(event: ExperimentEvent) -> EventLine | None:
-    """Return an event of an experiment as a line of text; None if it is not worth one.
+    """Return an event of an experiment as a line of text; None for events that are not shown.
 
-    Of the events of worlds, only problems are. The logs of the agents have what they do.
+    Of the events of worlds, only problems are shown. The actions of agents are in their logs.
     """
     if event.kind.startswith(_WORLD):
         return _describe_world(event)
@@ -61,7 +61,7 @@ def _describe_world(event: ExperimentEvent) -> EventLine | None:
 
 
 def _opened(data: Mapping[str, Any]) -> str:
-    """Return where an attempt runs; empty for this machine."""
+    """Return the node of an attempt; empty for this machine."""
     node = f"on node {data['host']['node']}" if data.get("host") else ""
     return format_node(node, data.get("differs", ""))
 

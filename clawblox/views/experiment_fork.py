@@ -22,14 +22,14 @@ _MAX_PROMPT_CHARS = 60
 
 @attrs.frozen(kw_only=True)
 class ForkPreview:
-    """A fork that was planned and not made.
+    """A planned fork that has not been made.
 
     Attributes:
         fork: The fork.
         branches: Its branches, with their names.
         chain: The chain of its checkpoint.
         status: The status of the experiment.
-        source_usd: Cost of the generation of the checkpoint in US dollars; None if it is not known.
+        source_usd: Cost of the generation of the checkpoint in US dollars; None if unknown.
     """
 
     fork: ForkRequest
@@ -40,7 +40,7 @@ class ForkPreview:
 
     @property
     def active_s(self) -> float:
-        """Active seconds of each branch, in all its generations."""
+        """Active time of each branch over all its generations, in seconds."""
         first = self.fork.duration
         later = self.chain.plan.duration if first is None else first
         if first is None:
@@ -49,18 +49,18 @@ class ForkPreview:
 
     @property
     def at_a_time(self) -> int:
-        """Number of branches that run at the same time at most."""
+        """Maximum number of branches that run at the same time."""
         limits, agents = self.chain.plan.limits, len(self.chain.plan.agents)
         slots = limits.worlds if limits.agents is None else limits.agents // agents
         return min(len(self.branches), slots, limits.worlds, self.fork.parallel or slots)
 
     @property
     def forecast_s(self) -> float:
-        """Seconds that all branches take at least."""
+        """Minimum time for all branches, in seconds."""
         return math.ceil(len(self.branches) / self.at_a_time) * self.active_s
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return the preview as JSON values."""
         return {
             "source": attrs.asdict(self.fork.source.ref),
             "elapsed_s": self.fork.source.active_s,
@@ -85,7 +85,7 @@ class ForkPreview:
 
 
 def describe_fork(preview: ForkPreview) -> list[str]:
-    """Return what a fork would make, as lines of text."""
+    """Describe the branches that a fork would make, as lines of text."""
     return [printable(line) for line in _describe(preview)]
 
 

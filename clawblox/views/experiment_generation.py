@@ -1,4 +1,4 @@
-"""A generation of an experiment as text: its end, attempts, files, and what its agents did."""
+"""A generation of an experiment as text: its end, attempts and files, and its agents' actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clawblox.views.formatting import (
 )
 
 _PARTS = ("logs", "recordings", "checkpoints")
-"""Directories of a run directory that have files for people."""
+"""Subdirectories of a run directory with files for people."""
 
 
 def describe_generation(found: InspectedGeneration, width: int | None) -> list[str]:
@@ -33,7 +33,7 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
 
     Args:
         found: The generation.
-        width: Characters of a line of its table of attempts; None has no limit.
+        width: Maximum width of the table of attempts, in characters; None for no limit.
     """
     row = found.row
     lines = format_facts(
@@ -61,7 +61,7 @@ def describe_generation(found: InspectedGeneration, width: int | None) -> list[s
 
 
 def describe_agents(found: InspectedGeneration) -> list[str]:
-    """Return the agents of a generation as lines, each with what it did last."""
+    """Return the agents of a generation as lines, each with its latest actions."""
     return [line for agent in found.agents for line in _describe_agent(agent)]
 
 

@@ -33,12 +33,12 @@ _MAX_VALUE_CHARS: Final = 60
 
 
 def describe_plan(plan: Plan, survey: Survey, lead_time: LeadTime) -> list[str]:
-    """Return what an experiment with a plan would do.
+    """Describe an experiment with a plan before it is run.
 
     Args:
         plan: The plan.
-        survey: What it would use.
-        lead_time: How long a pause takes.
+        survey: The resources that the experiment would use.
+        lead_time: Time that a pause takes.
     """
     chains = plan.chains()
     return [
@@ -57,7 +57,7 @@ def describe_plan(plan: Plan, survey: Survey, lead_time: LeadTime) -> list[str]:
 
 
 def _describe_lead_time(time: LeadTime) -> str:
-    """Return how long a pause takes, and when a batch system should ask for it."""
+    """Return the duration of a pause, and the time at which a batch system should request it."""
     took = "not measured yet;"
     if time.pause_s is not None:
         took = f"about {math.ceil(time.pause_s)} s, so"
@@ -66,7 +66,7 @@ def _describe_lead_time(time: LeadTime) -> str:
 
 
 def _describe_cluster(plan: Plan, survey: Survey) -> list[str]:
-    """Return how many attempts fit where, and where the keys of agents come from."""
+    """Return how many attempts fit on each node, and the source of the agents' keys."""
     if plan.cluster is None:
         return []
     rooms = ", ".join(f"{name} {count}" for name, count in survey.rooms.items())
@@ -106,7 +106,7 @@ def _describe_time(plan: Plan, chains: Sequence[Chain]) -> str:
 
 
 def _describe_disk(survey: Survey) -> str:
-    """Return how much space workspaces and archives need, as far as it is known from templates."""
+    """Return the space for workspaces and archives, as estimated from templates."""
     needed = f"at least {format_bytes(survey.disk_bytes)} of " if survey.disk_bytes else ""
     return f"Disk: {needed}{format_bytes(survey.free_bytes)} free."
 
@@ -168,7 +168,7 @@ def _tokens(number: float) -> str:
 
 
 def _sum_tokens(budgets: Iterable[tuple[int, Budget | None]]) -> float:
-    """Return the sum of budgets, each that often; infinite if one has no limit of output tokens."""
+    """Return the sum of budgets, each multiplied by its count; infinite if one is unlimited."""
     limits = [
         (count, None if budget is None else budget.output_tokens) for count, budget in budgets
     ]

@@ -1,4 +1,4 @@
-"""Experiments as text: the live table and the summary of one, or a table of several."""
+"""Experiments as text: the live table and summary of a single experiment, or a table of several."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ MAX_COLUMNS: Final = 100
 _COUNTS: Final = ("failed", "blocked", "paused", "running", "waiting")
 _MAX_REASONS: Final = 5
 _REQUEST: Final = "request"
-"""Cause of a pause that a person has asked for."""
+"""Cause of a pause that a person requested."""
 _NODE: Final = "node"
 """Cause of a wait for a node, or for the end of a host."""
 _MIN_LAST: Final = len("limit until 21:40")
 """Width below which the latest action is left out rather than cut."""
 _OLD_MIRROR_S: Final = 5.0
-"""Age from which that of a mirror is shown: it is usually a second old."""
+"""Age in seconds from which the age of a mirror is shown; usually it is a second."""
 _SCORE: Final = "SCORE"
 _DIGITS: Final = re.compile(r"(\d+)")
 
@@ -59,8 +59,8 @@ def render_experiment(status: ExperimentStatus, frame: BoardFrame) -> list[str]:
     """Return the lines of the table of an experiment, coloured unless ``NO_COLOR`` is set.
 
     Args:
-        status: Its status.
-        frame: The rest of the picture; no line is longer than 100 columns.
+        status: The status of the experiment.
+        frame: The parts around the rows. No line is longer than 100 columns.
     """
     width, lines = min(frame.columns, MAX_COLUMNS), frame.lines
     pane = draw_pane(frame.pane, lines)
@@ -73,13 +73,13 @@ def render_experiment(status: ExperimentStatus, frame: BoardFrame) -> list[str]:
 
 
 def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> list[str]:
-    """Return the status of an experiment as plain lines, with all chains that have begun.
+    """Return the status of an experiment as plain lines, with all chains that have started.
 
-    Why chains have failed or are paused is below the table, where its columns do not show it whole.
+    Below the table are the reasons of failures and pauses that do not fit into its columns.
 
     Args:
         status: The status.
-        columns: The longest line of the table.
+        columns: Maximum length of a line of the table.
     """
     lines = list(_table(status, min(columns, MAX_COLUMNS), None))
     for line in lines:
@@ -100,7 +100,7 @@ def describe_status(status: ExperimentStatus, columns: int = MAX_COLUMNS) -> lis
 
 
 def summarise_experiment(status: ExperimentStatus) -> list[str]:
-    """Return how an experiment ended, why chains have failed, and what to type next."""
+    """Return how an experiment ended, why chains failed, and the commands for the next steps."""
     failed = [chain for chain in status.chains if chain.state == "failed"]
     money = describe_money(status)
     lines = [describe_counts(status).plain + (f"; {money}." if money else ".")]
@@ -113,7 +113,7 @@ def summarise_experiment(status: ExperimentStatus) -> list[str]:
 
 
 def suggest_resume(status: ExperimentStatus) -> str:
-    """Return the command that goes on with an experiment; empty if nothing is left to do."""
+    """Return the command that continues an experiment; empty if all work is done."""
     if status.counts.get("committed", 0) >= status.generations:
         return ""
     words = ["--retry-failed"] if status.counts.get("failed") else []
@@ -121,18 +121,18 @@ def suggest_resume(status: ExperimentStatus) -> str:
 
 
 def _suggest_failed_score(status: ExperimentStatus) -> list[str]:
-    """Return the command that shows why the first score failed, if one has."""
+    """Return the command that shows why the first score failed, if any score failed."""
     show = [suggest("experiment show", status.dir, place) for place in status.failed_scores]
     return [f"scores:   {command}" for command in show[:1]]
 
 
 def describe_waits(status: ExperimentStatus) -> list[str]:
-    """Return why chains wait for something else than a resume, a line for each of the first."""
+    """Return why chains wait for something other than a resume, a line for each of the first."""
     return _describe_reasons([c for c in status.chains if _waits_for_reason(c)], between=": ")
 
 
 def _waits_for_reason(chain: ChainStatus) -> bool:
-    """Return whether a chain waits for something else than a resume that a person asks for."""
+    """Return whether a chain waits for something other than a resume by a person."""
     return chain.state in ("paused", "waiting") and chain.cause not in ("", _REQUEST)
 
 
@@ -168,7 +168,7 @@ def _table(
 
 
 def describe_money(status: ExperimentStatus) -> str:
-    """Return what an experiment has cost, and its limit."""
+    """Return the cost of an experiment and its limit."""
     spent = "cost unknown" if status.spent_usd is None else format_cost(status.spent_usd)
     about = "about " if status.is_estimated and status.spent_usd is not None else ""
     if status.limit_usd is not None:
@@ -177,7 +177,7 @@ def describe_money(status: ExperimentStatus) -> str:
 
 
 def describe_time(status: ExperimentStatus) -> str:
-    """Return how long an experiment has run, and will at least."""
+    """Return how long an experiment has run, and how long it will at least take."""
     gone = f"{format_rough_seconds(status.elapsed_s)} gone" if status.elapsed_s else ""
     rest = f"about {format_rough_seconds(status.forecast_s)} to go" if status.forecast_s else ""
     times = ", ".join(filter(None, (gone, rest)))
@@ -186,12 +186,12 @@ def describe_time(status: ExperimentStatus) -> str:
 
 
 def describe_driver(host: str) -> str:
-    """Return that a process on another machine runs an experiment, or was killed there."""
+    """Return words about the machine of an experiment's driver."""
     return f"driver on {printable_name(host)}"
 
 
 def describe_counts(status: ExperimentStatus) -> Text:
-    """Return how many generations are complete, and what happens to the others."""
+    """Return the number of complete generations, and the states of the others."""
     committed = f"{status.counts.get('committed', 0)} of {status.generations} committed"
     others = [
         Text(f"{status.counts[name]} {name}", style=STYLES.get(name, ""))
@@ -219,15 +219,14 @@ def chain_rows(status: ExperimentStatus) -> list[str]:
 def _select(
     chains: Iterable[ChainStatus], room: int | None, selected: str = ""
 ) -> tuple[list[ChainStatus], list[ChainStatus]]:
-    """Return the chains that are shown, and the others.
+    """Return the chains to show, and the others.
 
-    Chains that have nothing to show are only counted: those that wait for a generation's beginning,
-    or for a node.
+    Chains that wait for the start of a generation or for a node are only counted.
 
     Args:
         chains: The chains.
-        room: Number of lines; None has no limit.
-        selected: The name of a chain that is shown in any case.
+        room: Maximum number of lines; None for no limit.
+        selected: Name of a chain that is always shown.
     """
     ranked = sorted(chains, key=_rank)
     shown = [
@@ -243,7 +242,7 @@ def _select(
 
 
 def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
-    """Return the place of a chain: what needs a person first, then by generation."""
+    """Return the sort key of a chain: chains that need a person come first, then by generation."""
     states = ("failed", "paused", "running", "waiting", "done")
     state = "running" if chain.state in RUNNING else chain.state
     split = filter(None, _DIGITS.split(chain.name))
@@ -252,7 +251,7 @@ def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
 
 
 def _describe_hidden(chains: Sequence[ChainStatus]) -> Iterator[str]:
-    """Yield how many chains are left out, and why they wait; nothing without chains."""
+    """Yield the number of omitted chains and why they wait; no lines without chains."""
     counts = Counter(map(_describe_wait, chains)).most_common()
     parts = [phrase if len(counts) == 1 else f"{count} {phrase}" for phrase, count in counts]
     if chains:
@@ -293,7 +292,7 @@ def chain_columns(chains: Sequence[ChainStatus]) -> list[Column]:
 
 
 def describe_node(chain: ChainStatus) -> str:
-    """Return where a chain runs, and how old its mirror is if that is worth a word."""
+    """Return the node of a chain, and the age of its mirror if it is old."""
     age_s = chain.mirror_age_s or 0.0
     age = f", {format_rough_seconds(age_s)} ago" if age_s >= _OLD_MIRROR_S else ""
     return chain.node + age
@@ -313,7 +312,7 @@ def _format_age(seconds: float | None) -> str:
 
 
 def _mark(agent: AgentActivity) -> str:
-    """Return an agent's name with a mark: it has ended, waits for its provider, or is in a turn."""
+    """Return an agent's name, marked if it has ended, waits for its provider, or is in a turn."""
     mark = "✓" if agent.is_over else "◌" if agent.provider_wait_s else "●"
     return f"{agent.name} {mark}" if agent.is_over or agent.is_working else agent.name
 
@@ -353,11 +352,11 @@ def describe_last(chain: ChainStatus) -> str:
 
 
 def describe_experiments(experiments: Sequence[ExperimentOverview], width: int | None) -> list[str]:
-    """Return a table of experiments in their order, and below it why others cannot be read.
+    """Return a table of experiments in order, followed by the errors of unreadable experiments.
 
     Args:
         experiments: The experiments.
-        width: Characters of a line of the table; None has no limit.
+        width: Maximum width of the table, in characters; None for no limit.
     """
     shown = [one for one in experiments if not one.error]
     progress = [f"{one.committed} of {one.generations}" for one in shown]

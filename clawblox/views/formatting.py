@@ -19,14 +19,14 @@ from clawblox.system.clock import utc_now
 
 _STEPS = (1, 2, 5, 10, 20)
 _LEAST_STEP, _MOST_STEP = 1e-9, 1e12
-"""Distances of ticks outside of these are no times or scores that a world has."""
+"""Limits of the distance between ticks; realistic times and scores stay within them."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def format_json(value: object) -> str:
-    """Return a value as the indented JSON that ``--json`` prints; paths and the like as text.
+    """Return a value as the indented JSON that ``--json`` prints; paths become text.
 
-    Numbers without a form in JSON, which a world may have written, become null.
+    Numbers that JSON cannot represent, which a world may have written, become null.
     """
     try:
         return json.dumps(value, indent=2, default=_plain, allow_nan=False)
@@ -60,11 +60,11 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_node(node: str, differs: str) -> str:
-    """Return where an attempt runs, and how that machine differs from the one before; or nothing.
+    """Return the node of an attempt, and how it differs from the previous node; may be empty.
 
     Args:
         node: The node; empty for this machine.
-        differs: How its machine differs; empty if it does not.
+        differs: How the machine differs from the previous one; empty if it does not.
     """
     return ", on another ".join(filter(None, (node, differs)))
 
@@ -81,17 +81,16 @@ def count_words(number: int, noun: str) -> str:
 
 
 def format_age(at: str | None) -> str:
-    """Return how long ago a UTC time was, as a duration.
+    """Return the time since a UTC time, as a duration; ``?`` if the time is malformed.
 
     Args:
-        at: The time as a manifest or record has it, ``?`` when it is malformed; None gives an
-            empty text.
+        at: The time, as in manifests and records; None gives an empty text.
     """
     if at is None:
         return ""
     try:
         age = utc_now() - datetime.fromisoformat(at)
-    except (TypeError, ValueError):  # a world or another program wrote it
+    except (TypeError, ValueError):  # written by a world or another program
         return "?"
     return format_seconds(float(max(0, int(age.total_seconds())))).replace(".0s", "s")
 
@@ -112,9 +111,9 @@ def round_ticks(begin: float, end: float, most: int) -> list[tuple[float, str]]:
     """Return round positions on an axis, evenly spaced, each with its text.
 
     Args:
-        begin: Where the axis begins.
-        end: Where it ends.
-        most: How many at most, 2 or more.
+        begin: Start of the axis.
+        end: End of the axis.
+        most: Maximum number of positions, at least 2.
     """
     wanted = (end - begin) / (most - 1)
     if not _LEAST_STEP < wanted < _MOST_STEP:
@@ -131,9 +130,9 @@ def describe_life(state: str, exit_: ProcessExit | None, halt: str | None = None
     """Return the state of an instance with its end: ``exited 1``, ``halted: no room``.
 
     Args:
-        state: Its state.
-        exit_: How its process ended; None if it has not, or if that is unknown.
-        halt: Why it halted; None if it did not, or for its state alone.
+        state: The state.
+        exit_: The exit of its process; None if the process has not ended or the exit is unknown.
+        halt: Reason of its halt; None if it did not halt, or to leave out the reason.
     """
     if state == "halted":
         return state if halt is None else printable(describe_end(exit_, halt))
@@ -143,7 +142,7 @@ def describe_life(state: str, exit_: ProcessExit | None, halt: str | None = None
 
 
 def suggest(command: str, run_dir: Path, *words: str) -> str:
-    """Return a command line to paste: a command on a directory, quoted for a shell.
+    """Return a command line to paste, with a command and a directory, quoted for a shell.
 
     Args:
         command: The command, ``resume`` or ``experiment resume`` for example.
@@ -154,20 +153,20 @@ def suggest(command: str, run_dir: Path, *words: str) -> str:
 
 
 def path_word(path: Path) -> str:
-    """Return a path as an argument of a command, relative if possible; no option looks like it."""
+    """Return a path as an argument of a command, relative if possible and never like an option."""
     text = shorten_path(path)
     return f"./{text}" if text.startswith("-") else text
 
 
 def shorten_path(path: Path) -> str:
-    """Return a path as text, relative to the current directory when it is inside it."""
+    """Return a path as text, relative to the current directory if inside."""
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
 
 
 def format_labels(labels: Labels) -> str:
-    """Return labels as they are typed: ``model=fable-5 seed=3``."""
+    """Return labels in the form of the command line: ``model=fable-5 seed=3``."""
     return " ".join(f"{name}={format_label(value)}" for name, value in labels.items())
 
 
@@ -179,7 +178,7 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_facts(facts: Mapping[str, str]) -> str:
-    """Return facts by their names, a line for each; empty facts are left out."""
+    """Return named facts, a line for each; empty facts are left out."""
     shown = {name: fact for name, fact in facts.items() if fact}
     width = max(map(len, shown))
     return "\n".join(f"{name:{width}}  {fact}" for name, fact in shown.items())

@@ -1,8 +1,8 @@
-"""HTML and SVG that escape by default: text goes in as text, and only our own markup is markup.
+"""HTML and SVG with escaping by default: only values of :class:`Markup` are markup.
 
 This is the only module that puts text between tags. Characters that control, hide or reorder text
-are shown as escapes, and marked as such. Nothing made here leads to another host: an address is a
-value of its own type, and cannot have a scheme.
+are shown as marked escapes. No link leads to another host, because an address has its own type and
+cannot have a scheme.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _HARMLESS: Final = """
     cx cy d height points r rx text-anchor transform viewBox width x x1 x2 xmlns y y1 y2
 """
 _ATTRIBUTES: Final = frozenset(_HARMLESS.split())
-"""Attributes that load nothing, run nothing and lead nowhere."""
+"""Attributes that cannot load, run or link to anything."""
 _LEADING: Final = frozenset(("action", "href", "src"))
-"""Attributes whose values must be an :class:`PageAddress`."""
+"""Attributes whose values must be a :class:`PageAddress`."""
 _WITHOUT_CONTENT: Final = frozenset(("iframe", "script", "style"))
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OWN_ADDRESS: Final = re.compile(r"(?!//)[\w./~?#=&%+,!@-]*", re.ASCII)
@@ -46,18 +46,18 @@ class Markup:
 
 
 Child: TypeAlias = str | Markup | None
-"""Text, markup, or nothing."""
+"""Text, markup, or None to leave the child out."""
 
 
 @attrs.frozen
 class PageAddress:
-    """An address among our own pages: it has no scheme and names no host.
+    """An address of our own pages, without scheme and host.
 
     Attributes:
         text: The address, quoted (RFC 3986).
 
     Raises:
-        ValueError: It is not relative, or not quoted.
+        ValueError: The address is not relative, or not quoted.
     """
 
     text: str = attrs.field(validator=attrs.validators.matches_re(_OWN_ADDRESS))
@@ -67,9 +67,9 @@ class PageAddress:
         """Return an address.
 
         Args:
-            *pieces: Pieces of the path, quoted here.
-            fragment: What follows ``#``.
-            **query: What follows ``?``; None leaves a parameter out.
+            *pieces: Pieces of the path; they are quoted here.
+            fragment: The part after ``#``.
+            **query: Parameters after ``?``; None leaves a parameter out.
         """
         path = "/".join(quote(piece, safe="") for piece in pieces)
         given = {key: value for key, value in query.items() if value is not None}
@@ -78,18 +78,18 @@ class PageAddress:
 
 
 def escape(content: str, mark: Callable[[str], str] = str, *, quote: bool = True) -> str:
-    """Return a text as it is written in HTML and SVG.
+    """Return a text escaped for HTML and SVG.
 
     Args:
-        content: The text; its lines and tabs stay.
-        mark: Returns the escape of a character that cannot be shown with marks around it.
-        quote: Whether it may be the value of an attribute; if not, quotes stay as they are.
+        content: The text; newlines and tabs stay.
+        mark: Wraps the escape of an unprintable character in markup.
+        quote: Whether to escape quotes too, as in the value of an attribute.
     """
     return printable_lines(html.escape(content, quote=quote), mark)
 
 
 def text(content: str) -> Markup:
-    """Return a text as markup; its lines and tabs stay."""
+    """Return a text as markup; newlines and tabs stay."""
     return Markup(escape(content, lambda shown: f'<b class="sign">{shown}</b>', quote=False))
 
 
@@ -97,13 +97,13 @@ def element(tag: str, *children: Child, **attributes: str | PageAddress | None) 
     """Return an element that has an end tag.
 
     Args:
-        tag: Its name.
-        *children: Its content in order.
-        **attributes: Its attributes; ``class_`` is ``class``, ``aria_label`` is ``aria-label``, and
-            None leaves one out.
+        tag: Name of the tag.
+        *children: Content, in order.
+        **attributes: Attributes; ``class_`` is ``class``, ``aria_label`` is ``aria-label``, and
+            None leaves an attribute out.
 
     Raises:
-        ValueError: An attribute is none of the harmless ones, or a script would have content.
+        ValueError: An attribute is not allowed, or a script would have content.
     """
     if tag in _WITHOUT_CONTENT and children:
         raise ValueError(f"{tag}: must be empty")
@@ -140,7 +140,7 @@ def link(words: Child, to: PageAddress, **attributes: str | None) -> Markup:
 
 
 def join(children: Iterable[Child], separator: str = "") -> Markup:
-    """Return several pieces as one, with text between them."""
+    """Join several pieces, with a separator between them."""
     pieces = [
         child.html if isinstance(child, Markup) else text(child).html
         for child in children
@@ -153,11 +153,11 @@ def document(title: str, head: Markup, *body: Child, policy: str | None = _POLIC
     """Return a whole page in English.
 
     Args:
-        title: Its title.
-        head: What its head has besides, for example of :func:`style`.
-        *body: Its content.
-        policy: Its Content-Security-Policy; by default it loads nothing and runs nothing. None
-            leaves it to the server.
+        title: Title of the page.
+        head: Further content of the head, for example from :func:`style`.
+        *body: Content of the body.
+        policy: The Content-Security-Policy, by default without loading and scripts. None leaves the
+            policy to the server.
     """
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n' if policy else ""
     return f"""\
@@ -174,11 +174,11 @@ def document(title: str, head: Markup, *body: Child, policy: str | None = _POLIC
 
 
 def style(*names: str) -> Markup:
-    """Return the style sheets of some names for the head of a page, or for a picture."""
+    """Return the named style sheets for the head of a page, or for a picture."""
     return Markup(f"<style>\n{''.join(map(read_rules, names))}</style>")
 
 
 @functools.cache
 def read_rules(name: str) -> str:
-    """Return a style sheet in ``views/styles``, by its name, such as ``page``. Blocks."""
+    """Return a style sheet of ``views/styles`` by its name, such as ``page``. Blocks."""
     return (resources.files("clawblox.views") / "styles" / f"{name}.css").read_text("utf-8")

@@ -1,11 +1,11 @@
 """The layout of the picture of a lineage: lanes, branches, forks, positions, words. Pure.
 
-A lane is the present history of an instance: of each life only the part before the save from which
-the next life began. Lost parts are branches of the lane, and so are earlier runs. A position is a
-simulation time, or the seconds since the first start if no save has a simulation time. If only some
-saves have one, the others are placed at the save before them.
+A lane is the current history of an instance: each life up to the save from which the next life
+started. Lost parts and earlier runs are branches of the lane. A position is a simulation time, or
+the seconds since the first start if no save has a simulation time. If only some saves have a
+simulation time, the others are placed at the save before them.
 
-The disk has no trace of a world after its last save, so lanes end at their last save.
+No file records a world after its last save, so lanes end at their last save.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import count_words, describe_life, format_labels
 
 Ending: TypeAlias = Literal["alive", "died", "ended", "unknown"]
-"""How a line ends: not yet, badly, well, or in a way that no file records."""
+"""End of a line: still running, a failure, a regular end, or an end that no file records."""
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class LineTurn:
 
     Attributes:
         at: Its position.
-        life: The life that it began.
+        life: The life that started then.
     """
 
     at: float
@@ -61,10 +61,10 @@ class LineageLine:
     """A lane or a branch.
 
     Attributes:
-        begin: Position at which it leaves another line, or begins.
-        end: Position of its last save, or of its beginning.
+        begin: Position at which the line starts, possibly on another line.
+        end: Position of its last save, or of its start without saves.
         rings: Its saves.
-        ending: How it ends.
+        ending: How the line ends.
     """
 
     begin: float
@@ -75,12 +75,13 @@ class LineageLine:
 
 @attrs.frozen
 class LaneBranch(LineageLine):
-    """A part of an instance that its present history lacks: a lost life, or an earlier run.
+    """A part of an instance that is not in its current history: a lost life, or an earlier run.
 
     Attributes:
-        lives: Its life, or several lives that began at the same place and saved nothing.
-        base: Index of the branch that it leaves; None for the lane.
-        is_apart: Whether it leaves nothing: it began fresh, or its origin is unknown.
+        lives: Its life, or several lives that started at the same place and made no saves.
+        base: Index of the branch from which this branch starts; None for the lane.
+        is_apart: Whether the branch has no parent, because it started fresh or its origin is
+            unknown.
     """
 
     lives: tuple[Life, ...]
@@ -105,13 +106,13 @@ class LaneFork:
 
 @attrs.frozen
 class Lane(LineageLine):
-    """The line of an instance: its present history.
+    """The line of an instance: its current history.
 
     Attributes:
         instance: The instance.
         turns: Its restarts and resumes.
-        branches: The parts that its present history lacks, oldest first.
-        fork: Where it left another lane; None if it began by itself.
+        branches: The parts that are not in its current history, oldest first.
+        fork: The place in another lane where it starts; None if the instance is not a fork.
     """
 
     instance: InstanceLineage
@@ -125,10 +126,11 @@ class Layout:
     """The lanes of a run directory, each below its parent.
 
     Attributes:
-        lanes: In the order of the lineage.
+        lanes: The lanes, in the order of the lineage.
         begin: The first position.
         end: The last position.
-        is_simulated: Whether positions are simulation times, and not seconds since the first start.
+        is_simulated: Whether positions are simulation times instead of seconds since the first
+            start.
     """
 
     lanes: tuple[Lane, ...]
@@ -137,14 +139,15 @@ class Layout:
     is_simulated: bool
 
     def fraction(self, at: float) -> float:
-        """Return how far along the axis a position is, from 0 to 1."""
-        # Quarters, because a manifest may name the largest and the least number there is.
+        """Return the position on the axis as a fraction from 0 to 1."""
+        # Quarters avoid an overflow, since a manifest may contain the largest and the smallest
+        # float.
         begin, end = self.begin / 4, self.end / 4
         return (at / 4 - begin) / (end - begin) if end > begin else 0.0
 
 
 def lay_out(lineage: Lineage) -> Layout:
-    """Return where everything in the picture of a lineage is."""
+    """Return the layout of the picture of a lineage."""
     lives = [life for instance in lineage.instances for life in instance.lives]
     saves = [save for life in lives for save in life.saves]
     is_simulated = any(save.time is not None for save in saves) or not saves
@@ -167,13 +170,13 @@ def lay_out(lineage: Lineage) -> Layout:
 
 
 class _Positions:
-    """The positions of the saves and of the beginnings of lives."""
+    """The positions of the saves and of the starts of lives."""
 
     def __init__(self, lineage: Lineage, first: datetime | None, *, is_simulated: bool) -> None:
         self._first = first
         self._is_simulated = is_simulated
         self._saves: dict[Path, float] = {}
-        # A parent is there before its forks, a save before the lives that began from it.
+        # Parents come before their forks, and saves before the lives that started from them.
         for instance in lineage.instances:
             for life in instance.lives:
                 before = self.begin(life)
@@ -228,7 +231,7 @@ def _make_lane(instance: InstanceLineage, fork: LaneFork | None, positions: _Pos
 
 
 def find_history(lives: Sequence[Life]) -> dict[int, int]:
-    """Return the lives of the present history, each with the number of its saves that belong."""
+    """Return the lives of the current history, each with the number of its saves in it."""
     kept = {len(lives) - 1: len(lives[-1].saves)}
     life = len(lives) - 1
     while (found := _find_base(lives, life)) is not None:
@@ -238,7 +241,7 @@ def find_history(lives: Sequence[Life]) -> dict[int, int]:
 
 
 def _find_base(lives: Sequence[Life], life: int) -> tuple[int, int] | None:
-    """Return the earlier life and its save that a life began from, as indices."""
+    """Return the indices of the earlier life and of its save from which a life started."""
     origin = lives[life].origin
     if origin is None:
         return None
@@ -292,18 +295,18 @@ def _make_branches(
 
 
 def _is_same(branch: LaneBranch, other: LaneBranch) -> bool:
-    """Return whether two branches differ in nothing that a picture shows."""
+    """Return whether two branches look the same in a picture."""
     if branch.rings or other.rings or branch.ending != "died":
         return False
     return attrs.evolve(branch, lives=()) == attrs.evolve(other, lives=())
 
 
 _MAX_SAVES = 8
-"""How many saves the tooltip of a ring describes."""
+"""Maximum number of saves that the tooltip of a ring describes."""
 
 
 def describe_lineage(lineage: Lineage) -> str:
-    """Return how many instances, saves and deaths there are."""
+    """Return the numbers of instances, saves and deaths."""
     saves = sum(len(instance.saves) for instance in lineage.instances)
     forks = sum(instance.depth > 0 for instance in lineage.instances)
     deaths = sum(len(instance.deaths) for instance in lineage.instances)
@@ -322,7 +325,7 @@ def describe_state(instance: InstanceLineage) -> str:
 
 
 def describe_saves(saves: Sequence[LineageSave]) -> list[str]:
-    """Return lines about saves that share a place: file, times, size."""
+    """Return lines about saves at the same place: file, times, size."""
     lines = [line for save in saves[:_MAX_SAVES] for line in _describe_save(save)]
     more = len(saves) - _MAX_SAVES
     return [*lines, f"and {count_words(more, 'save')} more"] if more > 0 else lines
@@ -346,7 +349,7 @@ def describe_life_end(life: Life) -> str:
 
 
 def describe_turn(turn: LineTurn) -> str:
-    """Describe a restart or a resume: when, and from which save."""
+    """Describe a restart or a resume with its time and its save."""
     words = {"policy": "restarted", "request": "restarted on request", "resume": "resumed"}
     life = turn.life
     at = f" at {life.begun_at}" if life.begun_at else ""

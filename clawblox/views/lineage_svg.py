@@ -1,7 +1,7 @@
 """A lineage as an SVG picture.
 
-Colours repeat what shapes show. ``lineage_layout`` places things on the axis; this module turns
-positions into pixels.
+Colours only repeat the meaning of the shapes. ``lineage_layout`` places things on the axis; this
+module turns positions into pixels.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 24
 _MAX_STATE: Final = 40
 _STUB: Final = 20.0
-"""The part after the last save of a line; its length means nothing, so it is dashed."""
+"""Length in pixels of the dashed part after the last save of a line, whose end time is unknown."""
 _BRANCH_STUB: Final = 12.0
 _TURN: Final = 16.0
-"""Room for a restart that is the last thing known of a line."""
+"""Room in pixels for a restart at the end of a line."""
 _SAME: Final = 2.0
-"""Saves that are closer than this share a ring."""
+"""Saves closer than this many pixels share a ring."""
 _MAX_CROSSES: Final = 4
 _TICK_WIDTH: Final = 70.0
 _LONG: Final = 900.0
-"""Pictures that are higher have the numbers of the axis below as well."""
+"""Pictures higher than this many pixels repeat the numbers of the axis at the bottom."""
 
 
 @attrs.frozen
 class LineageLinks:
-    """The pages to which a picture leads.
+    """The pages to which a picture links.
 
     Attributes:
         instance: Returns the page of an instance; None for no link.
@@ -76,7 +76,7 @@ def draw_lineage(lineage: Lineage, *, title: str, links: LineageLinks = _NO_LINK
     Args:
         lineage: The lineage.
         title: The heading, for example the run directory.
-        links: The pages to which names and saves lead.
+        links: The pages to which names and saves link.
     """
     layout = lay_out(lineage)
     frame = _Frame.of(layout)
@@ -91,7 +91,7 @@ def draw_lineage(lineage: Lineage, *, title: str, links: LineageLinks = _NO_LINK
     return Picture(height, name, [*svg.heading(title, summary), *shapes, *legend])
 
 
-# -- where things are -----------------------------------------------------------------------
+# -- positions -----------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -99,10 +99,10 @@ class _Frame:
     """The columns of the picture, in pixels.
 
     Attributes:
-        layout: Where things are on the axis.
-        left: Where the axis begins.
-        right: Where it ends.
-        states: Where the states begin.
+        layout: Positions on the axis.
+        left: Left edge of the axis.
+        right: Right edge of the axis.
+        states: Left edge of the states.
     """
 
     layout: Layout
@@ -124,14 +124,14 @@ class _Frame:
 
 @attrs.frozen
 class _Row:
-    """A lane with its place.
+    """A lane with its vertical position, in pixels.
 
     Attributes:
         lane: The lane.
         number: Its number, from 0.
         top: Its upper edge.
-        y: Its line.
-        branch_ys: The lines of its branches.
+        y: Position of its line.
+        branch_ys: Positions of the lines of its branches.
     """
 
     lane: Lane
@@ -161,12 +161,12 @@ def _make_rows(layout: Layout, frame: _Frame) -> list[_Row]:
 
 
 def _stack(branches: Sequence[LaneBranch], frame: _Frame) -> list[int]:
-    """Return how far above its lane each branch is, so that no two of a height overlap."""
+    """Return the level of each branch above its lane; branches of a level do not overlap."""
     ends: list[float] = []
     heights: list[int] = []
     for branch in branches:
         right = frame.x(branch.end) + 24 + 11 * min(len(branch.lives), _MAX_CROSSES) + 24
-        # A branch of a branch goes up from it, not down.
+        # A branch of a branch goes up, not down.
         lowest = 0 if branch.base is None else heights[branch.base]
         free = (
             height
@@ -297,7 +297,7 @@ def _draw_branch(row: _Row, branch: LaneBranch, y: float, frame: _Frame) -> Iter
 def _draw_ending(
     x: float, y: float, colour: str, ending: Ending, words: Sequence[str], length: float
 ) -> Iterator[Markup]:
-    """Yield the end of a line, after its last known position; a cross for each of the words."""
+    """Yield the end of a line, after its last known position, with a cross for each word."""
     yield svg.path(f"{colour}-line line stub", f"M{x:.1f},{y:.1f}h{length:g}")
     x += length + 4
     if ending == "alive":
@@ -316,7 +316,7 @@ def _draw_ending(
 
 
 def _group_near(rings: Iterable[Ring], frame: _Frame) -> list[tuple[float, list[Ring]]]:
-    """Return the saves of a line by where their rings are."""
+    """Return the saves of a line, grouped by the position of their ring."""
     groups: list[tuple[float, list[Ring]]] = []
     for ring in sorted(rings, key=lambda ring: ring.at):
         x = frame.x(ring.at)

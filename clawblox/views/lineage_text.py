@@ -30,10 +30,10 @@ from clawblox.views.lineage_layout import (
 _MAX_INDENTS: Final = 6
 _MAX_NAME: Final = 22
 _MIN_STATE, _STATE_SHARE = 24, 0.35
-"""Columns that a state may always have, and the share of a line that it may have at most."""
+"""Minimum columns for a state, and the maximum share of a line for it."""
 _MIN_AXIS: Final = 24
 _STUB: Final = 3
-"""Columns after the last save of a line: two of the line, and how it ends."""
+"""Columns after the last save of a line: two for the line and one for its end."""
 _PAD: Final = 1
 """The column before the axis, for the origin of a lane."""
 _TICK_COLUMNS: Final = 9
@@ -74,7 +74,7 @@ _ASCII: Final = str.maketrans(
 
 
 def render_lineage(lineage: Lineage, *, columns: int, title: str) -> str:
-    """Return a lineage as text: a lane for each instance, the axis, and the signs that are used.
+    """Return a lineage as text: a lane for each instance, the axis, and a legend of the used signs.
 
     Args:
         lineage: The lineage.
@@ -92,7 +92,7 @@ def render_lineage(lineage: Lineage, *, columns: int, title: str) -> str:
 
 
 def to_ascii(text: str) -> str:
-    """Return a text with ASCII signs in place of the others, for terminals without Unicode."""
+    """Replace the signs in a text with ASCII, for terminals without Unicode."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
@@ -111,7 +111,7 @@ class _Page:
     """The columns of the text.
 
     Attributes:
-        layout: Where things are on the axis.
+        layout: Positions on the axis.
         names: Width of the names.
         axis_width: Width of the axis.
         states: Width of the states, and of the words next to the axis.
@@ -182,7 +182,7 @@ class _Page:
         return [row, *(self._draw_line(branch, signs[branch.is_apart]) for branch in branches)]
 
     def _draw_line(self, line: Lane | LaneBranch, first: str) -> list[str]:
-        """Return the row of a line that begins with a sign."""
+        """Return the row of a line that starts with a sign."""
         row = self._empty_row()
         begin, end = self.column(line.begin), self.column(line.end)
         row[begin : end + 1] = "─" * (end + 1 - begin)
@@ -224,12 +224,12 @@ def _find_row(lane: Lane, branch: int | None) -> int:
 
 
 def _is_shown(branch: LaneBranch) -> bool:
-    """Return whether a branch has a row; the restart alone shows a life without saves."""
+    """Return whether a branch has a row; a life without saves is only shown as a restart."""
     return bool(branch.rings) or branch.is_apart
 
 
 def _shorten(text: str, limit: int) -> str:
-    """Return the beginning of a text, up to a parenthesis or a semicolon."""
+    """Return the start of a text, up to a parenthesis or a semicolon."""
     return shorten(re.split(r"[(;]", printable(text))[0].strip(), limit)
 
 
@@ -270,7 +270,7 @@ def _cells(instance: InstanceLineage) -> tuple[str, ...]:
 
 
 def _branches(lineage: Lineage) -> Iterator[str]:
-    """Yield for each instance the lines that tie it to its parent."""
+    """Yield for each instance the tree lines that connect it to its parent."""
     depths = [instance.depth for instance in lineage.instances]
     for number, depth in enumerate(depths):
         after = depths[number + 1 :]

@@ -1,7 +1,4 @@
-"""Observations and their differences as text for people: numbers rounded, long lists shortened.
-
-Pure: a value goes in, lines come out.
-"""
+"""Observations and their differences as text for people: rounded numbers, shortened lists. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ _LITERALS = ("true", "false", "null", "nan", "inf")
 
 
 def no_paint(_kind: Kind, text: str) -> str:
-    """Return the text as it is."""
+    """Return the text unchanged."""
     return text
 
 
@@ -55,14 +52,14 @@ def format_value(
     paint: Paint = no_paint,
     is_shortened: bool = True,
 ) -> list[str]:
-    """Return a value as lines; each member of an object begins a line.
+    """Return a value as lines; each member of an object starts a line.
 
     Args:
         value: A value that JSON has.
         width: Columns of a line; a long string or number may be longer.
         paint: Colours pieces of text.
-        is_shortened: Whether long lists, objects and strings are shortened; a note then names the
-            path of the rest.
+        is_shortened: Whether to shorten long lists, objects and strings; a note then names the path
+            of the rest.
     """
     layout = _Layout(width, paint, is_shortened)
     is_broken = isinstance(value, Mapping) or not layout.fits(value, width)
@@ -76,7 +73,7 @@ def format_inline(value: Any, *, max_chars: int | None = None) -> str:  # noqa: 
 
     Args:
         value: A value that JSON has.
-        max_chars: Where it is cut; None for not at all.
+        max_chars: Maximum length of the line; None for no limit.
     """
     text = ""
     for _, piece in _pieces(value, max_chars):
@@ -195,7 +192,7 @@ class _Layout:
         yield count, f"{indent}{self._painted(line)}"
 
     def _table(self, items: Sequence[Any], indent: str) -> list[str]:
-        """Return objects with the same keys as a table; no lines if that cannot be or fit."""
+        """Return objects with the same keys as a table; empty if they do not fit into one."""
         first, room = items[0], self.width - len(indent)
         if not (
             isinstance(first, Mapping)
@@ -243,7 +240,7 @@ def _length(pieces: Iterable[tuple[Kind, str]]) -> int:
 
 
 def format_difference(difference: ValueDifference, paint: Paint = no_paint) -> str:
-    """Return a difference as a line."""
+    """Return a difference as one line."""
     path = paint("key", f"{difference.path or 'observation'}:")
     before, after = difference.before, difference.after
     if before is ABSENT:
@@ -280,7 +277,8 @@ def find_value(value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
     """Return the value at a path.
 
     Raises:
-        UsageError: The path is malformed or leads nowhere; the text names the last existing part.
+        UsageError: The path is malformed or does not exist; the message names the last existing
+            part.
     """
     way = ""
     for text, part in _parse_path(path):
@@ -295,7 +293,7 @@ def find_value(value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _parse_path(path: str) -> Iterator[tuple[str, str | int]]:
-    """Yield the parts of a path, as they are written and as they are meant."""
+    """Yield the parts of a path, each as written and as a key or an index."""
     position = 0
     while position < len(path):
         match = _PART.match(path, position)

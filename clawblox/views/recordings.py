@@ -20,20 +20,20 @@ _MAX_NAME_CHARS: Final = 100
 _MAX_CHARS: Final = 160
 _MAX_CHANGES: Final = 2
 _EVENTS: Final = 5
-"""Number of events before and after a moment that are shown with it."""
+"""Number of events to show before and after a moment."""
 _MAX_EARLIER: Final = 200
-"""How many observations are looked at for the ones before the last."""
+"""Maximum number of observations to search for the previous observation of each agent."""
 _ID_CHARS: Final = 8
 _OWN_TIME: Final = ("tick", "time")
 """Members of an observation that differ in every tick."""
 
 
 class RecordingRoster:
-    """The agents of a recording, as far as it was read.
+    """The agents in the part of a recording that was read.
 
     Attributes:
-        present: When each agent in the world joined, in seconds of simulation time, by its id.
-        names: The name of each agent, by its id, in the order in which they came.
+        present: Simulation time in seconds at which each present agent joined, by agent id.
+        names: The name of each agent, by agent id, in the order of arrival.
     """
 
     def __init__(self, start: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ class RecordingRoster:
                 self._add(session, float("-inf"))
 
     def note(self, record: Record) -> None:
-        """Take a record of the track of inputs into account."""
+        """Update the roster with a record of the track of inputs."""
         event = record.fields.get("event")
         if event == "join":
             self._add(record.fields, record.moment.time)
@@ -59,7 +59,7 @@ class RecordingRoster:
         self.names[agent_id] = _text(fields.get("name"))
 
     def name(self, agent_id: object) -> str:
-        """Return the name of an agent for people, or else the beginning of its id."""
+        """Return the name of an agent for people, or else the start of its id."""
         ident = _text(agent_id)
         return printable_name(self.names.get(ident) or ident[:_ID_CHARS])
 
@@ -84,7 +84,7 @@ def read_roster(recording: RecordingReader, until: float) -> RecordingRoster:
 
 
 class Timeline:
-    """Describes records in their order, each on a line.
+    """Describes consecutive records, each on a line.
 
     Args:
         roster: The agents before the first record.
@@ -95,7 +95,7 @@ class Timeline:
         self._seen: dict[str, Any] = {}
 
     def describe(self, record: Record) -> str:
-        """Return a record as a line: time, tick, agent, and what happened."""
+        """Return a record as a line: time, tick, agent and event."""
         if record.track is Track.INPUTS:
             self.roster.note(record)
         who = self.roster.name(record.fields.get("agent_id"))
@@ -136,7 +136,7 @@ def _describe_frame(fields: Mapping[str, Any]) -> str:
 
 
 def describe_event(fields: Mapping[str, Any]) -> str:
-    """Return what a record of the track of inputs says, without its time and its agent."""
+    """Describe a record of the track of inputs, without its time and its agent."""
     event, data = _text(fields.get("event")), fields.get("data")
     action = [_text(fields.get("action")), *([] if data is None else [_short(data)])]
     texts = {
@@ -153,7 +153,7 @@ def describe_event(fields: Mapping[str, Any]) -> str:
 
 
 def _describe_outcome(fields: Mapping[str, Any]) -> str:
-    """Return what the world answered to an input or a message, if it did not accept it."""
+    """Return the world's answer to an input or a message that it did not accept, else empty."""
     if fields.get("refusal") is not None:
         return f"  refused: {_short(fields['refusal'])}"
     return "  without an answer" if fields.get("status", 0) is None else ""
@@ -177,11 +177,11 @@ class WorldAt:
     Attributes:
         time: The moment, in seconds of simulation time.
         roster: The agents at that moment.
-        frame: The last record with a frame until then; None if there is none.
-        observations: The last observation of each agent in the world until then.
-        before: The last events until then, oldest first.
+        frame: The last record with a frame up to the moment; None if there is none.
+        observations: The last observation of each agent in the world up to the moment.
+        before: The last events up to the moment, oldest first.
         after: The next events.
-        earlier: The observation before the last one, by the id of the agent, where one is near.
+        earlier: The previous observation by agent id, if it is close before the last one.
     """
 
     time: float
@@ -201,8 +201,7 @@ def read_world_at(
     Args:
         recording: The recording.
         time: The moment, in seconds of simulation time.
-        roster: The agents at that moment, where they are known; without it, all inputs until then
-            are read.
+        roster: The agents at that moment; None reads all inputs up to the moment to find them.
 
     Raises:
         OSError: The file cannot be read.
@@ -221,7 +220,7 @@ def read_world_at(
 def _last_observations(
     recording: RecordingReader, roster: RecordingRoster, time: float
 ) -> tuple[list[Record], dict[str, Record]]:
-    """Return the last observation of each agent, and the one before it where that is near."""
+    """Return the last observation of each agent, and the previous one if it is close."""
     missing = dict(roster.present)
     found: list[Record] = []
     earlier: dict[str, Record] = {}
@@ -270,7 +269,7 @@ def _indented(value: Any, width: int) -> Iterator[str]:  # noqa: ANN401 - JSON
 
 
 def world_at_document(world: WorldAt) -> dict[str, Any]:
-    """Return the state of a world as ``--json`` prints it."""
+    """Return the state of a world as values for ``--json``."""
     names = {ident: world.roster.names[ident] for ident in world.roster.present}
     return {
         "time": world.time,

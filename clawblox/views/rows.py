@@ -32,7 +32,7 @@ _STATES = (
     *("failed", "halted", "interrupted", "restarting", "starting", "waiting", "stopping"),
     *("ready", "exited", "unknown"),
 )
-"""The states, those that need attention first."""
+"""States of an instance; those that need attention come first."""
 
 _RANKS = {state: rank for rank, state in enumerate(_STATES)}
 _MAX_STATE_CHARS = 48
@@ -46,12 +46,12 @@ class InstanceRow:
     Attributes:
         name: Name of the instance.
         state: Its state.
-        words: Its state with how it ended, or why it halted; empty for the state alone.
-        is_bad: Whether it ended badly.
-        run: Its run, where the table shows several; else empty.
-        status: Its record on disk; None if it has not begun.
+        words: The state with the exit or the reason of the halt; empty for the state alone.
+        is_bad: Whether the instance failed.
+        run: Its run if the table shows several, else empty.
+        status: Its record on disk; None if it has not started.
         cpu_share: Processors in use, 1.0 for a whole processor; None if unknown.
-        note: How its start is going, where that takes long; else empty.
+        note: Progress of a slow start, else empty.
     """
 
     name: str
@@ -65,12 +65,12 @@ class InstanceRow:
 
     @property
     def key(self) -> str:
-        """The name by which it is selected: unique in the table."""
+        """Key for selecting the row, unique in the table."""
         return "/".join(filter(None, (self.run, self.name)))
 
     @property
     def rank(self) -> tuple[int, str, str]:
-        """Sort key when not all rows fit: those that need attention come first."""
+        """Sort key if not all rows fit; rows that need attention come first."""
         rank = 0 if self.is_bad else _RANKS.get(self.state, len(_RANKS))
         return rank, self.run, self.name
 
@@ -89,8 +89,8 @@ def make_row(
         status: The instance.
         state: Its state; the caller may know a later state than the disk has.
         cpu_share: Processors in use, 1.0 for a whole processor; None if unknown.
-        run: Its run, where the table shows several.
-        note: How its start is going.
+        run: Its run, if the table shows several.
+        note: Progress of its start.
     """
     words = describe_life(state, status.exit, status.halt) if state in OVER else ""
     words, is_bad = shorten(words, _MAX_STATE_CHARS), state == status.state and status.has_died
@@ -98,7 +98,7 @@ def make_row(
 
 
 def order_states(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return states and their counts, those that need attention first."""
+    """Return states and their counts; states that need attention come first."""
     return sorted(counts.items(), key=lambda pair: _RANKS.get(pair[0], len(_RANKS)))
 
 
@@ -115,7 +115,7 @@ def instance_columns(rows: Sequence[InstanceRow], *, is_live: bool = False) -> l
 
     Args:
         rows: The rows.
-        is_live: Whether the table is drawn again and again, so that columns should stay in place.
+        is_live: Whether the table is redrawn, so that columns should stay in place.
     """
 
     def texts(cell: Callable[[InstanceStatus], str]) -> list[str]:
@@ -160,11 +160,11 @@ def _format_rate(status: InstanceStatus) -> str:
 
 
 _AGENT_STATES: Final = ("failed", "interrupted", "starting", "working", "idle", "stopped", "new")
-"""The states, those that need attention first."""
+"""States of an agent; those that need attention come first."""
 
 
 def order_agents(agents: Iterable[AgentStatus]) -> list[AgentStatus]:
-    """Return agents, those that need attention first."""
+    """Return agents sorted by state; agents that need attention come first."""
     return sorted(agents, key=lambda agent: (_AGENT_STATES.index(agent.state), agent.name))
 
 
@@ -173,7 +173,7 @@ def agent_columns(agents: Sequence[AgentStatus], *, is_live: bool = False) -> li
 
     Args:
         agents: The agents.
-        is_live: Whether the table is drawn again and again, so that columns should stay in place.
+        is_live: Whether the table is redrawn, so that columns should stay in place.
     """
 
     def number(heading: str, cells: list[str], rank: int, least: int) -> Column:
@@ -196,7 +196,7 @@ def agent_columns(agents: Sequence[AgentStatus], *, is_live: bool = False) -> li
 
 
 def describe_agent(agent: AgentStatus) -> str:
-    """Describe an agent, a fact on each line."""
+    """Describe an agent, with a fact on each line."""
     place = [f"pid {agent.pid}"] if agent.pid else []
     place += [f"window {agent.window}"] if agent.window else []
     facts = {
@@ -223,7 +223,7 @@ def _describe_usage(usage: Usage) -> str:
 
 
 def summarise_agents(agents: Sequence[AgentStatus]) -> list[str]:
-    """Summarise the ends and the usage of agents in a line; none without agents."""
+    """Summarise the ends and the usage of agents in a line; empty without agents."""
     if not agents:
         return []
     counts = Counter(agent.state for agent in order_agents(agents))
@@ -263,17 +263,16 @@ def summarise(
     can_resume: bool = True,
     names_logs: bool = True,
 ) -> list[str]:
-    """Return how the instances and agents of a run ended, the saves, and what to type next.
+    """Return how the instances and agents of a run ended, the saves, and the commands to type next.
 
     Args:
         run_dir: The run directory.
         statuses: The instances.
         agents: The agents.
-        stopped: Names of those that were stopped rather than ended by themselves.
-        may_resume: Whether they were stopped by the end of their orchestrator, so that they can be
-            resumed.
-        can_resume: Whether a resume would bring any of them back.
-        names_logs: Whether the log of an instance that ended badly is suggested.
+        stopped: Names of the instances that were stopped.
+        may_resume: Whether the end of the orchestrator stopped them, so that they can be resumed.
+        can_resume: Whether a resume would continue any of the instances.
+        names_logs: Whether to suggest the log of an instance that failed.
     """
     bad = [status for status in statuses if status.has_died and status.name not in stopped]
     is_resumable = can_resume and (bool(bad) or (may_resume and bool(stopped)))

@@ -1,8 +1,8 @@
 """A score over the generations of an experiment, as an SVG picture.
 
-Chains with the same values of some columns are a group, with a colour, a dash and a shape of its
-own. Few chains are drawn as lines, with the mean of each group and its standard error; many as
-bands, in which half of a group's chains and most of them are, with the median.
+Chains with the same values of some columns form a group with its own colour, dash and shape. A few
+chains are drawn as lines, with the mean and standard error of each group; many chains are drawn as
+bands that contain half and most of a group's chains, with the median.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clawblox.views.html import Markup
 from clawblox.views.svg import Picture
 
 MAX_LINES: Final = 12
-"""The most chains that are drawn as lines, and the most groups."""
+"""Maximum number of chains drawn as lines, and maximum number of groups."""
 _TOP: Final = 76.0
 _BOTTOM: Final = 376.0
 _LEFT: Final = 84.0
@@ -32,14 +32,14 @@ _FOOT: Final = 66.0
 _SIGN: Final = 28.0
 """Width of the sign of a group in the legend."""
 _MAX_BESIDE: Final = 28
-"""Characters of the longest name in a legend beside the axes; longer ones are below them."""
+"""Maximum characters of names in a legend beside the axes; a legend with longer names is below."""
 _MAX_TICKS: Final = 7
 _MAX_GENERATIONS: Final = 12
 _BAR: Final = 9.0
 """Half of the width of a band of a single generation."""
 _SHARES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MAX_WIDE_BANDS: Final = 3
-"""Groups beyond which the wide bands are left out, since they would hide each other."""
+"""Maximum number of groups with wide bands, since more bands would hide each other."""
 _AS_LINES: Final = "thick: mean of the group, with a band of one standard error; thin: its chains"
 _AS_CHAINS: Final = "a line for each chain"
 _AS_BANDS: Final = "line: median; band: the middle half of the chains"
@@ -50,7 +50,7 @@ _AS_WIDE_BANDS: Final = (
 
 @attrs.frozen
 class _Point:
-    """A group in one generation: a middle, and bands around it, the widest first."""
+    """A group in one generation: a middle value, and bands around it, widest first."""
 
     generation: int
     middle: float
@@ -60,13 +60,13 @@ class _Point:
 
 @attrs.frozen
 class _Group:
-    """A group as it is drawn.
+    """A group of chains to draw.
 
     Attributes:
         name: Its name.
-        number: Its place, from 0.
+        number: Its index, from 0.
         points: Its generations, in order.
-        chains: The chains that are drawn as lines of their own.
+        chains: The chains that are drawn as separate lines.
     """
 
     name: str
@@ -94,9 +94,9 @@ def draw_scores(results: Results, score: str, *, by: By | None = None, title: st
     Args:
         results: The results.
         score: Name of the score, or of another column of numbers.
-        by: The columns or labels whose values a group has in common; None means the labels in
-            which chains differ, or else the chain. Where they make more than 12 groups, columns
-            are left out, those with the most values first, and the picture says by which it is.
+        by: The columns or labels whose values a group has in common; None means the labels in which
+            chains differ, or else the chain. If these make more than 12 groups, columns with the
+            most values are left out, and the picture names the remaining columns.
         title: The heading, for example the name of the experiment.
 
     Raises:
@@ -144,7 +144,7 @@ def _choose_groups(
 
 
 def _make_groups(series: Mapping[str, Series], *, are_bands: bool) -> tuple[list[_Group], str]:
-    """Return the groups, and what their lines and bands mean."""
+    """Return the groups, and an explanation of their lines and bands."""
     shares = _SHARES if len(series) <= _MAX_WIDE_BANDS else _SHARES[1:-1]
     find = partial(_find_band, shares=shares) if are_bands else _find_mean
     groups = []
@@ -190,7 +190,7 @@ def _find_band(
 
 @attrs.frozen
 class _Frame:
-    """Where values are in the picture.
+    """Maps values to positions in the picture.
 
     Attributes:
         first: The first generation.
@@ -217,7 +217,7 @@ class _Frame:
         return cls(min(shown), max(shown), low, high, legend.edge, len(groups))
 
     def x(self, generation: int, group: int) -> float:
-        """Return where a generation is; groups of a single generation are beside each other."""
+        """Return the position of a generation; groups with a single generation are side by side."""
         if self.first == self.last:
             return _LEFT + (group + 0.5) / max(1, self.groups) * (self.right - _LEFT)
         share = (generation - self.first) / (self.last - self.first)
@@ -261,7 +261,7 @@ def _draw_bands(group: _Group, frame: _Frame) -> Iterator[Markup]:
 
 
 def _find_runs(points: Sequence[_Point]) -> list[list[_Point]]:
-    """Return points in runs of generations that follow each other: a band has no gaps."""
+    """Return points split into runs of consecutive generations, since a band has no gaps."""
     runs: list[list[_Point]] = []
     for point in points:
         if runs and point.generation == runs[-1][-1].generation + 1:
@@ -272,7 +272,7 @@ def _find_runs(points: Sequence[_Point]) -> list[list[_Point]]:
 
 
 def _draw_lines(group: _Group, frame: _Frame) -> Iterator[Markup]:
-    """Yield the chains of a group, and over them its means or medians."""
+    """Yield the chains of a group, with its means or medians on top."""
     for chain, values in group.chains.items():
         places = [(frame.x(at, group.number), frame.y(values[at])) for at in sorted(values)]
         yield from _join(f"{group.colour}-line line faint", places)
@@ -287,7 +287,7 @@ def _draw_lines(group: _Group, frame: _Frame) -> Iterator[Markup]:
 
 
 def _style_line(number: int) -> str:
-    """Return the classes of the line of a group, given its place."""
+    """Return the classes of the line of a group, given its index."""
     return f"{svg.line_colour(number)}-line line {svg.line_dashes(number)}".rstrip()
 
 
@@ -301,13 +301,13 @@ def _join(names: str, places: Sequence[tuple[float, float]]) -> Iterator[Markup]
 
 @attrs.frozen
 class _Legend:
-    """The names of the groups beside the axes, or below them where they are long.
+    """The names of the groups beside the axes, or below the axes if they are long.
 
     Attributes:
-        title: The names of the columns; empty where all chains are one group.
+        title: The names of the columns; empty if all chains are in one group.
         texts: The names of the groups, shortened.
         edge: The right edge of the axes, in pixels, which leaves room for the labels.
-        is_below: Whether it is below the axes.
+        is_below: Whether the legend is below the axes.
     """
 
     title: str
@@ -346,12 +346,12 @@ class _Legend:
             yield svg.text(x + _SIGN, y, text, "ink small")
 
     def _places(self) -> list[tuple[float, float]]:
-        """Return where the sign of each group begins, and the baseline of its name."""
+        """Return the left edge of each group's sign and the baseline of its name."""
         if not self.is_below:
             return [(self.edge + 18, _TOP + svg.LEGEND_ROW * n) for n in range(len(self.texts))]
         return svg.place_legend(self.texts, _LEFT, _BOTTOM + _FOOT + svg.LEGEND_ROW, _SIGN)
 
 
 def _fit(size: float, taken: float = 0.0) -> int:
-    """Return how many characters of a size fit into a line, beside the pixels that are taken."""
+    """Return how many characters of a size fit into a line with some pixels already taken."""
     return int((svg.WIDTH - _LEFT - svg.MARGIN - taken) / svg.text_width("m", size))

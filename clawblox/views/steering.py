@@ -1,7 +1,4 @@
-"""The state of a table that a person steers with keys.
-
-Pure: a state and a key go in, the next state and perhaps an action come out.
-"""
+"""The state of a table that a person controls with keys. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ _MAX_PATTERN: Final = 64
 
 @attrs.frozen
 class Action:
-    """Something to do with a row.
+    """An action on a row.
 
     Attributes:
-        verb: What to do.
+        verb: The kind of action.
         target: The key of the row.
     """
 
@@ -41,12 +38,12 @@ class Action:
 
 @attrs.frozen
 class Steering:
-    """The keys that a person has typed at a table.
+    """State of a table after the keys that a person has typed.
 
     Attributes:
         selected: The key of the selected row; empty for none.
-        pattern: The text that is in the names of all rows that are shown.
-        pane: The lines of the selected row below the table; empty for nothing.
+        pattern: Text that the names of all shown rows contain.
+        pane: Kind of lines to show for the selected row below the table; empty for no pane.
         is_filtering: Whether the pattern is being typed.
         question: The action to confirm; None for none.
         has_help: Whether the line of keys is shown.
@@ -60,14 +57,14 @@ class Steering:
     has_help: bool = False
 
     def shows(self, key: str) -> bool:
-        """Return whether the row of a key is shown."""
+        """Return whether the row with a key is shown."""
         return self.pattern.casefold() in key.casefold()
 
     def describe(self, verbs: Sequence[Verb]) -> str:
-        """Return the line that a table shows in place of its notice; empty to keep that.
+        """Return the line to show in place of a table's notice; empty to keep the notice.
 
         Args:
-            verbs: The actions for a row.
+            verbs: The possible actions on a row.
         """
         if self.question is not None:
             return f"{self.question.verb} {printable(self.question.target)}? (y/n)"
@@ -87,13 +84,13 @@ UNSTEERED: Final = Steering()
 def press(
     state: Steering, key: str, rows: Sequence[str], verbs: Sequence[Verb]
 ) -> tuple[Steering, Action | None]:
-    """Return the next state after a key, and the action that it asks for, if any.
+    """Return the next state after a key, and the requested action, if any.
 
     Args:
         state: The state.
         key: The key; see :class:`~clawblox.cli.terminal.keyboard.KeyDecoder`.
         rows: The keys of all rows in order.
-        verbs: The actions for a row.
+        verbs: The possible actions on a row.
     """
     if state.question is not None:
         if key not in ("y", "n", "escape"):
@@ -137,7 +134,7 @@ def _turn(state: Steering, key: str, shown: Sequence[str]) -> Steering:
         return attrs.evolve(state, has_help=not state.has_help)
     if key == "/":
         return attrs.evolve(state, is_filtering=True)
-    if key == "escape":  # it takes back one thing after another
+    if key == "escape":  # each Escape undoes one of these
         for part in ("has_help", "pane", "selected", "pattern"):
             if value := getattr(state, part):
                 return attrs.evolve(state, **{part: type(value)()})

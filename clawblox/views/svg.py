@@ -1,4 +1,4 @@
-"""SVG pictures and their elements: no script, no font, no file from outside.
+"""SVG pictures and their elements, without scripts, fonts or external files.
 
 Colours are classes, which follow the reader's colour scheme, light or dark.
 """
@@ -20,12 +20,12 @@ from clawblox.views import html
 from clawblox.views.html import Markup, PageAddress, element, void
 
 Knot: TypeAlias = tuple[float, float]
-"""Two numbers of the same moment, such as a time and a place on its axis."""
+"""Two coordinates of the same moment, such as a time and a position on an axis."""
 
 WIDTH: Final = 900.0
 MARGIN: Final = 20.0
 SIZE: Final = 13.0
-"""Size of the font; ``SMALL`` is that of the class ``small``."""
+"""Font size; ``SMALL`` is the font size of the class ``small``."""
 SMALL: Final = 12.0
 LEGEND_ROW: Final = 22.0
 """Height of a line of a legend."""
@@ -58,18 +58,18 @@ SIGNS: Final[Mapping[str, tuple[str, str]]] = {
     "retry": ("warning-line mark", "v10"),
     "failure": ("bad-line mark", "v10"),
 }
-"""Classes and line of each kind of sign."""
+"""CSS classes and path of each kind of sign."""
 
 
 @attrs.frozen
 class Picture:
-    """A picture: a file of its own, or a part of a page.
+    """A picture, for a separate file or as part of a page.
 
     Attributes:
-        height: Its height in pixels.
-        name: Description for readers who cannot see it.
-        shapes: Its elements.
-        width: Its width in pixels.
+        height: Height in pixels.
+        name: Description for readers who cannot see the picture.
+        shapes: The elements.
+        width: Width in pixels.
     """
 
     height: float
@@ -78,12 +78,12 @@ class Picture:
     width: float = WIDTH
 
     def document(self) -> str:
-        """Return it as a file, with its style and a background."""
+        """Return the picture as a file, with styles and a background."""
         page = rect("page", 0, 0, self.width, self.height)
         return self._draw(html.style("picture"), page, *self.shapes, role="img").html + "\n"
 
     def part(self) -> Markup:
-        """Return it as part of a page whose style has the rules of its classes."""
+        """Return the picture as part of a page that has the style rules of its classes."""
         return self._draw(*self.shapes, role="group")
 
     def _draw(self, *shapes: Markup, role: str) -> Markup:
@@ -100,21 +100,21 @@ def line_colour(number: int) -> str:
 
 
 def line_dashes(number: int) -> str:
-    """Return the class of a line's dashes: lines of the same colour differ in them."""
+    """Return the class of a line's dashes, which differ between lines of the same colour."""
     return _DASHES[number // _LANES % len(_DASHES)]
 
 
 def mark(number: int, x: float, y: float) -> Markup:
-    """Return the mark of a line in its colour, given its number from 0: six shapes in turn.
+    """Return the mark of a line in its colour, given the line's number from 0.
 
-    Lines of the same colour have different shapes.
+    Six shapes alternate; lines of the same colour have different shapes.
     """
     shape = _MARKS[(number + number // _LANES) % len(_MARKS)]
     return path(f"page-line hair {line_colour(number)}", f"M{x:.1f},{y:.1f}{shape}")
 
 
 def text_width(text: str, size: float) -> float:
-    """Return the width of a text in pixels, given the size of its font."""
+    """Return the width of a text in pixels, given its font size."""
     return cell_len(text) * size * _EM
 
 
@@ -130,12 +130,12 @@ def text(
     """Return a line of text.
 
     Args:
-        x: Where it begins, is centred or ends.
-        y: Its baseline.
+        x: Position of the start, middle or end of the text, depending on ``anchor``.
+        y: Position of the baseline.
         text: The text; foreign text is made printable.
-        names: Its classes.
+        names: CSS classes.
         anchor: ``start``, ``middle`` or ``end``.
-        to: The page to which it leads; None for no link.
+        to: The page to link to; None for no link.
     """
     place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text_anchor": anchor if anchor != "start" else None}
     line = element("text", printable(text), class_=names, **place)
@@ -151,12 +151,12 @@ def heading(title: str, words: str) -> Sequence[Markup]:
 def place_legend(
     texts: Iterable[str], left: float, top: float, sign: float
 ) -> list[tuple[float, float]]:
-    """Return where each entry of a legend begins, and its baseline: lines are filled in turn.
+    """Return the left edge and the baseline of each entry of a legend, filling line by line.
 
     Args:
         texts: The words of the entries.
-        left: Where the lines begin.
-        top: The baseline of the first line.
+        left: Left edge of the lines.
+        top: Baseline of the first line.
         sign: Width of the sign before each text, in pixels.
     """
     places, x, y = list[tuple[float, float]](), left, top
@@ -170,17 +170,17 @@ def place_legend(
 
 
 def path(names: str, line: str) -> Markup:
-    """Return a path, given its classes and its ``d``."""
+    """Return a path, given its CSS classes and its ``d``."""
     return void("path", class_=names, d=line)
 
 
 def circle(names: str, x: float, y: float, radius: float) -> Markup:
-    """Return a circle, given its classes, its centre and its radius in pixels."""
+    """Return a circle, given its CSS classes, and its centre and radius in pixels."""
     return void("circle", class_=names, cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{radius:g}")
 
 
 def rect(names: str, x: float, y: float, width: float, height: float) -> Markup:
-    """Return a rectangle, given its classes, its left upper corner and its size in pixels."""
+    """Return a rectangle, given its CSS classes, and its top left corner and size in pixels."""
     places = {"x": f"{x:.1f}", "y": f"{y:.1f}"}
     return void("rect", class_=names, width=f"{width:.1f}", height=f"{height:.1f}", **places)
 
@@ -188,13 +188,13 @@ def rect(names: str, x: float, y: float, width: float, height: float) -> Markup:
 def group(
     name: str, words: Iterable[str], shape: Markup, *, to: PageAddress | None = None
 ) -> Markup:
-    """Return a shape with words that show when it is pointed at.
+    """Return a shape with a tooltip.
 
     Args:
-        name: Its class.
-        words: The words, a line each; empty lines are left out.
+        name: CSS class.
+        words: The lines of the tooltip; empty lines are left out.
         shape: The shape.
-        to: The page to which it leads; None for no link.
+        to: The page to link to; None for no link.
     """
     title = element("title", "\n".join(printable(word) for word in words if word))
     drawn = element("g", title, shape, class_=name)
@@ -202,13 +202,13 @@ def group(
 
 
 def interpolate(knots: Sequence[Knot], value: float, known: int) -> float:
-    """Return one number of a pair by the other, evenly between the pairs that are known.
+    """Return one coordinate of a moment from the other, by linear interpolation between knots.
 
     Args:
-        knots: The pairs, in whose order neither number falls.
-        value: The number; outside of the knots, the nearest one counts.
-        known: Whether it is the first (0) or the second (1) of its pair; of several pairs that have
-            it, the first one counts.
+        knots: The knots; neither coordinate decreases from knot to knot.
+        value: The known coordinate; outside the knots, the nearest knot is used.
+        known: Index of the known coordinate, 0 or 1; of several knots with its value, the first is
+            used.
     """
     number, wanted = bisect_left(knots, value, key=itemgetter(known)), 1 - known
     if number in (0, len(knots)):
@@ -219,14 +219,14 @@ def interpolate(knots: Sequence[Knot], value: float, known: int) -> float:
 
 
 class Sign(NamedTuple):
-    """A sign for something that happened.
+    """A sign for an event.
 
     Attributes:
         kind: Its kind, one of :data:`SIGNS`.
-        x: Where it is, in pixels.
-        y: The same.
-        words: What happened.
-        to: The page to which it leads; None for no link.
+        x: Horizontal position in pixels.
+        y: Vertical position in pixels.
+        words: Description of the event.
+        to: The page to link to; None for no link.
     """
 
     kind: str
@@ -237,7 +237,7 @@ class Sign(NamedTuple):
 
 
 def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:
-    """Yield signs with their words; those of a kind at the same height share one in a column.
+    """Yield signs with their words; signs of the same kind and height in a column are merged.
 
     Args:
         signs: The signs.
@@ -257,7 +257,7 @@ def draw_signs(signs: Iterable[Sign], column: float) -> Iterator[Markup]:
 
 
 def draw_sign(kind: str, x: float, y: float) -> Markup:
-    """Return a sign by itself, given its kind and its place in pixels."""
+    """Return a sign without words, given its kind and its position in pixels."""
     names, line = SIGNS[kind]
     return path(names, f"M{x:.1f},{y:g}{line}")
 
@@ -265,13 +265,13 @@ def draw_sign(kind: str, x: float, y: float) -> Markup:
 def draw_folds(
     folds: Iterable[tuple[float, str]], words: str, top: float, bottom: float
 ) -> Iterator[Markup]:
-    """Draw times that take no room, with a label of their length where it fits.
+    """Yield the marks of folded times, with labels of their length where they fit.
 
     Args:
-        folds: Where they are, from left to right, and how long they were.
-        words: The labels of the folds.
-        top: Where they begin, in pixels.
-        bottom: Where they end.
+        folds: Positions of the folds from left to right, and their lengths as text.
+        words: Text after the length in the tooltips.
+        top: Upper end in pixels.
+        bottom: Lower end in pixels.
     """
     free = 0.0
     for x, label in folds:

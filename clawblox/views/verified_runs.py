@@ -1,4 +1,4 @@
-"""Verified replays as text: a line or a row for each recording, and the sum. Pure."""
+"""Verified replays as text: a line or a row for each recording, and a summary. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_CHARS: Final = 120
 _MAX_FILES: Final = 5
 """Maximum number of changed files that are named."""
 _BEFORE: Final = 20
-"""How much of a longer value is shown before the place where the other one differs."""
+"""Characters of a long value to show before the first difference."""
 _STATUSES: Final = {
     "equal": "equal",
     "equal_unchecked_start": "equal from an unchecked start",
@@ -38,13 +38,13 @@ _DAMAGES: Final = {
     "incomplete": "incomplete, its file was cut after it was finished: ",
     "changed": "its file was changed after it was finished: ",
 }
-"""Beginning of the result of a recording, by its damage."""
+"""Start of the result text of a recording, by its damage."""
 _HEADINGS: Final = ("CHAIN", "GEN", "ATTEMPT", "RECORDING", "OUTCOME", "LINK", "SCORES")
 _COUNTED: Final = ("event", "observation", "frame", "fingerprint", "state")
 
 
 def describe_replay(replay: VerifiedReplay) -> str:
-    """Return the result of a recording as a line."""
+    """Return the result of a recording as one line."""
     name = f"recording {replay.number}" if replay.number else shorten_path(replay.recording)
     where = f" ({printable_name(replay.instance)})" if replay.instance else ""
     result = f"{printable(_describe(replay))}{_describe_start(replay)}"
@@ -52,7 +52,7 @@ def describe_replay(replay: VerifiedReplay) -> str:
 
 
 def sum_up(run: VerifiedRun) -> str:
-    """Return how many recordings were equal, a sentence."""
+    """Return a sentence with the number of equal recordings."""
     outcomes: Counter[str] = Counter(replay.status for replay in run.replays)
     total = count_words(len(run.replays), "recording")
     parts = [f"{outcomes[key]} {words}" for key, words in _STATUSES.items() if outcomes[key]]
@@ -94,7 +94,7 @@ def _describe_divergence(divergence: Divergence) -> str:
 
 
 def _show_sides(recorded: Any, replayed: Any) -> tuple[str, str]:  # noqa: ANN401 - JSON
-    """Return both values, from where long ones begin to differ."""
+    """Return both values, cut to the part around the first difference if they are long."""
     sides = tuple(
         "nothing" if side is None else json.dumps(side, ensure_ascii=False)
         for side in (recorded, replayed)
@@ -152,7 +152,7 @@ def _advise_revisions(recorded: int, replayed: int) -> str:
 
 
 def _name_changes(paths: Sequence[str]) -> str:
-    """Return the names of changed files, such as ``rules.py``, or how many more there are."""
+    """Return the names of changed files, such as ``rules.py``, and the number of further files."""
     if "." in paths:
         return "files of the world"
     names = ", ".join(map(printable_name, paths[:_MAX_FILES]))
@@ -161,7 +161,7 @@ def _name_changes(paths: Sequence[str]) -> str:
 
 
 def _describe_unchecked(replay: VerifiedReplay) -> str:
-    """Return why nothing shows that the first state of a recording is genuine."""
+    """Return why the first state of a recording could not be checked."""
     if replay.progress.has_given_rows:
         return "the rows of its data stores were taken from the recording, unchecked"
     if replay.progress.has_begun_again:
@@ -185,7 +185,7 @@ def _describe_link(link: RecordingLink) -> str:
 
 
 def format_attempts(run: VerifiedRun) -> str:
-    """Return the table of an experiment, and below it the result of each recording at fault."""
+    """Return the table of an experiment, followed by the result of each faulty recording."""
     scores = {score.attempt: score for score in run.scores}
     rows = [_make_row(replay, scores) for replay in run.replays]
     return "\n".join([format_table(_HEADINGS, rows), *_describe_faults(run)])
@@ -217,7 +217,7 @@ def _summarise(replay: VerifiedReplay) -> str:
 
 
 def _summarise_scores(score: CheckedScore) -> str:
-    """Return which scores are others now, or why there are none."""
+    """Return the scores that changed, or the reason why there are none."""
     if not score.computed:
         return f"not computed: {score.reason or 'the function returns none'}"
     if not score.differences:
@@ -251,7 +251,7 @@ def _summarise_link(link: RecordingLink, own: AttemptPlace | None) -> str:
 
 
 def _name_earlier(link: RecordingLink, own: AttemptPlace | None) -> str:
-    """Return the recording that a link leads to, as short as it is clear beside its own place."""
+    """Return a short name for the recording that a link leads to, relative to its own place."""
     place = link.attempt
     if place is None or place == own:
         return f"recording {link.number}"
@@ -260,7 +260,7 @@ def _name_earlier(link: RecordingLink, own: AttemptPlace | None) -> str:
 
 
 def _describe_faults(run: VerifiedRun) -> Iterator[str]:
-    """Yield the whole result of each recording that is not just equal from a checked start."""
+    """Yield the full result of each recording that is not simply equal from a checked start."""
     for replay in run.replays:
         if replay.status != "equal" or replay.changed_files:
             name = "" if replay.attempt is None else f"{printable(replay.attempt.name)}, "
