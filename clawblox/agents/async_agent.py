@@ -228,7 +228,7 @@ class AsyncAgent:
     @property
     def session_id(self) -> str | None:
         """Id of the conversation; None before it is known."""
-        return None if self._owner is None else self._owner.books.session_id
+        return None if self._owner is None else self._owner.books.conversation_id
 
     @property
     def usage(self) -> Usage:
@@ -349,7 +349,7 @@ class AsyncAgent:
         system_prompt: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> StartedAgent:
-        """Start the agent in a new conversation; return once the session is confirmed.
+        """Start the agent in a new conversation; return once the program has confirmed it.
 
         Args:
             initial_prompt: First message to the agent.
@@ -363,7 +363,7 @@ class AsyncAgent:
             ConfigError: An argument is wrong.
             UsageError: The agent is already running, is not open, or is a branch.
             AgentSetupError: Its program is missing, too old, not logged in, or cannot be isolated.
-            AgentStartError: Its program did not start, or did not confirm its session in time.
+            AgentStartError: Its program did not start, or did not confirm its conversation in time.
                 Its processes have ended; ``events.jsonl`` has the reason.
 
         Cancellation: the program and all its processes are ended.

@@ -127,16 +127,16 @@ class Ledger:
         """
         publish_record(path, self)
 
-    def branch(self, parent_id: str, session_id: str) -> Ledger:
+    def branch(self, parent_id: str, conversation_id: str) -> Ledger:
         """Return the ledger of a branch: empty, with readings counted from the parent's last one.
 
         Args:
             parent_id: The conversation that is branched.
-            session_id: The new conversation.
+            conversation_id: The new conversation.
         """
         ledger = Ledger.empty()
         parent = self.conversations.get(parent_id, _Conversation())
-        ledger.conversations[session_id] = attrs.evolve(
+        ledger.conversations[conversation_id] = attrs.evolve(
             parent, last_tokens=parent.last_tokens or parent.counted, counted=Usage()
         )
         return ledger
@@ -151,9 +151,9 @@ class Ledger:
         if continued_id is not None:
             self.conversations.setdefault(continued_id, _Conversation())
 
-    def find_version(self, session_id: str | None) -> str:
+    def find_version(self, conversation_id: str | None) -> str:
         """Return the version of the program that last read a conversation; '' if unknown."""
-        return self.conversations.get(session_id or "", _Conversation()).version or ""
+        return self.conversations.get(conversation_id or "", _Conversation()).version or ""
 
     def end_turn(self) -> None:
         """Note that a turn has ended."""
@@ -163,7 +163,7 @@ class Ledger:
         self,
         reading: Usage,
         *,
-        session_id: str,
+        conversation_id: str,
         version: str | None,
         scope: UsageScope,
         cost_scope: UsageScope | None = None,
@@ -181,7 +181,7 @@ class Ledger:
 
         Args:
             reading: The program's report; its turns are ignored.
-            session_id: The conversation of the reading.
+            conversation_id: The conversation of the reading.
             version: Version of the program; None if unknown.
             scope: Scope of the reading.
             cost_scope: Scope of its cost; None means the same.
@@ -192,7 +192,7 @@ class Ledger:
         Returns:
             The usage that was added.
         """
-        past = self.conversations.get(session_id, _Conversation(last_cost=0.0))
+        past = self.conversations.get(conversation_id, _Conversation(last_cost=0.0))
         readings: dict[str, Any] = {}
         if scope == "recorded":
             added, readings["files"] = _count_files(files or {}, past.files)
@@ -202,7 +202,7 @@ class Ledger:
             if cost_scope == "session":
                 has_total = past_cost_scope != "process"
                 before = past.last_cost if past.last_cost is not None or has_total else 0.0
-                added = _count_session_cost(tokens, reading.cost_usd, before)
+                added = _count_conversation_cost(tokens, reading.cost_usd, before)
             else:
                 cost = self._count_cost(reading.cost_usd, cost_scope, past)
                 added = attrs.evolve(tokens, cost_usd=cost)
@@ -211,7 +211,7 @@ class Ledger:
             if cost_scope in ("session", "cumulative") and reading.cost_usd is not None:
                 readings["last_cost"] = reading.cost_usd
         self.usage = self.usage.plus(added)
-        self.conversations[session_id] = attrs.evolve(
+        self.conversations[conversation_id] = attrs.evolve(
             past,
             version=version or past.version,
             counted=past.counted.plus(added),
@@ -243,7 +243,7 @@ class Ledger:
         return cost if cost < before else cost - before
 
 
-def _count_session_cost(tokens: Usage, cost: float | None, before: float | None) -> Usage:
+def _count_conversation_cost(tokens: Usage, cost: float | None, before: float | None) -> Usage:
     """Return the growth of a reading, with the cost of a whole conversation.
 
     Args:

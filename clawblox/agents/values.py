@@ -56,8 +56,11 @@ EventType: TypeAlias = Literal[
 """Types of an :class:`AgentEvent`."""
 
 UsageScope: TypeAlias = Literal["turn", "process", "session", "cumulative", "recorded"]
-"""Scope of a reading of usage: one turn, everything since the process or the session began, either
-of the two (unknown which), or everything recorded in files of the session."""
+"""Scope of a reading of usage.
+
+One turn, everything since the process or the conversation started, either of the two (unknown
+which), or everything recorded in the files of the conversation.
+"""
 
 _MAX_TEXT_CHARS: Final = 8 << 20
 """Length of the longest output line that is read, and so of any text in it."""

@@ -162,7 +162,7 @@ class AgentState:
 
     Attributes:
         backend: Its driver, ``claude`` for instance; None if it has no session tier.
-        session_format: Name of the session format, ``claude-code-v1`` for instance; None if it
+        session_format: Name of the conversation format, ``claude-code-v1`` for instance; None if it
             has no session tier, as for the other attributes.
         session_id: The recorded id of its conversation.
         state_dir: The state directory of its program, relative to the agent's directory; a load

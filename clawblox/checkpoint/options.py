@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import attrs
 
 from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, serialise_metadata
+from clawblox.checkpoint.collect.conversations import FORMATS
 from clawblox.checkpoint.collect.policy import FoldedPath, fold_path
-from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.model import Allowance, Limits
 from clawblox.checkpoint.names import check_name
 from clawblox.checkpoint.secrets import KnownValues

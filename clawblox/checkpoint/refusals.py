@@ -34,7 +34,7 @@ def secret_refusal(
     Args:
         findings: The findings.
         path: Path of the archive.
-        workspace_only: Whether the sessions are left out already.
+        workspace_only: Whether the conversations are left out already.
     """
     places = "place" if len(findings) == 1 else "places"
     return CheckpointSecretError(
@@ -101,7 +101,7 @@ def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
     tiers = {find_tier(finding.path) for finding in findings}
     hints = []
     if "session" in tiers and not workspace_only:
-        hints.append("workspace_only=True leaves out the sessions of the agents")
+        hints.append("workspace_only=True leaves out the conversations of the agents")
     if tiers != {"session"} or workspace_only:
         hints.append(
             "if it is not a secret, allow it by path, rule and fingerprint, with a reason, in "

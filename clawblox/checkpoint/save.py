@@ -295,8 +295,8 @@ def _list_excluded(source: Source, reason: str) -> Excluded:
 
 def _is_vital(source: Source) -> bool:
     name = source.name
-    is_session = find_tier(name) == "session"
-    is_transcript = is_session and source.whole_lines and name.endswith(".jsonl")
+    is_conversation = find_tier(name) == "session"
+    is_transcript = is_conversation and source.whole_lines and name.endswith(".jsonl")
     return is_transcript or name in (SNAPSHOT_NAME, ROWS_NAME)
 
 

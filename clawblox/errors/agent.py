@@ -79,7 +79,7 @@ class AgentSetupError(AgentError):
 
 
 class AgentStartError(AgentError):
-    """The agent's program did not start, or did not confirm its session; it has ended."""
+    """The agent's program did not start, or did not confirm its conversation; it has ended."""
 
 
 class AgentResumeError(AgentError):

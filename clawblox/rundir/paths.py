@@ -18,6 +18,12 @@ STATE_DIR_NAME: Final = ".clawblox"
 DATASTORE_DIR_NAME: Final = "datastore"
 """Where an instance has the rows of its data stores, among its files."""
 
+SESSION_FILE: Final = "world_session.txt"
+"""The file in an agent's directory that records its session in the world."""
+
+ANSWER_FILE: Final = "world_join.json"
+"""The file in an agent's directory with the world's answer when it joined."""
+
 
 @functools.lru_cache(maxsize=256)
 def state_dir(run_dir: Path) -> Path:

@@ -21,13 +21,12 @@ from clawblox.config.arguments import check_grace, check_path, check_seconds, ch
 from clawblox.config.options import DEFAULT_GRACE_S
 from clawblox.errors import ClawbloxError, UsageError
 from clawblox.results import SavedCheckpoint, StartedWorld
-from clawblox.rundir.paths import resolve_run_dir
+from clawblox.rundir.paths import SESSION_FILE, resolve_run_dir
 from clawblox.team.checkpoints import DEFAULT_EVERY_S, Outcome
 from clawblox.team.crew import Crew
 from clawblox.team.pointer import CHECKPOINTS_DIR, read_pointer
 from clawblox.team.record import TeamRecord, Texts, read_team
 from clawblox.team.resume import TeamResume, find_record
-from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 from clawblox.world.resume import find_resumable
 

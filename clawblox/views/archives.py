@@ -13,8 +13,8 @@ from clawblox.checkpoint.archive.metadata import RESERVED_KEYS, recorded_reposit
 from clawblox.checkpoint.archive.reader import Archive
 from clawblox.checkpoint.audit.repair import Repair
 from clawblox.checkpoint.audit.verify import Difference, Scan, Verification
+from clawblox.checkpoint.collect.conversations import FORMATS
 from clawblox.checkpoint.collect.repositories import promisor_hosts
-from clawblox.checkpoint.collect.sessions import FORMATS
 from clawblox.checkpoint.names import METADATA_NAME, SNAPSHOT_NAME
 from clawblox.errors import CheckpointError
 from clawblox.printable import printable, printable_name, quote_words

@@ -23,6 +23,7 @@ from clawblox.config.arguments import check_path
 from clawblox.errors import ConfigError, WorldCallError, WorldSessionError
 from clawblox.protocol import JoinAnswer
 from clawblox.results import Access
+from clawblox.rundir.paths import ANSWER_FILE, SESSION_FILE
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.regular_files import read_regular
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from clawblox.agents.access.grant import Grant
     from clawblox.system.connection import Connections
     from clawblox.system.request import Answer
-
-SESSION_FILE: Final = "world_session.txt"
-ANSWER_FILE: Final = "world_join.json"
 
 _OWN_ITEMS = frozenset(attrs.fields_dict(Access)) - {"more", "rejoined"}
 

@@ -48,7 +48,7 @@ def draw() -> Canvas:
 
 
 _AGENT: Final = ["owns the program:", "start, messages, events,", "budget, restarts, stop"]
-_PROGRAM: Final = ["claude, codex, kimi, …", "continued by its session id"]
+_PROGRAM: Final = ["claude, codex, kimi, …", "continued by its conversation id"]
 _HOME: Final = ["its own files; the state of", "the program, and none of", "your credentials"]
 _PROXY: Final = ["what agents may do,", "with this agent's session"]
 _FILES: Final = (

@@ -93,7 +93,7 @@ class SmallDriver(Driver):
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         flags = [str(flag) for flag in setup.command or ()]
         option = "--resume" if turn.continued_id else "--new"
-        session = (option, turn.start.session_id)
+        session = (option, turn.start.conversation_id)
         argv = (setup.binary, "-I", "-S", str(PROGRAM), *session, *(f"--{one}" for one in flags))
         is_loop = "loop" in flags
         return Invocation(

@@ -191,8 +191,8 @@ async def test_a_long_message_on_standard_input_arrives_whole(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("prompt", "error", "text"),
     [
-        ("hang", AgentStartError, "did not confirm its session within"),
-        ("crash 3", AgentStartError, "ended before it confirmed its session: exit status 3"),
+        ("hang", AgentStartError, "did not confirm its conversation within"),
+        ("crash 3", AgentStartError, "ended before it confirmed its conversation: exit status 3"),
     ],
 )
 async def test_a_failed_start_leaves_nothing(

@@ -38,7 +38,7 @@ async def test_what_is_no_id_of_the_program_is_refused_at_the_start(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
-        with pytest.raises(AgentStartError, match=r"invalid session id: '\.\./\.\./x'"):
+        with pytest.raises(AgentStartError, match=r"invalid conversation id: '\.\./\.\./x'"):
             await agent.start(initial_prompt="name ../../x hang")
         assert agent.state == "failed"
         assert not list(agent.dir.glob("*session_id.txt"))
@@ -73,7 +73,7 @@ async def test_another_transcript_that_grows_is_an_error(tmp_path: Path, is_olde
     async with silent(tmp_path) as agent:
         if is_older:
             (agent.dir / "session" / f"{OTHER_SESSION}.jsonl").write_text("{}\n")
-        with pytest.raises(AgentResumeError, match=f"in session '{OTHER_SESSION}'"):
+        with pytest.raises(AgentResumeError, match=f"in conversation '{OTHER_SESSION}'"):
             await agent.send(prompt="elsewhere")
 
 
@@ -83,7 +83,7 @@ async def test_a_name_that_nothing_bears_out_is_an_error_when_the_turn_ends(
 ) -> None:
     monkeypatch.setattr(SmallDriver, "progress", lambda self, directory: {})
     async with silent(tmp_path) as agent:
-        with pytest.raises(AgentResumeError, match=f"in session '{OTHER_SESSION}'"):
+        with pytest.raises(AgentResumeError, match=f"in conversation '{OTHER_SESSION}'"):
             await agent.send(prompt=f"name {OTHER_SESSION}")
 
 
@@ -95,7 +95,7 @@ async def test_a_program_that_is_given_an_id_must_use_it(
     program = attrs.evolve(SmallDriver.program, takes_id=True)
     monkeypatch.setattr(SmallDriver, "program", program)
     async with opened(tmp_path, "silent") as agent:
-        with pytest.raises(AgentStartError, match="in session"):
+        with pytest.raises(AgentStartError, match="in conversation"):
             await agent.start(initial_prompt="elsewhere")
 
 

@@ -396,7 +396,7 @@ async def test_an_agent_whose_error_log_is_full_continues(tmp_path: Path) -> Non
 async def test_a_program_that_does_not_read_never_blocks_the_orchestrator(tmp_path: Path) -> None:
     limits = ProgramLimits(confirm_timeout=0.2)
     async with opened(tmp_path, "loop", "unread", limits=limits) as agent:
-        with pytest.raises(Exception, match="did not confirm its session"):
+        with pytest.raises(Exception, match="did not confirm its conversation"):
             await agent.start(initial_prompt="x" * (1 << 20))
 
 

@@ -27,7 +27,7 @@ def read(ledger: Ledger, tokens: int, scope: UsageScope, **more) -> Usage:
     reading = Usage(output_tokens=tokens, cost_usd=cost)
     return ledger.count(
         reading,
-        session_id=more.pop("session_id", ONE),
+        conversation_id=more.pop("conversation_id", ONE),
         version=more.pop("version", "1.0"),
         scope=scope,
         **more,
@@ -65,7 +65,7 @@ def test_a_reading_of_a_conversation_counts_across_resumes(tmp_path: Path) -> No
 def test_conversations_are_counted_apart() -> None:
     ledger = Ledger.empty()
     read(ledger, 5, "session")
-    assert read(ledger, 6, "session", session_id=OTHER).output_tokens == 6
+    assert read(ledger, 6, "session", conversation_id=OTHER).output_tokens == 6
     assert read(ledger, 7, "session").output_tokens == 2
     assert ledger.usage.output_tokens == 13
 
@@ -170,7 +170,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
     ledger = Ledger.empty()
     for times in (1, 3):
         reading = Usage(**{kind: times * tokens for kind, tokens in kinds.items()})
-        ledger.count(reading, session_id=ONE, version=None, scope="session")
+        ledger.count(reading, conversation_id=ONE, version=None, scope="session")
     assert ledger.usage == Usage(**{kind: 3 * tokens for kind, tokens in kinds.items()})
     assert ledger.usage.tokens == 45  # reasoning is a part of the output
 
@@ -178,7 +178,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
 def test_turns_are_counted_by_their_ends() -> None:
     ledger = Ledger.empty()
     ledger.end_turn()
-    ledger.count(Usage(turns=9), session_id=ONE, version=None, scope="turn")
+    ledger.count(Usage(turns=9), conversation_id=ONE, version=None, scope="turn")
     ledger.end_turn()
     assert ledger.usage == Usage(turns=2)
 
@@ -215,12 +215,16 @@ readings = st.builds(
 def test_usage_never_decreases_and_is_the_sum_of_all_additions(told) -> None:
     ledger = Ledger.empty()
     added = Usage()
-    for reading, scope, cost_scope, session_id, is_new_process in told:
+    for reading, scope, cost_scope, conversation_id, is_new_process in told:
         before = ledger.usage
         if is_new_process:
             ledger.begin_process()
         part = ledger.count(
-            reading, session_id=session_id, version=None, scope=scope, cost_scope=cost_scope
+            reading,
+            conversation_id=conversation_id,
+            version=None,
+            scope=scope,
+            cost_scope=cost_scope,
         )
         added = Usage(output_tokens=added.output_tokens + part.output_tokens)
         after = members(ledger.usage)

@@ -166,7 +166,7 @@ class Life:
         books = self.load()
         offset = begin_segment(self.directory.log_file, SEGMENT_BYTES)
         books.begin_process(1)
-        books.session_id = self.session_id
+        books.conversation_id = self.session_id
         books.emit("process.started", {"pid": 1}, raw_offset=offset.end)
         reader = OutputReader(self.directory.log_file, offset.end, begins_at=offset.start)
         program = StandIn(self.driver, self.directory, self.session_id, self.said)

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from clawblox.checkpoint.collect.sessions import SessionFormat
+from clawblox.checkpoint.collect.conversations import ConversationFormat
 from clawblox.checkpoint.model import Source
 
 BACKENDS = ("claude", "codex", "kimi")
@@ -60,7 +60,7 @@ class BuiltAgent:
 
     dir: Path
     backend: str
-    session_id: str
+    conversation_id: str
     transcript: Path
     family: tuple[Path, ...]
     strangers: tuple[Path, ...]
@@ -88,9 +88,9 @@ def build_agent(
         worked_in: Where the program thought that it worked; None for the workspace itself.
     """
     _write(directory / "workspace" / "SOUL.md", b"I am.\n")
-    session_id = codex_id(1) if backend == "codex" else str(uuid.uuid4())
-    session_id = f"session_{session_id}" if backend == "kimi" else session_id
-    _write(directory / f"{backend}_session_id.txt", f"{session_id}\n".encode())
+    conversation_id = codex_id(1) if backend == "codex" else str(uuid.uuid4())
+    conversation_id = f"session_{conversation_id}" if backend == "kimi" else conversation_id
+    _write(directory / f"{backend}_session_id.txt", f"{conversation_id}\n".encode())
     for name, content in COMPANIONS.items():
         _write(directory / name, content)
     _write(directory / "logs" / "agent.log", LOG + b'{"type":"assis')
@@ -99,13 +99,15 @@ def build_agent(
         _write(directory / "session" / name, b"NEVER\n")
     cwd = os.path.realpath(worked_in or directory / "workspace")
     family, strangers = _SESSIONS[backend](
-        directory / "session", session_id, cwd, code_word, mid_turn
+        directory / "session", conversation_id, cwd, code_word, mid_turn
     )
-    return BuiltAgent(directory, backend, session_id, family[0], tuple(family), tuple(strangers))
+    return BuiltAgent(
+        directory, backend, conversation_id, family[0], tuple(family), tuple(strangers)
+    )
 
 
 def find_conversation(
-    agent_dir: Path, backend: str, session_id: str, *, state_dir: str = "session"
+    agent_dir: Path, backend: str, conversation_id: str, *, state_dir: str = "session"
 ) -> Path:
     """Return the transcript that the program finds by id, when it works in the workspace.
 
@@ -115,17 +117,17 @@ def find_conversation(
     state = agent_dir / state_dir
     cwd = os.path.realpath(agent_dir / "workspace")
     if backend == "codex":
-        found = list(state.glob(f"sessions/*/*/*/rollout-*-{session_id}.jsonl"))
+        found = list(state.glob(f"sessions/*/*/*/rollout-*-{conversation_id}.jsonl"))
     elif backend == "claude":
-        found = [state / "projects" / claude_slug(cwd) / f"{session_id}.jsonl"]
+        found = [state / "projects" / claude_slug(cwd) / f"{conversation_id}.jsonl"]
     else:
         bucket = state / "sessions" / kimi_bucket(cwd)
-        found = [bucket / session_id / "agents" / "main" / "wire.jsonl"]
-        said = json.loads((bucket / session_id / "state.json").read_bytes())
+        found = [bucket / conversation_id / "agents" / "main" / "wire.jsonl"]
+        said = json.loads((bucket / conversation_id / "state.json").read_bytes())
         if said["cwd"] != cwd or said["agents"]["main"]["homedir"] != str(found[0].parent):
             raise LookupError("created under a different directory")
     if len(found) != 1 or not found[0].is_file():
-        raise LookupError(f"no conversation found with session ID {session_id}")
+        raise LookupError(f"no conversation found with session ID {conversation_id}")
     return found[0]
 
 
@@ -155,13 +157,13 @@ def without_torn_end(content: bytes) -> bytes:
 
 
 def restore_session(
-    members: Mapping[str, bytes], form: SessionFormat, session_id: str, agent_dir: Path
+    members: Mapping[str, bytes], form: ConversationFormat, conversation_id: str, agent_dir: Path
 ) -> None:
     """Put what an archive holds below ``session/`` into a new agent directory, as a loader does."""
     workspace = agent_dir / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     for name, content in members.items():
-        place = form.place(name, session_id=session_id, workspace=workspace)
+        place = form.place(name, conversation_id=conversation_id, workspace=workspace)
         assert place is not None, name
         transform = place.transform
         _write(
@@ -203,9 +205,9 @@ def lines(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in records)
 
 
-def claude_records(session_id: str, cwd: str, code_word: str, mid_turn: bool) -> bytes:
+def claude_records(conversation_id: str, cwd: str, code_word: str, mid_turn: bool) -> bytes:
     """Return a transcript of Claude Code."""
-    own = {"isSidechain": False, "sessionId": session_id, "cwd": cwd, "version": "2.1.197"}
+    own = {"isSidechain": False, "sessionId": conversation_id, "cwd": cwd, "version": "2.1.197"}
     use = {"type": "tool_use", "id": "toolu_0", "name": "Bash", "input": {"command": "ls"}}
     result = {"type": "tool_result", "tool_use_id": "toolu_0", "content": "SOUL.md"}
     text = {"type": "text", "text": "I have noted that."}
@@ -214,8 +216,8 @@ def claude_records(session_id: str, cwd: str, code_word: str, mid_turn: bool) ->
     called = said | {"id": "msg_0", "content": [use], "stop_reason": "tool_use"}
     answered = said | {"id": "msg_1", "content": [text], "stop_reason": "end_turn"}
     records = [
-        {"type": "queue-operation", "operation": "enqueue", "sessionId": session_id},
-        {"type": "queue-operation", "operation": "dequeue", "sessionId": session_id},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": conversation_id},
+        {"type": "queue-operation", "operation": "dequeue", "sessionId": conversation_id},
         own | {"type": "user", "message": told},
         own | {"type": "attachment", "attachment": {"type": "todo"}},
         own | {"type": "assistant", "message": called},
@@ -224,7 +226,7 @@ def claude_records(session_id: str, cwd: str, code_word: str, mid_turn: bool) ->
     if not mid_turn:
         records += [
             own | {"type": "assistant", "message": answered},
-            {"type": "last-prompt", "lastPrompt": "Remember", "sessionId": session_id},
+            {"type": "last-prompt", "lastPrompt": "Remember", "sessionId": conversation_id},
         ]
     return lines(*records)
 
@@ -276,34 +278,36 @@ def kimi_records(bucket: str, code_word: str, mid_turn: bool) -> bytes:
 
 
 def _claude(
-    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+    state: Path, conversation_id: str, cwd: str, code_word: str, mid_turn: bool
 ) -> tuple[list[Path], list[Path]]:
     project = state / "projects" / claude_slug(cwd)
     other = str(uuid.uuid4())
     family = {
-        project / f"{session_id}.jsonl": claude_records(session_id, cwd, code_word, mid_turn),
-        project / session_id / "subagents" / "agent-a1b2c3.jsonl": lines({"type": "user"}),
-        project / session_id / "subagents" / "agent-a1b2c3.meta.json": b'{"agentType":"x"}',
-        project / session_id / "tool-results" / "toolu_0.txt": b"long output, no newline",
+        project / f"{conversation_id}.jsonl": claude_records(
+            conversation_id, cwd, code_word, mid_turn
+        ),
+        project / conversation_id / "subagents" / "agent-a1b2c3.jsonl": lines({"type": "user"}),
+        project / conversation_id / "subagents" / "agent-a1b2c3.meta.json": b'{"agentType":"x"}',
+        project / conversation_id / "tool-results" / "toolu_0.txt": b"long output, no newline",
         project / "memory" / "MEMORY.md": b"# Memory\n",
         project / "memory" / "people" / "a friend.md": b"kind\n",
-        state / "tasks" / session_id / "1.json": b'{"id":"1","subject":"x"}',
+        state / "tasks" / conversation_id / "1.json": b'{"id":"1","subject":"x"}',
     }
     strangers = {
         project / f"{other}.jsonl": claude_records(other, cwd, "SECRET", False),
         project / other / "subagents" / "agent-ff.jsonl": lines({"type": "user"}),
-        project / session_id / "subagents" / "agent-a1.jsonl.bak": b"x",
+        project / conversation_id / "subagents" / "agent-a1.jsonl.bak": b"x",
         state / "projects" / "-elsewhere" / f"{uuid.uuid4()}.jsonl": lines({"type": "user"}),
-        state / "tasks" / session_id / ".lock": b"",
+        state / "tasks" / conversation_id / ".lock": b"",
         state / "tasks" / other / "1.json": b"{}",
-        state / "session-env" / session_id / "env.sh": b"export A=b\n",
-        state / "file-history" / session_id / "0@v1": b"before\n",
+        state / "session-env" / conversation_id / "env.sh": b"export A=b\n",
+        state / "file-history" / conversation_id / "0@v1": b"before\n",
     }
     return _write_all(family), _write_all(strangers)
 
 
 def _codex(
-    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+    state: Path, conversation_id: str, cwd: str, code_word: str, mid_turn: bool
 ) -> tuple[list[Path], list[Path]]:
     day = state / "sessions" / "2026" / "11" / "20"
     child, grandchild, other, before = (codex_id(number) for number in (2, 3, 4, 0))
@@ -312,8 +316,10 @@ def _codex(
         return day / f"rollout-2026-11-20T{time}-{thread}.jsonl"
 
     family = {
-        rollout("15-30-16", session_id): codex_records(session_id, cwd, code_word, mid_turn),
-        rollout("15-30-17", child): codex_records(child, cwd, "child", False, session_id),
+        rollout("15-30-16", conversation_id): codex_records(
+            conversation_id, cwd, code_word, mid_turn
+        ),
+        rollout("15-30-17", child): codex_records(child, cwd, "child", False, conversation_id),
         rollout("15-30-18", grandchild): codex_records(grandchild, cwd, "g", False, child),
     }
     strangers = {
@@ -321,21 +327,21 @@ def _codex(
         rollout("15-30-10", before): codex_records(before, cwd, "SECRET", False),
         state / "thread-writer-locks" / ".coordination.lock": b"",
         state / "skills" / ".system" / "imagegen" / "SKILL.md": b"skill\n",
-        state / "shell_snapshots" / f"{session_id}.sh": b"export A=b\n",
+        state / "shell_snapshots" / f"{conversation_id}.sh": b"export A=b\n",
     }
     return _write_all(family), _write_all(strangers)
 
 
 def _kimi(
-    state: Path, session_id: str, cwd: str, code_word: str, mid_turn: bool
+    state: Path, conversation_id: str, cwd: str, code_word: str, mid_turn: bool
 ) -> tuple[list[Path], list[Path]]:
     bucket = kimi_bucket(cwd)
-    session = state / "sessions" / bucket / session_id
+    session = state / "sessions" / bucket / conversation_id
     agents = {
         name: {"homedir": str(session / "agents" / name), "type": kind}
         for name, kind in (("main", "main"), ("agent-0", "sub"))
     }
-    said = {"id": session_id, "version": 2, "cwd": cwd, "agents": agents, "custom": {}}
+    said = {"id": conversation_id, "version": 2, "cwd": cwd, "agents": agents, "custom": {}}
     main, older, called = session / "agents" / "main", session / "tasks", uuid.uuid4()
     task = {"taskId": "bash-90ntjjmo", "status": "completed", "kind": "process", "pid": 1}
     family = {

@@ -20,7 +20,7 @@ import attrs
 import pytest
 
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from tests.checkpoint.agents import archived_content, restore_session
 from tests.support.model_api import ANSWER, ModelApi
 from tests.support.programs import Installed, Programs

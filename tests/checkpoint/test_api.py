@@ -24,8 +24,8 @@ from clawblox.checkpoint import (
     verify_checkpoint,
 )
 from clawblox.checkpoint import save as save_module
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.checkpoint.collect.plan import ArchivePlan
-from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.document import Document, WorldDocument
 from clawblox.checkpoint.model import Limits, Source, WorkspaceLink
 from clawblox.errors import CheckpointLimitError, ConfigError
@@ -216,12 +216,12 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
     assert told["agents"]["rocky"] == {
         "backend": backend,
         "session_format": told["session_format"],
-        "session_id": agent.session_id,
+        "session_id": agent.conversation_id,
         "state_dir": "session",
         "mid_turn": False,
     }
     loaded = load_checkpoint(path, tmp_path / "new")
-    found = find_conversation(loaded["agents"]["rocky"], backend, agent.session_id)
+    found = find_conversation(loaded["agents"]["rocky"], backend, agent.conversation_id)
     assert b"MELON" in found.read_bytes()
 
 
@@ -240,7 +240,7 @@ def test_a_program_without_a_configured_state_directory_finds_its_state_in_its_h
     assert read_metadata(path)["agents"]["rocky"]["state_dir"] == f"{home}/{own}"
     loaded = load_checkpoint(path, tmp_path / "new")
     new = loaded["agents"]["rocky"]
-    found = find_conversation(new, backend, agent.session_id, state_dir=f"{home}/{own}")
+    found = find_conversation(new, backend, agent.conversation_id, state_dir=f"{home}/{own}")
     assert b"MELON" in found.read_bytes()
     assert not (new / home / ".netrc").exists()
     assert b"NEVER" not in b"".join(each.read_bytes() for each in new.rglob("*") if each.is_file())

@@ -16,8 +16,8 @@ import structlog
 from clawblox.agents.programs.program import project_slug
 from clawblox.checkpoint import load_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.checkpoint.collect.git_config import write_config
-from clawblox.checkpoint.collect.sessions import find_format
 from clawblox.checkpoint.load import staging
 from clawblox.checkpoint.load.load import load
 from clawblox.checkpoint.model import Limits, Repository
@@ -887,7 +887,9 @@ def test_a_conversation_in_the_printed_layout_is_restored(load_bytes, run_dir, a
 def test_an_id_file_of_the_printed_layout_must_have_the_id(load_bytes, refuse, run_dir):
     record = "agents/a/session/record/claude_session_id.txt"
     wrong = {**printed_files(), record: b"another"}
-    refuse(run_dir, CheckpointFormatError, data=checkpoint(wrong, **PRINTED), reason="session id")
+    refuse(
+        run_dir, CheckpointFormatError, data=checkpoint(wrong, **PRINTED), reason="conversation id"
+    )
     right = {**printed_files(), record: SESSION_ID.encode()}
     loaded = load_bytes(checkpoint(right, **PRINTED), run_dir)
     assert loaded["excluded"] == []
@@ -908,7 +910,11 @@ OTHER_ID = SESSION_ID[:-1] + "0"
             {"a": {**CLAUDE, "session_id": OTHER_ID}},
             "does not belong to the recorded conversation",
         ),
-        (printed_files(), {"a": {"session_format": "unknown-v9"}}, "no session of a known format"),
+        (
+            printed_files(),
+            {"a": {"session_format": "unknown-v9"}},
+            "no conversation of a known format",
+        ),
         (printed_files(), {"a": {"session_format": "codex-v1"}}, "no id of the conversation"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from clawblox.agents.drivers.acp_client import ERRORS, AcpClient
-from clawblox.agents.drivers.command import SESSION_ID, check_words
+from clawblox.agents.drivers.command import CONVERSATION_ID, check_words
 from clawblox.agents.drivers.driver import (
     AgentSetup,
     Conversation,
@@ -74,7 +74,7 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
 class AcpDriver(Driver):
     """Drives any program that speaks the Agent Client Protocol; pass its keys with ``env=``."""
 
-    program = Program(driver="acp", id_pattern=SESSION_ID)
+    program = Program(driver="acp", id_pattern=CONVERSATION_ID)
     errors = ERRORS
 
     def name_binary(self, binary: str | None, command: object) -> str:

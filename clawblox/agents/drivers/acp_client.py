@@ -83,7 +83,7 @@ class AcpClient(Conversation):
         self._is_onlooker = turn.is_onlooker
         self._has_read = False
         self._resumed = turn.continued_id
-        self._session_id: str | None = None
+        self._conversation_id: str | None = None
         self._version = ""
         self._outgoing = bytearray()
         self._requests = 0
@@ -214,16 +214,16 @@ class AcpClient(Conversation):
 
     def _opened(self, result: Record) -> Iterator[DriverReport]:
         # Some programs load unknown ids. Only the replayed messages are proof.
-        session_id = text_in(result, "sessionId") or self._resumed
-        if not session_id or (self._resumed and not self._replayed):
+        conversation_id = text_in(result, "sessionId") or self._resumed
+        if not conversation_id or (self._resumed and not self._replayed):
             message = f"it does not know the conversation {self._resumed}"
             if self._resumed is None:
                 message = "it began a conversation without an id"
             yield from _give_up({"kind": "resume", "message": message})
             return
-        self._session_id = session_id
+        self._conversation_id = conversation_id
         model = self._setup.model or text_in(record_in(result, "models"), "currentModelId")
-        facts = {"session_id": session_id, "version": self._version, "model": model}
+        facts = {"session_id": conversation_id, "version": self._version, "model": model}
         yield DriverReport(
             "session.confirmed", {key: value for key, value in facts.items() if value}
         )
@@ -232,7 +232,7 @@ class AcpClient(Conversation):
         mode = text_in(record_in(result, "modes"), "currentModeId")
         if self._resumed and mode and self._setup.permission_mode is None:
             # Gemini still replays after answering the load; this request ends that.
-            params = {"sessionId": session_id, "modeId": mode}
+            params = {"sessionId": conversation_id, "modeId": mode}
             self._ask("session/set_mode", params, self._begin, self._begin)
         yield from self._begin(result)
 
@@ -247,18 +247,18 @@ class AcpClient(Conversation):
         """Request a model or a mode, in the newer form of the protocol where it is offered."""
         if value is None:
             return
-        session = {"sessionId": self._session_id}
+        conversation = {"sessionId": self._conversation_id}
         for option in list_in(result, "configOptions"):
             if text_in(option, "category") == category:
-                params = {**session, "configId": clean_value(option.get("id")), "value": value}
+                params = {**conversation, "configId": clean_value(option.get("id")), "value": value}
                 self._ask("session/set_config_option", params, self._begin)
                 return
-        params = {**session, f"{category}Id": value}
+        params = {**conversation, f"{category}Id": value}
         self._ask(f"session/set_{category}", params, self._begin)
 
     def _refused(self, error: Record) -> Iterator[DriverReport]:
         kind: ErrorKind = "resume" if self._resumed else "model"
-        is_open = self._session_id is not None  # then a model or a mode was refused
+        is_open = self._conversation_id is not None  # then a model or a mode was refused
         yield from _give_up(_read_error(error, otherwise="invalid" if is_open else kind))
 
     # -- turns --
@@ -269,7 +269,7 @@ class AcpClient(Conversation):
         self._is_in_turn = self._is_start_pending = True
         texts, self._preface = [*self._preface, self._prompts.pop(0)], []
         prompt = [{"type": "text", "text": text} for text in texts]
-        params = {"sessionId": self._session_id, "prompt": prompt}
+        params = {"sessionId": self._conversation_id, "prompt": prompt}
         self._ask("session/prompt", params, self._answered, self._failed)
 
     def _answered(self, result: Record) -> Iterator[DriverReport]:

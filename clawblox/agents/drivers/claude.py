@@ -95,7 +95,7 @@ _SETTINGS: Final = {
     "skipDangerousModePermissionPrompt": True,
 }
 
-_COST_OF_SESSION_SINCE: Final = (2, 1, 277)
+_COST_OF_CONVERSATION_SINCE: Final = (2, 1, 277)
 """Older versions count ``total_cost_usd`` from the start of the process."""
 
 _SYNTHETIC: Final = "<synthetic>"
@@ -179,9 +179,9 @@ class ClaudeDriver(KnownProgramDriver):
             sandbox = {"sandbox": {**_SANDBOX, **setup.native_sandbox}}
             _write_object(directory.runtime / _SANDBOX_FILE, sandbox)
 
-    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
+    def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
         """Move the conversation's whole project to the directory for this workspace."""
-        transcript = self.transcripts(setup.directory).get(session_id)
+        transcript = self.transcripts(setup.directory).get(conversation_id)
         slug = project_slug(real_path(setup, setup.workspace))
         if transcript is not None and transcript.parent.name != slug:
             old = f"projects/{transcript.parent.name}"
@@ -198,7 +198,7 @@ class ClaudeDriver(KnownProgramDriver):
         if parent is None:
             return
         if (root / "tasks" / branch.parent_id).is_dir():
-            merge_directory(root, f"tasks/{branch.parent_id}", f"tasks/{branch.session_id}")
+            merge_directory(root, f"tasks/{branch.parent_id}", f"tasks/{branch.conversation_id}")
         if setup.workspace != directory.workspace:  # both see the paths of the sandbox
             return
         places = {
@@ -225,12 +225,12 @@ class ClaudeDriver(KnownProgramDriver):
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command for a process for this turn."""
         match turn.start:
-            case Begin(session_id):
-                conversation: tuple[str, ...] = ("--session-id", session_id)
-            case Continue(session_id):
-                conversation = ("--resume", session_id)
-            case Fork(parent_id, session_id):
-                conversation = ("--resume", parent_id, "--fork-session", "--session-id", session_id)
+            case Begin(conversation_id):
+                conversation: tuple[str, ...] = ("--session-id", conversation_id)
+            case Continue(conversation_id):
+                conversation = ("--resume", conversation_id)
+            case Fork(parent_id, new_id):
+                conversation = ("--resume", parent_id, "--fork-session", "--session-id", new_id)
         prompt_file = str(setup.runtime / "system_prompt.md")
         sandbox_file = str(setup.runtime / _SANDBOX_FILE)
         argv = (
@@ -268,7 +268,7 @@ class ClaudeDriver(KnownProgramDriver):
         numbers = self.parse_version(version)
         if not numbers:
             return "cumulative"
-        return "session" if numbers >= _COST_OF_SESSION_SINCE else "process"
+        return "session" if numbers >= _COST_OF_CONVERSATION_SINCE else "process"
 
     def explain_record(self, record: Record) -> DriverReport | None:
         """Return an ``error`` report if a line of JSON explains a failure."""
@@ -312,16 +312,16 @@ class _MessageLoop(RecordConversation):
     _names_messages: bool
     _is_loading: bool = attrs.field(alias="is_resumed")
     _outgoing: bytes = attrs.field(default=b"", init=False)
-    _session_id: str | None = attrs.field(default=None, init=False)
+    _conversation_id: str | None = attrs.field(default=None, init=False)
     _version: str = attrs.field(default="", init=False)
     _error_word: str = attrs.field(default="", init=False)
     _has_output: bool = attrs.field(default=False, init=False)
     _has_begun: bool = attrs.field(default=False, init=False)
     _is_queued: bool = attrs.field(default=False, init=False)
 
-    def join(self, session_id: str | None, version: str) -> None:
+    def join(self, conversation_id: str | None, version: str) -> None:
         """Begin to read within the output of a process that has named its conversation."""
-        self._session_id, self._version = session_id, version
+        self._conversation_id, self._version = conversation_id, version
 
     @property
     def has_unread_message(self) -> bool:
@@ -373,22 +373,22 @@ class _MessageLoop(RecordConversation):
 
     def _read_init(self, record: Record) -> Iterator[DriverReport]:
         """Yield the reports in the record with which each turn begins."""
-        session_id = text_in(record, "session_id")
-        if not session_id:
+        conversation_id = text_in(record, "session_id")
+        if not conversation_id:
             return
         self._error_word = ""
-        if session_id != self._session_id:
-            self._session_id = session_id
+        if conversation_id != self._conversation_id:
+            self._conversation_id = conversation_id
             version, model = text_in(record, "claude_code_version"), text_in(record, "model")
             self._version = version
-            facts = {"session_id": session_id, "version": version, "model": model}
+            facts = {"session_id": conversation_id, "version": version, "model": model}
             yield DriverReport("session.confirmed", {k: v for k, v in facts.items() if v})
         yield DriverReport("turn.started")
 
     def _read_result(self, record: Record) -> Iterator[DriverReport]:
         is_empty = whole_number(record.get("num_turns")) == 0  # the model was not asked
         origin = self._find_origin(record, is_empty=is_empty)
-        if self._session_id is None and not origin:
+        if self._conversation_id is None and not origin:
             # The record names the requested id even if that is unknown.
             yield self._read_failure(record)
             return

@@ -127,19 +127,19 @@ class CodexDriver(KnownProgramDriver):
         publish_bytes(state / "config.toml", settings.encode(errors="replace"), durable=False)
         discard_tree(state / "packages")
 
-    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
+    def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
         """Remove the index of rollouts if it points to a different place, where they may still be.
 
         The program would continue writing there. Without an index it builds an index
         of the rollouts that it finds.
         """
         directory = setup.directory
-        transcript = self.transcripts(directory).get(session_id)
+        transcript = self.transcripts(directory).get(conversation_id)
         if transcript is None:
             return
         own = setup.state / transcript.relative_to(directory.state)
         for index in find_files(directory.state, _INDEX):
-            place = _indexed_place(directory, index.path.name, session_id)
+            place = _indexed_place(directory, index.path.name, conversation_id)
             if place not in (str(own), os.path.realpath(own)):
                 remove_database(directory.state, index.path.name)
 
@@ -152,7 +152,7 @@ class CodexDriver(KnownProgramDriver):
             return
         for index in find_files(root, _INDEX):
             remove_database(root, index.path.name)
-        thread = (branch.parent_id, branch.session_id)  # a killed call may have renamed some
+        thread = (branch.parent_id, branch.conversation_id)  # a killed call may have renamed some
         own = frozenset(
             rollout_id(str(path.relative_to(root))) for path in threads if threads[path] in thread
         )
@@ -160,15 +160,15 @@ class CodexDriver(KnownProgramDriver):
         for path in rollouts:
             rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=4 << 30)
         for path in reversed(rollouts):  # without the others, the program refuses the newest
-            path.rename(path.with_name(path.name.replace(branch.parent_id, branch.session_id)))
+            path.rename(path.with_name(path.name.replace(branch.parent_id, branch.conversation_id)))
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the rollout of each thread, by id; the newest if an id has several."""
         return {thread: path for path, thread in _find_threads(directory).items()}
 
-    def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
+    def find_reset(self, directory: AgentDir, conversation_id: str) -> datetime | None:
         """Return when the last of the thread's used-up allowances is renewed."""
-        rollout = self.transcripts(directory).get(session_id)
+        rollout = self.transcripts(directory).get(conversation_id)
         if rollout is None:
             return None
         root = directory.state
@@ -251,9 +251,9 @@ def _rename_thread(
     if thread.get("id") != branch.parent_id:
         return line
     renamed = dict(thread)
-    renamed.update((name, branch.session_id) for name in _IDS if name in thread)
+    renamed.update((name, branch.conversation_id) for name in _IDS if name in thread)
     if base.get("thread_id") == branch.parent_id:  # the thread's first rollout has its id
-        renamed["history_base"] = {**base, "thread_id": branch.session_id}
+        renamed["history_base"] = {**base, "thread_id": branch.conversation_id}
     return json.dumps({**record, "payload": renamed}).encode() + b"\n"
 
 
@@ -283,12 +283,12 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _indexed_place(directory: AgentDir, index: str, session_id: str) -> str | None:
+def _indexed_place(directory: AgentDir, index: str, conversation_id: str) -> str | None:
     """Return the path of a rollout according to an index; None if it has none."""
     query = "SELECT rollout_path FROM threads WHERE id = ?"
     try:
         with copy_database(directory.state, index, scratch=directory.path) as database:
-            rows = database.read(query, session_id) if database else []
+            rows = database.read(query, conversation_id) if database else []
     except OSError:
         return None
     return str(rows[0][0]) if rows else None

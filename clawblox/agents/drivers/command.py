@@ -44,7 +44,7 @@ _NAMES: Final = frozenset({"prompt", "session", "system_prompt_file", "workspace
 _KEYS: Final = frozenset({"start", "resume", "session", "prompt"})
 _PROMPT_WAYS: Final = ("argument", "stdin")
 
-SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
+CONVERSATION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
 """Ids become words of a command line and parts of paths, so their characters are restricted."""
 
 
@@ -184,7 +184,7 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
 class CommandDriver(Driver):
     """Drives any program by a template; pass its keys with ``env=``."""
 
-    program = Program(driver="command", id_pattern=SESSION_ID, reads_prompts=False)
+    program = Program(driver="command", id_pattern=CONVERSATION_ID, reads_prompts=False)
 
     def name_binary(self, binary: str | None, command: object) -> str:
         """Return the program for a caller's ``binary=`` or ``command=``.
@@ -230,7 +230,7 @@ class CommandDriver(Driver):
             )
         values = {
             "prompt": turn.prompt,
-            "session": turn.start.session_id,
+            "session": turn.start.conversation_id,
             "system_prompt_file": str(setup.runtime / "system_prompt.md"),
             "workspace": str(setup.workspace),
             "model": setup.model or "",
@@ -256,22 +256,22 @@ class _Output(Conversation):
 
     def __init__(self, table: CommandTable, turn: Turn) -> None:
         self._pattern = table.session
-        self._own_id = turn.start.session_id
-        self._session_id: str | None = None
+        self._own_id = turn.start.conversation_id
+        self._conversation_id: str | None = None
 
     def read(self, line: bytes) -> Sequence[DriverReport]:
         text = line.decode(errors="replace").rstrip()
-        session_id = self._find_id(text)
+        conversation_id = self._find_id(text)
         reports = [DriverReport("message", {"role": "assistant", "text": text})] if text else []
-        if session_id is None or session_id == self._session_id:
+        if conversation_id is None or conversation_id == self._conversation_id:
             return reports
-        is_first, self._session_id = self._session_id is None, session_id
-        confirmed = DriverReport("session.confirmed", {"session_id": session_id})
+        is_first, self._conversation_id = self._conversation_id is None, conversation_id
+        confirmed = DriverReport("session.confirmed", {"session_id": conversation_id})
         return [confirmed, *([DriverReport("turn.started")] if is_first else []), *reports]
 
     def _find_id(self, text: str) -> str | None:
         if self._pattern is None:
             return self._own_id
         match = self._pattern.search(text)
-        session_id = match[1] if match else None
-        return session_id if session_id and SESSION_ID.fullmatch(session_id) else None
+        printed = match[1] if match else None
+        return printed if printed and CONVERSATION_ID.fullmatch(printed) else None

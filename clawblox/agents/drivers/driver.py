@@ -73,10 +73,10 @@ class Begin:
     """Begins a new conversation.
 
     Attributes:
-        session_id: Its id, for programs that take one.
+        conversation_id: Its id, for programs that take one.
     """
 
-    session_id: str
+    conversation_id: str
 
 
 @attrs.frozen
@@ -84,10 +84,10 @@ class Continue:
     """Continues an earlier conversation.
 
     Attributes:
-        session_id: Its id.
+        conversation_id: Its id.
     """
 
-    session_id: str
+    conversation_id: str
 
 
 @attrs.frozen
@@ -96,12 +96,12 @@ class Fork:
 
     Attributes:
         parent_id: Id of the earlier conversation, in a copy that belongs to this agent.
-        session_id: Id of the new conversation, unless the program chooses it.
+        conversation_id: Id of the new conversation, unless the program chooses it.
         origin: Directory of the agent whose conversation was copied; it is not touched.
     """
 
     parent_id: str
-    session_id: str
+    conversation_id: str
     origin: Path
 
 
@@ -125,7 +125,7 @@ class Turn:
     @property
     def continued_id(self) -> str | None:
         """Id of the continued conversation; None for a new one."""
-        return self.start.session_id if isinstance(self.start, Continue) else None
+        return self.start.conversation_id if isinstance(self.start, Continue) else None
 
 
 @attrs.frozen(kw_only=True)
@@ -185,21 +185,21 @@ class RecordedUsage:
     """Read positions in the files of a conversation; the caller keeps it between calls.
 
     Attributes:
-        session_id: The conversation; empty before the first call.
+        conversation_id: The conversation; empty before the first call.
         files: Read position in each file, by name.
         refused: Paths of files that are too large to be read.
         interruption: Ends a call soon; the next call resumes there.
     """
 
-    session_id: str = ""
+    conversation_id: str = ""
     files: dict[str, RecordedFile] = attrs.field(factory=dict)
     refused: set[str] = attrs.field(factory=set)
     interruption: Interruption = attrs.field(factory=Interruption)
 
-    def begin(self, session_id: str) -> None:
+    def begin(self, conversation_id: str) -> None:
         """Prepare for a call about a conversation; drops the state of any other conversation."""
-        if session_id != self.session_id:
-            self.session_id = session_id
+        if conversation_id != self.conversation_id:
+            self.conversation_id = conversation_id
             self.files.clear()
             self.refused.clear()
 
@@ -311,18 +311,18 @@ class Driver(ABC):
             OSError: A file cannot be written.
         """
 
-    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
+    def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
         """Move a restored conversation to where the program will look for it. Blocks.
 
         Args:
             setup: The agent.
-            session_id: The conversation.
+            conversation_id: The conversation.
             interruption: Ends the call soon, with an error; another call resumes there.
 
         Raises:
             OSError: A file cannot be moved or rewritten, or is too large.
         """
-        del setup, session_id, interruption
+        del setup, conversation_id, interruption
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
         """Turn the copied conversation into the new one, as far as the program does not. Blocks.
@@ -362,9 +362,9 @@ class Driver(ABC):
         if paths is None:
             return None
         sizes = {}
-        for session_id, path in paths.items():
+        for conversation_id, path in paths.items():
             with contextlib.suppress(OSError):
-                sizes[session_id] = path.lstat().st_size
+                sizes[conversation_id] = path.lstat().st_size
         return sizes
 
     def cost_scope(self, version: str) -> UsageScope | None:
@@ -380,7 +380,7 @@ class Driver(ABC):
         return None
 
     def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage
+        self, directory: AgentDir, conversation_id: str, recorded: RecordedUsage
     ) -> DriverReport | None:
         """Return a ``usage`` report from the files of a conversation. Blocks.
 
@@ -388,7 +388,7 @@ class Driver(ABC):
 
         Args:
             directory: The agent's directory.
-            session_id: The conversation.
+            conversation_id: The conversation.
             recorded: Read positions in the files.
 
         Returns:
@@ -397,15 +397,15 @@ class Driver(ABC):
         Raises:
             OSError: A file cannot be read.
         """
-        del directory, session_id, recorded
+        del directory, conversation_id, recorded
         return None
 
-    def find_reset(self, directory: AgentDir, session_id: str) -> datetime | None:
+    def find_reset(self, directory: AgentDir, conversation_id: str) -> datetime | None:
         """Return when the usage limit that ended a turn ends, according to files. Blocks.
 
         Args:
             directory: The agent's directory.
-            session_id: The conversation.
+            conversation_id: The conversation.
 
         Returns:
             The UTC time; None if the program's output has it, or nothing has.
@@ -413,7 +413,7 @@ class Driver(ABC):
         Raises:
             OSError: A file cannot be read.
         """
-        del directory, session_id
+        del directory, conversation_id
         return None
 
     @abstractmethod
@@ -431,7 +431,7 @@ class Driver(ABC):
     def read_along(
         self,
         directory: AgentDir,
-        session_id: str | None = None,
+        conversation_id: str | None = None,
         *,
         joined_version: str | None = None,
     ) -> Conversation:
@@ -442,14 +442,14 @@ class Driver(ABC):
 
         Args:
             directory: The agent's directory.
-            session_id: The conversation that the process continues; None for a new one.
+            conversation_id: The conversation that the process continues; None for a new one.
             joined_version: Version of the program, '' if unknown, when reading starts after the
                 first line of a process that is in that conversation; else None.
         """
         name = self.program.driver
         command = {"start": [name, "{prompt}"]}
         setup = AgentSetup(directory=directory, binary=name, command=command)
-        start = Begin("") if session_id is None else Continue(session_id)
+        start = Begin("") if conversation_id is None else Continue(conversation_id)
         turn = Turn(prompt="", start=start, is_onlooker=True, joined_version=joined_version)
         return self.converse(setup, turn)
 

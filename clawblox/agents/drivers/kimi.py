@@ -124,60 +124,60 @@ class KimiDriver(KnownProgramDriver):
         content = f"${{base_prompt}}\n\n{literal}\n".encode(errors="replace")
         publish_bytes(state / "SYSTEM.md", content, durable=False)
 
-    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
+    def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
         """Bind the conversation to this workspace: the program refuses other directories."""
-        transcript = self.transcripts(setup.directory).get(session_id)
+        transcript = self.transcripts(setup.directory).get(conversation_id)
         if transcript is None:
             return
-        session, root = _session_dir(transcript), setup.directory.state
+        conversation, root = _conversation_dir(transcript), setup.directory.state
         key = work_dir_key(setup.workspace)
-        home = f"{real_path(setup, setup.state)}/sessions/{key}/{session_id}"
-        path = f"{session.relative_to(root)}/{STATE_FILE}"
+        home = f"{real_path(setup, setup.state)}/sessions/{key}/{conversation_id}"
+        path = f"{conversation.relative_to(root)}/{STATE_FILE}"
         state = read_file(root, path, max_bytes=_MAX_STATE_BYTES)
         try:
             bound = bind_state(state, cwd=real_path(setup, setup.workspace), home=home)
         except ValueError as error:
-            raise OSError(f"{session / STATE_FILE}: {error}") from error
-        if session.parent.name == key and parse_record(state) == parse_record(bound):
+            raise OSError(f"{conversation / STATE_FILE}: {error}") from error
+        if conversation.parent.name == key and parse_record(state) == parse_record(bound):
             return
-        for wire in _find_wires(root, session):
+        for wire in _find_wires(root, conversation):
             bind = partial(_bind_line, key, interruption)
             rewrite_lines(root, wire, bind, max_bytes=MAX_WIRE_BYTES)
-        publish_bytes(session / STATE_FILE, bound)
+        publish_bytes(conversation / STATE_FILE, bound)
         os.close(make_directory(root, f"sessions/{key}"))
-        session.rename(root / "sessions" / key / session_id)
+        conversation.rename(root / "sessions" / key / conversation_id)
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
-        """Give the copied session the new id; its transcripts have none."""
+        """Give the copied conversation the new id; its transcripts have none."""
         transcript = self.transcripts(setup.directory).get(branch.parent_id)
         if transcript is None:
             return
-        root, session = setup.directory.state, _session_dir(transcript)
-        path = f"{session.relative_to(root)}/{STATE_FILE}"
+        root, conversation = setup.directory.state, _conversation_dir(transcript)
+        path = f"{conversation.relative_to(root)}/{STATE_FILE}"
         state = parse_record(read_file(root, path, max_bytes=_MAX_STATE_BYTES)) or {}
-        named = json.dumps({**state, "id": branch.session_id}, allow_nan=False).encode()
-        publish_bytes(session / STATE_FILE, named)
-        session.rename(session.with_name(branch.session_id))
-        self.adopt(setup, branch.session_id, interruption)  # its paths have the id too
+        named = json.dumps({**state, "id": branch.conversation_id}, allow_nan=False).encode()
+        publish_bytes(conversation / STATE_FILE, named)
+        conversation.rename(conversation.with_name(branch.conversation_id))
+        self.adopt(setup, branch.conversation_id, interruption)  # its paths have the id too
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the main transcript of each session, by id; the newest if an id has several."""
+        """Return the newest main transcript of each conversation, by id."""
         files = find_files(directory.state, f"sessions/*/*/{MAIN_TRANSCRIPT}")
         return {
-            _session_dir(file.path).name: file.path
+            _conversation_dir(file.path).name: file.path
             for file in sorted(files, key=lambda file: file.mtime_ns)
-            if KIMI.id_pattern.fullmatch(_session_dir(file.path).name)
+            if KIMI.id_pattern.fullmatch(_conversation_dir(file.path).name)
         }
 
     def read_usage(
-        self, directory: AgentDir, session_id: str, recorded: RecordedUsage
+        self, directory: AgentDir, conversation_id: str, recorded: RecordedUsage
     ) -> DriverReport | None:
-        """Return the usage of the session, from the wire files of all its agents."""
-        recorded.begin(session_id)
-        transcript = self.transcripts(directory).get(session_id)
+        """Return the usage of the conversation, from the wire files of all its agents."""
+        recorded.begin(conversation_id)
+        transcript = self.transcripts(directory).get(conversation_id)
         if transcript is None:
             return None
-        return _read_wires(directory.state, _session_dir(transcript), recorded)
+        return _read_wires(directory.state, _conversation_dir(transcript), recorded)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:
         """Return the command for a process for this turn. The prompt can only be an argument."""
@@ -210,8 +210,8 @@ def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
     return bind_record(key, line)
 
 
-def _session_dir(transcript: Path) -> Path:
-    """Return the directory of the session of a main transcript."""
+def _conversation_dir(transcript: Path) -> Path:
+    """Return the directory of the conversation of a main transcript."""
     return transcript.parents[len(Path(MAIN_TRANSCRIPT).parts) - 1]
 
 
@@ -222,11 +222,11 @@ class _Lines(RecordConversation):
     """The output of a process for its single turn.
 
     Args:
-        session_id: The session that is continued; None for a new one.
+        conversation_id: The conversation that is continued; None for a new one.
     """
 
-    def __init__(self, session_id: str | None) -> None:
-        self._session_id = session_id
+    def __init__(self, conversation_id: str | None) -> None:
+        self._conversation_id = conversation_id
         self._version = ""
         self._text = ""
 
@@ -237,10 +237,10 @@ class _Lines(RecordConversation):
                 yield DriverReport("turn.started")
             case "meta", "turn.step.retrying":
                 yield report_retry(record, _RETRY_KEYS)
-            case "meta", "session.resume_hint" if session := text_in(record, "session_id"):
-                facts = {"session_id": session, "version": self._version}
+            case "meta", "session.resume_hint" if conversation := text_in(record, "session_id"):
+                facts = {"session_id": conversation, "version": self._version}
                 yield DriverReport("session.confirmed", {k: v for k, v in facts.items() if v})
-                if self._session_id in (None, session):
+                if self._conversation_id in (None, conversation):
                     yield DriverReport("turn.finished", {"ok": True, "text": self._text})
                 # Otherwise a program run by the agent may have printed it.
             case "assistant", _:
@@ -276,14 +276,14 @@ _MAX_WIRES: Final = 4096
 _USAGE_MARK: Final = b'"usage.record"'
 
 
-def _find_wires(root: Path, session: Path) -> list[str]:
-    """Return the wire files of a session, as paths below the state directory, ``main`` first.
+def _find_wires(root: Path, conversation: Path) -> list[str]:
+    """Return the wire files of a conversation, as paths below the state directory, ``main`` first.
 
     Args:
         root: The state directory.
-        session: The directory of the session.
+        conversation: The directory of the conversation.
     """
-    place = str(session.relative_to(root))
+    place = str(conversation.relative_to(root))
     pattern = f"{glob.escape(place)}/agents/*/wire.jsonl"
     wires = [str(file.path.relative_to(root)) for file in find_files(root, pattern)]
     main = f"{place}/{MAIN_TRANSCRIPT}"
@@ -296,18 +296,18 @@ def _agent_name(wire: str) -> str | None:
     return name if re.fullmatch(AGENT_NAME, name) else None
 
 
-def _read_wires(root: Path, session: Path, recorded: RecordedUsage) -> DriverReport | None:
-    """Return the usage of a session, if its wire files record more than at the last call.
+def _read_wires(root: Path, conversation: Path, recorded: RecordedUsage) -> DriverReport | None:
+    """Return the usage of a conversation, if its wire files record more than at the last call.
 
     A wire file that cannot be read is left out, with a warning.
 
     Args:
         root: The state directory.
-        session: The directory of the session.
+        conversation: The directory of the conversation.
         recorded: Read positions in the files.
     """
     left, grown = _MAX_READ_BYTES, {}
-    for wire in _find_wires(root, session)[:_MAX_WIRES]:
+    for wire in _find_wires(root, conversation)[:_MAX_WIRES]:
         name = _agent_name(wire) or ""
         file = recorded.files.setdefault(name, RecordedFile())
         before = file.usage

@@ -1,6 +1,6 @@
 """opencode: one process of ``opencode run`` for each turn, with its prompt on standard input.
 
-Measured with version 1.18.33. It keeps all sessions in one database. Archives do not include it.
+Measured with version 1.18.33. All conversations are in one database; archives do not include it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _KEYS: Final = {
 }
 """The key variable of each known provider."""
 
-_SESSIONS: Final = (
+_CONVERSATIONS: Final = (
     "SELECT id, (SELECT count(*) FROM message WHERE session_id = session.id) FROM session"
     " WHERE parent_id IS NULL"
 )
@@ -128,8 +128,8 @@ class OpencodeDriver(KnownProgramDriver):
         settings = json.dumps(_settings(setup, env), indent=2).encode() + b"\n"
         publish_bytes(state / _SETTINGS_FILE, settings, durable=False)
 
-    def adopt(self, setup: AgentSetup, session_id: str, interruption: Interruption) -> None:
-        """Record this workspace as the session's own: the program hangs with any other.
+    def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
+        """Record this workspace as the conversation's own: the program hangs with any other.
 
         Raises:
             OSError: The database cannot be written.
@@ -138,16 +138,16 @@ class OpencodeDriver(KnownProgramDriver):
         directory = setup.directory
         with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
             if database is not None:
-                _move_sessions(database, session_id, workspace)
+                _move_conversations(database, conversation_id, workspace)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the database for each session in it, without sessions of sub-agents."""
+        """Return the database for each conversation in it, without those of sub-agents."""
         return dict.fromkeys(self.progress(directory), directory.state / _DATABASE)
 
     def progress(self, directory: AgentDir) -> Mapping[str, int]:
-        """Return the number of messages of each session, without sessions of sub-agents."""
+        """Return the number of messages of each conversation, without those of sub-agents."""
         with copy_database(directory.state, _DATABASE, scratch=directory.path) as database:
-            rows = database.read(_SESSIONS) if database else []
+            rows = database.read(_CONVERSATIONS) if database else []
         is_id = OPENCODE.id_pattern.fullmatch
         return {str(id_): int(count or 0) for id_, count in rows if is_id(str(id_))}
 
@@ -156,8 +156,8 @@ class OpencodeDriver(KnownProgramDriver):
         match turn.start:
             case Begin():  # with a title, the program does not ask the model for one
                 conversation: tuple[str, ...] = ("--title", "agent")
-            case Continue(session_id):
-                conversation = ("--session", session_id)
+            case Continue(conversation_id):
+                conversation = ("--session", conversation_id)
             case Fork(parent_id):
                 conversation = ("--session", parent_id, "--fork")
         argv = (
@@ -213,9 +213,9 @@ def _settings(setup: AgentSetup, env: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def _move_sessions(database: DatabaseCopy, session_id: str, workspace: str) -> None:
-    """Record another directory for a session and all sessions that share its directory."""
-    rows = database.read("SELECT directory FROM session WHERE id = ?", session_id)
+def _move_conversations(database: DatabaseCopy, conversation_id: str, workspace: str) -> None:
+    """Record another directory for a conversation and all others in the same directory."""
+    rows = database.read("SELECT directory FROM session WHERE id = ?", conversation_id)
     directory = rows[0][0] if rows else workspace
     if isinstance(directory, str) and directory != workspace:
         moved = (workspace, directory)
@@ -235,16 +235,16 @@ class _Events(RecordConversation):
     """The output of a process for its single turn."""
 
     def __init__(self) -> None:
-        self._session_id = ""
+        self._conversation_id = ""
         self._text = ""
 
     def read_record(self, record: Record) -> Iterator[DriverReport]:
-        session = text_in(record, "sessionID")
-        if not session:
+        conversation = text_in(record, "sessionID")
+        if not conversation:
             return
-        if session != self._session_id:
-            self._session_id = session
-            yield DriverReport("session.confirmed", {"session_id": session})
+        if conversation != self._conversation_id:
+            self._conversation_id = conversation
+            yield DriverReport("session.confirmed", {"session_id": conversation})
             yield DriverReport("turn.started")
         part = record_in(record, "part")
         match record.get("type"):

@@ -1,11 +1,11 @@
 """The files of a Kimi Code conversation, and how to bind one to another working directory.
 
-Kimi refuses a session of another working directory, and reuses the permissions that a session
+Kimi refuses a conversation of another working directory, and reuses the permissions that it
 recorded. The functions here rewrite the directory and drop the permissions.
 
 Transcripts name images by their digests and plans by their ids. Version 2.1 does not check these
 names, but makes a path of each: with ``../`` in it, Kimi would send any file of the user to the
-model. The functions here leave only names that lead to files of the session.
+model. The functions here leave only names that lead to files of the conversation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 from clawblox.foreign_values import parse_object
 
 AGENT_NAME: Final = r"[A-Za-z0-9_-]+"
-"""Pattern of the names of a session's agents; ``main`` is the agent that the user talks to."""
+"""Pattern of the names of a conversation's agents; ``main`` is the agent that the user talks to."""
 
 MAIN_TRANSCRIPT: Final = "agents/main/wire.jsonl"
-"""The transcript in the directory of a session."""
+"""The transcript in the directory of a conversation."""
 
 STATE_FILE: Final = "state.json"
-"""The file in the directory of a session that records its paths."""
+"""The file in the directory of a conversation that records its paths."""
 
 _MAX_SLUG: Final = 40
 _HASH_LENGTH: Final = 12
@@ -80,14 +80,14 @@ def bind_state(document: bytes, *, cwd: str, home: str) -> bytes:
     Args:
         document: Its content.
         cwd: The working directory.
-        home: The directory of the session.
+        home: The directory of the conversation.
 
     Raises:
         ValueError: The document is not a JSON object.
     """
     state = parse_object(document)
     if state is None:
-        raise ValueError("state.json of a Kimi session must be a JSON object")
+        raise ValueError("state.json of a Kimi conversation must be a JSON object")
     state["cwd"] = cwd
     agents = state.get("agents")
     for name, agent in agents.items() if isinstance(agents, dict) else ():
@@ -135,9 +135,8 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
         line: The line, with its newline.
 
     Returns:
-        The replacement; empty for a permission, and for a plan whose file is not in the session. A
-        reference to an image that is not in the session becomes the program's text for missing
-        media.
+        The replacement; empty for a permission, and for a plan whose file is not in the
+        conversation. A reference to any other image becomes the program's text for missing media.
     """
     if not any(marker in line for marker in _MARKERS):
         return line
@@ -160,7 +159,7 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
 
 
 def _drop_foreign_media(record: dict[str, Any]) -> bool:
-    """Replace references to media outside the session; return whether there were any."""
+    """Replace references to media outside the conversation; return whether there were any."""
     is_changed = False
     waiting: list[Any] = [record]
     while waiting:

@@ -1,4 +1,4 @@
-"""The facts of the agent programs: their names, homes and session ids.
+"""The facts of the agent programs: their names, homes and conversation ids.
 
 Observed with Claude Code 2.1, codex-cli 0.169, kimi-code 2.1 and opencode 1.18.
 """
@@ -31,7 +31,7 @@ class Program:
         command: Name of the program on PATH; ``""`` if any program can be run.
         home_dir: Directory in ``HOME`` where it keeps its state by default.
         state_variable: Variable that names its state directory; None if it has none.
-        id_pattern: Pattern of its session ids. They become parts of paths.
+        id_pattern: Pattern of its conversation ids. They become parts of paths.
         takes_id: Whether clawblox chooses the id of a new conversation; otherwise the program does.
         credential_variables: Variables for its keys and the address of its model's API. They are
             taken from the orchestrator's environment if set there.
@@ -42,7 +42,7 @@ class Program:
         reads_prompts: Whether a language model reads its prompts. A program without one gets the
             address of its world and its name in variables.
         is_archived: Whether archives contain its conversations.
-        id_file: Name of the file in an agent directory that records the session id.
+        id_file: Name of the file in an agent directory that records the conversation id.
     """
 
     driver: str
@@ -65,7 +65,7 @@ class Program:
 
 
 def id_file_name(driver: str) -> str:
-    """Return the name of the file in an agent directory that records the session id."""
+    """Return the name of the file in an agent directory that records the conversation id."""
     return f"{driver}_session_id.txt"
 
 

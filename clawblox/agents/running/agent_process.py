@@ -17,6 +17,7 @@ import attrs
 from clawblox.agents.drivers.driver import AgentSetup, Invocation, Turn
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
+from clawblox.agents.running.conversation import Expected, find_proof
 from clawblox.agents.running.dialogue import Dialogue, ProgramError
 from clawblox.agents.running.preparation import build_environment, write_script
 from clawblox.agents.running.program import (
@@ -29,7 +30,6 @@ from clawblox.agents.running.program import (
     read_reports,
     spawn_program,
 )
-from clawblox.agents.running.session import Expected, find_proof
 from clawblox.agents.running.start_request import StartRequest
 from clawblox.agents.values import DriverReport
 from clawblox.concurrency.tasks import Tasks
@@ -45,7 +45,7 @@ from clawblox.telemetry.tail import CHUNK_BYTES
 _log = OwnLog(__name__)
 
 _SEARCH_INTERVAL_S: Final = 0.5
-"""Interval between searches for a proof of the session on disk."""
+"""Interval between searches for a proof of the conversation on disk."""
 
 _LAST_LINES: Final = 12
 """Maximum number of lines of each output that an error shows."""
@@ -156,7 +156,7 @@ class AgentProcess:
         program, cwd = order.driver.program, directory.workspace
         is_resumed = self._turn.continued_id is not None
         self._expected = Expected(
-            id=self._turn.start.session_id if is_resumed or program.takes_id else None,
+            id=self._turn.start.conversation_id if is_resumed or program.takes_id else None,
             is_resumed=is_resumed,
             before=order.driver.progress(directory),
             id_pattern=program.id_pattern,
@@ -270,9 +270,9 @@ class AgentProcess:
         await self._search_proof(now, is_last=heard.is_all)
         if heard.is_all and self.dialogue.is_working:
             self.dialogue.is_usage_due = True  # no report will mark the end of this turn
-        if self.dialogue.is_usage_due and self._books.session_id is not None:
+        if self.dialogue.is_usage_due and self._books.conversation_id is not None:
             self.dialogue.is_usage_due = False
-            await self._books.count_recorded(self._books.session_id)
+            await self._books.count_recorded(self._books.conversation_id)
         return heard
 
     def _read(self, rest: bool, has_errors: bool) -> _Heard:
@@ -407,7 +407,8 @@ class AgentProcess:
         if dialogue.is_absorbed(now, limits.pass_over_timeout) and not is_unread:
             dialogue.end_turn({"ok": True, "text": ""}, None, now)
         if not dialogue.is_confirmed and now >= self._confirm_by:
-            message = f"the program did not confirm its session within {limits.confirm_timeout:g} s"
+            limit_s = limits.confirm_timeout
+            message = f"the program did not confirm its conversation within {limit_s:g} s"
             raise dialogue.contradiction or ProgramError("crash", message)
         if (silence_s := dialogue.silence(now)) is not None:
             self._books.emit("stalled", {"silence_s": round(silence_s, 3)})
@@ -436,7 +437,7 @@ class AgentProcess:
         """Conclude a process that has exited, once all its output is read.
 
         Raises:
-            ProgramError: The process ended within a turn, or never proved its session.
+            ProgramError: The process ended within a turn, or never proved its conversation.
         """
         dialogue = self.dialogue
         if dialogue.trouble is not None:

@@ -19,8 +19,8 @@ import attrs
 
 from clawblox.agents.drivers.driver import RecordedUsage
 from clawblox.agents.events import NOT_KEPT, AgentEventHub, EventFile
+from clawblox.agents.running.conversation import read_conversation_id
 from clawblox.agents.running.program import read_reports
-from clawblox.agents.running.session import read_session_id
 from clawblox.agents.running.start_request import StartRequest
 from clawblox.agents.status import AgentRecord
 from clawblox.agents.usage import UNLIMITED, Ledger
@@ -68,7 +68,7 @@ class Bookkeeping:
     Attributes:
         budget: Limits of its usage.
         ledger: Counts its usage; ``log_offset`` is the end of the output processed so far.
-        session_id: Its conversation; None before it is known.
+        conversation_id: Its conversation; None before it is known.
         is_confirmed: Whether a process has confirmed that conversation since this start.
         version: Version of its program, as far as known.
         pid: Process of its program; None without one.
@@ -95,7 +95,7 @@ class Bookkeeping:
         self._recorded = RecordedUsage()
         self._recorded_id: str | None = None
         self._former_id: str | None = None
-        self.session_id: str | None = None
+        self.conversation_id: str | None = None
         self.is_confirmed = False
         self.version: str | None = None
         self.pid: int | None = None
@@ -125,7 +125,7 @@ class Bookkeeping:
         order = self._order
         if os.path.lexists(order.directory.path / order.driver.program.id_file):
             with suppress(AgentResumeError):
-                self._former_id = read_session_id(order)
+                self._former_id = read_conversation_id(order)
 
     # -- reports that nothing has counted -----------------------------------------------------
 
@@ -137,19 +137,19 @@ class Bookkeeping:
 
         Cancellation: the rest is read next time.
         """
-        session_id = self.session_id or self._former_id
-        await self.count_rest(session_id)
-        if session_id is not None:
-            await self.count_recorded(session_id)
+        conversation_id = self.conversation_id or self._former_id
+        await self.count_rest(conversation_id)
+        if conversation_id is not None:
+            await self.count_recorded(conversation_id)
         if self.ledger.inherited is None:  # the agent was just loaded
             self.ledger.inherited = self.usage
             self._is_ledger_saved = False
 
-    async def count_rest(self, session_id: str | None) -> None:
+    async def count_rest(self, conversation_id: str | None) -> None:
         """Count unread reports in the log before another process writes to it.
 
         Args:
-            session_id: The conversation of the previous process; None if unknown.
+            conversation_id: The conversation of the previous process; None if unknown.
 
         Cancellation: the rest is read next time.
         """
@@ -157,7 +157,7 @@ class Bookkeeping:
         if await run_blocking(log_end, log_file) <= (self.ledger.log_offset or 0):
             return
         interruption = Interruption()
-        read = partial(self._read_rest, session_id, interruption)
+        read = partial(self._read_rest, conversation_id, interruption)
         try:
             reports, end = await run_interruptible(read, interruption.set)
         except OSError as error:
@@ -169,16 +169,16 @@ class Bookkeeping:
                 self._process_start = -1
             match report.type:
                 case "session.confirmed":
-                    session_id = report.data["session_id"]
+                    conversation_id = report.data["session_id"]
                 case "usage":
-                    self.count(report.data, offset, session_id=session_id)
+                    self.count(report.data, offset, conversation_id=conversation_id)
                 case "turn.finished" if "origin" not in report.data:
                     self.ledger.end_turn()
         self.ledger.log_offset = end
         self._is_ledger_saved = False
 
     def _read_rest(
-        self, session_id: str | None, interruption: Interruption
+        self, conversation_id: str | None, interruption: Interruption
     ) -> tuple[list[tuple[int, DriverReport]], int]:
         """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
 
@@ -191,8 +191,10 @@ class Bookkeeping:
         if end - start > _MAX_BYTES:
             _log.warning("usage not read: too much output", agent=name, offset=start)
             start = end - _MAX_BYTES
-        version = self.ledger.find_version(session_id)
-        conversation = order.driver.read_along(order.directory, session_id, joined_version=version)
+        version = self.ledger.find_version(conversation_id)
+        conversation = order.driver.read_along(
+            order.directory, conversation_id, joined_version=version
+        )
         reports: list[tuple[int, DriverReport]] = []
         for line in read_lines(log, start):
             if interruption.is_set:
@@ -202,7 +204,7 @@ class Bookkeeping:
             start = min(end, line.offset + line.size + 1)
         return reports, start
 
-    async def count_recorded(self, session_id: str) -> None:
+    async def count_recorded(self, conversation_id: str) -> None:
         """Count the usage that the program records itself, if its driver can read that.
 
         Cancellation: the rest is read the next time.
@@ -211,14 +213,14 @@ class Bookkeeping:
         if not order.driver.records_usage:
             return
         recorded.interruption = Interruption()
-        read = partial(order.driver.read_usage, order.directory, session_id, recorded)
+        read = partial(order.driver.read_usage, order.directory, conversation_id, recorded)
         try:
             report = await run_interruptible(read, recorded.interruption.set)
         except OSError as error:
             _log.warning("usage not read", agent=order.options.name, error=str(error))
             return
         if report is not None:
-            self.count(report.data, None, session_id=session_id)
+            self.count(report.data, None, conversation_id=conversation_id)
 
     # -- state ------------------------------------------------------------------------------
 
@@ -298,7 +300,7 @@ class Bookkeeping:
         data: Mapping[str, Any] | None = None,
         *,
         raw_offset: int | None = None,
-        session_id: str | None = None,
+        conversation_id: str | None = None,
     ) -> None:
         """Pass an event to listeners, and queue it for the file.
 
@@ -306,7 +308,7 @@ class Bookkeeping:
             kind: Type of the event.
             data: Its members.
             raw_offset: Offset of the line in the log that reported it.
-            session_id: The conversation of the event; None means the current one.
+            conversation_id: The conversation of the event; None means the current one.
         """
         self._seq += 1
         self._time_ns = utc_now_ns()
@@ -317,7 +319,7 @@ class Bookkeeping:
             seq=self._seq,
             time=format_utc_ms(self._time_ns),
             subject=self._order.options.name,
-            session_id=session_id or self.session_id,
+            session_id=conversation_id or self.conversation_id,
             turn=self.turn,
             kind=kind,
             data=data or {},
@@ -338,9 +340,11 @@ class Bookkeeping:
         self.ledger.begin_process(continued_id)
         self._is_ledger_saved = False
 
-    def confirm(self, session_id: str, facts: Mapping[str, Any], raw_offset: int | None) -> None:
+    def confirm(
+        self, conversation_id: str, facts: Mapping[str, Any], raw_offset: int | None
+    ) -> None:
         """Note that the program has proven its conversation."""
-        self.session_id, self.is_confirmed = session_id, True
+        self.conversation_id, self.is_confirmed = conversation_id, True
         self.version = facts.get("version") or self.version
         self.emit("session.confirmed", facts, raw_offset=raw_offset)
 
@@ -373,20 +377,20 @@ class Bookkeeping:
         self._is_within_turn = is_within_turn
 
     def count(
-        self, data: Mapping[str, Any], raw_offset: int | None, *, session_id: str | None = None
+        self, data: Mapping[str, Any], raw_offset: int | None, *, conversation_id: str | None = None
     ) -> None:
         """Count a reading of usage.
 
         Args:
             data: The members of its report.
             raw_offset: Offset of its line in the log.
-            session_id: The conversation of the reading; None means the current one.
+            conversation_id: The conversation of the reading; None means the current one.
         """
-        conversation = session_id or self.session_id or ""
+        conversation = conversation_id or self.conversation_id or ""
         past_version = self.ledger.find_version(conversation)
         self.ledger.count(
             data["usage"],
-            session_id=conversation,
+            conversation_id=conversation,
             version=self.version,
             past_cost_scope=self._order.driver.cost_scope(past_version),
             scope=data["scope"],
@@ -394,7 +398,7 @@ class Bookkeeping:
             files=data.get("files"),
         )
         self._is_ledger_saved = False
-        self.emit("usage", data, raw_offset=raw_offset, session_id=session_id)
+        self.emit("usage", data, raw_offset=raw_offset, conversation_id=conversation_id)
 
     # -- files ------------------------------------------------------------------------------
 
@@ -413,12 +417,12 @@ class Bookkeeping:
         contained = partial(
             _log.contain, "not written", expected=(OSError,), agent=self._order.options.name
         )
-        # The id comes first: a reader that sees the session in an event must find its record.
-        if self.is_confirmed and self.session_id != self._recorded_id:
-            with contained(what="session id"):
+        # The id comes first: a reader that sees the conversation in an event must find its record.
+        if self.is_confirmed and self.conversation_id != self._recorded_id:
+            with contained(what="conversation id"):
                 path = self._order.directory.path / self._order.driver.program.id_file
-                publish_bytes(path, f"{self.session_id}\n".encode())
-                self._recorded_id = self.session_id
+                publish_bytes(path, f"{self.conversation_id}\n".encode())
+                self._recorded_id = self.conversation_id
         with contained(what="events"):
             self._file.append(events)
         if not self._is_ledger_saved:
@@ -439,7 +443,7 @@ class Bookkeeping:
             state=self.state,
             cookie=self.cookie,
             dir=str(self._order.options.dir),
-            session_id=self.session_id,
+            session_id=self.conversation_id,
             turn=self.turn,
             usage=usage,
             inherited=usage if self.ledger.inherited is None else self.ledger.inherited,

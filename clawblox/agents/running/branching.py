@@ -19,8 +19,8 @@ from clawblox.agents.drivers.driver import Driver, Fork
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.prompts import check_text
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.session import (
-    read_session_id,
+from clawblox.agents.running.conversation import (
+    read_conversation_id,
     read_system_prompt,
     require_transcript,
 )
@@ -132,14 +132,14 @@ async def make_branch(
         books = Bookkeeping(order, Lifecycle[AgentState](MOVES, "new"), Hub(), 0.0)
         await run_blocking(books.load)
         await books.catch_up()  # in memory only
-    parent_id = books.session_id
+    parent_id = books.conversation_id
     if parent_id is None:
-        parent_id = await run_blocking(read_session_id, order)
+        parent_id = await run_blocking(read_conversation_id, order)
     await run_blocking(require_transcript, order, parent_id)
-    session_id = f"{parent_id[:-_UUID_CHARS]}{uuid.uuid4()}"
+    conversation_id = f"{parent_id[:-_UUID_CHARS]}{uuid.uuid4()}"
     if system_prompt is None:
         system_prompt = await run_blocking(read_system_prompt, order)
-    ledger, turn = books.ledger.branch(parent_id, session_id), books.turn
+    ledger, turn = books.ledger.branch(parent_id, conversation_id), books.turn
     interruption = Interruption()
     copy = partial(_copy, order, target, ledger, system_prompt, interruption)
     try:
@@ -156,7 +156,7 @@ async def make_branch(
         with anyio.CancelScope(shield=True):
             await run_blocking(discard_tree, copied)
         raise
-    return Fork(parent_id, session_id, order.options.dir)
+    return Fork(parent_id, conversation_id, order.options.dir)
 
 
 def _require_target(order: StartRequest, target: Path) -> None:

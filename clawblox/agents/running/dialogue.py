@@ -13,7 +13,7 @@ import attrs
 
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.bookkeeping import Bookkeeping
-from clawblox.agents.running.session import Expected
+from clawblox.agents.running.conversation import Expected
 from clawblox.agents.values import DriverReport
 from clawblox.errors.agent import ErrorKind
 from clawblox.foreign_values import clean_text, finite_number
@@ -90,7 +90,7 @@ class Dialogue:
     _message: Message | None
     _stall_timeout: float | None
     _expected: Expected = attrs.field(init=False)
-    _session_id: str | None = attrs.field(default=None, init=False)
+    _conversation_id: str | None = attrs.field(default=None, init=False)
     _is_named: bool = attrs.field(default=False, init=False)
     _other_id: str | None = attrs.field(default=None, init=False)
     _passed_over_at: float | None = attrs.field(default=None, init=False)
@@ -117,7 +117,7 @@ class Dialogue:
             now: Monotonic time in seconds.
         """
         assert self._message is not None
-        self._expected, self._session_id = expected, expected.id
+        self._expected, self._conversation_id = expected, expected.id
         self.begin_turn(self._message, now)
 
     def begin_turn(self, message: Message | None, now: float) -> None:
@@ -229,8 +229,8 @@ class Dialogue:
 
     # -- identity of the conversation -------------------------------------------------------
 
-    def take_name(self, session_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
-        """Process the session id that the program reports.
+    def take_name(self, conversation_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
+        """Process the conversation id that the program reports.
 
         Where there are transcripts, a different id alone proves nothing: some versions of a program
         begin with a throw-away id, and others repeat output of programs that the agent runs.
@@ -238,55 +238,59 @@ class Dialogue:
         Raises:
             ProgramError: It is not the expected id, or not a valid id of the program.
         """
-        if self._session_id is None:
-            if not self._expected.id_pattern.fullmatch(session_id):
-                message = f"the program reported an invalid session id: {session_id!a:.100}"
+        if self._conversation_id is None:
+            if not self._expected.id_pattern.fullmatch(conversation_id):
+                message = (
+                    f"the program reported an invalid conversation id: {conversation_id!a:.100}"
+                )
                 raise ProgramError("invalid", message)
-            self._session_id = session_id
-        if session_id == self._session_id:
+            self._conversation_id = conversation_id
+        if conversation_id == self._conversation_id:
             self._is_named = True
             self._confirm(facts, offset)
             return
         if self._is_named or self._expected.before is None:
-            raise self._contradict(session_id)
-        self._other_id = clean_text(session_id, max_chars=200)
+            raise self._contradict(conversation_id)
+        self._other_id = clean_text(conversation_id, max_chars=200)
 
-    def take_proof(self, session_id: str) -> None:
+    def take_proof(self, conversation_id: str) -> None:
         """Process the id of the conversation whose transcript has grown.
 
         Raises:
             ProgramError: It is not the expected conversation.
         """
-        if self._session_id not in (None, session_id):
+        if self._conversation_id not in (None, conversation_id):
             # A program may create a second conversation when it begins.
             if self._expected.is_resumed or self._other_id is not None:
-                raise self._contradict(session_id)
+                raise self._contradict(conversation_id)
             return
-        self._session_id = session_id
-        facts = {"session_id": session_id, "by": "transcript"}
+        self._conversation_id = conversation_id
+        facts = {"session_id": conversation_id, "by": "transcript"}
         if self._other_id is not None:
             version = self._books.version
             _log.warning(
-                "program names another session than it is in", named=self._other_id, version=version
+                "program names another conversation than it is in",
+                named=self._other_id,
+                version=version,
             )
             facts["named"] = self._other_id
         self._confirm(facts, None)
 
     def _confirm(self, facts: Mapping[str, Any], offset: int | None) -> None:
         if not self.is_confirmed:
-            assert self._session_id is not None
+            assert self._conversation_id is not None
             self.is_confirmed = True
-            self._books.confirm(self._session_id, facts, offset)
+            self._books.confirm(self._conversation_id, facts, offset)
 
     @property
     def contradiction(self) -> ProgramError | None:
-        """Error if the program reported another session, and the right session is not proven."""
+        """Error if the program reported another conversation and the expected one is not proven."""
         if self.is_confirmed or self._other_id is None:
             return None
         return self._contradict(self._other_id)
 
-    def _contradict(self, session_id: str) -> ProgramError:
-        message = f"the program is in session {session_id!a:.100}, not in {self._session_id}"
+    def _contradict(self, named: str) -> ProgramError:
+        message = f"the program is in conversation {named!a:.100}, not in {self._conversation_id}"
         is_late = self.is_confirmed or self._expected.is_resumed
         return ProgramError("resume" if is_late else "invalid", message)
 
@@ -343,7 +347,7 @@ class Dialogue:
             # A program that has begun to work was started correctly.
             is_crash = kind == "invalid" and self.is_confirmed
             return ProgramError("crash" if is_crash else kind, report.data["message"])
-        when = "within a turn" if self.is_confirmed else "before it confirmed its session"
+        when = "within a turn" if self.is_confirmed else "before it confirmed its conversation"
         last = f", after {words[-1]:.300}" if words else ""
         return ProgramError("crash", f"the program ended {when}: {exit_}{last}")
 

@@ -1,6 +1,6 @@
 """The one task that owns an agent, from its start to the end of its last process.
 
-A failure before the program's session is confirmed is raised to the caller. A later failure leads
+A failure before the conversation is confirmed is raised to the caller. A later failure leads
 to another process, as far as the options allow, or else to the end of the agent. However the task
 ends, it finally ends every process of the agent, shielded. A defect of this package in the task is
 treated as a failure of that agent: it is reported, every step of the shutdown still runs, and every
@@ -21,6 +21,11 @@ from clawblox.agents.drivers.output import report_limit
 from clawblox.agents.running.agenda import Agenda, Message
 from clawblox.agents.running.agent_process import AgentProcess
 from clawblox.agents.running.bookkeeping import Bookkeeping, BudgetUsedUp
+from clawblox.agents.running.conversation import (
+    find_branch,
+    read_conversation_id,
+    require_transcript,
+)
 from clawblox.agents.running.dialogue import BUSY_KINDS, FATAL_KINDS, ProgramError, retry_delay_s
 from clawblox.agents.running.hooks import Service
 from clawblox.agents.running.preparation import (
@@ -30,11 +35,6 @@ from clawblox.agents.running.preparation import (
     find_number,
     prepare,
     read_version,
-)
-from clawblox.agents.running.session import (
-    find_branch,
-    read_session_id,
-    require_transcript,
 )
 from clawblox.agents.running.start_request import Start, StartRequest
 from clawblox.agents.usage import UNLIMITED, Budget
@@ -117,7 +117,7 @@ class Owner:
         return attempt.is_between_turns or (is_at_rest and not attempt.is_within_turn)
 
     async def wait_started(self, message: Message | None = None) -> StartedAgent:
-        """Wait until the program runs and its session is confirmed.
+        """Wait until the program runs and its conversation is confirmed.
 
         Args:
             message: A message that is to be delivered, too; None means the first one.
@@ -133,7 +133,9 @@ class Owner:
         if self.failure is not None:
             raise self.failure
         if not self.books.is_confirmed:
-            raise self._error(AgentStartError, "it was stopped before its session was confirmed")
+            raise self._error(
+                AgentStartError, "it was stopped before its conversation was confirmed"
+            )
         return self._facts()
 
     async def send(self, text: str) -> StartedAgent:
@@ -213,13 +215,13 @@ class Owner:
 
     def _facts(self) -> StartedAgent:
         order, window = self._order, self._order.hooks.window
-        assert self.books.session_id is not None
+        assert self.books.conversation_id is not None
         return StartedAgent(
             name=order.options.name,
             agent_dir=order.options.dir,
             command_file=order.directory.command_file,
             log_file=order.directory.log_file,
-            session_id=self.books.session_id,
+            session_id=self.books.conversation_id,
             pid=self.books.pid,
             version=self.books.version,
             tmux_window=None if window is None else window.name,
@@ -285,9 +287,9 @@ class Owner:
         """Prepare the files of the program, and check that the program can work."""
         order = self._order
         if order.start is Start.CONTINUE:
-            self.books.session_id = await run_blocking(read_session_id, order)
+            self.books.conversation_id = await run_blocking(read_conversation_id, order)
         elif isinstance(order.start, Fork):
-            self.books.session_id = await run_blocking(find_branch, order, order.start)
+            self.books.conversation_id = await run_blocking(find_branch, order, order.start)
         binary, setup = await run_blocking(prepare, order)
         await run_blocking(self.books.load)
         await self.books.catch_up()
@@ -305,16 +307,16 @@ class Owner:
             await adopt(order, setup, turn.start)
         await run_blocking(order.driver.prepare, setup, env)
         if isinstance(order.start, Fork):
-            self.books.session_id = await run_blocking(find_branch, order, order.start)
+            self.books.conversation_id = await run_blocking(find_branch, order, order.start)
         for doubt in self._doubts:
             facts = {"problem": doubt.problem, "hint": doubt.hint}
             _log.warning("agent may not work", agent=order.options.name, **facts)
         return setup
 
     def _make_turn(self, message: Message) -> Turn:
-        given, session_id = self._order.start, self.books.session_id
+        given, conversation_id = self._order.start, self.books.conversation_id
         new = given if isinstance(given, Fork) else Begin(str(uuid.uuid4()))
-        start = new if session_id is None else Continue(session_id)
+        start = new if conversation_id is None else Continue(conversation_id)
         return Turn(prompt=message.text, start=start)
 
     # -- processes --------------------------------------------------------------------------
@@ -376,10 +378,10 @@ class Owner:
 
     async def _find_reset(self, trouble: ProgramError) -> None:
         """Look on disk for the end of a usage limit that the program's output has not named."""
-        session_id = self.books.session_id
-        if trouble.kind != "limit" or trouble.retry_at is not None or session_id is None:
+        conversation_id = self.books.conversation_id
+        if trouble.kind != "limit" or trouble.retry_at is not None or conversation_id is None:
             return
-        find = partial(self._order.driver.find_reset, self._order.directory, session_id)
+        find = partial(self._order.driver.find_reset, self._order.directory, conversation_id)
         with suppress(OSError):
             trouble.retry_at = await run_blocking(find)
         if (resets_at := trouble.retry_at) is not None:

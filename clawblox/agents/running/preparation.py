@@ -30,8 +30,8 @@ from clawblox.agents.drivers.driver import (
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.options import IN_WORKSPACE
 from clawblox.agents.programs import PROGRAMS, Program
+from clawblox.agents.running.conversation import read_system_prompt
 from clawblox.agents.running.hooks import Enclosed
-from clawblox.agents.running.session import read_system_prompt
 from clawblox.agents.running.start_request import StartRequest
 from clawblox.concurrency.threads import Interruption, run_blocking, run_interruptible
 from clawblox.errors import AgentSetupError, ConfigError
@@ -444,7 +444,7 @@ async def adopt(order: StartRequest, setup: AgentSetup, start: Continue | Fork) 
     driver, interruption = order.driver, Interruption()
 
     def write() -> None:
-        source_id = start.parent_id if isinstance(start, Fork) else start.session_id
+        source_id = start.parent_id if isinstance(start, Fork) else start.conversation_id
         driver.adopt(setup, source_id, interruption)
         if isinstance(start, Fork):
             driver.branch(setup, start, interruption)

@@ -19,7 +19,7 @@ class ProgramLimits:
     """Limits of an agent's program.
 
     Attributes:
-        confirm_timeout: Seconds within which its session must be confirmed.
+        confirm_timeout: Seconds within which its conversation must be confirmed.
         leave_timeout: Seconds within which a process that is done must exit.
         pass_over_timeout: Seconds within which a program must begin with a waiting message after a
             turn that it began by itself; else the message has become part of that turn.

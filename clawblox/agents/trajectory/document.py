@@ -22,6 +22,7 @@ from clawblox.errors import AgentError, ManifestError, UsageError
 from clawblox.foreign_values import clean_value
 from clawblox.rundir.manifest import Manifest, read_manifest
 from clawblox.rundir.manifest_entries import objects_in
+from clawblox.rundir.paths import SESSION_FILE
 from clawblox.system.clock import parse_utc
 from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import read_regular
@@ -58,14 +59,14 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
-    name, session_id = find_conversation(agent_dir)
+    name, conversation_id = find_conversation(agent_dir)
     status = _read_own_status(agent_dir)
     driver = find_driver(name)
     steps = Steps(driver.cost_scope)
     prompt = _read_text(agent_dir.system_prompt_file)
     if prompt:
         steps.add_system_prompt(prompt)
-    steps.take(read_history(agent_dir, driver, session_id))
+    steps.take(read_history(agent_dir, driver, conversation_id))
     described = steps.describe()
     agent_name = agent_dir.path.name if status is None else status.name
     program = {"name": name, "version": steps.count.version or "unknown"}
@@ -74,8 +75,8 @@ def export_trajectory(directory: Path, *, continued_in: str | None = None) -> di
         notes.append(f"Lines that were too long to be kept: {steps.oversized}.")
     return {
         "schema_version": SCHEMA_VERSION,
-        **({} if session_id is None else {"session_id": session_id}),
-        "trajectory_id": "/".join(filter(None, (agent_name, session_id))),
+        **({} if conversation_id is None else {"session_id": conversation_id}),
+        "trajectory_id": "/".join(filter(None, (agent_name, conversation_id))),
         "agent": {**program, **({} if steps.model is None else {"model_name": steps.model})},
         "steps": described,
         "notes": " ".join(notes),
@@ -99,8 +100,8 @@ def read_activity(directory: Path) -> Iterator[DriverReport]:
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
-    name, session_id = find_conversation(agent_dir)
-    for moment in read_history(agent_dir, find_driver(name), session_id):
+    name, conversation_id = find_conversation(agent_dir)
+    for moment in read_history(agent_dir, find_driver(name), conversation_id):
         yield moment.report
 
 
@@ -170,7 +171,7 @@ def _describe_run(
     manifest = _find_manifest(directory.path)
     entry, run = _find_entry(manifest, directory.path), manifest.run
     world = {
-        "session": _read_text(directory.path / "world_session.txt") or None,
+        "session": _read_text(directory.path / SESSION_FILE) or None,
         "agent_id": entry.get("world_agent_id"),
     }
     facts = {

@@ -32,7 +32,7 @@ class HistoryEntry:
         time: UTC time: the one in its line, else when the line arrived, else that of the latest
             event before it.
         turn: Number of the turn; 0 if unknown.
-        session_id: The conversation; None if unknown.
+        conversation_id: The conversation; None if unknown.
         offset: Offset of its line in the log; None if it is not from the log.
         is_copied: Whether it happened before the agent was copied to this directory.
     """
@@ -40,20 +40,20 @@ class HistoryEntry:
     report: DriverReport
     time: str | None
     turn: int
-    session_id: str | None
+    conversation_id: str | None
     offset: int | None = None
     is_copied: bool = False
 
 
 def read_history(
-    directory: AgentDir, driver: Driver, session_id: str | None
+    directory: AgentDir, driver: Driver, conversation_id: str | None
 ) -> Iterator[HistoryEntry]:
     """Yield the history of an agent, the oldest entry first. Blocks.
 
     Args:
         directory: The agent's directory.
         driver: Its driver.
-        session_id: Its conversation, whose transcript is read if the log is lost; None if
+        conversation_id: Its conversation, whose transcript is read if the log is lost; None if
             unknown.
 
     Raises:
@@ -67,16 +67,16 @@ def read_history(
     history = History(directory, driver, records, arrivals, next(starts, None) or 0)
     transcript = None
     if not log_end(directory.log_file):
-        transcript = (driver.transcripts(directory) or {}).get(session_id or "")
+        transcript = (driver.transcripts(directory) or {}).get(conversation_id or "")
     if transcript is None:
         yield from history.follow(read_lines(directory.log_file))
     else:
         yield from history.follow_transcript(read_lines(transcript))
     # Usage that a killed orchestrator did not read, or that an orchestrator elsewhere has read.
-    if session_id is not None:
-        recorded = driver.read_usage(directory, session_id, RecordedUsage())
+    if conversation_id is not None:
+        recorded = driver.read_usage(directory, conversation_id, RecordedUsage())
         if recorded is not None:
-            yield history.add(recorded, session_id)
+            yield history.add(recorded, conversation_id)
 
 
 @attrs.define(eq=False)
@@ -101,7 +101,7 @@ class History:
     _has_turn: bool = attrs.field(default=False, init=False)
     _time: str | None = attrs.field(default=None, init=False)
     _turn: int = attrs.field(default=0, init=False)
-    _session_id: str | None = attrs.field(default=None, init=False)
+    _conversation_id: str | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._times = {record.raw_offset: record.time for record in self._records}
@@ -115,12 +115,13 @@ class History:
             lines: Lines before, to read on from: the program may report in a later line what it
                 has begun to say in them.
         """
-        self._time, self._turn, self._session_id = context.time, context.turn, context.session_id
+        self._time, self._turn = context.time, context.turn
+        self._conversation_id = context.conversation_id
         self._has_turn = True
         is_whole = bool(lines) and lines[0].offset == context.process_start
         self._conversation = self._driver.read_along(
             self._directory,
-            context.process_session if is_whole else context.session_id,
+            context.process_conversation if is_whole else context.conversation_id,
             joined_version=None if is_whole else context.version,
         )
         read_reports(self._conversation, lines, self._directory.path.name)
@@ -135,7 +136,7 @@ class History:
             is_boundary = record.is_boundary
             end = self._last_offset(place)
             if not is_boundary and record.raw_offset is not None:
-                self._turn, self._session_id = record.turn, record.session_id
+                self._turn, self._conversation_id = record.turn, record.conversation_id
             while pending is not None and pending.offset <= end:
                 for moment in self.read(pending):
                     read.add(pending.offset)
@@ -165,9 +166,11 @@ class History:
             if record.type == "usage":
                 yield from self._take(record, is_read=False)
 
-    def add(self, report: DriverReport, session_id: str | None) -> HistoryEntry:
+    def add(self, report: DriverReport, conversation_id: str | None) -> HistoryEntry:
         """Return the entry for a report that is not in any line, placed after all others."""
-        return HistoryEntry(report=report, time=self._time, turn=self._turn, session_id=session_id)
+        return HistoryEntry(
+            report=report, time=self._time, turn=self._turn, conversation_id=conversation_id
+        )
 
     def read(self, line: FileLine) -> Iterator[HistoryEntry]:
         """Yield the entries in the next line."""
@@ -181,12 +184,12 @@ class History:
         time = own or (None if is_copied else self._time)
         for _, report in reports:
             if report.type == "session.confirmed":  # copied history has no event for it
-                self._session_id = report.data["session_id"]
+                self._conversation_id = report.data["session_id"]
             yield HistoryEntry(
                 report=report,
                 time=time,
                 turn=self._turn,
-                session_id=self._session_id,
+                conversation_id=self._conversation_id,
                 offset=line.offset,
                 is_copied=is_copied,
             )
@@ -201,9 +204,10 @@ class History:
 
     def _take(self, record: EventRecord, *, is_read: bool) -> Iterator[HistoryEntry]:
         self._time = record.time or self._time
-        self._turn, self._session_id = record.turn, record.session_id or self._session_id
+        self._turn = record.turn
+        self._conversation_id = record.conversation_id or self._conversation_id
         if record.type == "process.started":
-            self._conversation = self._driver.read_along(self._directory, record.session_id)
+            self._conversation = self._driver.read_along(self._directory, record.conversation_id)
             self._has_turn = False
         if record.type == "turn.started":
             self._hear_prompt(record.data.get("prompt"))
@@ -212,7 +216,7 @@ class History:
                 report=DriverReport(record.type, record.data),
                 time=record.time,
                 turn=record.turn,
-                session_id=self._session_id,
+                conversation_id=self._conversation_id,
                 offset=record.raw_offset if record.at is None else record.at,
             )
 

@@ -38,7 +38,7 @@ class EventRecord:
     type: EventType
     time: str | None
     turn: int
-    session_id: str | None
+    conversation_id: str | None
     raw_offset: int | None
     data: Mapping[str, Any]
     at: int | None = None
@@ -56,31 +56,31 @@ class Context(NamedTuple):
     Attributes:
         time: UTC time of the latest record.
         turn: Number of the turn.
-        session_id: The conversation; None if unknown.
+        conversation_id: The conversation; None if unknown.
         version: Version of the program; empty if unknown.
         model: The model; empty if unknown.
         process_start: Offset of the first line of the process.
-        process_session: The conversation that the process continues; None for a new one.
+        process_conversation: The conversation that the process continues; None for a new one.
     """
 
     time: str | None = None
     turn: int = 0
-    session_id: str | None = None
+    conversation_id: str | None = None
     version: str = ""
     model: str = ""
     process_start: int = 0
-    process_session: str | None = None
+    process_conversation: str | None = None
 
     def after(self, record: EventRecord) -> Context:
         """Return the context after another record."""
-        told = {"time": record.time, "session_id": record.session_id}
+        told = {"time": record.time, "conversation_id": record.conversation_id}
         told |= {name: record.data.get(name) for name in ("version", "model")}
         known: dict[str, Any] = {
             key: text for key, text in told.items() if text and isinstance(text, str)
         }
         if record.type == "process.started":
             known["process_start"] = record.raw_offset or 0
-            known["process_session"] = record.session_id
+            known["process_conversation"] = record.conversation_id
         return self._replace(turn=record.turn, **known)
 
 
@@ -163,12 +163,12 @@ def to_record(line: FileLine, path: Path) -> EventRecord | None:
         data = {**data, "usage": _read_usage(data["usage"])}
     if isinstance(data.get("files"), dict):
         data = {**data, "files": {k: _read_usage(v) for k, v in data["files"].items()}}
-    time, session_id = fields.get("time"), fields.get("session_id")
+    time, conversation_id = fields.get("time"), fields.get("session_id")
     return EventRecord(
         type=fields["type"],
         time=time if isinstance(time, str) and parse_utc(time) is not None else None,
         turn=whole_number(fields.get("turn")) or 0,
-        session_id=session_id if isinstance(session_id, str) else None,
+        conversation_id=conversation_id if isinstance(conversation_id, str) else None,
         raw_offset=whole_number(fields.get("raw_offset")),
         data=data,
     )

@@ -57,7 +57,7 @@ class UsageCount:
         return self._ledger.usage
 
     def take(
-        self, kind: EventType, data: Mapping[str, Any], session_id: str | None
+        self, kind: EventType, data: Mapping[str, Any], conversation_id: str | None
     ) -> Usage | None:
         """Take in the next entry; return the usage that it adds, None if it reports none."""
         match kind:
@@ -68,7 +68,7 @@ class UsageCount:
             case "turn.finished" if "origin" not in data:
                 self._ledger.end_turn()
             case "usage":
-                return self._count(data, session_id or "")
+                return self._count(data, conversation_id or "")
         return None
 
     def _count(self, data: Mapping[str, Any], conversation: str) -> Usage | None:
@@ -80,7 +80,7 @@ class UsageCount:
         past_version = self._ledger.find_version(conversation)
         return self._ledger.count(
             usage,
-            session_id=conversation,
+            conversation_id=conversation,
             past_cost_scope=self._cost_scope(past_version),
             version=self.version,
             scope=scope,
@@ -120,7 +120,7 @@ class Steps:
             self._take(moment, moment.report.data)
 
     def _take(self, moment: HistoryEntry, data: Mapping[str, Any]) -> None:
-        added = self.count.take(moment.report.type, data, moment.session_id)
+        added = self.count.take(moment.report.type, data, moment.conversation_id)
         match moment.report.type:
             case "session.confirmed":
                 self.model = data.get("model") or self.model

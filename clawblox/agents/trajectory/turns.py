@@ -82,7 +82,7 @@ class TurnIndex:
 
     def __init__(self, directory: Path) -> None:
         self.directory = AgentDir(directory.absolute())
-        name, self._session_id = find_conversation(self.directory)
+        name, self._conversation_id = find_conversation(self.directory)
         self.driver = find_driver(name)
         self.arrivals = LogArrivals(self.directory.log_file)
         self._events = Tail(self.directory.events_file)
@@ -93,7 +93,7 @@ class TurnIndex:
         self.first_start: int | None = None
         self._count = UsageCount(self.driver.cost_scope)
         self._placer = Placer(self.arrivals)
-        self.context = Context(session_id=self._session_id)
+        self.context = Context(conversation_id=self._conversation_id)
         self._placed: list[tuple[int, EventRecord, Context]] = []
 
     @property
@@ -123,7 +123,7 @@ class TurnIndex:
         for at, placed in self._placer.place(record):
             self._placed.append((at, placed, self._context_at(None).after(placed)))
         self.context = self.context.after(record)
-        added = self._count.take(record.type, record.data, self.context.session_id)
+        added = self._count.take(record.type, record.data, self.context.conversation_id)
         turn = self.last
         match record.type:
             case "process.started":
@@ -179,7 +179,7 @@ class TurnIndex:
     def _context_at(self, offset: int | None) -> Context:
         """Return the context before a line of the log; None means its end."""
         known = (one for at, _, one in reversed(self._placed) if offset is None or at < offset)
-        return next(known, Context(session_id=self._session_id))
+        return next(known, Context(conversation_id=self._conversation_id))
 
 
 def _add(turn: AgentTurn, record: EventRecord, added: Usage | None, end: int) -> None:

@@ -9,5 +9,5 @@ The directories belong to agents and may change while they are read.
 - ``git_config``: the configuration files of git.
 - ``policy``: which names of a workspace are left out.
 - ``policy_names``: those names, as data.
-- ``sessions``: the conversations of each agent program.
+- ``conversations``: the conversations of each agent program.
 """

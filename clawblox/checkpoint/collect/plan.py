@@ -1,7 +1,7 @@
 """Plans the files of all agents for an archive: their workspaces and their conversations.
 
-``workspace`` lists workspaces, ``sessions`` collects conversations, everything else in the agents'
-directories is only listed, and the writer reads the files. Everything here blocks.
+``workspace`` lists workspaces and ``conversations`` collects conversations. Everything else in the
+agents' directories is only listed. The writer reads the files. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import attrs
 
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import policy, tree
-from clawblox.checkpoint.collect.sessions import (
+from clawblox.checkpoint.collect.conversations import (
     FORMATS,
-    SessionFormat,
+    ConversationFormat,
     find_format,
 )
 from clawblox.checkpoint.collect.workspace import list_workspace
@@ -33,7 +33,7 @@ LOOK_S: Final = 0.1
 """Seconds between two looks at agents for a moment between turns."""
 WORKSPACE: Final = "workspace"
 NOT_ALLOWED: Final = "its name is not allowed in an archive"
-_NOT_IN_FORMAT: Final = "not a part of a session that is archived"
+_NOT_IN_FORMAT: Final = "not a part of a conversation that is archived"
 _WORKSPACE_ONLY: Final = "only workspaces are archived"
 _MAX_LISTED: Final = 10_000
 """Maximum number of entries beside the workspace of an agent to list, those of its program first,
@@ -78,8 +78,8 @@ def plan(
 
     Args:
         agents: Agent directories by name; the names must be valid in an archive.
-        backend: The driver of all agents. None detects each agent's driver by the session id that
-            its directory records, or by its only conversation; an agent without either has no
+        backend: The driver of all agents. None detects each agent's driver by the conversation id
+            recorded in its directory, or by its only conversation; an agent without either has no
             session tier.
         workspace_only: Whether to leave out the session tiers.
         keep: As for ``policy.workspace_exclusion``.
@@ -87,7 +87,7 @@ def plan(
     Raises:
         ConfigError: ``backend`` is not a known driver.
         CheckpointError: A directory cannot be read, or an agent has no conversation although
-            ``backend`` is given or its session id is recorded.
+            ``backend`` is given or its conversation id is recorded.
     """
     contents = ArchivePlan()
     for name, directory in agents.items():
@@ -139,7 +139,7 @@ def looks(is_idle: Callable[[], bool], wait_s: float) -> Iterator[float]:
         yield LOOK_S
 
 
-def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | str:
+def _choose_format(agent_dir: Path, backend: str | None) -> ConversationFormat | str:
     """Return the format of an agent's conversation; or why none is archived."""
     if backend is not None:
         return find_format(backend)
@@ -148,22 +148,22 @@ def _choose_format(agent_dir: Path, backend: str | None) -> SessionFormat | str:
     ]
     if len(recorded) > 1:
         raise CheckpointError(
-            f"{agent_dir.name}: session ids of several drivers are recorded",
+            f"{agent_dir.name}: conversation ids of several drivers are recorded",
             path=agent_dir,
             hint="choose one with backend=",
         )
     return recorded[0] if recorded else _find_only_format(agent_dir)
 
 
-def _find_only_format(agent_dir: Path) -> SessionFormat | str:
+def _find_only_format(agent_dir: Path) -> ConversationFormat | str:
     """Return the format of the only conversation of an agent, whose id is not recorded."""
     try:
         found = [known for known in FORMATS.values() for _ in known.list_ids(agent_dir)]
     except CheckpointError as error:
-        return f"no session id is recorded, and {error.message}"
+        return f"no conversation id is recorded, and {error.message}"
     if len(found) == 1:
         return found[0]
-    return f"no session id is recorded, and there are {len(found) or 'no'} conversations"
+    return f"no conversation id is recorded, and there are {len(found) or 'no'} conversations"
 
 
 def _add_sources(

@@ -110,7 +110,7 @@ def list_files(root: Path, path: str, unreadable: list[str] | None = None) -> tu
         CheckpointError: A directory cannot be read.
     """
     try:
-        listing = walk(root, path, lambda _path, _is_directory: None, _is_session_name)
+        listing = walk(root, path, lambda _path, _is_directory: None, _is_conversation_name)
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -222,7 +222,7 @@ def _is_tagged_cache(directory: int) -> bool:
         return tag.read(len(_CACHE_SIGNATURE)) == _CACHE_SIGNATURE
 
 
-def _is_session_name(path: str) -> bool:
+def _is_conversation_name(path: str) -> bool:
     return names.is_name(f"agents/any/session/{path}")
 
 

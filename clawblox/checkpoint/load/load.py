@@ -18,7 +18,7 @@ import attrs
 
 from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.reader import Archive, located
-from clawblox.checkpoint.collect.sessions import Placement
+from clawblox.checkpoint.collect.conversations import Placement
 from clawblox.checkpoint.load.placing import Placing, agent_names, split_path
 from clawblox.checkpoint.load.staging import Staging, Target
 from clawblox.checkpoint.model import RejectedContent
@@ -142,7 +142,7 @@ class _Load:
             staging.refuse_existing(names)
             self._build(staging, Progress(progress, _total(archive)))
             staging.publish(names)
-        for agent, reason in placing.lost_sessions.items():
+        for agent, reason in placing.lost_conversations.items():
             _log.warning("conversation left out", agent=agent, reason=reason)
         for agent, repositories in placing.git_hosts.items():
             for path, hosts in repositories.items():
@@ -195,7 +195,7 @@ class _Load:
             "agents": {agent: root / _AGENTS / agent for agent in self._agents},
             "metadata": self._archive.metadata,
             "excluded": [excluded.fields() for excluded in placing.excluded],
-            "lost_sessions": dict(placing.lost_sessions),
+            "lost_sessions": dict(placing.lost_conversations),
             "git_hosts": placing.git_hosts,
             "verified": self._archive.is_verified,
         }

@@ -18,6 +18,13 @@ import msgspec
 from clawblox.agents.programs import STATE_DIR
 from clawblox.checkpoint.archive.layout import ArchiveEntry
 from clawblox.checkpoint.archive.metadata import recorded_repositories
+from clawblox.checkpoint.collect.conversations import (
+    FORMATS,
+    ConversationFormat,
+    Placement,
+    UnrecordedConversation,
+)
+from clawblox.checkpoint.collect.conversations.transcripts import document_transform
 from clawblox.checkpoint.collect.policy import (
     GIT_DIR,
     NO_REPOSITORIES,
@@ -28,20 +35,13 @@ from clawblox.checkpoint.collect.policy import (
     workspace_exclusion,
 )
 from clawblox.checkpoint.collect.repositories import GitDirectories, promisor_hosts
-from clawblox.checkpoint.collect.sessions import (
-    FORMATS,
-    Placement,
-    SessionFormat,
-    UnrecordedSession,
-)
-from clawblox.checkpoint.collect.sessions.transcripts import document_transform
 from clawblox.checkpoint.load.staging import Parts
 from clawblox.checkpoint.model import Repository
 from clawblox.checkpoint.names import ROWS_NAME, SNAPSHOT_NAME, check_name, find_tier, split_name
 from clawblox.results import Excluded
 
 _NO_REPOSITORY = "settings of a repository that the archive does not have"
-_NO_PART = "not a part of a session that is restored"
+_NO_PART = "not a part of a conversation that is restored"
 
 
 _RECORD = "record/"
@@ -52,7 +52,7 @@ _USAGE_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @attrs.frozen(kw_only=True)
-class _Session:
+class _Conversation:
     """The conversation of an agent, as the archive describes it.
 
     Attributes:
@@ -64,10 +64,10 @@ class _Session:
         has_id_file: Whether the archive has the file that records the id.
     """
 
-    format: SessionFormat
+    format: ConversationFormat
     id: str | None
     state_dir: str
-    unrecorded: UnrecordedSession | str | None = None
+    unrecorded: UnrecordedConversation | str | None = None
     has_id_file: bool = False
 
 
@@ -105,7 +105,7 @@ class Placing:
         self._rejected: set[str] = set()
         self._metadata = metadata
         names = tuple(entry.name for entry in entries)
-        self._sessions = _find_sessions(metadata, names)
+        self._conversations = _find_conversations(metadata, names)
         self._placed: dict[str, str] = {}  # ids of conversations with a place
         self._run_dir = run_dir
         self._files = _paths_by_agent(names, "workspace")
@@ -117,7 +117,7 @@ class Placing:
         The path of the place is relative to the run directory.
 
         Raises:
-            CheckpointFormatError: The metadata of its session is invalid.
+            CheckpointFormatError: The metadata of its conversation is invalid.
         """
         place = self._find(entry.name)
         if isinstance(place, Placement):
@@ -212,7 +212,7 @@ class Placing:
         """Return the place of a member, or why it has none."""
         split = split_name(name)
         if split is not None and split[1] == "session":
-            return self._find_session(split[0], split[2])
+            return self._find_conversation(split[0], split[2])
         if name in (SNAPSHOT_NAME, ROWS_NAME):
             return Placement(path=name)
         return self._workspace_exclusion(name) or Placement(path=name, keeps_mode=True)
@@ -222,14 +222,14 @@ class Placing:
 
         If the archive has a file with the id, it is restored like any other member.
         """
-        for agent, session_id in self._placed.items():
-            session = self._sessions[agent]
-            if not session.has_id_file:
-                path = ("agents", agent, session.format.program.id_file)
-                yield path, f"{session_id}\n".encode()
+        for agent, conversation_id in self._placed.items():
+            conversation = self._conversations[agent]
+            if not conversation.has_id_file:
+                path = ("agents", agent, conversation.format.program.id_file)
+                yield path, f"{conversation_id}\n".encode()
 
     @property
-    def lost_sessions(self) -> Mapping[str, str]:
+    def lost_conversations(self) -> Mapping[str, str]:
         """Why conversations of agents were left out although the archive has their files."""
         return {
             split[0]: entry.reason
@@ -240,36 +240,39 @@ class Placing:
             and entry.path not in self._rejected
         }
 
-    def _find_session(self, agent: str, path: str) -> Placement | str:
-        session = self._sessions.get(agent)
-        if session is None:
-            return "the archive records no session of a known format"
-        if session.id is not None:
-            placed = self._place_part(agent, session, path, session.id)
-            if placed != _NO_PART or session.unrecorded is None:
+    def _find_conversation(self, agent: str, path: str) -> Placement | str:
+        conversation = self._conversations.get(agent)
+        if conversation is None:
+            return "the archive records no conversation of a known format"
+        if conversation.id is not None:
+            placed = self._place_part(agent, conversation, path, conversation.id)
+            if placed != _NO_PART or conversation.unrecorded is None:
                 return placed
-        if not isinstance(session.unrecorded, UnrecordedSession):
-            return session.unrecorded or _NO_PART
-        name = session.unrecorded.names.get(path)
+        if not isinstance(conversation.unrecorded, UnrecordedConversation):
+            return conversation.unrecorded or _NO_PART
+        name = conversation.unrecorded.names.get(path)
         if name is None and path.startswith(_RECORD):
             name = path
         if name is None:
             return _NO_PART
-        return self._place_part(agent, session, name, session.unrecorded.id)
+        return self._place_part(agent, conversation, name, conversation.unrecorded.id)
 
     def _place_part(
-        self, agent: str, session: _Session, name: str, session_id: str
+        self, agent: str, conversation: _Conversation, name: str, conversation_id: str
     ) -> Placement | str:
         workspace = self._run_dir / "agents" / agent / "workspace"
-        placement = session.format.place(
-            name, session_id=session_id, workspace=workspace, state_dir=session.state_dir
+        placement = conversation.format.place(
+            name,
+            conversation_id=conversation_id,
+            workspace=workspace,
+            state_dir=conversation.state_dir,
         )
         if placement is None:
             return _NO_PART
-        # The path depends on the session id, and the archive is not trusted.
+        # The path depends on the conversation id, and the archive is not trusted.
         check_name(f"agents/{agent}/session/{placement.path}")
         if not name.startswith(_RECORD):
-            self._placed[agent] = session_id
+            self._placed[agent] = conversation_id
         if name == _USAGE and not self._is_in_place:
             placement = attrs.evolve(placement, transform=document_transform(_note_inherited))
         return attrs.evolve(placement, path=f"agents/{agent}/{placement.path}")
@@ -308,36 +311,38 @@ def agent_names(
     return tuple(dict.fromkeys((*metadata.get("agents", ()), *present)))
 
 
-def _find_sessions(metadata: Mapping[str, Any], names: Iterable[str]) -> Mapping[str, _Session]:
+def _find_conversations(
+    metadata: Mapping[str, Any], names: Iterable[str]
+) -> Mapping[str, _Conversation]:
     """Return the conversations of agents whose session tier has files of a known format."""
     agents = metadata.get("agents")
     states = agents if isinstance(agents, dict) else {}  # an old archive may just name them
     shared_format = metadata.get("session_format")
-    sessions = {}
+    conversations = {}
     for agent, listed in _paths_by_agent(names, "session").items():
         state = states.get(agent, {})
-        session_format = FORMATS.get(state.get("session_format") or shared_format or "")
-        if session_format is None:
+        conversation_format = FORMATS.get(state.get("session_format") or shared_format or "")
+        if conversation_format is None:
             continue
-        session_id = state.get("session_id")
-        sessions[agent] = _Session(
-            format=session_format,
-            id=session_id,
+        conversation_id = state.get("session_id")
+        conversations[agent] = _Conversation(
+            format=conversation_format,
+            id=conversation_id,
             state_dir=state.get("state_dir") or STATE_DIR,
-            unrecorded=_find_unrecorded(session_format, session_id, listed),
-            has_id_file=f"{_RECORD}{session_format.program.id_file}" in listed,
+            unrecorded=_find_unrecorded(conversation_format, conversation_id, listed),
+            has_id_file=f"{_RECORD}{conversation_format.program.id_file}" in listed,
         )
-    return sessions
+    return conversations
 
 
 def _find_unrecorded(
-    session_format: SessionFormat, session_id: str | None, paths: Sequence[str]
-) -> UnrecordedSession | str | None:
-    if session_id is not None and session_format.has_own_layout(paths):
+    conversation_format: ConversationFormat, conversation_id: str | None, paths: Sequence[str]
+) -> UnrecordedConversation | str | None:
+    if conversation_id is not None and conversation_format.has_own_layout(paths):
         return None
-    session = session_format.find_unrecorded(paths)
-    if session_id is None or isinstance(session, str) or session.id == session_id:
-        return session
+    conversation = conversation_format.find_unrecorded(paths)
+    if isinstance(conversation, str) or conversation_id in (None, conversation.id):
+        return conversation
     return "the transcript in the archive does not belong to the recorded conversation"
 
 

@@ -22,6 +22,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import AgentExitedError, ClawbloxError, ConfigError
 from clawblox.printable import printable, quote_words
 from clawblox.results import SavedCheckpoint, StartedWorld
+from clawblox.rundir.paths import SESSION_FILE
 from clawblox.team.crew import Crew
 from clawblox.team.pointer import CHECKPOINTS_DIR
 from clawblox.team.record import AgentRunOptions, RunAgent
@@ -32,7 +33,6 @@ from clawblox.views.formatting import (
     path_word,
     shorten_path,
 )
-from clawblox.world.access import SESSION_FILE
 from clawblox.world.async_world import AsyncWorld
 
 _OPTIONS: Final = {

@@ -44,12 +44,12 @@ from clawblox.experiment.plan.parts import AgentSpec
 from clawblox.experiment.plan.plan import Chain, Layout, Plan
 from clawblox.experiment.schedule.ports import THIS_MACHINE, Attempt, AttemptError, Room, Signal
 from clawblox.results import Event
+from clawblox.rundir.paths import ANSWER_FILE, SESSION_FILE
 from clawblox.system.clock import SystemClock, TimeSource
 from clawblox.system.files import digest_file
 from clawblox.system.regular_files import read_regular
 from clawblox.system.scratch import scratch_directory
 from clawblox.telemetry.own_log import OwnLog
-from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 from clawblox.world.sources import copy_sources, find_world_dir
 
 _RETRY_S: Final = 5.0

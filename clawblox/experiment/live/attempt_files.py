@@ -26,11 +26,10 @@ from clawblox.protocol import ScriptErrors, parse_errors
 from clawblox.rundir.manifest import Update, manifest_path, read_manifest
 from clawblox.rundir.manifest_file import ManifestFile
 from clawblox.rundir.manifest_updates import RunStatus, run_update
-from clawblox.rundir.paths import state_dir
+from clawblox.rundir.paths import ANSWER_FILE, SESSION_FILE, state_dir
 from clawblox.system.files import make_private_dir, publish_bytes
 from clawblox.system.record_file import RecordError, RecordFormat, publish_record
 from clawblox.system.regular_files import read_file
-from clawblox.world.access import ANSWER_FILE, SESSION_FILE
 
 RECORD_NAME: Final = "attempt.json"
 _MAX_SESSION_BYTES: Final = 64 << 10

@@ -15,6 +15,7 @@ from typing import Final
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentError
 from clawblox.experiment import layout
+from clawblox.rundir.paths import SESSION_FILE
 from clawblox.system.files import fsync_directory, make_private_dir, publish_tree, rename_new
 from clawblox.system.regular_files import (
     closing_fd,
@@ -23,7 +24,6 @@ from clawblox.system.regular_files import (
     opened_parent,
 )
 from clawblox.system.trees import remove_tree
-from clawblox.world.access import SESSION_FILE
 
 _PRUNED: Final = (
     "sandbox-home/.local/share/claude/versions",

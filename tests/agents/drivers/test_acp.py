@@ -46,12 +46,12 @@ def read(conversation: Conversation, *messages: dict) -> list[DriverReport]:
 
 def recorded_turn(program: str) -> Turn:
     """Return the turn for which the recorded conversation was continued."""
-    [session_id] = {
+    [conversation_id] = {
         message["params"]["sessionId"]
         for message in map(json.loads, recorded_lines(f"acp-{program}-load.jsonl"))
         if message.get("method") == "session/update"
     }
-    return Turn(prompt="third", start=Continue(session_id))
+    return Turn(prompt="third", start=Continue(conversation_id))
 
 
 def replay(

@@ -154,12 +154,12 @@ def test_a_workspace_behind_a_link_is_trusted_where_the_program_sees_it(tmp_path
 # Where conversations are
 
 
-def write_conversation(directory: AgentDir, slug: str, session_id: str = NEW_ID) -> None:
+def write_conversation(directory: AgentDir, slug: str, conversation_id: str = NEW_ID) -> None:
     project = directory.state / "projects" / slug
-    (project / session_id / "subagents").mkdir(parents=True)
+    (project / conversation_id / "subagents").mkdir(parents=True)
     (project / "memory").mkdir(exist_ok=True)
-    (project / f"{session_id}.jsonl").write_text("{}\n")
-    (project / session_id / "subagents" / "agent-a.jsonl").write_text("{}\n")
+    (project / f"{conversation_id}.jsonl").write_text("{}\n")
+    (project / conversation_id / "subagents" / "agent-a.jsonl").write_text("{}\n")
     (project / "memory" / "notes.md").write_text(slug)
 
 
@@ -219,8 +219,8 @@ def test_two_turns_and_a_resume_are_understood(directory, version):
         *turn,
         *turn,  # a resume begins like any other turn
     ]
-    session_id = json.loads(lines[0])["session_id"]
-    confirmed = {"session_id": session_id, "version": version, "model": "claude-sonnet-4-5"}
+    conversation_id = json.loads(lines[0])["session_id"]
+    confirmed = {"session_id": conversation_id, "version": version, "model": "claude-sonnet-4-5"}
     assert reports[0].data == confirmed
     [called] = data_by_type(reports, "tool.called")
     assert (called["name"], called["arguments"]["command"]) == ("Bash", "echo hi-there")

@@ -13,11 +13,11 @@ from tests.agents.drivers.support import NEW_ID
 
 
 @pytest.mark.parametrize("name", DRIVERS)
-@pytest.mark.parametrize("session_id", [None, NEW_ID])
+@pytest.mark.parametrize("conversation_id", [None, NEW_ID])
 def test_a_driver_reads_without_the_start_of_its_program(
-    tmp_path: Path, name: str, session_id: str | None
+    tmp_path: Path, name: str, conversation_id: str | None
 ) -> None:
-    conversation = find_driver(name).read_along(AgentDir(tmp_path), session_id)
+    conversation = find_driver(name).read_along(AgentDir(tmp_path), conversation_id)
     for line in (b"words", b'{"type": "unknown"}', b""):
         conversation.read(line)
     assert list(tmp_path.iterdir()) == []

@@ -85,7 +85,7 @@ def test_a_turn_ends_whatever_its_numbers_are(name: str, number: str) -> None:
         assert types(reports).count(kind) == types(expected).count(kind)
     ledger = Ledger.empty()
     for usage in readings(reports):
-        ledger.count(usage, session_id="s", version=None, scope="turn")
+        ledger.count(usage, conversation_id="s", version=None, scope="turn")
     assert 0 <= ledger.usage.tokens <= 4 * MAX_NUMBER
     assert finite_number(ledger.usage.cost_usd or 0.0) is not None
     for report in reports:

@@ -49,14 +49,14 @@ def directory(tmp_path) -> AgentDir:
     return made
 
 
-def keep_session(directory: AgentDir, workspace: Path, session_id: str = SESSION) -> Path:
+def keep_session(directory: AgentDir, workspace: Path, conversation_id: str = SESSION) -> Path:
     """Write a session as the program keeps it; return its transcript."""
-    home = directory.state / "sessions" / work_dir_key(workspace) / session_id
+    home = directory.state / "sessions" / work_dir_key(workspace) / conversation_id
     wire = home / "agents" / "main" / "wire.jsonl"
     wire.parent.mkdir(parents=True)
     shutil.copy(RECORDED / "kimi-2.1.0-wire.jsonl", wire)
     agents = {"main": {"homedir": str(wire.parent), "type": "main"}}
-    state = {"id": session_id, "cwd": str(workspace), "agents": agents}
+    state = {"id": conversation_id, "cwd": str(workspace), "agents": agents}
     (home / "state.json").write_text(json.dumps(state))
     return wire
 
@@ -298,8 +298,8 @@ def test_a_retry_is_reported():
     }
 
 
-def hint(session_id: str) -> bytes:
-    line = {"role": "meta", "type": "session.resume_hint", "session_id": session_id}
+def hint(conversation_id: str) -> bytes:
+    line = {"role": "meta", "type": "session.resume_hint", "session_id": conversation_id}
     return json.dumps(line).encode()
 
 
@@ -388,7 +388,9 @@ def test_a_wire_that_disappears_counts_nothing_twice(directory):
     ledger, totals = Ledger.empty(), []
     for _ in range(3):
         report = KIMI.read_usage(directory, SESSION, RecordedUsage())
-        ledger.count(session_id=SESSION, version=None, reading=report.data["usage"], **rest(report))
+        ledger.count(
+            conversation_id=SESSION, version=None, reading=report.data["usage"], **rest(report)
+        )
         totals.append(ledger.usage.output_tokens)
         shutil.rmtree(helper.parent, ignore_errors=True)
     assert totals == [totals[0]] * 3

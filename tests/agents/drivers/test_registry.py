@@ -6,7 +6,7 @@ import pytest
 
 from clawblox.agents.drivers import DRIVERS, find_driver
 from clawblox.agents.options import DRIVER_NAMES
-from clawblox.checkpoint.collect.sessions import FORMATS
+from clawblox.checkpoint.collect.conversations import FORMATS
 from clawblox.errors import ConfigError
 
 

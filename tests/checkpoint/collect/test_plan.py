@@ -42,7 +42,7 @@ def test_both_tiers_of_an_agent_are_planned(tmp_path, backend):
         "rocky": AgentState(
             backend=backend,
             session_format=f"{backend}-v1" if backend == "codex" else f"{backend}-code-v1",
-            session_id=agent.session_id,
+            session_id=agent.conversation_id,
             state_dir="session",
             mid_turn=True,
         )
@@ -67,11 +67,11 @@ def test_two_recorded_drivers_of_one_agent_need_a_word(agent):
     with pytest.raises(CheckpointError, match="several drivers") as caught:
         plan(agent)
     assert "backend=" in str(caught.value)
-    assert plan(agent, backend="claude").agents["rocky"].session_id == agent.session_id
+    assert plan(agent, backend="claude").agents["rocky"].session_id == agent.conversation_id
 
 
 def test_an_agent_of_a_given_driver_must_have_a_conversation(agent):
-    with pytest.raises(CheckpointError, match="no session of codex is recorded"):
+    with pytest.raises(CheckpointError, match="no conversation of codex is recorded"):
         plan(agent, backend="codex")
     agent.transcript.unlink()
     for backend in ("claude", None):

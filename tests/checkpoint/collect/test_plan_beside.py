@@ -18,7 +18,7 @@ from clawblox.results import Excluded
 from tests.checkpoint.agents import BACKENDS, BuiltAgent, build_agent
 from tests.checkpoint.runs import fake_token
 
-NOT_A_PART = "not a part of a session that is archived"
+NOT_A_PART = "not a part of a conversation that is archived"
 BESIDE = "not in the workspace"
 PREFIX = "agents/rocky/"
 
@@ -82,8 +82,8 @@ def test_a_directory_of_which_nothing_is_archived_is_one_entry(claude: BuiltAgen
         "session/projects/-elsewhere": NOT_A_PART,
         other: NOT_A_PART,
         f"{other}.jsonl": NOT_A_PART,
-        f"{project}/{claude.session_id}/subagents/agent-a1.jsonl.bak": NOT_A_PART,
-        f"session/tasks/{claude.session_id}/.lock": NOT_A_PART,
+        f"{project}/{claude.conversation_id}/subagents/agent-a1.jsonl.bak": NOT_A_PART,
+        f"session/tasks/{claude.conversation_id}/.lock": NOT_A_PART,
         f"session/tasks/{Path(other).name}": NOT_A_PART,
     }
 
@@ -190,11 +190,11 @@ def test_no_more_than_a_number_of_entries_are_listed_those_of_the_program_first(
 
 def test_the_reason_says_why_a_conversation_is_not_archived(claude: BuiltAgent) -> None:
     (claude.dir / "claude_session_id.txt").unlink()
-    reason = "no session id is recorded, and there are 3 conversations"
+    reason = "no conversation id is recorded, and there are 3 conversations"
     assert left_out(plan(claude))["session"] == reason
     for path in claude.transcript.parents[1].glob("*/*.jsonl"):
         path.unlink()
-    reason = "no session id is recorded, and there are no conversations"
+    reason = "no conversation id is recorded, and there are no conversations"
     assert left_out(plan(claude))["session"] == reason
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from tests.checkpoint.agents import BuiltAgent, archived_content, restore_session
 
 CLAUDE_ID = "c0e128cf-2dc1-4bb3-9e54-08cdc2359ffb"
@@ -27,5 +27,5 @@ def archived(agent: BuiltAgent) -> dict[str, bytes]:
 
 def restored(members: dict[str, bytes], agent: BuiltAgent, agent_dir: Path) -> Path:
     form = find_format(agent.backend)
-    restore_session(members, form, agent.session_id, agent_dir)
+    restore_session(members, form, agent.conversation_id, agent_dir)
     return agent_dir

@@ -64,7 +64,7 @@ def agent(tmp_path: Path) -> BuiltAgent:
 
 def state_path(agent: BuiltAgent, name: str) -> Path:
     project = f"projects/{agent.transcript.parent.name}"
-    return agent.dir / "session" / name.format(project=project, id=agent.session_id)
+    return agent.dir / "session" / name.format(project=project, id=agent.conversation_id)
 
 
 def write(path: Path, content: bytes = b"NEVER") -> Path:
@@ -81,7 +81,7 @@ def test_each_part_of_a_conversation_is_restored_unchanged(
     assert path in {source.path for source in collect(agent).sources}
     new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
     project = f"projects/{project_slug(str(new / 'workspace'))}"
-    place = new / "session" / name.format(project=project, id=agent.session_id)
+    place = new / "session" / name.format(project=project, id=agent.conversation_id)
     assert place.read_bytes() == KEPT[name]
 
 

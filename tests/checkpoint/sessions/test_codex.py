@@ -11,7 +11,7 @@ import attrs
 import pytest
 import zstandard
 
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BuiltAgent, build_agent, codex_id, codex_records, lines
 from tests.checkpoint.sessions.support import archived, collect, restored
@@ -41,7 +41,7 @@ def test_codex_threads_that_are_their_own_ancestors_end_the_search(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     thread = agent.strangers[0].stem[-36:]
     agent.strangers[0].write_bytes(codex_records(thread, "/", "SECRET", False, thread))
-    agent.transcript.write_bytes(codex_records(agent.session_id, "/", "M", False, thread))
+    agent.transcript.write_bytes(codex_records(agent.conversation_id, "/", "M", False, thread))
     assert agent.strangers[0] not in {source.path for source in collect(agent).sources}
 
 
@@ -62,12 +62,12 @@ def continue_rollout(path: Path, thread: str, base: str | None, *, mid_turn: boo
 def revert(agent: BuiltAgent, rollout: str, base: str, *, mid_turn: bool = False) -> Path:
     """Write a second rollout of the agent's own thread."""
     path = agent.transcript.with_name(f"{agent.transcript.stem}_{rollout}.jsonl")
-    return continue_rollout(path, agent.session_id, base, mid_turn=mid_turn)
+    return continue_rollout(path, agent.conversation_id, base, mid_turn=mid_turn)
 
 
 def test_every_rollout_of_a_thread_is_collected(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
-    second = revert(agent, codex_id(8), agent.session_id)
+    second = revert(agent, codex_id(8), agent.conversation_id)
     third = revert(agent, codex_id(9), read_codex_id(second))
     other = agent.strangers[0]
     stranger = other.with_name(f"{other.stem}_{codex_id(7)}.jsonl")
@@ -88,7 +88,7 @@ def test_the_children_of_a_thread_are_found_beside_its_other_rollouts(tmp_path):
 @pytest.mark.parametrize("mid_turn", [False, True])
 def test_the_newest_rollout_of_a_thread_tells_of_its_turn(tmp_path, mid_turn):
     agent = build_agent(tmp_path / "rocky", "codex", mid_turn=not mid_turn)
-    second = revert(agent, codex_id(9), agent.session_id, mid_turn=mid_turn)
+    second = revert(agent, codex_id(9), agent.conversation_id, mid_turn=mid_turn)
     os.utime(second, (0, 0))  # Codex goes by the name
     assert collect(agent).state.mid_turn is mid_turn
     assert find_format("codex").is_mid_turn(agent.dir) is mid_turn
@@ -96,9 +96,9 @@ def test_the_newest_rollout_of_a_thread_tells_of_its_turn(tmp_path, mid_turn):
 
 def test_all_rollouts_of_a_thread_are_restored_and_saved_again(tmp_path):
     agent = build_agent(tmp_path / "old" / "rocky", "codex")
-    revert(agent, codex_id(9), agent.session_id)
+    revert(agent, codex_id(9), agent.conversation_id)
     members = archived(agent)
-    assert sum(agent.session_id in name for name in members) == 2
+    assert sum(agent.conversation_id in name for name in members) == 2
     new = restored(members, agent, tmp_path / "new" / "rocky")
     assert archived(attrs.evolve(agent, dir=new)) == members
 
@@ -108,7 +108,7 @@ def test_the_history_of_a_forked_thread_is_collected(tmp_path, decoder):
     source, middle = agent.strangers[1], codex_id(0)
     reverted = source.with_name(f"{source.stem}_{middle}.jsonl")
     continue_rollout(reverted, source.stem[-36:], source.stem[-36:])
-    continue_rollout(agent.transcript, agent.session_id, middle)
+    continue_rollout(agent.transcript, agent.conversation_id, middle)
     compress(source)
     names_ = {source.name for source in collect(agent).sources}
     assert {f"sessions/2026/11/20/{path.name}" for path in (source, reverted)} <= names_
@@ -117,7 +117,7 @@ def test_the_history_of_a_forked_thread_is_collected(tmp_path, decoder):
 def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     missing = codex_id(0)
-    continue_rollout(agent.transcript, agent.session_id, missing)
+    continue_rollout(agent.transcript, agent.conversation_id, missing)
     with pytest.raises(CheckpointError, match="is missing") as caught:
         collect(agent)
     assert missing in str(caught.value)
@@ -127,8 +127,8 @@ def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path):
 def test_a_missing_history_that_codex_does_not_need_is_no_error(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     newest = agent.transcript.with_name(f"{agent.transcript.stem}_{codex_id(9)}.jsonl")
-    continue_rollout(newest, agent.session_id, None)
-    continue_rollout(agent.transcript, agent.session_id, codex_id(0))
+    continue_rollout(newest, agent.conversation_id, None)
+    continue_rollout(agent.transcript, agent.conversation_id, codex_id(0))
     child = agent.family[1]
     first, _, rest = child.read_bytes().partition(b"\n")
     meta = json.loads(first)
@@ -142,7 +142,7 @@ def test_the_history_in_a_thread_that_was_put_aside_is_restored_to_its_place(tmp
     source, aside = agent.strangers[1], agent.dir / "session" / "archived_sessions"
     aside.mkdir()
     source = source.rename(aside / source.name)
-    continue_rollout(agent.transcript, agent.session_id, source.stem[-36:])
+    continue_rollout(agent.transcript, agent.conversation_id, source.stem[-36:])
     new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
     [path] = (new / "session" / "archived_sessions").iterdir()
     assert path.read_bytes() == source.read_bytes()
@@ -154,7 +154,7 @@ def test_a_thread_that_was_put_aside_is_no_conversation(tmp_path):
     aside.mkdir()
     for stranger in agent.strangers[:2]:
         stranger.rename(aside / stranger.name)
-    assert {*find_format("codex").list_ids(agent.dir)} == {agent.session_id}
+    assert {*find_format("codex").list_ids(agent.dir)} == {agent.conversation_id}
     agent.transcript.rename(aside / agent.transcript.name)  # Codex refuses to resume it
     with pytest.raises(CheckpointError, match="no transcript"):
         collect(agent)
@@ -172,8 +172,8 @@ def test_a_history_that_is_no_reference_is_none(tmp_path, base):
 
 def test_rollouts_that_refer_to_each_other_end_the_search(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
-    second = revert(agent, codex_id(9), agent.session_id)
-    continue_rollout(agent.transcript, agent.session_id, read_codex_id(second))
+    second = revert(agent, codex_id(9), agent.conversation_id)
+    continue_rollout(agent.transcript, agent.conversation_id, read_codex_id(second))
     assert {agent.transcript, second} <= {source.path for source in collect(agent).sources}
 
 

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from clawblox.checkpoint import read_metadata, save_checkpoint
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.errors import CheckpointError
 from clawblox.telemetry.log_segments import begin_segment, list_segments
 from tests.checkpoint.agents import (
@@ -34,11 +34,11 @@ def test_a_conversation_is_found_by_its_id_in_a_new_home_at_a_new_path(tmp_path,
     content = agent.transcript.read_bytes()
     shutil.rmtree(tmp_path / "old")
     new = restored(members, agent, tmp_path / "elsewhere" / "run2" / "rocky")
-    conversation = find_conversation(new, backend, agent.session_id)
+    conversation = find_conversation(new, backend, agent.conversation_id)
     if backend != "kimi":
         assert conversation.read_bytes() == content
     assert b"MELON" in conversation.read_bytes()
-    assert (new / f"{backend}_session_id.txt").read_text().strip() == agent.session_id
+    assert (new / f"{backend}_session_id.txt").read_text().strip() == agent.conversation_id
     for name, companion in {**COMPANIONS, "logs/agent.log": LOG}.items():
         assert (new / name).read_bytes() == companion
 
@@ -86,7 +86,7 @@ def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, ba
         agent.dir / name for name in (f"{backend}_session_id.txt", "logs/agent.log", *COMPANIONS)
     }
     assert collected == {*agent.family, *records}
-    assert session.state.session_id == agent.session_id
+    assert session.state.session_id == agent.conversation_id
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

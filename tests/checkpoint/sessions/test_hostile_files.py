@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.checkpoint.secrets.patterns.known import known_values
 
 ID = str(uuid.UUID(int=7))
@@ -33,7 +33,7 @@ ENDS = {
 SAVE = """
 import resource, sys
 from pathlib import Path
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.errors import ClawbloxError
 import os
 limit = int(sys.argv[3])
@@ -113,7 +113,7 @@ def test_only_the_newest_records_of_a_transcript_are_read(
     agent_dir = keep(tmp_path, "claude", begin + b'{"type": "note"}\n' * 10_000)
     claude = find_format("claude")
     assert claude.is_mid_turn(agent_dir)
-    monkeypatch.setattr("clawblox.checkpoint.collect.sessions.transcripts._MAX_TAIL", 1 << 16)
+    monkeypatch.setattr("clawblox.checkpoint.collect.conversations.transcripts._MAX_TAIL", 1 << 16)
     assert not claude.is_mid_turn(agent_dir)
     with (agent_dir / "session" / TRANSCRIPTS["claude"]).open("ab") as file:
         file.write(begin)

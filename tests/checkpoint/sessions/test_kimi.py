@@ -11,7 +11,7 @@ import pytest
 
 from clawblox import load_checkpoint, read_metadata, save_checkpoint
 from clawblox.agents.programs.kimi import work_dir_key
-from clawblox.checkpoint.collect.sessions import FORMATS
+from clawblox.checkpoint.collect.conversations import FORMATS
 from clawblox.errors import CheckpointFormatError
 from tests.checkpoint.agents import (
     IMAGE,
@@ -41,7 +41,7 @@ def test_kimi_records_without_a_path_are_unchanged(tmp_path):
     agent = build_agent(tmp_path / "rocky", "kimi")
     new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
     old_lines = agent.transcript.read_bytes().splitlines()
-    new_lines = find_conversation(new, "kimi", agent.session_id).read_bytes().splitlines()
+    new_lines = find_conversation(new, "kimi", agent.conversation_id).read_bytes().splitlines()
     changed = [line for line in old_lines if line not in new_lines]
     assert [json.loads(line)["type"] for line in changed] == [
         "runtime.set_binding",
@@ -70,7 +70,7 @@ SMUGGLED = [
 @pytest.mark.parametrize("line", SMUGGLED, ids=range(len(SMUGGLED)))
 def test_a_kimi_permission_in_any_spelling_is_dropped(tmp_path, line):
     place = FORMATS["kimi-code-v1"].place(
-        "agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path / "workspace"
+        "agents/main/wire.jsonl", conversation_id=KIMI_ID, workspace=tmp_path / "workspace"
     )
     kept = b'{"type":"turn.prompt"}\n'
     assert b"".join(place.transform(pieces(kept + line + b"\n" + kept))) == kept + kept
@@ -94,7 +94,7 @@ INSIDE = f"blobref:image/png;{kimi_blob(IMAGE)}"
 
 def bind(line: bytes) -> bytes:
     place = FORMATS["kimi-code-v1"].place(
-        "agents/main/wire.jsonl", session_id=KIMI_ID, workspace=Path("/new/workspace")
+        "agents/main/wire.jsonl", conversation_id=KIMI_ID, workspace=Path("/new/workspace")
     )
     return b"".join(place.transform(pieces(line)))
 
@@ -147,7 +147,7 @@ def test_an_image_is_restored_where_the_wire_refers_to_it(tmp_path, size):
     for name in names:
         (blobs / name).write_bytes(content)
     new = restored(archived(agent), agent, tmp_path / "new" / "rocky")
-    found = find_conversation(new, "kimi", agent.session_id).parent / "blobs"
+    found = find_conversation(new, "kimi", agent.conversation_id).parent / "blobs"
     assert all((found / name).read_bytes() == content for name in names)
 
 
@@ -183,7 +183,7 @@ def test_an_image_with_other_content_is_not_restored_and_is_listed(tmp_path):
         (f"agents/rocky/session/{other}", WRONG),
     }
     assert loaded["lost_sessions"] == {}
-    found = find_conversation(loaded["agents"]["rocky"], "kimi", agent.session_id)
+    found = find_conversation(loaded["agents"]["rocky"], "kimi", agent.conversation_id)
     assert not list((found.parent / "blobs").iterdir())
 
 
@@ -192,7 +192,9 @@ def test_an_image_with_other_content_is_not_restored_and_is_listed(tmp_path):
 
 def test_a_restored_kimi_state_has_paths_of_the_new_session_only(tmp_path):
     workspace = tmp_path / "rocky" / "workspace"
-    place = FORMATS["kimi-code-v1"].place("state.json", session_id=KIMI_ID, workspace=workspace)
+    place = FORMATS["kimi-code-v1"].place(
+        "state.json", conversation_id=KIMI_ID, workspace=workspace
+    )
     said = {
         "cwd": "/root",
         "agents": {
@@ -215,6 +217,6 @@ def test_a_restored_kimi_state_has_paths_of_the_new_session_only(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_a_kimi_state_that_is_not_an_object_is_refused(tmp_path, content):
-    place = FORMATS["kimi-code-v1"].place("state.json", session_id=KIMI_ID, workspace=tmp_path)
+    place = FORMATS["kimi-code-v1"].place("state.json", conversation_id=KIMI_ID, workspace=tmp_path)
     with pytest.raises(CheckpointFormatError, match="must be a JSON object"):
         list(place.transform([content]))

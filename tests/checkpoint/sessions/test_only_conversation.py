@@ -9,7 +9,7 @@ import pytest
 
 from clawblox.checkpoint import load_checkpoint, read_metadata, save_checkpoint
 from clawblox.checkpoint.collect import plan as tiers
-from clawblox.checkpoint.collect.sessions import find_format
+from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BACKENDS, BuiltAgent, build_agent, find_conversation
 
@@ -34,22 +34,22 @@ def test_the_only_conversation_is_saved_and_can_be_resumed_after_a_load(
 ) -> None:
     backend = agent.backend if is_given else None
     path = save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, backend=backend)
-    assert read_metadata(path)["agents"]["rocky"]["session_id"] == agent.session_id
+    assert read_metadata(path)["agents"]["rocky"]["session_id"] == agent.conversation_id
     shutil.rmtree(tmp_path / "old")
     loaded = load_checkpoint(path, tmp_path / "run")
     new = loaded["agents"]["rocky"]
     assert loaded["excluded"] == []
-    assert (new / f"{agent.backend}_session_id.txt").read_text() == f"{agent.session_id}\n"
-    assert b"MELON" in find_conversation(new, agent.backend, agent.session_id).read_bytes()
+    assert (new / f"{agent.backend}_session_id.txt").read_text() == f"{agent.conversation_id}\n"
+    assert b"MELON" in find_conversation(new, agent.backend, agent.conversation_id).read_bytes()
     again = tiers.plan({"rocky": new}, backend=None, workspace_only=False)
-    assert again.agents["rocky"].session_id == agent.session_id
+    assert again.agents["rocky"].session_id == agent.conversation_id
 
 
 def test_a_conversation_in_a_home_is_found_too(agent: BuiltAgent) -> None:
     state_dir = f"home/{find_format(agent.backend).program.home_dir}"
     (agent.dir / "session").rename(agent.dir / state_dir)
     planned = tiers.plan({"rocky": agent.dir}, backend=None, workspace_only=False)
-    assert planned.agents["rocky"].session_id == agent.session_id
+    assert planned.agents["rocky"].session_id == agent.conversation_id
     assert planned.agents["rocky"].state_dir == state_dir
 
 
@@ -79,7 +79,7 @@ def test_several_conversations_without_an_id_are_an_error_that_says_what_to_do(
     assert tiers.is_idle({"rocky": agent.dir}, backend)
     planned = tiers.plan({"rocky": agent.dir}, backend=None, workspace_only=False)
     assert planned.agents["rocky"].session_id is None
-    reason = f"no session id is recorded, and there are {count} conversations"
+    reason = f"no conversation id is recorded, and there are {count} conversations"
     assert reason in {entry.reason for entry in planned.excluded}
 
 
@@ -89,23 +89,23 @@ def test_conversations_of_two_programs_need_a_word(tmp_path: Path) -> None:
     shutil.copytree(other.dir / "session" / "sessions", agent.dir / "session" / "sessions")
     planned = tiers.plan({"rocky": agent.dir}, backend=None, workspace_only=False)
     assert planned.agents["rocky"].session_id is None
-    reason = "no session id is recorded, and there are 2 conversations"
+    reason = "no conversation id is recorded, and there are 2 conversations"
     assert reason in {entry.reason for entry in planned.excluded}
     for each in (agent, other):
         planned = tiers.plan({"rocky": agent.dir}, backend=each.backend, workspace_only=False)
-        assert planned.agents["rocky"].session_id == each.session_id
+        assert planned.agents["rocky"].session_id == each.conversation_id
 
 
 def test_a_transcript_whose_name_is_no_id_is_no_conversation(agent: BuiltAgent) -> None:
     if agent.backend == "kimi":
         agent.transcript.parents[2].rename(agent.transcript.parents[3] / "session_x")
     else:
-        name = agent.transcript.name.replace(agent.session_id, "../x".replace("/", "_"))
+        name = agent.transcript.name.replace(agent.conversation_id, "../x".replace("/", "_"))
         agent.transcript.rename(agent.transcript.with_name(name))
     if agent.backend == "codex":
         for path in agent.family[1:]:
             path.unlink()
-    with pytest.raises(CheckpointError, match=f"no session of {agent.backend} is recorded"):
+    with pytest.raises(CheckpointError, match=f"no conversation of {agent.backend} is recorded"):
         tiers.plan({"rocky": agent.dir}, backend=agent.backend, workspace_only=False)
 
 
@@ -117,4 +117,4 @@ def test_a_state_that_cannot_be_read_is_no_reason_to_fail_without_a_driver(
     planned = tiers.plan({"rocky": agent.dir}, backend=None, workspace_only=False)
     assert planned.agents["rocky"].session_id is None
     (entry,) = (entry for entry in planned.excluded if entry.path == "agents/rocky/session")
-    assert entry.reason.startswith("no session id is recorded, and ")
+    assert entry.reason.startswith("no conversation id is recorded, and ")

@@ -8,8 +8,8 @@ import pytest
 
 from clawblox.agents.programs.kimi import work_dir_key
 from clawblox.agents.programs.program import project_slug
-from clawblox.checkpoint.collect.sessions import FORMATS, Placement, find_format
-from clawblox.checkpoint.collect.sessions.transcripts import whole_records
+from clawblox.checkpoint.collect.conversations import FORMATS, Placement, find_format
+from clawblox.checkpoint.collect.conversations.transcripts import whole_records
 from clawblox.errors import CheckpointError, CheckpointFormatError
 from tests.checkpoint.agents import (
     BACKENDS,
@@ -98,7 +98,7 @@ def test_a_workspace_behind_a_link_is_placed_by_its_real_path(tmp_path):
         places = {
             form.place(
                 form.transcript,
-                session_id=session_id_for(backend),
+                conversation_id=session_id_for(backend),
                 workspace=tmp_path / way / "workspace",
             ).path
             for way in ("real", "link")
@@ -112,7 +112,7 @@ def test_a_session_of_a_workspace_that_had_another_path_is_found(tmp_path):
     names_ = {source.name for source in collect(agent).sources}
     assert {"transcript.jsonl", "memory/MEMORY.md", "tool-results/toolu_0.txt"} <= names_
     new = restored(archived(agent), agent, tmp_path / "new")
-    assert find_conversation(new, "claude", agent.session_id)
+    assert find_conversation(new, "claude", agent.conversation_id)
 
 
 def test_the_session_of_the_workspace_itself_wins(tmp_path):
@@ -199,14 +199,16 @@ HOSTILE_NAMES = [
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
 def test_a_name_that_no_session_has_is_not_placed(tmp_path, backend, name):
     form = find_format(backend)
-    session_id = session_id_for(backend)
-    assert form.place(name, session_id=session_id, workspace=tmp_path / "workspace") is None
+    conversation_id = session_id_for(backend)
+    assert (
+        form.place(name, conversation_id=conversation_id, workspace=tmp_path / "workspace") is None
+    )
 
 
 def test_the_id_file_of_another_driver_is_not_placed(tmp_path):
     form = FORMATS["codex-v1"]
     name = "record/claude_session_id.txt"
-    assert form.place(name, session_id=CLAUDE_ID, workspace=tmp_path) is None
+    assert form.place(name, conversation_id=CLAUDE_ID, workspace=tmp_path) is None
 
 
 def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
@@ -223,7 +225,7 @@ def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
     }
     form = FORMATS["claude-code-v1"]
     assert {
-        name: form.place(name, session_id=CLAUDE_ID, workspace=workspace) for name in expected
+        name: form.place(name, conversation_id=CLAUDE_ID, workspace=workspace) for name in expected
     } == {
         name: Placement(path=path, transform=whole_records if path.endswith(LINES) else None)
         for name, path in expected.items()
@@ -232,14 +234,14 @@ def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
-    session_id = session_id_for(backend)
+    conversation_id = session_id_for(backend)
     place = find_format(backend).place(
-        f"record/{backend}_session_id.txt", session_id=session_id, workspace=tmp_path
+        f"record/{backend}_session_id.txt", conversation_id=conversation_id, workspace=tmp_path
     )
     assert place.path == f"{backend}_session_id.txt"
-    for recorded in (session_id, f"{session_id}\n"):
+    for recorded in (conversation_id, f"{conversation_id}\n"):
         assert b"".join(place.transform([recorded.encode()])) == recorded.encode()
-    for other in ("--dangerously-skip-permissions", "", f"{session_id} -x"):
+    for other in ("--dangerously-skip-permissions", "", f"{conversation_id} -x"):
         with pytest.raises(CheckpointFormatError, match="differs from the one in the metadata"):
             list(place.transform([other.encode()]))
 
@@ -247,7 +249,7 @@ def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
 def test_placing_does_not_need_existing_directories(tmp_path):
     workspace = tmp_path / "not" / "yet" / "workspace"
     place = FORMATS["claude-code-v1"].place(
-        "transcript.jsonl", session_id=CLAUDE_ID, workspace=workspace
+        "transcript.jsonl", conversation_id=CLAUDE_ID, workspace=workspace
     )
     assert place.path == f"session/projects/{project_slug(str(workspace))}/{CLAUDE_ID}.jsonl"
     assert relative_files(tmp_path) == set()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from clawblox.checkpoint.collect.sessions import FORMATS, find_format
+from clawblox.checkpoint.collect.conversations import FORMATS, find_format
 from clawblox.errors import CheckpointError, CheckpointFormatError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent, kimi_records
 from tests.checkpoint.sessions.support import CLAUDE_ID, KIMI_ID, collect
@@ -17,7 +17,9 @@ from tests.support.sampling import sampled
 def test_a_recorded_session_without_a_transcript_is_an_error(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     agent.transcript.unlink()
-    with pytest.raises(CheckpointError, match=f"no transcript for {agent.session_id}") as caught:
+    with pytest.raises(
+        CheckpointError, match=f"no transcript for {agent.conversation_id}"
+    ) as caught:
         collect(agent)
     assert "workspace_only" in str(caught.value)
 
@@ -81,7 +83,7 @@ def test_a_malformed_recorded_id_is_an_error(tmp_path, backend, recorded):
     agent = build_agent(tmp_path / "rocky", backend)
     path = agent.dir / f"{backend}_session_id.txt"
     path.write_bytes(recorded.encode(errors="surrogateescape"))
-    with pytest.raises(CheckpointError, match="session id") as caught:
+    with pytest.raises(CheckpointError, match="conversation id") as caught:
         collect(agent)
     assert caught.value.path == path
     assert "\x1b" not in str(caught.value)
@@ -101,16 +103,16 @@ def test_an_id_file_that_cannot_be_read_is_an_error(tmp_path, backend, instead):
         "a directory": path.mkdir,
         "a pipe": lambda: os.mkfifo(path),
     }[instead]()
-    with pytest.raises(CheckpointError, match=f"no session of {backend} is recorded"):
+    with pytest.raises(CheckpointError, match=f"no conversation of {backend} is recorded"):
         collect(agent)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("session_id", BAD_IDS)
-def test_an_archive_cannot_name_a_session_that_leads_elsewhere(tmp_path, backend, session_id):
+@pytest.mark.parametrize("conversation_id", BAD_IDS)
+def test_an_archive_cannot_name_a_session_that_leads_elsewhere(tmp_path, backend, conversation_id):
     form = find_format(backend)
-    with pytest.raises(CheckpointFormatError, match="not a session id"):
-        form.place("record/world_session.txt", session_id=session_id, workspace=tmp_path)
+    with pytest.raises(CheckpointFormatError, match="not a conversation id"):
+        form.place("record/world_session.txt", conversation_id=conversation_id, workspace=tmp_path)
 
 
 def test_an_unknown_driver_is_refused():
@@ -126,14 +128,14 @@ def test_formats_are_known_by_their_names():
 
 def test_a_record_beyond_the_size_limit_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "clawblox.checkpoint.collect.sessions.transcripts.MAX_RECORD_BYTES", 100_000
+        "clawblox.checkpoint.collect.conversations.transcripts.MAX_RECORD_BYTES", 100_000
     )
     form = FORMATS["kimi-code-v1"]
-    place = form.place("agents/main/wire.jsonl", session_id=KIMI_ID, workspace=tmp_path)
+    place = form.place("agents/main/wire.jsonl", conversation_id=KIMI_ID, workspace=tmp_path)
     wire = kimi_records("wd_x", "MELON", False)
     assert list(place.transform([wire]))
     with pytest.raises(CheckpointFormatError, match="larger than 100000 bytes"):
         list(place.transform([b"x" * 60_000, b"y" * 60_000]))
-    state = form.place("state.json", session_id=KIMI_ID, workspace=tmp_path)
+    state = form.place("state.json", conversation_id=KIMI_ID, workspace=tmp_path)
     with pytest.raises(CheckpointFormatError, match="larger than 100000 bytes"):
         list(state.transform([b"x" * 60_000, b"y" * 60_000]))

@@ -21,11 +21,11 @@ import attrs
 
 from clawblox.agents.programs import CLAUDE
 from clawblox.agents.programs.program import project_slug
+from clawblox.checkpoint.collect.conversations import transcripts
+from clawblox.checkpoint.collect.conversations.buckets import BucketFormat, PathTable
+from clawblox.checkpoint.collect.conversations.shape import ConversationFiles
+from clawblox.checkpoint.collect.conversations.transcripts import Record
 from clawblox.checkpoint.collect.policy import find_repositories, fold_path, workspace_exclusion
-from clawblox.checkpoint.collect.sessions import transcripts
-from clawblox.checkpoint.collect.sessions.buckets import BucketFormat, PathTable
-from clawblox.checkpoint.collect.sessions.shape import SessionFiles
-from clawblox.checkpoint.collect.sessions.transcripts import Record
 
 _ID: Final = "[0-9A-Za-z_-]+"
 _RUN: Final = f"wf_{_ID}"
@@ -64,15 +64,15 @@ class ClaudeFormat(BucketFormat):
         """Return the name of the project directory of a workspace."""
         return project_slug(os.path.realpath(workspace))
 
-    def path_table(self, session_id: str, bucket: str) -> PathTable:
-        """Return the place of each part of a session."""
+    def path_table(self, conversation_id: str, bucket: str) -> PathTable:
+        """Return the place of each part of a conversation."""
         project = f"projects/{bucket}"
         own = ("subagents/", "tool-results/", "workflows/")
         return (
-            ("transcript.jsonl", f"{project}/{session_id}.jsonl"),
-            *((part, f"{project}/{session_id}/{part}") for part in own),
+            ("transcript.jsonl", f"{project}/{conversation_id}.jsonl"),
+            *((part, f"{project}/{conversation_id}/{part}") for part in own),
             ("memory/", f"{project}/memory/"),
-            ("tasks/", f"tasks/{session_id}/"),
+            ("tasks/", f"tasks/{conversation_id}/"),
             (_PLANS, _PLANS),
         )
 
@@ -93,13 +93,15 @@ class ClaudeFormat(BucketFormat):
         """Return whether Claude Code appends records to a file; files of any name have none."""
         return super().has_records(name) and not name.startswith(_ANY_NAME)
 
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
-        """Return the session's files; of plans in a state directory with others, only its own.
+    def find_in(
+        self, agent_dir: Path, state_dir: str, conversation_id: str
+    ) -> ConversationFiles | None:
+        """Return the conversation's files; of plans in a state directory with others, only its own.
 
         Raises:
             CheckpointError: As in the base class.
         """
-        located = super().find_in(agent_dir, state_dir, session_id)
+        located = super().find_in(agent_dir, state_dir, conversation_id)
         if located is None or not any(name.startswith(_PLANS) for name in located.files):
             return located
         if len({*self.find_ids(agent_dir, state_dir)}) == 1:

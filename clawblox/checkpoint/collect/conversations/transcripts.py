@@ -1,7 +1,7 @@
 """Transcripts: files with a JSON record on each line, which may grow while they are read.
 
-This module reads a transcript from its end and rewrites its lines. The session formats interpret
-the records.
+This module reads a transcript from its end and rewrites its lines. The formats interpret the
+records.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def document_transform(rewrite: Callable[[bytes], bytes]) -> Transform:
 
 def _checked_size(size: int) -> int:
     if size > MAX_RECORD_BYTES:
-        raise CheckpointLimitError(f"a record of a session is larger than {MAX_RECORD_BYTES} bytes")
+        raise CheckpointLimitError(
+            f"a record of a conversation is larger than {MAX_RECORD_BYTES} bytes"
+        )
     return size
 
 

@@ -1,7 +1,7 @@
-"""The common part of all session formats.
+"""The common part of all conversation formats.
 
 A format is an allowlist of names in the session tier, with a path in the program's state directory
-for each. Save and load leave out every other name. Session ids come from files that the agent can
+for each. Save and load leave out every other name. Conversation ids come from files that agents can
 write, and from archives of strangers, and they become parts of paths. So each must match the exact
 pattern of its program.
 """
@@ -21,10 +21,11 @@ import attrs
 from clawblox.agents.programs import STATE_DIR, Program
 from clawblox.checkpoint import names
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.collect.sessions import transcripts
-from clawblox.checkpoint.collect.sessions.transcripts import Record
+from clawblox.checkpoint.collect.conversations import transcripts
+from clawblox.checkpoint.collect.conversations.transcripts import Record
 from clawblox.checkpoint.model import AgentState, Source, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
+from clawblox.rundir.paths import ANSWER_FILE, SESSION_FILE
 from clawblox.system import regular_files
 from clawblox.system.files import memory_file
 from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
@@ -32,12 +33,12 @@ from clawblox.telemetry.log_segments import SEGMENT_SUFFIX, list_segments
 _HOMES: Final = ("home", "sandbox-home")
 """Directories used as ``HOME``; a program without a given state directory keeps its state there."""
 
-WITHOUT_SESSION: Final = "workspace_only=True saves the workspaces without the conversations"
+WITHOUT_CONVERSATIONS: Final = "workspace_only=True saves the workspaces without the conversations"
 
 _USAGE: Final = "usage.json"
 _LOG: Final = "logs/agent.log"
 _COMPANIONS: Final = (
-    *("world_session.txt", "world_join.json", "world_access.json", _USAGE),
+    *(SESSION_FILE, ANSWER_FILE, "world_access.json", _USAGE),
     *("runtime/system_prompt.md", _LOG),
 )
 """Files of the agent directory that are archived with a conversation, as ``record/…``.
@@ -66,7 +67,7 @@ class Placement:
 
 
 @attrs.frozen(kw_only=True)
-class SessionFiles:
+class ConversationFiles:
     """The files of a conversation; paths are relative to the agent directory.
 
     Attributes:
@@ -81,7 +82,7 @@ class SessionFiles:
 
 
 @attrs.frozen(kw_only=True)
-class UnrecordedSession:
+class UnrecordedConversation:
     """A conversation known only from the names of its files.
 
     Attributes:
@@ -93,7 +94,7 @@ class UnrecordedSession:
     names: Mapping[str, str]
 
 
-class SessionFormat(ABC):
+class ConversationFormat(ABC):
     """Archives and restores the conversations of one agent program."""
 
     name: ClassVar[str]
@@ -136,13 +137,13 @@ class SessionFormat(ABC):
         """
         # Read the usage first, so that every turn is in the usage or in the log that is read later.
         usage = _read_usage(agent_dir)
-        session_id = self.conversation_id(agent_dir)
-        located = self.find(agent_dir, session_id)
+        conversation_id = self.conversation_id(agent_dir)
+        located = self.find(agent_dir, conversation_id)
         companions = self._companions() | _segments(agent_dir)
         state = AgentState(
             backend=self.backend,
             session_format=self.name,
-            session_id=session_id,
+            session_id=conversation_id,
             state_dir=located.state_dir,
             mid_turn=self._is_mid_turn(agent_dir, located.transcript),
         )
@@ -163,30 +164,30 @@ class SessionFormat(ABC):
         located = self.find(agent_dir, self.conversation_id(agent_dir))
         return self._is_mid_turn(agent_dir, located.transcript)
 
-    def find(self, agent_dir: Path, session_id: str) -> SessionFiles:
+    def find(self, agent_dir: Path, conversation_id: str) -> ConversationFiles:
         """Return the files of a conversation.
 
         Raises:
             CheckpointError: No conversation has this id, or a directory cannot be read.
         """
         for state_dir in self.state_dirs:
-            located = self.find_in(agent_dir, state_dir, session_id)
+            located = self.find_in(agent_dir, state_dir, conversation_id)
             if located is not None:
                 return located
         raise CheckpointError(
-            f"session tier requested, no transcript for {session_id}",
+            f"session tier requested, no transcript for {conversation_id}",
             path=agent_dir / STATE_DIR,
-            hint=WITHOUT_SESSION,
+            hint=WITHOUT_CONVERSATIONS,
         )
 
     def place(
-        self, name: str, *, session_id: str, workspace: Path, state_dir: str = STATE_DIR
+        self, name: str, *, conversation_id: str, workspace: Path, state_dir: str = STATE_DIR
     ) -> Placement | None:
         """Return the place of a session tier's file in an agent directory.
 
         Args:
             name: Its name relative to the session tier.
-            session_id: The recorded id of the conversation.
+            conversation_id: The recorded id of the conversation.
             workspace: The workspace of the restored agent, absolute; it need not exist.
             state_dir: The program's state directory, one of :attr:`state_dirs`.
 
@@ -194,26 +195,28 @@ class SessionFormat(ABC):
             The placement; None if the format does not allow the name.
 
         Raises:
-            CheckpointFormatError: ``session_id`` is not an id of this program, or ``state_dir``
-                is not one of its state directories.
+            CheckpointFormatError: ``conversation_id`` is not an id of this program, or
+                ``state_dir`` is not one of its state directories.
         """
-        if not self.program.id_pattern.fullmatch(session_id):
-            raise CheckpointFormatError(f"{session_id!a:.60} is not a session id of {self.backend}")
+        if not self.program.id_pattern.fullmatch(conversation_id):
+            raise CheckpointFormatError(
+                f"{conversation_id!a:.60} is not a conversation id of {self.backend}"
+            )
         if state_dir not in self.state_dirs:
             raise CheckpointFormatError(
                 f"{state_dir!a:.60} is not a state directory of {self.backend}"
             )
         if name in (companions := self._companions()):
             return Placement(
-                path=companions[name], transform=self._record_transform(name, session_id)
+                path=companions[name], transform=self._record_transform(name, conversation_id)
             )
         if segment := _SEGMENT.fullmatch(name):
             return Placement(path=segment[1])
         if not self.allows(name):
             return None
-        transform = self.load_transform(name, session_id, workspace, state_dir)
+        transform = self.load_transform(name, conversation_id, workspace, state_dir)
         return Placement(
-            path=f"{state_dir}/{self.path_in_state(name, session_id, workspace)}",
+            path=f"{state_dir}/{self.path_in_state(name, conversation_id, workspace)}",
             transform=transcripts.chain(transcripts.whole_records, transform)
             if self.has_records(name)
             else transform,
@@ -236,7 +239,7 @@ class SessionFormat(ABC):
         """
         return any(map(self.allows, paths))
 
-    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
+    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedConversation | str:
         """Return the only conversation of a tier whose files are named as in the state directory.
 
         Archives of other writers have this layout and need not record the id of the conversation.
@@ -261,13 +264,13 @@ class SessionFormat(ABC):
             ids = self.list_ids(agent_dir)
             if len(ids) > 1:
                 raise CheckpointError(
-                    f"no session of {self.backend} is recorded, and there are {len(ids)} "
+                    f"no conversation of {self.backend} is recorded, and there are {len(ids)} "
                     "conversations",
                     path=agent_dir / self.program.id_file,
-                    hint=f"write the id of one of them to this file; {WITHOUT_SESSION}",
+                    hint=f"write the id of one of them to this file; {WITHOUT_CONVERSATIONS}",
                 )
-            for session_id in ids:
-                return session_id
+            for conversation_id in ids:
+                return conversation_id
         return self.recorded_id(agent_dir)
 
     def list_ids(self, agent_dir: Path) -> frozenset[str]:
@@ -280,7 +283,7 @@ class SessionFormat(ABC):
         return frozenset().union(*ids)
 
     def recorded_id(self, agent_dir: Path) -> str:
-        """Return the session id that an agent directory records.
+        """Return the conversation id that an agent directory records.
 
         Raises:
             CheckpointError: No id is recorded, or the recorded id is not an id of this program.
@@ -289,17 +292,17 @@ class SessionFormat(ABC):
             recorded = tree.read_head(agent_dir, self.program.id_file, _MAX_ID_FILE)
         except OSError as error:
             raise CheckpointError(
-                f"no session of {self.backend} is recorded: {error.strerror}",
+                f"no conversation of {self.backend} is recorded: {error.strerror}",
                 path=agent_dir / self.program.id_file,
-                hint=WITHOUT_SESSION,
+                hint=WITHOUT_CONVERSATIONS,
             ) from None
-        session_id = recorded.decode(errors="replace").strip()
-        if not self.program.id_pattern.fullmatch(session_id):
+        conversation_id = recorded.decode(errors="replace").strip()
+        if not self.program.id_pattern.fullmatch(conversation_id):
             raise CheckpointError(
-                f"the recorded session id {session_id!a:.60} is not an id of {self.backend}",
+                f"{conversation_id!a:.60} is recorded, not a conversation id of {self.backend}",
                 path=agent_dir / self.program.id_file,
             )
-        return session_id
+        return conversation_id
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
         """Return a file of the conversation or its record, ready to be archived.
@@ -320,13 +323,15 @@ class SessionFormat(ABC):
         return None
 
     def load_transform(
-        self, name: str, session_id: str, workspace: Path, state_dir: str
+        self, name: str, conversation_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
         """Return the transform that adapts a file to its new place; None for no change."""
         return None
 
     @abstractmethod
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+    def find_in(
+        self, agent_dir: Path, state_dir: str, conversation_id: str
+    ) -> ConversationFiles | None:
         """Return the files of a conversation in a state directory; None if it is not there.
 
         Raises:
@@ -342,7 +347,7 @@ class SessionFormat(ABC):
         """
 
     @abstractmethod
-    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+    def path_in_state(self, name: str, conversation_id: str, workspace: Path) -> str:
         """Return the path of an allowed file below the state directory."""
 
     @abstractmethod
@@ -354,17 +359,17 @@ class SessionFormat(ABC):
             verdicts = map(self.ends_turn, records)
             return next((not verdict for verdict in verdicts if verdict is not None), False)
 
-    def _record_transform(self, name: str, session_id: str) -> Transform | None:
+    def _record_transform(self, name: str, conversation_id: str) -> Transform | None:
         """Return the transform of a file that is not part of the conversation itself."""
         if name == f"record/{self.program.id_file}":
-            return _require_id(session_id)
+            return _require_id(conversation_id)
         return transcripts.whole_records if self.has_records(name) else None
 
     def _companions(self) -> dict[str, str]:
         return {f"record/{path}": path for path in (self.program.id_file, *_COMPANIONS)}
 
 
-def list_session_files(
+def list_conversation_files(
     agent_dir: Path, state_dir: str, searched: Iterable[str], unreadable: list[str] | None = None
 ) -> frozenset[str]:
     """Return the regular files below the ``searched`` directories, relative to the state directory.
@@ -385,13 +390,13 @@ def list_session_files(
     )
 
 
-def _require_id(session_id: str) -> Transform:
+def _require_id(conversation_id: str) -> Transform:
     """Return a transform that accepts only a file with this id."""
 
     def check(content: bytes) -> bytes:
-        if content.strip() != session_id.encode():
+        if content.strip() != conversation_id.encode():
             raise CheckpointFormatError(
-                "the recorded session id differs from the one in the metadata"
+                "the recorded conversation id differs from the one in the metadata"
             )
         return content
 

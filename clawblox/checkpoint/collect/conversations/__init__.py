@@ -1,6 +1,6 @@
-"""Agent sessions: the files of a conversation, and their places after a restore.
+"""Conversations of agents: their files, and where a restore puts them.
 
-- ``shape``: the base class of the session formats.
+- ``shape``: the base class of the conversation formats.
 - ``buckets``: Kimi Code, and the base class of formats with a directory for each workspace.
 - ``claude``: Claude Code.
 - ``codex``: Codex, also its compressed conversations.
@@ -13,32 +13,32 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from clawblox.checkpoint.collect.sessions.buckets import KimiFormat
-from clawblox.checkpoint.collect.sessions.claude import ClaudeFormat
-from clawblox.checkpoint.collect.sessions.codex import CodexFormat
-from clawblox.checkpoint.collect.sessions.shape import (
+from clawblox.checkpoint.collect.conversations.buckets import KimiFormat
+from clawblox.checkpoint.collect.conversations.claude import ClaudeFormat
+from clawblox.checkpoint.collect.conversations.codex import CodexFormat
+from clawblox.checkpoint.collect.conversations.shape import (
+    ConversationFormat,
     Placement,
-    SessionFormat,
-    UnrecordedSession,
+    UnrecordedConversation,
 )
 from clawblox.config.arguments import mismatch
 
 __all__ = [
     "FORMATS",
+    "ConversationFormat",
     "Placement",
-    "SessionFormat",
-    "UnrecordedSession",
+    "UnrecordedConversation",
     "find_format",
 ]
 
-FORMATS: Final[Mapping[str, SessionFormat]] = MappingProxyType(
+FORMATS: Final[Mapping[str, ConversationFormat]] = MappingProxyType(
     {item.name: item for item in (ClaudeFormat(), CodexFormat(), KimiFormat())}
 )
-"""Every session format by its name."""
+"""Every conversation format by its name."""
 
 
-def find_format(backend: str) -> SessionFormat:
-    """Return the session format of a driver.
+def find_format(backend: str) -> ConversationFormat:
+    """Return the conversation format of a driver.
 
     Raises:
         ConfigError: ``backend`` is not a known driver.

@@ -20,14 +20,14 @@ import attrs
 from clawblox.agents.programs import CODEX
 from clawblox.agents.programs.program import ROLLOUT, rollout_id, thread_id
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.collect.sessions import transcripts
-from clawblox.checkpoint.collect.sessions.shape import (
-    WITHOUT_SESSION,
-    SessionFiles,
-    SessionFormat,
-    list_session_files,
+from clawblox.checkpoint.collect.conversations import transcripts
+from clawblox.checkpoint.collect.conversations.shape import (
+    WITHOUT_CONVERSATIONS,
+    ConversationFiles,
+    ConversationFormat,
+    list_conversation_files,
 )
-from clawblox.checkpoint.collect.sessions.transcripts import Record
+from clawblox.checkpoint.collect.conversations.transcripts import Record
 from clawblox.checkpoint.model import Source, Transform
 from clawblox.errors import CheckpointError
 from clawblox.extras import install_command
@@ -52,7 +52,7 @@ def _decompression(path: Path) -> Transform:
     zstandard = find_zstandard()
     if zstandard is None:
         raise CheckpointError(
-            "cannot scan a compressed session for secrets",
+            "cannot scan a compressed conversation for secrets",
             path=path,
             hint=f"use Python 3.14, or {install_command('zstd')}",
         )
@@ -108,7 +108,7 @@ _ENDS_TURN = {
 _ACTIVE = "sessions"
 
 
-class CodexFormat(SessionFormat):
+class CodexFormat(ConversationFormat):
     """The rollouts of a thread and of the threads that it started, with their whole history."""
 
     name = "codex-v1"
@@ -116,17 +116,21 @@ class CodexFormat(SessionFormat):
     resume_words = ("codex", "resume")
     allowed = ROLLOUT
 
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
+    def find_in(
+        self, agent_dir: Path, state_dir: str, conversation_id: str
+    ) -> ConversationFiles | None:
         """Return the rollouts of the recorded thread and its descendants; None without its own.
 
         Raises:
             CheckpointError: A directory or a rollout cannot be read, or a rollout to which the
                 history of the newest refers is missing: Codex would not resume the conversation.
         """
-        listed = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE, "archived_sessions")))
+        listed = _rollouts(
+            list_conversation_files(agent_dir, state_dir, (_ACTIVE, "archived_sessions"))
+        )
         rollouts = {name: f"{state_dir}/{path}" for name, path in listed.items()}
         threads = {name: str(thread_id(name)) for name in rollouts}
-        own = [name for name, thread in threads.items() if thread == session_id]
+        own = [name for name, thread in threads.items() if thread == conversation_id]
         newest = max(own, default="")
         if not newest.startswith(f"{_ACTIVE}/"):
             return None
@@ -137,9 +141,9 @@ class CodexFormat(SessionFormat):
 
         parents: dict[str, str | None] = {}
         for name, thread in threads.items():
-            if not _is_older(thread, session_id):
+            if not _is_older(thread, conversation_id):
                 parents[thread] = _parent(read_first(name)) or parents.get(thread)
-        family = _family(session_id, parents)
+        family = _family(conversation_id, parents)
         members = [name for name, thread in threads.items() if thread in family]
         by_id = {str(rollout_id(name)): name for name in rollouts}
         found: set[str] = set()
@@ -148,12 +152,12 @@ class CodexFormat(SessionFormat):
             raise CheckpointError(
                 f"the history of {newest!a:.120} refers to rollout {missing!a:.60}, which is "
                 "missing",
-                hint=WITHOUT_SESSION,
+                hint=WITHOUT_CONVERSATIONS,
             )
         for member in members:
             _add_history(found, member, by_id, read_first)
         files = {name: path for name, path in rollouts.items() if name in found}
-        return SessionFiles(state_dir=state_dir, transcript=rollouts[newest], files=files)
+        return ConversationFiles(state_dir=state_dir, transcript=rollouts[newest], files=files)
 
     def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
         """Return the threads that no other thread has started.
@@ -161,14 +165,14 @@ class CodexFormat(SessionFormat):
         Raises:
             CheckpointError: A directory or a rollout cannot be read.
         """
-        rollouts = _rollouts(list_session_files(agent_dir, state_dir, (_ACTIVE,)))
+        rollouts = _rollouts(list_conversation_files(agent_dir, state_dir, (_ACTIVE,)))
         parents = {
             str(thread_id(name)): _parent(_first_record(agent_dir, f"{state_dir}/{path}"))
             for name, path in rollouts.items()
         }
         return {thread for thread, parent in parents.items() if parent not in parents}
 
-    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+    def path_in_state(self, name: str, conversation_id: str, workspace: Path) -> str:
         """Return the name unchanged: Codex finds a thread wherever it was started."""
         return name
 
@@ -203,12 +207,14 @@ def _rollouts(paths: Iterable[str]) -> dict[str, str]:
     return {name: path for name, path in sorted(rollouts.items()) if ROLLOUT.fullmatch(name)}
 
 
-def _is_older(thread: str, session_id: str) -> bool:
+def _is_older(thread: str, conversation_id: str) -> bool:
     """Return whether a thread began before another; ids of version 7 start with their time.
 
     An older thread cannot be a descendant. It need not be read and may be compressed by now.
     """
-    return thread[_UUID_VERSION] == session_id[_UUID_VERSION] == "7" and thread < session_id
+    return (
+        thread[_UUID_VERSION] == conversation_id[_UUID_VERSION] == "7" and thread < conversation_id
+    )
 
 
 def _first_record(agent_dir: Path, path: str) -> Record:

@@ -28,7 +28,7 @@ class Expected:
         is_resumed: Whether an existing conversation is continued.
         before: Extent of each conversation before the process ran; None if only the program's
             output can prove which conversation it is in.
-        id_pattern: Pattern of the program's session ids.
+        id_pattern: Pattern of the program's conversation ids.
     """
 
     id: str | None
@@ -37,24 +37,24 @@ class Expected:
     id_pattern: re.Pattern[str]
 
 
-def read_session_id(order: StartRequest) -> str:
+def read_conversation_id(order: StartRequest) -> str:
     """Return the recorded conversation.
 
     Raises:
-        AgentResumeError: No id is recorded, or the text is not a session id of the program.
+        AgentResumeError: No id is recorded, or the text is not a conversation id of the program.
     """
     path = order.directory.path / order.driver.program.id_file
-    text = _read_recorded(path, _MAX_ID_BYTES, "session").strip()
+    text = _read_recorded(path, _MAX_ID_BYTES, "conversation").strip()
     if not order.driver.program.id_pattern.fullmatch(text):
         agent = order.options.agent
-        raise _refusal(f"{path.name}: must be a session id of {agent}, not {text!r}")
+        raise _refusal(f"{path.name}: must be a conversation id of {agent}, not {text!r}")
     return text
 
 
 def find_branch(order: StartRequest, branch: Fork) -> str | None:
     """Return the id of the new conversation of a branch; None before it exists."""
     transcripts = order.driver.transcripts(order.directory) or {}
-    return branch.session_id if branch.session_id in transcripts else None
+    return branch.conversation_id if branch.conversation_id in transcripts else None
 
 
 def read_system_prompt(order: StartRequest) -> str:
@@ -73,7 +73,7 @@ def _read_recorded(path: Path, max_bytes: int, name: str) -> str:
         raise _refusal(f"its {name} is not recorded: {path} is missing") from error
 
 
-def require_transcript(order: StartRequest, session_id: str) -> None:
+def require_transcript(order: StartRequest, conversation_id: str) -> None:
     """Check that a conversation can be continued where it ended.
 
     Raises:
@@ -82,13 +82,13 @@ def require_transcript(order: StartRequest, session_id: str) -> None:
     transcripts = order.driver.transcripts(order.directory)
     if transcripts is None:
         return
-    path = transcripts.get(session_id)
+    path = transcripts.get(conversation_id)
     if path is None:
         state = order.directory.state
-        raise _refusal(f"session {session_id} has no transcript below {state}")
+        raise _refusal(f"conversation {conversation_id} has no transcript below {state}")
     problem = _find_fault(order.directory.state, path)
     if problem is not None:
-        raise _refusal(f"the transcript of session {session_id} {problem}: {path}")
+        raise _refusal(f"the transcript of conversation {conversation_id} {problem}: {path}")
 
 
 def _find_fault(state: Path, path: Path) -> str | None:
@@ -121,11 +121,11 @@ def find_proof(order: StartRequest, expected: Expected) -> str | None:
     before, now = expected.before, order.driver.progress(order.directory)
     if before is None or now is None:
         return None
-    grown = [session_id for session_id, extent in now.items() if extent > before.get(session_id, 0)]
+    grown = [name for name, extent in now.items() if extent > before.get(name, 0)]
     if expected.id in grown:
         return expected.id
     if not expected.is_resumed:
-        grown = [session_id for session_id in grown if session_id not in before]
+        grown = [name for name in grown if name not in before]
     return grown[0] if len(grown) == 1 else None
 
 

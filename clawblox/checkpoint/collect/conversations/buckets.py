@@ -1,12 +1,12 @@
-"""Conversations of programs that keep a directory of sessions per workspace, such as Kimi Code.
+"""Conversations of programs that keep them in a directory per workspace, such as Kimi Code.
 
 The name of that directory, the bucket, depends on the absolute path of the workspace. Names in an
 archive do not contain it, so a conversation can be restored at any path.
 
 The layout of Kimi Code is that of version 2.1; ``KIMI_CODE_HOME`` names the state directory. Kimi
-refuses a session of another working directory, and reuses the permissions that a session recorded.
-So an archive contains placeholders for the absolute paths in ``state.json`` and for the workspace
-id in the transcripts; a restore fills them in. Permissions are never archived. Everything else in a
+refuses a conversation of another working directory, and reuses the permissions recorded in it. So
+an archive contains placeholders for the absolute paths in ``state.json`` and for the workspace id
+in the transcripts; a restore fills them in. Permissions are never archived. Everything else in a
 transcript of Kimi stays as it is: it names images by their digests and commands by their ids, which
 are the same at every path, and other paths are only in the text of messages.
 """
@@ -37,14 +37,14 @@ from clawblox.agents.programs.kimi import (
 )
 from clawblox.agents.programs.program import UUID
 from clawblox.checkpoint.collect import tree
-from clawblox.checkpoint.collect.sessions import transcripts
-from clawblox.checkpoint.collect.sessions.shape import (
-    SessionFiles,
-    SessionFormat,
-    UnrecordedSession,
-    list_session_files,
+from clawblox.checkpoint.collect.conversations import transcripts
+from clawblox.checkpoint.collect.conversations.shape import (
+    ConversationFiles,
+    ConversationFormat,
+    UnrecordedConversation,
+    list_conversation_files,
 )
-from clawblox.checkpoint.collect.sessions.transcripts import Record
+from clawblox.checkpoint.collect.conversations.transcripts import Record
 from clawblox.checkpoint.model import RejectedContent, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
 
@@ -52,38 +52,40 @@ PathTable = tuple[tuple[str, str], ...]
 """Pairs of prefixes: of a name in the archive, and of its path in the state directory."""
 
 
-class BucketFormat(SessionFormat):
-    """A session format that maps names to paths and back with a table of prefixes."""
+class BucketFormat(ConversationFormat):
+    """A conversation format that maps names to paths and back with a table of prefixes."""
 
     transcript: ClassVar[str]
-    """Archive name of the main transcript; a session without it does not exist."""
+    """Archive name of the main transcript; a conversation without it does not exist."""
 
     searched: ClassVar[tuple[str, ...]]
-    """Directories below the state directory that contain files of sessions."""
+    """Directories below the state directory that contain files of conversations."""
 
     @abstractmethod
     def bucket(self, workspace: Path) -> str:
         """Return the name of the bucket for a working directory."""
 
     @abstractmethod
-    def path_table(self, session_id: str, bucket: str) -> PathTable:
-        """Return the table for a session."""
+    def path_table(self, conversation_id: str, bucket: str) -> PathTable:
+        """Return the table for a conversation."""
 
-    def path_in_state(self, name: str, session_id: str, workspace: Path) -> str:
+    def path_in_state(self, name: str, conversation_id: str, workspace: Path) -> str:
         """Return the path of an allowed file in the bucket of ``workspace``."""
-        return _to_path(name, self.path_table(session_id, self.bucket(workspace)))
+        return _to_path(name, self.path_table(conversation_id, self.bucket(workspace)))
 
-    def find_in(self, agent_dir: Path, state_dir: str, session_id: str) -> SessionFiles | None:
-        """Return the session's files in its bucket; None if no bucket has its transcript.
+    def find_in(
+        self, agent_dir: Path, state_dir: str, conversation_id: str
+    ) -> ConversationFiles | None:
+        """Return the conversation's files in its bucket; None if no bucket has its transcript.
 
         Raises:
             CheckpointError: A directory cannot be read, or several other buckets have the
                 transcript.
         """
         unreadable: list[str] = []
-        paths = list_session_files(agent_dir, state_dir, self.searched, unreadable)
-        bucket = self._find_bucket(session_id, paths, agent_dir)
-        table = () if bucket is None else self.path_table(session_id, bucket)
+        paths = list_conversation_files(agent_dir, state_dir, self.searched, unreadable)
+        bucket = self._find_bucket(conversation_id, paths, agent_dir)
+        table = () if bucket is None else self.path_table(conversation_id, bucket)
         places = [f"{state_dir}/{place}" for _, place in table]
         for path in unreadable:
             # Without a transcript, it may be in any directory.
@@ -98,12 +100,14 @@ class BucketFormat(SessionFormat):
             if path.startswith(place)
         }
         files = {name: path for name, path in listed.items() if self.allows(name)}
-        return SessionFiles(state_dir=state_dir, transcript=files[self.transcript], files=files)
+        return ConversationFiles(
+            state_dir=state_dir, transcript=files[self.transcript], files=files
+        )
 
     def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
         """Return the ids of the conversations whose transcript is in a bucket."""
-        paths = list_session_files(agent_dir, state_dir, self.searched)
-        return {session_id for session_id, _ in self._candidates(paths)}
+        paths = list_conversation_files(agent_dir, state_dir, self.searched)
+        return {conversation_id for conversation_id, _ in self._candidates(paths)}
 
     def has_own_layout(self, paths: Iterable[str]) -> bool:
         """Return whether the files are named as this package names them; see the base class.
@@ -116,7 +120,7 @@ class BucketFormat(SessionFormat):
             return True
         return super().has_own_layout(listed) and not self._candidates(listed)
 
-    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedSession | str:
+    def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedConversation | str:
         """Return the only conversation whose transcript is in a bucket; see the base class."""
         listed = tuple(paths)
         candidates = self._candidates(listed)
@@ -125,41 +129,43 @@ class BucketFormat(SessionFormat):
                 f"{len(candidates)} transcripts" if candidates else "no transcript with a valid id"
             )
             return f"the archive has {which}, and does not record the id of the conversation"
-        session_id, bucket = candidates[0]
-        table = self.path_table(session_id, bucket)
+        conversation_id, bucket = candidates[0]
+        table = self.path_table(conversation_id, bucket)
         names = {
             path: prefix + path.removeprefix(place)
             for path in listed
             for prefix, place in table
             if path.startswith(place)
         }
-        return UnrecordedSession(id=session_id, names=names)
+        return UnrecordedConversation(id=conversation_id, names=names)
 
     def _candidates(self, paths: Iterable[str]) -> list[tuple[str, str]]:
         """Return id and bucket of each transcript."""
         return [
-            (session_id, path.split("/")[1])
+            (conversation_id, path.split("/")[1])
             for path in paths
-            for session_id in {part.removesuffix(".jsonl") for part in path.split("/")[2:]}
-            if self.program.id_pattern.fullmatch(session_id)
-            and self._is_transcript(path, session_id)
+            for conversation_id in {part.removesuffix(".jsonl") for part in path.split("/")[2:]}
+            if self.program.id_pattern.fullmatch(conversation_id)
+            and self._is_transcript(path, conversation_id)
         ]
 
-    def _is_transcript(self, path: str, session_id: str) -> bool:
+    def _is_transcript(self, path: str, conversation_id: str) -> bool:
         bucket = path.split("/")[1]
-        return path == _to_path(self.transcript, self.path_table(session_id, bucket))
+        return path == _to_path(self.transcript, self.path_table(conversation_id, bucket))
 
-    def _find_bucket(self, session_id: str, paths: Iterable[str], agent_dir: Path) -> str | None:
+    def _find_bucket(
+        self, conversation_id: str, paths: Iterable[str], agent_dir: Path
+    ) -> str | None:
         """Return the workspace's bucket, else the only bucket of a workspace that was moved."""
         own = self.bucket(agent_dir / "workspace")
         holding = {
             bucket
             for bucket in {path.split("/")[1] for path in paths}
-            if _to_path(self.transcript, self.path_table(session_id, bucket)) in paths
+            if _to_path(self.transcript, self.path_table(conversation_id, bucket)) in paths
         }
         if own not in holding and len(holding) > 1:
             raise CheckpointError(
-                f"{len(holding)} transcripts for {session_id}, but none for this workspace",
+                f"{len(holding)} transcripts for {conversation_id}, but none for this workspace",
                 path=agent_dir,
             )
         return own if own in holding else next(iter(holding), None)
@@ -187,7 +193,7 @@ _ENDS_TURN: Final = {
 
 
 class KimiFormat(BucketFormat):
-    """The state of a session; the transcripts, plans, images and long outputs of its agents.
+    """The state of a conversation; the transcripts, plans, images and long outputs of its agents.
 
     The record of a command may have the id of a process. Kimi only shows it: on a resume, it marks
     every command without an end as lost. Older versions have the commands beside the agents.
@@ -208,12 +214,12 @@ class KimiFormat(BucketFormat):
     searched = ("sessions",)
 
     def bucket(self, workspace: Path) -> str:
-        """Return the name of the directory for the sessions of a workspace."""
+        """Return the name of the directory for the conversations of a workspace."""
         return work_dir_key(workspace)
 
-    def path_table(self, session_id: str, bucket: str) -> PathTable:
-        """Return the directory of a session, for all its files."""
-        return (("", f"sessions/{bucket}/{session_id}/"),)
+    def path_table(self, conversation_id: str, bucket: str) -> PathTable:
+        """Return the directory of a conversation, for all its files."""
+        return (("", f"sessions/{bucket}/{conversation_id}/"),)
 
     def save_transform(self, name: str) -> Transform | None:
         """Return the transform that puts in placeholders and drops permissions, or checks a blob.
@@ -230,18 +236,18 @@ class KimiFormat(BucketFormat):
         return _transform_part(name, _WORKSPACE)
 
     def load_transform(
-        self, name: str, session_id: str, workspace: Path, state_dir: str
+        self, name: str, conversation_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
         """Return the transform that fills in paths and workspace id, or checks a blob.
 
-        It drops permissions, and references that would lead out of the session.
+        It drops permissions, and references that would lead out of the conversation.
 
         Raises:
             CheckpointFormatError: As in :meth:`save_transform`.
             RejectedContent: As in :meth:`save_transform`.
         """
         if name == STATE_FILE:
-            directory = self.path_in_state("", session_id, workspace)
+            directory = self.path_in_state("", conversation_id, workspace)
             rewrite = functools.partial(
                 _bind_document,
                 cwd=os.path.realpath(workspace),
