@@ -100,29 +100,29 @@ def next_prefix(name: str) -> str:
     return _GENERATION.sub("", name)
 
 
-def tmux_session(prefix: str | None, attempt: str, runs: str) -> str:
+def tmux_session(prefix: str | None, attempt_id: str, runs: str) -> str:
     """Return the name of an attempt's tmux session, which no other attempt has.
 
     Args:
         prefix: The prefix of the experiment's sessions; None if it uses no tmux.
-        attempt: The name of the attempt.
+        attempt_id: The name of the attempt.
         runs: The prefix of all runs of the experiment, which is replaced.
 
     Returns:
         The name; empty without a prefix.
     """
-    return "" if prefix is None else safe_name(prefix + attempt.removeprefix(runs))
+    return "" if prefix is None else safe_name(prefix + attempt_id.removeprefix(runs))
 
 
-def full_name(display: str, attempt: str, index: int) -> str:
+def full_name(display: str, attempt_id: str, index: int) -> str:
     """Return the full name of an agent, which is also that of its directory.
 
     Args:
         display: Its name as the world shows it.
-        attempt: The name of the attempt.
+        attempt_id: The name of the attempt.
         index: Its place in its world, from 0.
     """
-    return safe_name(f"{display}-r{attempt}-w0-a{index}")
+    return safe_name(f"{display}-r{attempt_id}-w0-a{index}")
 
 
 def agent_index(name: str) -> int:
@@ -131,19 +131,19 @@ def agent_index(name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def failed_name(attempt: str, at: datetime) -> str:
+def failed_name(attempt_id: str, at: datetime) -> str:
     """Return the name of the run directory of an attempt that failed.
 
     Args:
-        attempt: The name of the attempt.
+        attempt_id: The name of the attempt.
         at: The time of the failure, in UTC.
     """
-    return f"{attempt}.failed-{format_stamp(at)}"
+    return f"{attempt_id}.failed-{format_stamp(at)}"
 
 
-def partial_name(attempt: str) -> str:
+def partial_name(attempt_id: str) -> str:
     """Return the name of a run directory that is not complete yet."""
-    return f".{attempt}.partial"
+    return f".{attempt_id}.partial"
 
 
 # -- paths ---------------------------------------------------------------------------------------
@@ -175,27 +175,27 @@ def runs_dir(chain_dir: Path) -> Path:
     return chain_dir / "runs"
 
 
-def attempt_dir(chain_dir: Path, attempt: str) -> Path:
+def attempt_dir(chain_dir: Path, attempt_id: str) -> Path:
     """Return the run directory of an attempt."""
-    return runs_dir(chain_dir) / attempt
+    return runs_dir(chain_dir) / attempt_id
 
 
-def archive_path(chain_dir: Path, attempt: str, file: str) -> Path:
+def archive_path(chain_dir: Path, attempt_id: str, file: str) -> Path:
     """Return an archive of an attempt.
 
     Args:
         chain_dir: The directory of the chain.
-        attempt: The name of the attempt, or of its directory after a failure.
+        attempt_id: The name of the attempt, or of its directory after a failure.
         file: The name of the archive.
     """
-    return attempt_dir(chain_dir, attempt) / "checkpoints" / file
+    return attempt_dir(chain_dir, attempt_id) / "checkpoints" / file
 
 
-def workspace_path(attempt: str, agent: str) -> str:
+def workspace_path(attempt_id: str, agent: str) -> str:
     """Return the workspace of an agent, relative to the directory of the chain.
 
     Args:
-        attempt: The name of the attempt.
+        attempt_id: The name of the attempt.
         agent: The full name of the agent.
     """
-    return f"runs/{attempt}/agents/{agent}/workspace"
+    return f"runs/{attempt_id}/agents/{agent}/workspace"

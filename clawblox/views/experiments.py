@@ -250,12 +250,13 @@ def _rank(chain: ChainStatus) -> tuple[int, int, list[tuple[int, str]]]:
     return states.index(state), chain.generation, parts
 
 
-def _describe_hidden(chains: Sequence[ChainStatus]) -> Iterator[str]:
-    """Yield the number of omitted chains and why they wait; no lines without chains."""
+def _describe_hidden(chains: Sequence[ChainStatus]) -> list[str]:
+    """Return a line with the number of the chains that are left out; none without chains."""
+    if not chains:
+        return []
     counts = Counter(map(_describe_wait, chains)).most_common()
     parts = [phrase if len(counts) == 1 else f"{count} {phrase}" for phrase, count in counts]
-    if chains:
-        yield f"… and {len(chains)} more: {', '.join(parts)}"
+    return [f"… and {len(chains)} more: {', '.join(parts)}"]
 
 
 def _describe_wait(chain: ChainStatus) -> str:

@@ -28,6 +28,7 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
+    MAX_TRANSCRIPT_BYTES,
     KnownProgramDriver,
     RecordConversation,
     join_parts,
@@ -83,6 +84,7 @@ _QUIET_ENV: Final = {
     "DISABLE_AUTOUPDATER": "1",
 }
 _STATE_FILE: Final = ".claude.json"
+_MAX_STATE_BYTES: Final = 64 << 20
 _SANDBOX_FILE: Final = "claude_sandbox_settings.json"
 _SANDBOX: Final = {
     "enabled": True,
@@ -211,7 +213,7 @@ class ClaudeDriver(KnownProgramDriver):
             interruption.check()
             return pattern.sub(lambda found: places[found[1].decode()].encode(), line)
 
-        rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=4 << 30)
+        rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=MAX_TRANSCRIPT_BYTES)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the main transcript of each conversation, by id; the newest for each id."""
@@ -282,7 +284,7 @@ class ClaudeDriver(KnownProgramDriver):
 def _read_state(directory: Path) -> Record:
     """Return the state that the program has written; empty if it is unreadable."""
     try:
-        state = parse_document(read_file(directory, _STATE_FILE, max_bytes=64 << 20))
+        state = parse_document(read_file(directory, _STATE_FILE, max_bytes=_MAX_STATE_BYTES))
         _encode_object(state)
     except (OSError, ValueError, RecursionError):  # it may be nested too deeply to be written
         return {}

@@ -23,6 +23,7 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
+    MAX_TRANSCRIPT_BYTES,
     KnownProgramDriver,
     RecordConversation,
     describe_failure,
@@ -158,7 +159,7 @@ class CodexDriver(KnownProgramDriver):
         )
         rename = partial(_rename_thread, branch, own, interruption)
         for path in rollouts:
-            rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=4 << 30)
+            rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=MAX_TRANSCRIPT_BYTES)
         for path in reversed(rollouts):  # without the others, the program refuses the newest
             path.rename(path.with_name(path.name.replace(branch.parent_id, branch.conversation_id)))
 

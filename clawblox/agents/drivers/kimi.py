@@ -25,6 +25,7 @@ from clawblox.agents.drivers.driver import (
     Turn,
 )
 from clawblox.agents.drivers.known_program import (
+    MAX_TRANSCRIPT_BYTES,
     KnownProgramDriver,
     RecordConversation,
     describe_failure,
@@ -142,7 +143,7 @@ class KimiDriver(KnownProgramDriver):
             return
         for wire in _find_wires(root, conversation):
             bind = partial(_bind_line, key, interruption)
-            rewrite_lines(root, wire, bind, max_bytes=MAX_WIRE_BYTES)
+            rewrite_lines(root, wire, bind, max_bytes=MAX_TRANSCRIPT_BYTES)
         publish_bytes(conversation / STATE_FILE, bound)
         os.close(make_directory(root, f"sessions/{key}"))
         conversation.rename(root / "sessions" / key / conversation_id)
@@ -263,9 +264,6 @@ def _read_call(call: Record) -> DriverReport:
 
 _log = OwnLog(__name__)
 
-MAX_WIRE_BYTES: Final = 4 << 30
-"""Apparent size above which a wire file is not read."""
-
 _MAX_LINE_BYTES: Final = 8 << 20
 """Longest line that is read, as for the output of a program."""
 
@@ -327,11 +325,13 @@ def _read_on(root: Path, wire: str, file: RecordedFile, left: int, recorded: Rec
     """Continue reading a wire file; return the number of bytes read."""
     with os.fdopen(open_file(root, wire), "rb", buffering=1 << 20) as lines:
         status = os.fstat(lines.fileno())
-        if status.st_size > MAX_WIRE_BYTES:
+        if status.st_size > MAX_TRANSCRIPT_BYTES:
             path = str(root / wire)
             if path not in recorded.refused:
                 recorded.refused.add(path)
-                _log.warning("usage not read: file too large", path=path, max_bytes=MAX_WIRE_BYTES)
+                _log.warning(
+                    "usage not read: file too large", path=path, max_bytes=MAX_TRANSCRIPT_BYTES
+                )
             return 0
         if status.st_ino != file.inode or status.st_size < file.position:  # it was rewritten
             file.inode, file.position, file.is_within = status.st_ino, 0, False

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from clawblox.agents.drivers.driver import AgentSetup, Conversation, Driver, Requirement
 from clawblox.agents.drivers.output import (
@@ -21,6 +21,9 @@ from clawblox.agents.drivers.output import (
 )
 from clawblox.agents.values import DriverReport
 from clawblox.errors import ConfigError
+
+MAX_TRANSCRIPT_BYTES: Final = 4 << 30
+"""Apparent size above which a file of a conversation is not read."""
 
 
 def may_lack_login(what: str, hint: str) -> Requirement:

@@ -142,10 +142,10 @@ def _import_archive(
     _require_names(chain_dir, archive)
     point = _find_point(chain, archive, last=last)
     directory, path = _place(chain_dir, archive, read_metadata(archive))
-    moved = {name: attempt for attempt, name in moved_attempts(journal.lines).items()}
-    attempt = moved.get(directory, directory)
-    facts = _find_facts(journal.lines, chain.name, attempt, path) or _read_facts(path, point)
-    _write_attempt(journal, state, chain.name, point.generation, attempt, facts)
+    moved = {name: attempt_id for attempt_id, name in moved_attempts(journal.lines).items()}
+    attempt_id = moved.get(directory, directory)
+    facts = _find_facts(journal.lines, chain.name, attempt_id, path) or _read_facts(path, point)
+    _write_attempt(journal, state, chain.name, point.generation, attempt_id, facts)
 
 
 def _write_attempt(
@@ -153,20 +153,20 @@ def _write_attempt(
     state: ExperimentState,
     chain: str,
     number: int,
-    attempt: str,
+    attempt_id: str,
     facts: Mapping[str, Any],
 ) -> None:
     """Write the missing files of an attempt that was interrupted after its checkpoint."""
 
-    def write(type_: LineType, data: Mapping[str, Any], attempt: str = attempt) -> None:
-        state.apply(journal.append(type_, data, About(chain, number, attempt)))
+    def write(type_: LineType, data: Mapping[str, Any], attempt_id: str = attempt_id) -> None:
+        state.apply(journal.append(type_, data, About(chain, number, attempt_id)))
 
     generation = state.chain(chain).generations.get(number)
-    if generation is None or generation.find_attempt(attempt) is None:
+    if generation is None or generation.find_attempt(attempt_id) is None:
         write("opened", {"phase": "work", "reason": IMPORTED})
     generation = state.chain(chain).generations[number]
     latest = generation.latest_checkpoint
-    if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt, facts["file"]):
+    if latest is None or (latest.ref.attempt, latest.ref.file) != (attempt_id, facts["file"]):
         write("checkpoint", facts)
     for other in generation.attempts:
         if other.ending is None and not other.working:
@@ -195,11 +195,11 @@ def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
 
 
 def _find_facts(
-    lines: Sequence[JournalLine], chain: str, attempt: str, path: Path
+    lines: Sequence[JournalLine], chain: str, attempt_id: str, path: Path
 ) -> Mapping[str, Any] | None:
     """Return what the journal records about a checkpoint of this package; None if nothing."""
     for line in reversed(lines):
-        is_of_attempt = (line.chain, line.attempt) == (chain, attempt)
+        is_of_attempt = (line.chain, line.attempt) == (chain, attempt_id)
         if is_of_attempt and line.type == "checkpoint" and line.data["file"] == path.name:
             return line.data
     return None
@@ -220,14 +220,14 @@ def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple
     resolved = archive.resolve()
     if (directory := _find_directory(chain_dir, resolved)) is not None:
         return directory, resolved
-    attempt = safe_name(str(metadata.get("run_id") or "imported")).strip(".") or "imported"
-    place = layout.archive_path(chain_dir, attempt[:200], archive.name)
+    attempt_id = safe_name(str(metadata.get("run_id") or "imported")).strip(".") or "imported"
+    place = layout.archive_path(chain_dir, attempt_id[:200], archive.name)
     make_private_dir(place.parent)
     if not place.exists():
         partial = place.with_name(f".{place.name}.partial")
         shutil.copyfile(resolved, partial)
         partial.replace(place)
-    return attempt[:200], place
+    return attempt_id[:200], place
 
 
 def _find_directory(chain_dir: Path, archive: Path) -> str | None:
@@ -255,13 +255,13 @@ def _set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, pr
     """Rename what an interrupted script left of the next generation, whose name is needed."""
     own = state.chain(chain.name)
     number = 1 if own.latest is None else own.latest.number + own.latest.is_over
-    attempt = layout.attempt_name(prefix, number)
-    run_dir = layout.attempt_dir(chain_dir, attempt)
-    is_own = any(other.attempt_id == attempt for other in own.attempts)
+    attempt_id = layout.attempt_name(prefix, number)
+    run_dir = layout.attempt_dir(chain_dir, attempt_id)
+    is_own = any(other.attempt_id == attempt_id for other in own.attempts)
     if is_own or number > chain.plan.generations or not os.path.lexists(run_dir):
         return
     pid = find_owner(run_dir)
     if pid is not None:
         message = f"process {pid} runs generation {number} in {run_dir}"
         raise RunLockedError(message, pid=pid, hint="stop it first; its checkpoints remain")
-    set_aside(chain_dir, attempt, layout.failed_name(attempt, utc_now()))
+    set_aside(chain_dir, attempt_id, layout.failed_name(attempt_id, utc_now()))

@@ -176,26 +176,26 @@ class _Decision:
         return self._begin_again(generation, back, f"failed: {cause}")
 
     def _begin_again(
-        self, generation: GenerationState, back: int | None, reason: str
+        self, generation: GenerationState, back: int | None, retry_reason: str
     ) -> AttemptOrder:
         """Return a new attempt.
 
         Args:
             generation: The generation.
             back: Number of checkpoints to skip, from the latest; None for the beginning.
-            reason: Why there is another attempt.
+            retry_reason: Why there is another attempt.
         """
         path = generation.ancestry()
         # It has no time left for anything else.
         if path and (path[0].kind == "end" or (path[0].kind in _PHASES and back is not None)):
-            return self._begin_from(path[0], reason)
+            return self._begin_from(path[0], retry_reason)
         if back is not None and back < len(path):
-            return self._begin_from(path[back], reason)
+            return self._begin_from(path[back], retry_reason)
         if path and generation.is_continued:
-            return self._begin_from(path[-1], reason)
-        return self._begin(generation.number, reason)
+            return self._begin_from(path[-1], retry_reason)
+        return self._begin(generation.number, retry_reason)
 
-    def _begin_from(self, point: Checkpoint, reason: str) -> AttemptOrder:
+    def _begin_from(self, point: Checkpoint, retry_reason: str) -> AttemptOrder:
         return self._order(
             point.ref.generation,
             phase=_PHASES.get(point.kind, "work"),
@@ -205,17 +205,17 @@ class _Decision:
             world_time=point.world_time,
             used=point.usage,
             close_reason=point.close_reason,
-            retry_reason=reason,
+            retry_reason=retry_reason,
         )
 
-    def _begin(self, number: int, reason: str = "") -> AttemptOrder:
+    def _begin(self, number: int, retry_reason: str = "") -> AttemptOrder:
         """Return an attempt at the beginning of a generation."""
         branch = self.own.branch
         if branch is not None and number == branch.source.generation:
             active_s = branch.elapsed_s if branch.duration_s is None else 0.0
             facts = {"origin": branch.source, "active_s": active_s, "branch": branch}
-            return self._order(number, retry_reason=reason, **facts)
-        order = self._order(number, retry_reason=reason)
+            return self._order(number, retry_reason=retry_reason, **facts)
+        order = self._order(number, retry_reason=retry_reason)
         previous = self.own.generations.get(number - 1)
         if previous is None:
             return order
