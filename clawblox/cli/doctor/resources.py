@@ -1,4 +1,4 @@
-"""Checks of the file systems, ports and loopback that runs use, and of leftover worlds."""
+"""Checks of file systems and ports that no start makes, and of leftover worlds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,13 +22,11 @@ from clawblox.cli.doctor import DoctorChecks
 from clawblox.config.home import home_dir
 from clawblox.errors import ManifestError
 from clawblox.printable import name_some, quote_words
-from clawblox.rundir.control_client import short_path
 from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.locks import is_file_at
-from clawblox.system.port_leases import LEASE_ROOT
-from clawblox.system.ports import LEASE_RANGE, ephemeral_range, every_listener
+from clawblox.system.ports import LEASE_RANGE, ephemeral_range
 from clawblox.system.process_tree import all_processes, read_process, read_variables
 from clawblox.system.regular_files import closing_fd
 from clawblox.system.scratch import temporary_directory
@@ -39,7 +36,6 @@ _SLOW_SYNC_S = 0.5
 _MOVE: Final = "Put run directories on a local disk: --run-dir."
 _HERE: Final = Path()
 _SHOWN: Final = 3
-_FEW_PORTS: Final = 100
 
 _LOCK: Final = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -49,7 +45,6 @@ _SHARED: Final = re.compile("nfs|lustre|cifs|smb|ceph|beegfs|gpfs|glusterfs|fuse
 CHECKS: Final = DoctorChecks()
 _check_here = partial(CHECKS.add, "Current directory", remedy=_MOVE)
 _require_here = partial(_check_here, is_required=True)
-_network_check = partial(CHECKS.add, "Network")
 
 
 @_require_here(
@@ -122,17 +117,6 @@ def look_for_replacing(directory: Path = _HERE) -> MachineCheckResult:
     return ok("rename, O_EXCL")
 
 
-@_require_here(
-    "hard links",
-    "Nothing can run here: manifests and snapshots cannot be written.",
-)
-def look_for_links(directory: Path = _HERE) -> MachineCheckResult:
-    """Create a hard link to a file."""
-    with _scratch(directory) as scratch, _created(scratch / "file"):
-        os.link(scratch / "file", scratch / "link")
-    return ok("link")
-
-
 @_check_here(
     "exchange of files",
     "If a world and clawblox write the manifest at the same moment, an entry can be lost.",
@@ -142,21 +126,6 @@ def look_for_exchange(directory: Path = _HERE) -> MachineCheckResult:
     with _scratch(directory) as scratch, _created(scratch / "one"), _created(scratch / "other"):
         is_possible = rename_with(EXCHANGE, scratch / "one", scratch / "other")
     return ok("renameat2") if is_possible else missing("renameat2 cannot exchange files here")
-
-
-@_require_here(
-    "sockets",
-    "Nothing can run here: orchestrators cannot listen for other commands.",
-)
-def look_for_sockets(directory: Path = _HERE) -> MachineCheckResult:
-    """Bind a socket to a name."""
-    with (
-        _scratch(directory) as scratch,
-        short_path(scratch / "socket") as path,
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound,
-    ):
-        bound.bind(path)
-    return ok("unix sockets")
 
 
 @_check_here(
@@ -189,32 +158,10 @@ CHECKS.add(
     "Worlds from GitHub cannot be downloaded.",
     "Free some space, or set CLAWBLOX_HOME to another directory.",
 )(lambda: look_at_space(home_dir()))
-CHECKS.add(
-    "Other directories",
-    "temporary files",
-    "No world can be started: the leases of ports are files there.",
-    "Free some space.",
-    is_required=True,
-)(partial(look_at_space, LEASE_ROOT))
 
 
-@_network_check(
-    "free ports",
-    "Further instances fail with 'no free port'.",
-    "Stop what listens on these ports.",
-    is_required=True,
-)
-def look_for_free_ports(leased: range = LEASE_RANGE) -> MachineCheckResult:
-    """Count the ports for worlds on which no process listens."""
-    taken = {port for port, _ in every_listener() if port in leased}
-    free = len(leased) - len(taken)
-    text = f"{free} of {len(leased)} free, {leased.start} to {leased.stop - 1}"
-    if not free:
-        return missing(text)
-    return ok(text) if free >= _FEW_PORTS else warning(text)
-
-
-@_network_check(
+@CHECKS.add(
+    "Network",
     "port ranges",
     "An outgoing connection can take the port of a world that starts.",
     "Separate them: sysctl net.ipv4.ip_local_port_range='32768 60999'.",
@@ -227,23 +174,6 @@ def look_at_range(
     shared = range(max(leased.start, ephemeral.start), min(leased.stop, ephemeral.stop))
     text = f"the kernel uses {ephemeral.start} to {ephemeral.stop - 1}"
     return warning(f"{text}, {len(shared)} of ours") if shared else ok(text)
-
-
-@_network_check(
-    "IPv4 loopback",
-    "No world can be started with its default address.",
-    "Bring the loopback up: ip link set lo up.",
-    is_required=True,
-)
-def look_for_loopback(host: str = "127.0.0.1") -> MachineCheckResult:
-    """Listen on an address and connect to it."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener, socket.socket(family) as client:
-        listener.bind((host, 0))
-        listener.listen()
-        client.settimeout(1.0)
-        client.connect(listener.getsockname())
-    return ok(host)
 
 
 @CHECKS.add(

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import socket
 import subprocess
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from clawblox.agents.programs import PROGRAMS
 from clawblox.checks import MachineCheck, MachineCheckResult, missing, ok, run_checks, warning
 from clawblox.cli.commands.doctor import ALL_CHECKS, as_table, missing_requirements
 from clawblox.cli.doctor import agents, machine, resources, software
-from clawblox.cli.doctor.resources import look_at_range, look_for_free_ports
+from clawblox.cli.doctor.resources import look_at_range
 from clawblox.cli.doctor.software import look_for_packages
 from clawblox.extras import EXTRAS, install_command
 from clawblox.system import port_leases
@@ -120,15 +119,15 @@ def test_the_table_can_be_written_in_ascii(call: Start) -> None:
 
 
 @needs_namespaces
-def test_a_bare_machine_misses_its_requirements(call: Start, tmp_path: Path) -> None:
-    """No /proc, no network, a full disk: all are seen at once, and the status says so."""
+def test_a_machine_without_a_process_table_misses_a_requirement(
+    call: Start, tmp_path: Path
+) -> None:
     script = 'mount -t tmpfs -o size=4M none "$0" && mount -t tmpfs none /proc && exec "$@"'
-    prefix = ("unshare", "-rmn", "sh", "-c", script, str(tmp_path))
+    prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
     command = call("doctor", "--json", prefix=prefix, cwd="/", env={"PYTHONPATH": str(ROOT)})
     assert command.wait() == 1
     found = states(command)
     assert found["Kernel/process table"] == MISSING
-    assert found["Network/IPv4 loopback"] == MISSING
 
 
 @needs_namespaces
@@ -436,13 +435,8 @@ def test_the_limits_of_every_control_group_above_count(
 def test_a_file_system_without_a_feature_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_args: object) -> bool:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(resources, "rename_with", lambda *_args: False)
     monkeypatch.setattr(resources.fcntl, "flock", lambda *_args: None)
-    assert run_check(resources.look_for_links, tmp_path).status == MISSING
     assert run_check(resources.look_for_exchange, tmp_path).status == MISSING
     assert run_check(resources.look_for_locks, tmp_path) == missing("flock locks nothing")
     monkeypatch.setattr(Path, "replace", lambda *_args: None)
@@ -490,14 +484,6 @@ def test_another_directory_can_be_checked(call: Start, tmp_path: Path) -> None:
 
 def run_check(look_at: Any, directory: Path) -> MachineCheckResult:
     return MachineCheck("", "", lambda: look_at(directory), "", "").run()
-
-
-def test_ports_that_others_use_do_not_count_as_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert look_for_free_ports(range(port, port + 1)) == missing(
-            f"0 of 1 free, {port} to {port}"
-        )
 
 
 def test_a_range_that_outgoing_connections_use_too_is_a_warning() -> None:
