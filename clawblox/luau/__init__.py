@@ -1,7 +1,7 @@
-"""Luau in pure Python, with state that can be saved and restored; `docs/luau.md` explains it.
+"""Luau in pure Python, with state that can be saved and restored; see `docs/luau.md`.
 
-Rooms, each of which imports only those before it: `core`, `compiler`, `runtime`, `lib`, `state`;
-then the module `vm` and the command in `__main__`. This package imports no other.
+The subpackages `core`, `compiler`, `runtime`, `lib` and `state` are followed by the module `vm` and
+the command in `__main__`. Each imports only the ones before it, and no other package of clawblox.
 """
 
 from clawblox.luau.core.deep import run_deep

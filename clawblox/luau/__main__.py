@@ -44,7 +44,7 @@ end
 
 
 class ConformanceHost(Host):
-    """Lends conformance files the functions and objects they expect, also after a restore.
+    """Provides the functions and objects that conformance files expect, also after a restore.
 
     Args:
         interval: Suspend the file at every assertion whose number is a multiple of this; 0 never
@@ -63,11 +63,11 @@ class ConformanceHost(Host):
         self.function("buffer.create")(_create_uncharged)
 
     def find_object(self, ident: str) -> HostObject:
-        """Return the pointer with an address; there is one for each address."""
+        """Return the unique pointer with an address."""
         return self._pointers.setdefault(ident, HostObject(self._pointer, ident))
 
     def prepare(self, vm: VM) -> None:
-        """Add the globals, and limit memory."""
+        """Add the globals, and set the memory limit."""
         functions = dict(self.functions)
         vm.globals["buffer"]["create"] = functions.pop("buffer.create")
         vm.globals.update(functions)
@@ -85,7 +85,7 @@ class ConformanceHost(Host):
         """Return a restored copy of a VM.
 
         Raises:
-            AssertionError: Saving the copy gives another document.
+            AssertionError: Saving the copy gives a different document.
             VMSnapshotError: The VM cannot be saved or restored.
         """
         document = json.dumps(vm.snapshot())
@@ -100,7 +100,7 @@ def _throw() -> None:
 
 
 def _create_uncharged(size: Any = None) -> Any:
-    """Return a buffer; the conformance test of large buffers needs no limit of memory."""
+    """Return a buffer without charging memory, for the conformance test of large buffers."""
     vm = current.vm
     assert isinstance(vm, VM)
     limits, vm.memory_limit, vm.block_limit = (vm.memory_limit, vm.block_limit), None, None
@@ -111,7 +111,7 @@ def _create_uncharged(size: Any = None) -> Any:
 
 
 def _resume_with_error(coroutine: Coroutine, error: Any) -> tuple[Any, ...]:
-    """Resume a coroutine with an error at the place where it is suspended."""
+    """Resume a coroutine by raising an error at its suspended call."""
     coroutines.fail_call(coroutine, LuaError(to_luau(error)))
     ok, values = coroutines.resume(coroutine, ())
     return (ok, *values)
@@ -121,13 +121,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: The command line without the program; None means the command line of the process.
+        arguments: The command line without the program; None for the command line of the process.
 
     Returns:
         The exit code: 0 for success, 1 for an error in the script.
 
     Raises:
-        SystemExit: The command line is wrong, or asks for help.
+        SystemExit: The command line is invalid, or requests help.
         OSError: The file cannot be read.
     """
     parser = argparse.ArgumentParser(prog="python -m clawblox.luau", description="Run Luau files.")
@@ -157,7 +157,7 @@ def run_file(path: Path, host: ConformanceHost | None) -> int:
 
     Args:
         path: The file.
-        host: The host with the globals of a conformance file; None runs a plain file.
+        host: The host with the globals of a conformance file; None to run a plain file.
 
     Returns:
         The exit code: 0 for success, 1 for an error in the script.

@@ -61,9 +61,9 @@ NAMES: dict[str, Any] = {
     "iterate": iteration.iterate,
     "save_frame": suspension.save_frame,
 }
-"""The names in generated code. The cost of code depends on the length of a name, so names stay."""
+"""The names in generated code. They must not change, since their length affects charged steps."""
 
-_LENT_SERIALS = 1 << 40  # beyond those that a VM gives
+_LENT_SERIALS = 1 << 40  # in addition to those of a VM
 
 
 class VM(LimitedMachine):
@@ -72,28 +72,27 @@ class VM(LimitedMachine):
     Its calls may come from any thread, one at a time.
 
     Args:
-        steps: The steps (loop iterations and calls) that one call from the host may take; None
-            means no limit.
-        memory_bytes: The estimated size of the heap above which allocating fails; None means no
-            limit.
-        output: Called with each line that ``print`` prints, without its end; None drops it.
+        steps: Maximum number of steps (loop iterations and calls) of a call from the host; None
+            for no limit.
+        memory_bytes: Maximum estimated size of the heap; None for no limit.
+        output: Called with each line that ``print`` prints, without its end; None to drop lines.
         vectors: The name and the members of vectors; by default as in the reference.
-        late_names: Globals of the host, dotted below a library, that its first snapshots lacked, in
-            the order of their arrival. Snapshots of a sandbox leave them out until scripts keep
-            them.
+        late_names: Globals of the host, library fields with dots, that its first snapshots lacked,
+            in the order in which they were added. Snapshots of a sandbox omit them until scripts
+            hold them.
 
     Attributes:
         globals: The table of globals.
-        roots: Values that the host wants to find again after a restore, by names of its own.
+        roots: Values that the host needs after a restore, by names chosen by the host.
         held: Called when the heap is measured, to get the other values that the host keeps for
-            scripts, such as coroutines that wait; an unknown value counts as 100 bytes.
+            scripts, such as waiting coroutines; an unknown value counts as 100 bytes.
         step_limit: The `steps` of the constructor; may be changed between calls.
         memory_limit: The `memory_bytes` of the constructor; may be changed between calls.
-        block_limit: The largest allocation, in bytes; None means no limit.
+        block_limit: Maximum size of an allocation, in bytes; None for no limit.
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time`` and ``os.date``, in seconds since 1970.
 
-    A host whose time is simulated sets both clocks; they are not part of a snapshot.
+    A host with simulated time must set both clocks, which are not part of snapshots.
     """
 
     def __init__(
@@ -108,8 +107,8 @@ class VM(LimitedMachine):
         super().__init__(steps, memory_bytes, NAMES)
         self._late_names = (*LATE_NAMES, *late_names)
         self.vectors = vectors
-        self._is_entered = False  # a budget is in use
-        self._is_ready = False  # the budget in use belongs to the present thread, and that is deep
+        self._is_entered = False  # while a budget is in use
+        self._is_ready = False  # the budget in use belongs to the current thread, which is deep
         self.output = output
         self.globals, self.string_library = build_globals()
         self.main_environment = self.globals
@@ -126,10 +125,10 @@ class VM(LimitedMachine):
         Args:
             source: Its text; a ``str`` is encoded as UTF-8.
             name: Its name; messages show ``=x`` and ``@x`` as x.
-            environment: The table of its globals; None means the VM's globals.
+            environment: The table of its globals; None for the VM's globals.
 
         Raises:
-            LuauSyntaxError: The source is not Luau.
+            LuauSyntaxError: The source is not valid Luau.
         """
         text = source.encode() if isinstance(source, str) else source
         shown = to_luau(name)  # scripts see it in messages
@@ -137,7 +136,7 @@ class VM(LimitedMachine):
         return chunk.main(self.globals if environment is None else environment)
 
     def new_environment(self) -> LuaTable:
-        """Return the globals of one script: a new table that falls back on the VM's globals."""
+        """Return the globals for a script: a new table that falls back on the VM's globals."""
         environment, meta = LuaTable(), LuaTable({"__index": self.globals})
         freeze(meta)
         own_user_class(meta)
@@ -145,7 +144,7 @@ class VM(LimitedMachine):
         return environment
 
     def sandbox(self, *, writable: Sequence[str] = ()) -> None:
-        """Make the globals and libraries read-only; scripts then need environments of their own.
+        """Make the globals and libraries read-only; scripts then need their own environments.
 
         Args:
             writable: Globals that become new tables, which scripts may change.
@@ -173,15 +172,15 @@ class VM(LimitedMachine):
 
         Raises:
             LuaError: The function fails, yields, or reaches a limit.
-            BaseException: A host function raised it; or, as KeyboardInterrupt, it hit this thread,
-                and ended the script first.
+            BaseException: An exception from a host function, or an exception such as
+                KeyboardInterrupt in this thread, raised after ending the script.
         """
         if self._is_ready and current.vm is self:
             return self._call(function, arguments)
         return self._enter(lambda: self._call(function, arguments))
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.c_calls += 1  # nothing in it may yield past the host
+        self.c_calls += 1  # it cannot yield past the host
         try:
             return as_tuple(function(*arguments))
         except Exception as error:  # noqa: BLE001 - re-raises errors of the host
@@ -200,9 +199,9 @@ class VM(LimitedMachine):
             The values that it yields or returns.
 
         Raises:
-            LuaError: It fails, reaches a limit, or cannot be resumed.
-            BaseException: A host function raised it; or, as KeyboardInterrupt, it hit this thread,
-                and ended the script first.
+            LuaError: The coroutine fails, reaches a limit, or cannot be resumed.
+            BaseException: An exception from a host function, or an exception such as
+                KeyboardInterrupt in this thread, raised after ending the script.
         """
         if self._is_ready and current.vm is self:
             ok, result = resume(coroutine, values)
@@ -216,13 +215,13 @@ class VM(LimitedMachine):
         """Kill a suspended coroutine.
 
         Raises:
-            LuaError: It is running, or waiting for a coroutine that it has resumed.
+            LuaError: The coroutine is running, or waiting for a coroutine that it has resumed.
         """
         with self.entered():
             close(coroutine)
 
     def _enter(self, function: Callable[[], Result]) -> Result:
-        """Make a call for the host; an exception that hits the waiting thread ends the script."""
+        """Make a call for the host; an exception in the waiting thread ends the script."""
         was_interrupted = self.is_interrupted
         try:
             return run_deep(self.entered()(function), self.interrupt)
@@ -234,17 +233,17 @@ class VM(LimitedMachine):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Give all calls within the block one budget, as if they were one call.
+        """Give all calls within the block a common budget, as if they were one call.
 
-        The limits of the VM apply to the block as a whole. Blocks within it, and calls that scripts
-        make through the host, change nothing. Calls are quickest if the block runs within
+        The limits of the VM apply to the block as a whole. Nested blocks, and calls that scripts
+        make through the host, share the budget. Calls are fastest if the block runs within
         `run_deep`; elsewhere each call starts a thread.
 
             with vm.entered():
                 for coroutine in due:
                     vm.resume(coroutine)
 
-        A block of another VM may lie in between: this VM keeps its budget.
+        Blocks of other VMs in between do not affect the budget.
         """
         outer, was_entered, was_ready = current.vm, self._is_entered, self._is_ready
         if not was_entered:
@@ -266,11 +265,11 @@ class VM(LimitedMachine):
         """Return the whole state as a JSON-able document.
 
         Args:
-            lent: A list to which the host's objects that the document names are added, each once;
-                the host has to find them again when the document is restored.
+            lent: A list to which the host's objects in the document are added, each once; the host
+                must find them by id in a restore.
 
         Raises:
-            VMSnapshotError: A script is running; or a value in reach cannot be saved, such as a
+            VMSnapshotError: A script is running; or a reachable value cannot be saved, such as a
                 Python function that is not registered with the host.
         """
         if self._is_entered:
@@ -294,18 +293,18 @@ class VM(LimitedMachine):
         """Return a new VM in the state of a document.
 
         Args:
-            document: The document that `snapshot` returned, here or in another process.
-            host: The host with the functions and objects that the document names; None means a
-                host without any.
-            sources: The current sources by chunk name, to be compared with the saved ones; None
-                compares nothing.
-            fresh: The globals of a new VM of this host, which give a sandbox the `late_names` that
-                the document lacks; None means a host without any.
+            document: The document that `snapshot` returned, in this or another process.
+            host: The host with the functions and objects in the document; None for a host without
+                functions and objects.
+            sources: The current sources by chunk name, to compare with the saved sources; None for
+                no comparison.
+            fresh: The globals of a new VM of this host, which provide a sandbox with the
+                `late_names` missing in the document; None for a host without late names.
             options: The arguments of the constructor.
 
         Raises:
-            VMSnapshotError: The document is damaged or of another version, a source has changed, or
-                the host lacks a function or object.
+            VMSnapshotError: The document is damaged or has another version, a source has changed,
+                or the host lacks a function or object.
         """
         vm = cls(**options)
         fresh = vm.globals if fresh is None else fresh
@@ -317,11 +316,11 @@ class VM(LimitedMachine):
     # Identity
 
     def identify(self, value: Any) -> str:
-        """Return the type and serial number of a value that has no other text."""
+        """Return the type and serial number of a value without other text."""
         return f"{type_name(value)}: 0x{self.serial_number(value):016x}"
 
     def serial_number(self, value: Any) -> int:
-        """Return an object's serial number; it gets one at the first use."""
+        """Return an object's serial number, assigned on first use."""
         if value.__class__ is CheckedFunction:
             value = value.function
         if isinstance(value, FunctionType):

@@ -1,7 +1,7 @@
 """Compiles source text to Python text, without running it.
 
-The same source always gives the same code: snapshots depend on it (`FORMAT` in `runtime.chunk`).
-All errors about a source that is not Luau are raised here, with Luau's wording.
+The same source always gives the same code, and snapshots depend on that (`FORMAT` in
+`runtime.chunk`). All syntax errors are raised here, with Luau's wording.
 
 Source to syntax tree:
 
@@ -14,8 +14,8 @@ Source to syntax tree:
 Syntax tree to Python code and continuations:
 
 - `infer`: functions that are only called by name, and locals that are always numbers
-- `ir`: structured code, and how it is written as functions and continuations
-- `liveness`: the variables that the rest of a function needs
+- `ir`: structured code, written as functions and continuations
+- `liveness`: the variables needed by the rest of a function
 - `lowering`: the state of lowering one function
 - `lower_operators`, `lower_expressions`, `lower_statements`: the syntax nodes
 """

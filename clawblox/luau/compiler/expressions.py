@@ -35,7 +35,7 @@ class ExpressionParser(TypeReader):
         """Read statements up to the end of their block.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         raise NotImplementedError
 
@@ -45,7 +45,7 @@ class ExpressionParser(TypeReader):
         """Read a function from its parameters to its ``end``.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         with self.scope.enter_function(name, opener.line) as body:
             if is_method:
@@ -112,10 +112,10 @@ class ExpressionParser(TypeReader):
             self.fail(f"Invalid attribute '@{name.value}'", name.line)
 
     def room(self, count: int, name: Token) -> None:
-        """Check that the reference has registers for more locals.
+        """Check that there is room for more locals, with the reference's limit of registers.
 
         Raises:
-            LuauSyntaxError: It has not.
+            LuauSyntaxError: There are too many locals.
         """
         if not self.scope.has_room(count):
             self.fail(
@@ -125,10 +125,10 @@ class ExpressionParser(TypeReader):
             )
 
     def typed_name(self, context: str = "") -> Token:
-        """Read a name and the type behind it.
+        """Read a name and its type annotation.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         name = self.expect_name(context)
         if self.accept(":"):
@@ -139,7 +139,7 @@ class ExpressionParser(TypeReader):
         """Read a list of expressions.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         expressions = [self.expression()]
         while self.accept(","):
@@ -152,7 +152,7 @@ class ExpressionParser(TypeReader):
         """Read an expression whose binary operators bind tighter than ``limit``.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         self.enter("expression")
         left = self._unary()
@@ -265,10 +265,10 @@ class ExpressionParser(TypeReader):
         return ast.LocalName(token.line, local)
 
     def primary(self) -> ast.Expression:
-        """Read a name or a parenthesis and the fields and calls that follow it.
+        """Read a name or parenthesis, with the fields and calls after it.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         expression = self._prefix()
         self.enter("expression")

@@ -13,11 +13,11 @@ class DirectFunctions:
     """The functions of a chunk that are only called by name.
 
     Attributes:
-        calls: Their calls, by the local that names them.
-        names: The locals that name them, by function.
-        returns: Their ``return`` statements, by that local.
-        single: The locals of those that always return exactly one value.
-        bodies: The function that the local of a ``local function`` names.
+        calls: The calls of each function, by its local.
+        names: The local of each function.
+        returns: The ``return`` statements of each function, by its local.
+        single: The locals of functions that always return exactly one value.
+        bodies: The function by the local of its ``local function``.
         statements: The statements of all functions of the chunk.
     """
 
@@ -82,14 +82,14 @@ class DirectFunctions:
 
 
 def _shrink(chosen: set[ast.Local], fits: Callable[[ast.Local], bool]) -> bool:
-    """Remove the locals that do not fit; return whether there were any."""
+    """Remove the locals that do not fit; return whether any was removed."""
     wrong = {local for local in chosen if not fits(local)}
     chosen -= wrong
     return bool(wrong)
 
 
 def always_returns(block: list[ast.Statement]) -> bool:
-    """Return whether a block never runs to its end."""
+    """Return whether a block always returns before its end."""
     if not block:
         return False
     last = block[-1]
@@ -101,7 +101,7 @@ def always_returns(block: list[ast.Statement]) -> bool:
 
 
 def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
-    """Go through all nodes of a block in no particular order, but not into functions in it."""
+    """Iterate over the nodes of a block, except within its functions, in arbitrary order."""
     pending: list[ast.Node] = [*block]
     while pending:
         node = pending.pop()
@@ -110,7 +110,7 @@ def walk(block: list[ast.Statement]) -> Iterator[ast.Node]:
 
 
 def children(node: ast.Node) -> list[ast.Node]:
-    """Return the nodes directly within a node; a function's body does not count."""
+    """Return the child nodes of a node, without a function's body."""
     nodes: list[ast.Node] = []
     pending: list[Any] = [getattr(node, name) for name in node.parts]
     while pending:
@@ -130,8 +130,8 @@ class NumberLocals:
 
     Attributes:
         direct: The functions that are only called by name.
-        numbers: The locals.
-        numeric_functions: The locals that name functions which always return one number.
+        numbers: The locals that are provably numbers.
+        numeric_functions: The locals of functions that always return one number.
     """
 
     def __init__(self, functions: list[ast.FunctionBody]) -> None:
@@ -165,7 +165,7 @@ class NumberLocals:
             self._sources[parameter].append(call.arguments[at] if has_argument else None)
 
     def is_number(self, expression: ast.Expression | None) -> bool:
-        """Return whether an expression always gives a number; None means any value."""
+        """Return whether an expression is always a number; None stands for an arbitrary value."""
         if isinstance(expression, ast.Constant):
             return type(expression.value) is float
         if isinstance(expression, ast.LocalName):

@@ -1,8 +1,8 @@
 """The structured code of one function, and its two written forms.
 
-A function is a tree of `CodeLine`, `CodeBranch` and `CodeLoop`. `write_function` writes it as one
-Python function; `write_continuation` writes the code behind one call: the rest of the innermost
-block, then the rest of each block around it, with loops entered in the middle.
+A function is a tree of `CodeLine`, `CodeBranch` and `CodeLoop`. `write_function` writes it as a
+Python function. `write_continuation` writes the code after a call: the rest of the innermost
+block, then the rest of each enclosing block, with loops entered in the middle.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Variable:
             number of a branch (``arm``), the running ``for`` (``loop``), its key (``key``), a
             tuple of arguments (``arguments``), or the result of a function (``many``).
         is_boxed: Whether it contains a box with that value, shared by closures.
-        is_temporary: Whether it belongs to no scope, and is needed wherever it is read.
-        function: The number of the only function it can be; None if it may be any.
+        is_temporary: Whether it is outside all scopes, and needed wherever it is read.
+        function: The number of the function that it always contains; None if that varies.
         loop: For a key, the variable of its loop.
     """
 
@@ -35,18 +35,18 @@ class Variable:
 
 
 _LENGTH_PER_STEP = 1000  # characters
-_LINE_LENGTH = 20  # characters that a line counts for, besides its own
-_TABLE_LENGTH = 1000  # characters that making a table counts for, as it takes memory
+_LINE_LENGTH = 20  # characters added to the length of each line
+_TABLE_LENGTH = 1000  # characters that count for creating a table, as it takes memory
 _FUNCTION_LENGTH = 2000
 _UPVALUE_LENGTH = 500
 _MOST_TOLLS = 4  # in a row; more steps are taken together
 _MAKERS = re.compile(r"\b(?:T|table_of|table_with)\(|\bM[0-9]+\(([^()]*)\)")
-"""The code that makes a table, or a function out of its globals and upvalues."""
+"""Matches code that creates a table, or a function from its globals and upvalues."""
 _ROOM = "next(A)"  # takes room from the iterator
 _MOST_ROOMS = 2  # in a row; more are taken together
 _UPVALUES_PER_ROOM = 2
 _WRITE = re.compile(r"(?!E\[)\w+(?:\[0\])?\[(?:(['\"])|(?!0\]))")
-"""The start of an assignment to a field; the field may have a fixed name."""
+"""Matches the start of an assignment to a field, possibly with a fixed name."""
 _ADDITIONS_PER_ROOM = 12
 _ADDITIONS_OF_WRITE = 4
 _ADDITIONS_OF_FIELD = 1
@@ -60,8 +60,8 @@ class Site:
 
     Attributes:
         ordinal: Its number within the function, in order of lowering; part of every snapshot.
-        target: The variable that takes the result; None if the result is dropped.
-        is_return: Whether the function returns the result as it is.
+        target: The variable for the result; None if the result is dropped.
+        is_return: Whether the function returns the result unchanged.
         visible: The variables in scope.
         method: The method name for messages, if this is a method call.
         receiver: The variable of the method's object.
@@ -100,9 +100,9 @@ class CodeBranch:
 
 @dataclass(slots=True, eq=False)
 class CodeLoop:
-    """A Python ``for``; ``resumed`` is its header when it is entered in the middle.
+    """A Python ``for``; ``resumed`` is its header if it is entered in the middle.
 
-    A charged loop runs on the iterator of steps, and continues with a new one when that is used up.
+    A charged loop runs on an iterator of steps, and continues with a new iterator afterwards.
     """
 
     header: str
@@ -126,7 +126,7 @@ class Writer:
         self._flags = 0
 
     def length(self) -> int:
-        """Return the number of lines, without those that take room or depend on the interpreter."""
+        """Return the number of lines, except those that take room or depend on the interpreter."""
         rooms = sum(line.endswith(_ROOM) for line in self.text)
         return sum(map(bool, self.lines)) - rooms
 
@@ -182,7 +182,7 @@ class Writer:
             self.put(indent + 1, node.otherwise, node.line)
 
     def rest(self, block: Block, site: Site, indent: int) -> bool:
-        """Append the code behind a site in a block; return False if the site is not in it."""
+        """Append the code after a site in a block; return whether the block contains the site."""
         for index, node in enumerate(block):
             if self._enter(node, site, indent):
                 for following in block[index + 1 :]:
@@ -214,7 +214,7 @@ class Writer:
 
 
 def holds(block: Block, site: Site | None = None) -> bool:
-    """Return whether a site lies within a block; None asks for any site."""
+    """Return whether a block contains a site; None stands for any site."""
     for node in block:
         if isinstance(node, CodeLine):
             if node.site is not None and (site is None or node.site is site):
@@ -233,12 +233,12 @@ def charged_loop(line: int) -> CodeLoop:
 
 
 def toll(line: int) -> CodeLoop:
-    """Return the code that takes one step."""
+    """Return the code that charges one step."""
     return CodeLoop("for _ in B:", "for _ in B:", line, [CodeLine("break", line)], "more()")
 
 
 def add_tolls(block: Block) -> int:
-    """Charge steps for long code and for the tables and functions it makes; return the rest."""
+    """Charge for long code and for created tables and functions; return the uncharged rest."""
     charged: Block = []
     length = 0
     for node in block:
@@ -264,7 +264,7 @@ def add_tolls(block: Block) -> int:
 def _cover_arms(
     node: CodeBranch, measure: Callable[[str], int], cover: Callable[[Block], int]
 ) -> tuple[int, int]:
-    """Cover the arms of a chain; return the measure of its conditions, and the largest rest."""
+    """Cover the arms of a chain; return the measure of its conditions and the largest rest."""
     conditions = rest = 0
     while True:
         conditions += measure(node.condition)
@@ -275,7 +275,7 @@ def _cover_arms(
 
 
 def _length(text: str) -> int:
-    """Return the characters that a text counts for, with the memory that it takes."""
+    """Return the number of characters that a text counts for, including its memory."""
     length = len(text)
     if "(" in text:
         for maker in _MAKERS.finditer(text):
@@ -287,10 +287,10 @@ def _length(text: str) -> int:
 
 
 def add_room(block: Block) -> int:
-    """Let code take room in the heap for what it makes; return the additions not yet covered.
+    """Make code take heap room for the values it creates; return the additions not yet covered.
 
-    Tables and functions take room at once. What a step covers is not enough for code that adds to
-    tables many times in a step, so assignments to fields and calls take room together.
+    Tables and functions take room immediately. The memory covered by a step is too little for code
+    that adds to tables many times per step, so field assignments and calls take room together.
     """
     covered: Block = []
     additions = 0
@@ -316,7 +316,7 @@ def add_room(block: Block) -> int:
 
 
 def _count_additions(node: CodeLine) -> int:
-    """Return what a line may add to the heap: most where the key of a table is computed."""
+    """Return how much a line may add to the heap; computed table keys add most."""
     text = node.text
     additions = _ADDITIONS_OF_CALL if node.site is not None else 0
     if "] = " in text and (write := _WRITE.match(text)):
@@ -340,7 +340,7 @@ def _count_room(text: str) -> int:
 def write_function(
     writer: Writer, index: int, signature: str, body: Block, *, counts_depth: bool
 ) -> None:
-    """Append a function; it saves its state when a `Yield` passes through.
+    """Append a function, which saves its state when a `Yield` passes through.
 
     Args:
         writer: The writer to append to.
@@ -373,16 +373,16 @@ def _write_capture(writer: Writer, index: int, *, counts_depth: bool) -> None:
 def write_continuation(
     index: int, body: Block, site: Site, needed: list[str], *, counts_depth: bool
 ) -> Writer:
-    """Return the continuation behind a site.
+    """Return the continuation after a site.
 
-    It is a closure over the function's globals, as the function itself is. It gets its variables
-    and the result of the call in a list, and empties the list.
+    Like the function itself, it is a closure over the function's globals. It takes its variables
+    and the result of the call from a list, and empties the list.
 
     Args:
         index: The function's number in its chunk.
         body: Its code.
         site: The call.
-        needed: The variables that the rest of the function needs.
+        needed: The variables needed by the rest of the function.
         counts_depth: Whether it guards against recursion itself.
     """
     writer = Writer()

@@ -1,4 +1,4 @@
-"""Cuts Luau source into tokens, without any grammar.
+"""Splits Luau source into tokens, without grammar.
 
 Source text is a ``str`` of bytes: every character is one byte (Latin-1), as everywhere in the VM.
 """
@@ -44,10 +44,10 @@ _UNFINISHED = "Malformed string; did you forget to finish it?"
 class Token(NamedTuple):
     """One token.
 
-    ``kind`` is ``name``, ``number``, ``string``, ``eof``, for pieces of a backtick string
-    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``, else the symbol or
-    keyword itself. ``value`` is the name or the decoded literal, ``text`` the form that error
-    messages show. ``end_line`` differs from ``line`` for long strings.
+    ``kind`` is ``name``, ``number``, ``string``, ``eof``, or for pieces of a backtick string
+    ``interp-begin``, ``interp-mid``, ``interp-end`` and ``interp-simple``. For other tokens it is
+    the symbol or keyword itself. ``value`` is the name or the decoded literal, ``text`` the form in
+    error messages. ``end_line`` differs from ``line`` for long strings.
     """
 
     kind: str
@@ -61,9 +61,9 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Cuts one chunk into tokens.
+    """Splits a chunk into tokens.
 
-    Each token is charged for reading and compiling it.
+    Each token is charged, for reading and compiling.
     """
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
@@ -73,7 +73,7 @@ class Lexer:
         self._position = 0
         self._line = 1
         self._line_start = 0
-        self._braces: list[bool] = []  # True where a `{` opened an interpolated expression
+        self._braces: list[bool] = []  # True for a `{` that opened an interpolated expression
         self._tokens: list[Token] = []
 
     def tokens(self) -> list[Token]:
@@ -211,7 +211,7 @@ class Lexer:
         self._add("string", value, start, text=f'"{self._source[start + 1 : self._position - 1]}"')
 
     def _scan_interpolated(self, start: int, before_value: str, at_end: str) -> None:
-        """Read text from behind its opener to the closing backtick or the next ``{``."""
+        """Read text after its opener up to the closing backtick or the next ``{``."""
         value = self._text(_INTERP_RUN)
         stop = self._source[self._position : self._position + 1]
         if not stop or stop not in "`{":
@@ -259,11 +259,11 @@ class Lexer:
         self.fail("String literal contains malformed escape sequence")
 
 
-MAX_DEPTH = 1000  # of blocks and expressions; generated code has limits of its own
+MAX_DEPTH = 1000  # of blocks and expressions; generated code has its own limits
 
 
 class TokenReader:
-    """The tokens of one chunk, and the reader's place among them."""
+    """The tokens of a chunk, and the current position."""
 
     def __init__(self, source: str, chunk_name: str, charge: Charge) -> None:
         self.chunk_name = chunk_name
@@ -274,7 +274,7 @@ class TokenReader:
         self.depth = 0
 
     def fail(self, message: str, line: int | None = None) -> NoReturn:
-        """Raise a syntax error at a line; None means the line of the current token.
+        """Raise a syntax error at a line, or at that of the current token.
 
         Raises:
             LuauSyntaxError: Always.
@@ -282,7 +282,7 @@ class TokenReader:
         raise LuauSyntaxError(self.chunk_name, line or self.token.line, message)
 
     def unexpected(self, wanted: str, context: str = "") -> NoReturn:
-        """Raise Luau's error about the current token.
+        """Raise Luau's error for an unexpected current token.
 
         Raises:
             LuauSyntaxError: Always.
@@ -293,7 +293,7 @@ class TokenReader:
         self.fail(f"Expected {wanted}{during}, got {self.token.text}")
 
     def refuse_class(self, word: Token) -> None:
-        """Refuse a word that begins the declaration of a class.
+        """Refuse a word that starts a class declaration.
 
         Raises:
             LuauSyntaxError: The word is ``class``.
@@ -310,28 +310,28 @@ class TokenReader:
         return token
 
     def peek(self) -> Token:
-        """Return the token behind the current one."""
+        """Return the token after the current token."""
         return self.tokens[min(self.position + 1, len(self.tokens) - 1)]
 
     def accept(self, kind: str) -> bool:
-        """Step over the current token if it is of this kind."""
+        """Step over the current token if it has this kind; return whether it has."""
         if self.token.kind != kind:
             return False
         self.next()
         return True
 
     def expect(self, kind: str, context: str = "") -> Token:
-        """Step over a token that must be here.
+        """Step over the current token, which must have this kind.
 
         Raises:
-            LuauSyntaxError: The current token is another.
+            LuauSyntaxError: The current token has another kind.
         """
         if self.token.kind != kind:
             self.unexpected(f"'{kind}'", context)
         return self.next()
 
     def expect_name(self, context: str = "") -> Token:
-        """Step over an identifier that must be here.
+        """Step over the current token, which must be an identifier.
 
         Raises:
             LuauSyntaxError: The current token is not an identifier.
@@ -344,7 +344,7 @@ class TokenReader:
         """Step over the token that closes ``opener``.
 
         Raises:
-            LuauSyntaxError: The current token is another.
+            LuauSyntaxError: The current token has another kind.
         """
         if self.token.kind == kind:
             return self.next()
@@ -353,12 +353,12 @@ class TokenReader:
         self.fail(f"Expected '{kind}' (to close '{opener.kind}' at {place}), got {self.token.text}")
 
     def listed(self, close: str, opener: Token, separators: str = ",") -> Iterator[None]:
-        """Iterate while there are items to read, and step over the token that ends their list.
+        """Iterate once per item of a list, and step over the token that ends the list.
 
         Args:
             close: The kind of the last token.
-            opener: The first token of the list; it matches the last token.
-            separators: The kinds of tokens that may be between items, and behind the last.
+            opener: The first token of the list, which matches the last token.
+            separators: The kinds of tokens allowed between items and after the last item.
 
         Raises:
             LuauSyntaxError: The list ends with another token.
@@ -371,10 +371,10 @@ class TokenReader:
         self.expect_match(close, opener)
 
     def enter(self, what: str) -> None:
-        """Go one level deeper.
+        """Enter a level of nesting.
 
         Raises:
-            LuauSyntaxError: That is too deep.
+            LuauSyntaxError: The nesting is too deep.
         """
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -383,5 +383,5 @@ class TokenReader:
             )
 
     def leave(self) -> None:
-        """Return from a level."""
+        """Leave a level of nesting."""
         self.depth -= 1

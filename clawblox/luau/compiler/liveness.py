@@ -1,7 +1,7 @@
-"""Finds the variables that the rest of a function behind a call needs: the variables of its frame.
+"""Finds the variables of a frame: those needed by the rest of a function after a call.
 
-A variable is needed if the rest may read it before it has certainly set it. The Python syntax tree
-of a line shows what it reads and sets, so strings may look like code.
+A variable is needed if the rest may read it before it is certainly set. Reads and writes are taken
+from the Python syntax tree of a line, so strings may look like code.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class _Effect(NamedTuple):
     """The effects of a line.
 
     Attributes:
-        reads: The variables it may read before it sets them.
-        sets: The variables it certainly sets.
-        leaves: Whether the rest of its block does not run.
+        reads: The variables that it may read before setting them.
+        sets: The variables that it certainly sets.
+        leaves: Whether it skips the rest of its block.
     """
 
     reads: _Names
@@ -45,7 +45,7 @@ class Liveness:
         self._needed: set[str] = set()
 
     def needed(self, site: Site) -> list[str]:
-        """Return the variables that the code behind a site needs, sorted."""
+        """Return the variables needed by the code after a site, sorted."""
         self._needed = set()
         self._follow(self._block, site, frozenset({site.target} if site.target else ()))
         return sorted(name for name in self._needed if self._has_value(name, site))
@@ -54,11 +54,11 @@ class Liveness:
         variable = self._variables.get(name)
         return variable is not None and (variable.is_temporary or name in site.visible)
 
-    # Each method takes the variables that are certainly set before, and returns those that are
-    # certainly set afterwards; None marks a place that is never reached.
+    # Each method takes the variables certainly set before, and returns those certainly set
+    # afterwards; None marks an unreachable place.
 
     def _follow(self, block: Block, site: Site, assigned: _Names) -> tuple[bool, _Names | None]:
-        """Go through the code behind a site in a block; return first whether the site is in it."""
+        """Follow the code after a site in a block; return whether the block contains the site."""
         for index, node in enumerate(block):
             is_inside, after = self._enter(node, site, assigned)
             if is_inside:
@@ -101,7 +101,7 @@ class Liveness:
         return then & otherwise
 
     def _note(self, text: str, assigned: _Names) -> _Names | None:
-        """Note the variables that a line reads."""
+        """Record the variables that a line reads."""
         effect = self._effects.get(text)
         if effect is None:
             effect = self._effects[text] = _effect(text)
@@ -120,7 +120,7 @@ def _effect(text: str) -> _Effect:
 
 
 def _evaluate(node: python.AST, reads: set[str], sets: set[str]) -> None:
-    """Go through a part of a line in the order in which Python evaluates it."""
+    """Visit a part of a line in Python's order of evaluation."""
     match node:
         case python.Name(id=name, ctx=python.Load()):
             if name not in sets:
@@ -154,7 +154,7 @@ def _evaluate(node: python.AST, reads: set[str], sets: set[str]) -> None:
 def _evaluate_first(
     first: python.AST, others: Sequence[python.AST], reads: set[str], sets: set[str]
 ) -> None:
-    """Go through a part that is always evaluated, and others that may not be."""
+    """Visit a part that is always evaluated, then parts that may be skipped."""
     _evaluate(first, reads, sets)
     perhaps = set(sets)
     for other in others:

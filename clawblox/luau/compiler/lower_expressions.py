@@ -1,4 +1,4 @@
-"""Lowers expressions: to Python text where nothing can be suspended, to statements where it can."""
+"""Lowers expressions: to statements if they may be suspended, otherwise to Python text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Pairs = list[tuple[Lowered | None, Lowered]]  # keys (None for positional items
 
 
 class ExpressionLowering(OperatorLowering):
-    """All expressions."""
+    """The lowering of all expressions."""
 
     def expression(self, expression: ast.Expression) -> Lowered:
         """Lower an expression to one value.
@@ -178,7 +178,7 @@ class ExpressionLowering(OperatorLowering):
         return ", ".join(value.text for value in values)
 
     def _method_parts(self, expression: ast.MethodCall) -> tuple[str, str, str]:
-        """Return the texts of a method, of the variable that has it, and of all arguments."""
+        """Return the texts of a method, of its receiver's variable, and of all arguments."""
         holder = self.expression(expression.object)
         if holder.constant:
             holder = self.force(holder, expression.line)
@@ -204,7 +204,7 @@ class ExpressionLowering(OperatorLowering):
 def _parts(
     pairs: _Pairs,
 ) -> tuple[list[Lowered], dict[str, Lowered], list[tuple[Lowered, Lowered]]]:
-    """Return a literal's positional items, its fields in iteration order, and all others."""
+    """Return a literal's positional items, its fields in iteration order, and other entries."""
     items = [value for key, value in pairs if key is None]
     fields: dict[Any, tuple[Lowered, Lowered]] = {}
     dynamic: list[tuple[Lowered, Lowered]] = []
@@ -216,14 +216,14 @@ def _parts(
         elif not (
             key.kind == "num" and key.literal.is_integer() and 1 <= key.literal <= len(items)
         ):
-            fields[key.literal] = key, value  # else a positional item overwrites it
+            fields[key.literal] = key, value  # otherwise a positional item overwrites it
     are_texts = all(key.__class__ is str for key in fields)
     ordered = [fields[key] for key in (literal_order(list(fields)) if are_texts else fields)]
     return items, {key.text: value for key, value in ordered}, dynamic
 
 
 def _keeps_order(pairs: _Pairs) -> bool:
-    """Return whether making the table evaluates all values in their order."""
+    """Return whether creating the table evaluates all values in order."""
     items, fields, dynamic = _parts(pairs)
     evaluated = [*items, *fields.values(), *(part for pair in dynamic for part in pair)]
     written = [part for pair in pairs for part in pair if part is not None]
@@ -259,7 +259,7 @@ def _turn(value: int, by: int) -> int:
 
 
 def literal_order(keys: list[str]) -> list[str]:
-    """Return different keys, inserted in this order into a new table, in iteration order."""
+    """Return distinct keys, inserted in this order into a new table, in iteration order."""
     size = 1
     while size < len(keys):
         size *= 2

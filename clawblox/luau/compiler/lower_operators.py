@@ -19,7 +19,7 @@ _COMPARE = {"<": "less", "<=": "less_equal"}
 
 
 class OperatorLowering(Lowering):
-    """Operators, and the expressions that choose between others."""
+    """The lowering of operators and of conditional expressions."""
 
     def _unary(self, expression: ast.Unary) -> Lowered:
         if expression.operator == "not":
@@ -74,9 +74,9 @@ class OperatorLowering(Lowering):
         return Lowered(f"({quick} if {test} else {helper}({left_text}, {right_text}))", kind)
 
     def _number_guards(self, left: Lowered, right: Lowered) -> tuple[list[str], str, str]:
-        """Return tests that two operands are numbers, and the texts that use them behind these.
+        """Return tests that two operands are numbers, and the operands' texts after the tests.
 
-        An operand that a test has to evaluate is in the first test, because that always runs.
+        An operand that a test must evaluate is in the first test, which always runs.
         """
         if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
             left = self.pin(left, self.line)
@@ -148,7 +148,7 @@ class OperatorLowering(Lowering):
         return Lowered(result, "any", stable=True, simple=True)
 
     def _truth_test(self, value: Lowered) -> tuple[str, str]:
-        """Return the Python test of a value's truth, and the text that uses it again."""
+        """Return the Python test of a value's truth, and the text for using the value again."""
         if value.constant:
             return str(value.literal is not None and value.literal is not False), value.text
         if value.kind == "bool":
@@ -214,7 +214,7 @@ class OperatorLowering(Lowering):
             left, right = right, left
         if right.constant:
             if right.kind in ("nil", "bool"):
-                if left.kind in ("num", "str"):  # Python would warn of a literal
+                if left.kind in ("num", "str"):  # Python would warn about a literal
                     return f"equal({left.text}, {right.text})"
                 return f"({left.text} is {right.text})"
             if right.kind == "num" and left.kind != "num" and right.literal in (0, 1):
@@ -263,7 +263,7 @@ class OperatorLowering(Lowering):
 
 
 def _is_safe_divisor(operator: str, value: Lowered) -> bool:
-    """Return whether dividing by a literal can be written in Python without a check."""
+    """Return whether division by a literal is safe in Python without a check."""
     if not value.constant or value.kind != "num" or math.isinf(value.literal):
         return False
     size: float = abs(value.literal)
@@ -271,7 +271,7 @@ def _is_safe_divisor(operator: str, value: Lowered) -> bool:
 
 
 def number_literal(value: float) -> Lowered:
-    """Return a number that is known."""
+    """Return the lowered form of a number."""
     size = "INF" if math.isinf(value) else repr(abs(value))
     text = size if math.copysign(1.0, value) > 0.0 else f"(-{size})"
     return Lowered(text, "num", stable=True, simple=True, constant=True, literal=value)

@@ -1,6 +1,6 @@
 """Lowers the statements of a function to structured code (`ir`).
 
-Expressions are in `lower_expressions`. The names generated code may use are listed in `vm.NAMES`.
+Expressions are in `lower_expressions`. `vm.NAMES` lists the names available to generated code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HIDDEN_IDENTS = 1_000_000  # above the idents of any chunk's locals
 
 
 class FunctionLowering(ExpressionLowering):
-    """Lowers one function."""
+    """The lowering of a function."""
 
     def compile(self) -> tuple[str, Block]:
         """Return the Python signature and the structured body.
@@ -48,7 +48,7 @@ class FunctionLowering(ExpressionLowering):
         return ", ".join([*parameters, "*va" if body.is_vararg else "*_"]), self.block
 
     def statements(self, block: list[ast.Statement]) -> None:
-        """Lower a block; its locals end with it.
+        """Lower a block and end the scope of its locals.
 
         Raises:
             LuaError: `charge` refuses.
@@ -57,7 +57,7 @@ class FunctionLowering(ExpressionLowering):
             self._open_statements(block)
 
     def _hidden(self, kind: str, loop: str = "") -> str:
-        """Return the name of a variable scripts cannot see, in scope until its block ends."""
+        """Return the name of a variable hidden from scripts, in scope until its block ends."""
         self.hidden_count += 1
         name = f"h_{_HIDDEN_IDENTS + self.hidden_count}"
         self.show(name, Variable(kind, loop=loop))
@@ -221,7 +221,7 @@ class FunctionLowering(ExpressionLowering):
         into += block
 
     def _numbered_arms(self, statement: ast.If, blocks: list[tuple[Block, str]], arm: str) -> None:
-        """Find the arm first, then branch on its number, so that long chains stay flat."""
+        """Find the number of the arm, then branch on it, to keep long chains flat."""
         self.emit(f"{arm} = 0", statement.line)
         for number, (block, text) in enumerate(blocks, 1):
             chosen = CodeBranch(
@@ -266,14 +266,14 @@ class FunctionLowering(ExpressionLowering):
             self.emit(f"if {test}: break", statement.condition.line)
 
     def _open_statements(self, block: list[ast.Statement]) -> None:
-        """Lower a block whose locals stay visible: ``until`` may use them."""
+        """Lower a block whose locals stay in scope, since ``until`` may use them."""
         for statement in block:
             self.line = statement.line
             self.charge(1)
             getattr(self, statement.lowerer)(statement)
 
     def _body_once(self, statement: ast.Repeat) -> None:
-        """Lower a body with a ``continue``; it must continue at ``until``."""
+        """Lower a body with a ``continue``, which must go to ``until``."""
         flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
         once = CodeLoop("for _ in ONCE:", "for _ in ONCE:", statement.line)
@@ -369,7 +369,7 @@ def _uses_builtin(values: list[ast.Expression]) -> bool:
 
 
 def _continues(block: list[ast.Statement]) -> bool:
-    """Return whether a ``continue`` of this loop itself is in its body."""
+    """Return whether the body contains a ``continue`` for this loop."""
     for statement in block:
         if isinstance(statement, ast.Continue):
             return True

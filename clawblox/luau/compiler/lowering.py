@@ -1,7 +1,7 @@
-"""The state of lowering one function, and the parts that all of it shares: output, order, fields.
+"""The state of lowering a function, and shared parts: output, order of evaluation, fields.
 
-Each call is a statement of its own, so that its line identifies it. A value that is computed before
-a call and needed after it is first pinned to a temporary.
+Each call is a separate statement, identified by its line. A value that is computed before a call
+and needed afterwards is first pinned to a temporary.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Lowered:
     """A lowered expression.
 
     Attributes:
-        text: A Python expression of exactly one Luau value.
-        kind: Its type: num, str, bool, nil, table, func; any if that is not known.
-        stable: Whether it may be evaluated later, even behind a call.
+        text: A Python expression for exactly one Luau value.
+        kind: Its type: num, str, bool, nil, table, func, or any if unknown.
+        stable: Whether it may be evaluated later, even after a call.
         simple: Whether it may be evaluated twice.
         constant: Whether it is a literal.
         short: Whether it is a string of numbers and short literals.
@@ -59,7 +59,7 @@ def key_text(key: Lowered) -> str:
 
 
 def _charged_tuple(name: str) -> str:
-    """Return the text of a tuple that is charged for being copied if it is large."""
+    """Return the text of a tuple, which is charged for copying if it is large."""
     return f"({name} if len({name}) <= {CHARGED_COPY} else hold({name}))"
 
 
@@ -108,7 +108,7 @@ class Lowering:
 
     @contextmanager
     def sub_block(self) -> Iterator[Block]:
-        """Collect the emitted code in a block of its own."""
+        """Collect the emitted code in a separate block."""
         outer, self.block = self.block, []
         yield self.block
         self.block = outer
@@ -148,15 +148,15 @@ class Lowering:
         return Lowered(name, value.kind, stable=True, simple=True)
 
     def force(self, value: Lowered, line: int) -> Lowered:
-        """Put a literal into a variable: Python warns of operations that will certainly fail."""
+        """Store a literal in a variable, since Python warns about operations that always fail."""
         return self.pin(Lowered(value.text, "any"), line)
 
     def settle(self, value: Lowered) -> Lowered:
-        """Return a value that may be evaluated later, even behind a call."""
+        """Return a value that may be evaluated later, even after a call."""
         return value if value.stable else self.pin(value, self.line)
 
     def twice(self, value: Lowered) -> tuple[str, str]:
-        """Return the text that evaluates a value, and the text that uses its result again."""
+        """Return the text that evaluates a value, and the text for using the result again."""
         if value.simple:
             return value.text, value.text
         name = self.temporary(value.kind)
@@ -184,7 +184,7 @@ class Lowering:
         return False
 
     def ordered(self, expressions: list[ast.Expression]) -> list[Lowered]:
-        """Lower expressions so that their texts can be used together afterwards.
+        """Lower expressions to texts that can be used together afterwards.
 
         Raises:
             LuaError: `charge` refuses.
@@ -199,7 +199,7 @@ class Lowering:
         return values
 
     def value_list(self, expressions: list[ast.Expression]) -> tuple[str, bool]:
-        """Return the text of an argument list, and whether its end is spread.
+        """Return the text of an argument list, and whether its last argument is spread.
 
         Raises:
             LuaError: `charge` refuses.
@@ -210,13 +210,13 @@ class Lowering:
         return ", ".join([*texts, f"*{self.spread(expressions[-1])}"]), True
 
     def _before(self, expressions: list[ast.Expression]) -> list[Lowered]:
-        """Lower all expressions but the last; that may call a function."""
+        """Lower all expressions except the last, which may call a function."""
         *firsts, last = expressions
         values = self.ordered(firsts)
         return list(map(self.settle, values)) if self.has_call(last) else values
 
     def spread(self, expression: ast.Expression) -> str:
-        """Lower an expression of any number of values to the text of a tuple.
+        """Lower an expression with any number of values to the text of a tuple.
 
         Raises:
             LuaError: `charge` refuses.
@@ -335,7 +335,7 @@ class Lowering:
         Args:
             expression: The call.
             want: ``one`` value, ``many`` (as functions return them), ``drop``, or ``return``.
-            target: The variable; None takes a new temporary.
+            target: The variable, or None for a new temporary.
 
         Raises:
             LuaError: `charge` refuses.

@@ -20,13 +20,13 @@ def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.Functi
     Args:
         source: The source, one character per byte.
         chunk_name: The chunk's name, with its ``=`` or ``@`` if it has one.
-        charge: Called with a number of steps before the work they pay for.
+        charge: Called with a number of steps before the work that they pay for.
 
     Returns:
         All functions of the chunk, the main one first, and the number of tokens.
 
     Raises:
-        LuauSyntaxError: The chunk is not Luau.
+        LuauSyntaxError: The chunk is not valid Luau.
         LuaError: `charge` refuses.
     """
     parser = Parser(source, chunk_name, charge)
@@ -34,13 +34,13 @@ def parse(source: str, chunk_name: str, charge: Charge) -> tuple[list[ast.Functi
 
 
 class Parser(ExpressionParser):
-    """A recursive descent over the tokens of one chunk."""
+    """A recursive descent parser for the tokens of a chunk."""
 
     def chunk(self) -> list[ast.FunctionBody]:
         """Read the whole chunk.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         with self.scope.enter_function("", 1) as main:
             main.is_vararg = True
@@ -58,7 +58,7 @@ class Parser(ExpressionParser):
         """Read statements up to the end of their block.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         self.enter("block")
         statements: list[ast.Statement] = []
@@ -76,7 +76,7 @@ class Parser(ExpressionParser):
     def _do_loop(
         self, what: str, names: Sequence[Token] = ()
     ) -> tuple[list[ast.Local], list[ast.Statement]]:
-        """Read ``do … end`` and declare the names of a ``for``; the loop hides three more."""
+        """Read ``do … end``, declaring the names of a ``for`` and three hidden locals."""
         do = self.expect("do", what)
         with self.scope.enter_block():
             if names:
@@ -182,7 +182,7 @@ class Parser(ExpressionParser):
         return self._declaration(self.next(), is_const=False)
 
     def _declaration(self, keyword: Token, *, is_const: bool) -> ast.Statement:
-        """Read what follows ``local`` or ``const``."""
+        """Read the declaration after ``local`` or ``const``."""
         if self.token.kind == "function":
             return self._local_function(is_const=is_const)
         names = [self.typed_name("variable name")]

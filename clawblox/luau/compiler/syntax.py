@@ -17,9 +17,9 @@ class Local:
         ident: Its number in the chunk.
         owner: The function that declares it.
         captured: Whether another function uses it.
-        is_const: Whether ``const`` declares it, so that nothing may assign to it.
+        is_const: Whether it is declared with ``const``, which forbids assignments.
         writes: The number of assignments after its declaration.
-        self_function: The function it names, if ``local function`` declares it.
+        self_function: Its function, if it is declared with ``local function``.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Local:
 
     @property
     def boxed(self) -> bool:
-        """True if closures share it as a box: it is captured, and changes after that."""
+        """True if closures share it as a box, because it is captured and assigned."""
         return self.captured and self.writes > 0
 
 
 @dataclass(slots=True, eq=False)
 class FunctionBody:
-    """One function of a chunk, the main function included."""
+    """A function of a chunk, or its main function."""
 
     parent: FunctionBody | None
     name: str
@@ -52,17 +52,17 @@ class FunctionBody:
     end_line: int = 0
 
     def captured(self) -> list[Local]:
-        """Return the upvalues that the function gets when it is made; it knows itself."""
+        """Return the upvalues that the function gets on creation, except itself."""
         return [local for local in self.upvalues if local.self_function is not self or local.boxed]
 
 
 @dataclass_transform(eq_default=False)
 class Node:
-    """A part of the tree; its subclasses are data classes, and start with their line.
+    """A node of the syntax tree; subclasses are data classes with the line as first field.
 
     Attributes:
-        lowerer: The name of the method that lowers such nodes: ``_while`` for `While`.
-        parts: The names of the fields besides the line.
+        lowerer: The name of the method that lowers such nodes, such as ``_while`` for `While`.
+        parts: The names of the fields after the line.
     """
 
     lowerer: ClassVar[str]
@@ -137,7 +137,7 @@ class MethodCall(Expression):
 
 
 def is_multiple(expression: Expression) -> bool:
-    """Return whether an expression can give any number of values."""
+    """Return whether an expression can have any number of values."""
     return isinstance(expression, (Call, MethodCall, Vararg))
 
 
@@ -244,7 +244,7 @@ class If(Statement):
     otherwise: list[Statement]
 
     def bodies(self) -> list[list[Statement]]:
-        """Return the blocks of which one runs."""
+        """Return the alternative blocks."""
         return [*(body for _, body in self.arms), self.otherwise]
 
 
@@ -286,11 +286,11 @@ MAX_UPVALUES = 200
 
 @dataclass(slots=True)
 class OpenLoop:
-    """A loop around the parser's place.
+    """A loop that encloses the parser's position.
 
     Attributes:
-        continue_line: The line of its first ``continue``; None while it has no such statement.
-        locals_before: The number of locals that the chunk has declared before that.
+        continue_line: The line of its first ``continue`` so far, or None.
+        locals_before: The number of locals declared in the chunk before the ``continue``.
     """
 
     continue_line: int | None = None
@@ -298,7 +298,7 @@ class OpenLoop:
 
 
 class NameScope:
-    """The names visible at the parser's place, and the function it is in."""
+    """The names visible at the parser's position, and the enclosing function."""
 
     def __init__(self) -> None:
         self.functions: list[FunctionBody] = []
@@ -324,7 +324,7 @@ class NameScope:
 
     @contextmanager
     def enter_block(self) -> Iterator[None]:
-        """Open a block; its locals end with it."""
+        """Open a block, which ends the scope of its locals."""
         self._blocks.append([])
         yield
         for local in self._blocks.pop():
@@ -340,14 +340,14 @@ class NameScope:
         self.loops.pop()
 
     def note_continue(self, line: int) -> None:
-        """Note a ``continue`` of the innermost loop."""
+        """Record a ``continue`` of the innermost loop."""
         loop = self.loops[-1]
         if loop.continue_line is None:
             loop.continue_line, loop.locals_before = line, self._next_ident
 
     @contextmanager
     def enter_condition(self, loop: OpenLoop) -> Iterator[list[Local]]:
-        """Open the condition behind a loop's body; give the skipped locals that it uses."""
+        """Open the condition after a loop's body; yield the skipped locals that it uses."""
         used: list[Local] = []
         if loop.continue_line is not None:
             self._jumps.append((loop.locals_before, self._next_ident, used))
@@ -356,7 +356,7 @@ class NameScope:
             self._jumps.pop()
 
     def declare(self, name: str, line: int, *, is_const: bool = False) -> Local:
-        """Bind a new local from here on."""
+        """Bind a new local at the parser's position."""
         self._next_ident += 1
         local = Local(name, self._next_ident, self.function, line, is_const)
         self._bindings.setdefault(name, []).append(local)
@@ -369,7 +369,7 @@ class NameScope:
         return self._active.get(self.function, 0) + count <= MAX_LOCALS
 
     def find(self, name: str) -> Local | None:
-        """Return the local that a name means, or None; mark it if another function owns it."""
+        """Return the local with a name, or None; mark it if another function owns it."""
         visible = self._bindings.get(name)
         if not visible:
             return None

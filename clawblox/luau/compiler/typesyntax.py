@@ -1,4 +1,4 @@
-"""Parses Luau's type syntax and drops it: types have no meaning at run time."""
+"""Parses and drops Luau's type syntax, since types have no effect at run time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _ACCESS = {"read", "write"}
 
 
 class TypeReader(TokenReader):
-    """Steps over types; its subclass reads expressions."""
+    """Steps over types; the subclass reads expressions."""
 
     def expression(self) -> object:
         """Read an expression, as in ``typeof(x)``.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         raise NotImplementedError
 
@@ -27,10 +27,10 @@ class TypeReader(TokenReader):
         raise NotImplementedError
 
     def type_alias(self) -> None:
-        """Read an alias from behind the word ``type``.
+        """Read an alias after the word ``type``.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         self.expect_name("type name")
         self.generics(defaults=True)
@@ -38,10 +38,10 @@ class TypeReader(TokenReader):
         self.type()
 
     def generics(self, *, defaults: bool = False) -> None:
-        """Read ``<T, U...>`` if the current token begins one.
+        """Read ``<T, U...>`` if it starts at the current token.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         if self.token.kind != "<":
             return
@@ -52,10 +52,10 @@ class TypeReader(TokenReader):
                 self.type_pack() if is_pack else self.type()
 
     def instantiation(self) -> None:
-        """Read ``<<A, B>>`` behind a function's name.
+        """Read ``<<A, B>>`` after a function's name.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         opener = self.next()
         self._type_arguments(self.expect("<"))
@@ -65,7 +65,7 @@ class TypeReader(TokenReader):
         """Read a return type, an argument or the type of ``...``: ``T``, ``...T`` or ``T...``.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         is_variadic = self.accept("...")
         self.type()
@@ -80,7 +80,7 @@ class TypeReader(TokenReader):
         """Read one type.
 
         Raises:
-            LuauSyntaxError: The source is not Luau here.
+            LuauSyntaxError: The source is not valid Luau here.
         """
         self.enter("type annotation")
         if self.token.kind in ("|", "&"):

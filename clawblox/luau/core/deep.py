@@ -1,8 +1,9 @@
 """Runs code on a thread whose stack is large enough for Luau's recursion.
 
-Luau calls are Python calls. Some of them need C stack too, and an ordinary thread has too little:
-recursion would kill the process. A deep thread has 512 MB of address space (used as needed), and
-a recursion limit that ends in a ``RecursionError`` long before that.
+Luau calls are Python calls, and some also use C stack. On an ordinary thread, recursion would
+exhaust the stack and kill the process. The stack of a deep thread has 512 MB of address space,
+allocated as needed, and its recursion limit raises ``RecursionError`` long before the stack is
+full.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Result = TypeVar("Result")
 STACK_BYTES = 512 << 20
 MAX_CALLS = 19_999  # as in the reference, the main function included
 _STARTING_CALLS = 8  # of Python itself, below the main function
-COUNTS_C_CALLS = sys.version_info < (3, 12)  # whether calls from C count as calls of Python do
-HEADROOM = 200  # calls that handling an error may need on a stack that is full
+COUNTS_C_CALLS = sys.version_info < (3, 12)  # whether calls from C count like Python calls
+HEADROOM = 200  # calls available for error handling on a full stack
 _LOOK_S = 1.0
 _PROBE_CALLS = 3_000
 _PROBE_LIMIT = 500
@@ -35,15 +36,15 @@ def is_deep() -> bool:
 
 
 def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | None = None) -> Result:
-    """Run a function on a deep thread, or on this one if it is deep already; return its result.
+    """Run a function on a deep thread, or directly if this thread is deep; return its result.
 
     Args:
         function: The function.
-        interrupt: Called when an exception, such as KeyboardInterrupt, hits the waiting thread; it
-            makes the function end. None means to wait for the function.
+        interrupt: Called when an exception, such as KeyboardInterrupt, is raised in the waiting
+            thread, to make the function end; None to wait for the function.
 
     Raises:
-        BaseException: The function raised it; or it hit the waiting thread, and is raised once the
+        BaseException: An exception from the function, or from the waiting thread, raised after the
             function has ended.
     """
     if is_deep():
@@ -83,11 +84,11 @@ def run_deep(function: Callable[[], Result], interrupt: Callable[[], None] | Non
 def _wait(
     outcome: list[Any], waker: threading.Lock, interrupt: Callable[[], None] | None
 ) -> BaseException | None:
-    """Wait for an outcome; return the exception that hit this thread meanwhile, or None.
+    """Wait for an outcome; return the exception raised in this thread meanwhile, or None.
 
-    It waits for a lock: an exception within ``Thread.join`` makes the thread look ended, and one
-    within ``Event.wait`` can turn into a ``RuntimeError``. A signal that comes while the wait
-    begins is seen after a second.
+    It waits for a lock, because an exception within ``Thread.join`` makes the thread look ended,
+    and an exception within ``Event.wait`` can turn into a ``RuntimeError``. A signal at the start
+    of the wait is handled after up to a second.
     """
     interruption = None
     while not outcome:
@@ -122,7 +123,7 @@ def _lower_limit() -> None:
 def call_limit() -> int:
     """Return the recursion limit while scripts run.
 
-    Where the interpreter misses some recursion, the limit is only a safety net.
+    If the interpreter misses some recursion, the limit is only a safety net.
     """
     return max(_usual_limit, MAX_CALLS + (HEADROOM if _is_defective else _STARTING_CALLS))
 
@@ -130,10 +131,10 @@ def call_limit() -> int:
 def recursion_is_unchecked() -> bool:
     """Return whether this interpreter misses some recursion (CPython 3.13.0 to 3.13.7 do).
 
-    An experiment before the first work of a deep thread finds that out.
+    An experiment, run before the first use of a deep thread, determines the result.
 
     Raises:
-        RuntimeError: No thread can be started.
+        RuntimeError: A thread cannot be started.
     """
     if _is_defective is None:
         run_deep(lambda: None)

@@ -1,4 +1,4 @@
-"""The exceptions of the VM, and how a chunk's name looks in messages.
+"""The exceptions of the VM, and the form of chunk names in messages.
 
 Exception
 ├── LuaError            a Luau error on its way to a ``pcall`` or to the host
@@ -25,8 +25,8 @@ class LuaError(Exception):
         value: The Luau value that was raised, in most cases a ``str`` of bytes.
         traceback: The Luau stack where it was raised, newest call first; ``""`` if unknown.
         raiser: The name of the built-in function that raised it; ``""`` if generated code did.
-        located: Whether the text begins with its position already.
-        c_calls: The depth of callbacks at which it was raised, where handlers need to know.
+        located: Whether the text already starts with its position.
+        c_calls: The depth of callbacks at which it was raised, for handlers.
     """
 
     def __init__(self, value: Any, *, located: bool = True) -> None:
@@ -45,14 +45,14 @@ class LuaError(Exception):
 
 
 class RuntimeFault(LuaError):  # noqa: N818 - it becomes an error with its position
-    """An error raised by the runtime itself; its text still lacks the position."""
+    """An error raised by the runtime itself, with a text that still lacks the position."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message[:MAX_MESSAGE], located=False)
 
 
 class OutOfMemory(LuaError):  # noqa: N818 - the name states the condition
-    """The heap is full. The error has no position."""
+    """The heap is full. The error lacks a position."""
 
     def __init__(self) -> None:
         super().__init__(FULL)
@@ -73,15 +73,15 @@ class LuauSyntaxError(LuaError):
 
 
 class VMSnapshotError(Exception):
-    """A VM that cannot be saved now, or a document that cannot be restored here."""
+    """The VM cannot be saved at this time, or the document cannot be restored."""
 
 
 class HostError(Exception):
-    """The host used the interface in a way that is not allowed."""
+    """The host has misused the interface."""
 
 
 def chunk_id(name: str) -> str:
-    """Return a chunk's name as positions show it: ``=x`` and ``@x`` as x, else source text."""
+    """Return a chunk's name for positions: x for ``=x`` and ``@x``, else source text."""
     room = _CHUNK_ID_SIZE - 1
     if name.startswith("="):
         return name[1 : 1 + room]

@@ -1,7 +1,7 @@
 """Loops: the numbers of a numeric ``for``, and the three kinds of generic ``for``.
 
-An iterator object lives in a variable of its loop, so a suspended loop is saved with it; ``again``
-repeats the running iteration and then gives the rest.
+An iterator object is a variable of its loop, so a suspended loop is saved with it. ``again``
+repeats the current iteration and then yields the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ builtin_iterators: dict[str, Function] = {}  # `next` and the function `ipairs` 
 
 
 def charge_work(steps: int) -> None:
-    """Charge work of the library that runs no script and fills no table.
+    """Charge library work that neither runs scripts nor fills tables.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -55,7 +55,7 @@ def charge_work(steps: int) -> None:
 
 
 def count(start: Any, limit: Any, step: Any) -> Any:
-    """Return the numbers that ``for i = start, limit, step`` goes through.
+    """Return the numbers of ``for i = start, limit, step``.
 
     Raises:
         RuntimeFault: A bound is not a number.
@@ -75,7 +75,7 @@ def count(start: Any, limit: Any, step: Any) -> Any:
 
 
 def count_on(value: float, limit: Any, step: Any) -> Any:
-    """Return the number of a running iteration and those that follow it.
+    """Return the number of the current iteration and all following numbers.
 
     Raises:
         RuntimeFault: A bound is not a number.
@@ -111,7 +111,7 @@ def _steps(value: float, limit: float, step: float) -> Iterator[float]:
 
 
 class LoopIterator:
-    """One running generic ``for``."""
+    """A running generic ``for``."""
 
     __slots__ = ()
 
@@ -119,13 +119,13 @@ class LoopIterator:
         raise NotImplementedError
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and the rest."""
+        """Return the current iteration and the rest."""
         return chain(((key, value),), iter(self))
 
 
 @dataclass(slots=True, eq=False)
 class FunctionLoop(LoopIterator):
-    """Calls an iterator function; the code of the loop makes the call, because it may yield."""
+    """Loops with an iterator function, which the loop's code calls because it may yield."""
 
     function: Any
     state: Any
@@ -135,7 +135,7 @@ class FunctionLoop(LoopIterator):
         return repeat((CALL, None))
 
     def take(self, result: Any, count: int) -> tuple[Any, ...]:
-        """Keep the control variable of a call's result; return ``count`` values."""
+        """Store the control variable from a call's result; return ``count`` values."""
         values = adjust(result, count)
         self.control = values[0]
         return values
@@ -143,18 +143,18 @@ class FunctionLoop(LoopIterator):
 
 @dataclass(slots=True, eq=False)
 class TableLoop(LoopIterator):
-    """Goes through the keys that a table had at the start, reading each value when it is due."""
+    """Loops over the keys that a table had at the start, reading each value in its iteration."""
 
     state: LuaTable
     keys: list[Any]
     _position: Any = None
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        table = self.state  # nothing was removed since its keys were listed
+        table = self.state  # no removals since its keys were listed
         return self._entries(TRUE_KEY in table or FALSE_KEY in table)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and the rest."""
+        """Return the current iteration and the rest."""
         self.keys = self.rest()
         return chain(((key, value),), self._entries(Flag in map(type, self.keys)))
 
@@ -166,7 +166,7 @@ class TableLoop(LoopIterator):
         return zip(position, map(self.state.get, keys))  # noqa: B905 - to pass `strict` takes time
 
     def rest(self) -> list[Any]:
-        """Return the keys still to come."""
+        """Return the remaining keys."""
         if self._position is None:
             return self.keys
         left = self._position.__length_hint__()
@@ -175,7 +175,7 @@ class TableLoop(LoopIterator):
 
 @dataclass(slots=True, eq=False)
 class SequenceLoop(LoopIterator):
-    """Goes through 1, 2, 3, … up to the first nil."""
+    """Loops over 1, 2, 3, … up to the first nil."""
 
     state: LuaTable
     control: float
@@ -184,13 +184,13 @@ class SequenceLoop(LoopIterator):
         return _entries_in_order(self.state.get, int(self.control) + 1)
 
     def again(self, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-        """Return the running iteration and the rest."""
+        """Return the current iteration and the rest."""
         self.control = key
         return LoopIterator.again(self, key, value)
 
 
 def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple[Any, Any]]:
-    """Read the values from a position on, charging for the positions before they are read."""
+    """Read the values from a position on, charging for positions in advance."""
     size = 16
     while True:
         current.vm.charge(size)
@@ -205,7 +205,7 @@ def _entries_in_order(get: Callable[[float], Any], start: int) -> Iterator[tuple
 
 
 def is_position(control: Any) -> bool:
-    """Return whether a loop over positions can have a control value."""
+    """Return whether a control value is valid in a loop over positions."""
     return control.__class__ is float and 0.0 <= control < _EXACT and control.is_integer()
 
 
@@ -216,8 +216,8 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
         function: An iterator function, or a value that can be iterated over.
         state: Its first argument.
         control: The first control value.
-        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``: it then needs a
-            function, and iterates over nothing else.
+        is_call: Whether the loop is written with ``pairs``, ``ipairs`` or ``next``, and therefore
+            requires a function.
 
     Raises:
         RuntimeFault: The value cannot be iterated over.
@@ -249,7 +249,7 @@ def iterate(function: Any, state: Any, control: Any, *, is_call: bool = False) -
 def ordered_keys(table: LuaTable) -> list[Any]:
     """Return a table's keys: 1 to its length, then the rest in order of insertion.
 
-    Many positions that hold nothing are charged.
+    Large numbers of empty positions are charged.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -257,7 +257,7 @@ def ordered_keys(table: LuaTable) -> list[Any]:
     give_back_room(table)
     size = int(border(table))
     empty = size - len(table)
-    if empty >= CHARGED_COPY and current.vm is not None:  # else the host is looking
+    if empty >= CHARGED_COPY and current.vm is not None:  # otherwise the host is reading
         current.vm.allocate(_POSITION_BYTES * empty)
         current.vm.charge_work(empty // _KEYS_PER_STEP)
     keys = list(table)
@@ -277,7 +277,7 @@ def ordered_keys(table: LuaTable) -> list[Any]:
 
 
 def next_entry(table: LuaTable, key: Any) -> Any:
-    """Return the entry that ``next(table, key)`` returns; the key is a table key.
+    """Return the result of ``next(table, key)`` for a table key.
 
     Raises:
         RuntimeFault: The table does not have the key.
@@ -308,9 +308,9 @@ def next_entry(table: LuaTable, key: Any) -> Any:
 def _first_cursor(table: LuaTable, last: Cursor | None) -> Cursor:
     """Return a cursor with only the first of a table's keys.
 
-    Most calls ask whether the table is empty. A search from the start also goes through the room of
-    the keys that were removed there, so the table is repacked now and then. A search may cost as
-    much as the root of the number of keys, so that is charged.
+    Most calls only check whether the table is empty. A search from the start also visits the slots
+    of removed keys, so the table is repacked from time to time. The cost of a search is up to the
+    square root of the number of keys, and is charged.
     """
     key: Any = 1.0
     searches = 0
@@ -339,8 +339,7 @@ class Cursor:
     Attributes:
         keys: The table's keys, or only the first.
         position: The position among the keys.
-        searches: The number of searches for the first key, of which nothing that scripts see
-            depends.
+        searches: Number of searches for the first key, without effects visible to scripts.
     """
 
     keys: list[Any]
@@ -348,7 +347,7 @@ class Cursor:
     searches: int = 0
 
     def after(self, key: Any) -> int:
-        """Return the position behind a key; -1 if the key is not there."""
+        """Return the position after a key; -1 if the key is missing."""
         at = self.position
         if at < len(self.keys) and self.keys[at] == key:
             return at + 1

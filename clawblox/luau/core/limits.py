@@ -17,14 +17,14 @@ STEP_BYTES = 100  # that a step stands for
 ROOM_BYTES = 300  # that generated code takes at a time, for a table or for upvalues
 
 SIZES = 2  # the version of the sizes below, in snapshots
-# The sizes of values, with what going through them takes; generous for CPython 3.11 to 3.13.
+# The sizes of values, including the memory for visiting them; generous for CPython 3.11 to 3.13.
 ENTRY_BYTES = 100  # of a table
 TABLE_BYTES = 220
 FILLED_BYTES = 120  # of a table, besides its entries, for which making it is charged
 FUNCTION_BYTES = 260
 UPVALUE_BYTES = 90  # besides the box of a variable that closures share and change
 COROUTINE_BYTES = 300
-NATIVE_BYTES = 150  # of a function of the library with a state of its own
+NATIVE_BYTES = 150  # of a library function with its own state
 FRAME_BYTES = 220  # of a suspended call
 ERROR_BYTES = 700  # of an error that killed a coroutine
 VECTOR_BYTES = 120
@@ -35,8 +35,8 @@ CHUNK_BYTES = 5000  # of compiled source, besides its tokens
 TOKEN_BYTES = 400
 
 Charge = Callable[[int], None]
-"""Takes steps for work that is about to be done."""
+"""Charges steps for work in advance."""
 
 
 def free_of_charge(steps: int) -> None:
-    """Take no steps: the host pays for its own work."""
+    """Charge nothing, for work of the host."""

@@ -1,4 +1,4 @@
-"""The VM as the packages below it see it, its coroutines, and the VM that runs on this thread."""
+"""The interface of the VM for the packages below it, coroutines, and the current VM of a thread."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class SuspendedFrame:
-    """Something suspended that waits for the result of a call."""
+    """A suspended frame that waits for the result of a call."""
 
     __slots__ = ()
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
         """Return the function that continues with the result of the call, and its argument.
 
-        The caller calls it, so that no Python frame lies in between.
+        The caller must call the function, to avoid a Python frame in between.
 
         Raises:
             LuaError: The call has failed.
@@ -42,8 +42,8 @@ class Coroutine:
         frames: The suspended calls, outermost first.
         environment: The globals of chunks loaded in it.
         error: The error that killed it, for ``coroutine.close``; None otherwise.
-        ended: Called when it has returned, failed or been closed, with whether it went well, and
-            its results or the error value. The host sets it, also after a restore.
+        ended: Called after it has returned, failed or been closed, with whether it succeeded, and
+            with its results or the error value. The host sets it, also after a restore.
     """
 
     function: Callable[..., Any] | None
@@ -56,33 +56,33 @@ class Coroutine:
 
 
 class Machine:
-    """The VM as `current` gives it to operators, coroutines and libraries.
+    """The VM that `current` provides to operators, coroutines and libraries.
 
     Attributes:
         c_calls: The number of active callbacks.
-        base_c_calls: The number of callbacks below the running coroutine; it may not yield past
+        base_c_calls: The number of callbacks below the running coroutine, which cannot yield past
             them.
-        depth: The number of active calls, where the interpreter does not count them.
+        depth: The number of active calls, if the interpreter does not count them.
         has_headroom: Whether the stack was full and the recursion limit is raised.
         extra_calls: The calls below the running coroutine for which the recursion limit is raised.
-        running: The running coroutine; None outside any.
+        running: The running coroutine; None outside coroutines.
         error_stack: The traceback of the error that a handler is handling; None outside handlers.
         main_environment: The globals outside coroutines.
         has_weak_tables: Whether a metatable with ``__mode`` was ever set.
         vectors: The name and the members of vectors.
-        blanks: Gives new vectors without components, and counts them.
-        allocated: The bytes allocated since the heap was last measured, and its size then; 0
-            without a limit of memory.
-        roots: Values that the host wants to find again after a restore.
+        blanks: Creates and counts vectors without components.
+        allocated: The heap size at its last measurement plus the bytes allocated since; 0 without
+            a memory limit.
+        roots: Values that the host needs after a restore.
         held: Returns the other values that the host keeps for scripts.
         globals: The table of globals.
         string_library: The table in which fields of strings are looked up.
         string_metatable: The metatable of all strings.
         late: The late names of the sandbox; see `lib.support.late.place_late`.
-        main_coroutine: The coroutine that scripts see as the main thread; None if there is none.
+        main_coroutine: The coroutine that is the main thread for scripts, or None.
         random: The stream of ``math.random``.
-        draws: A checksum of the draws from other streams, in the present call from the host.
-        output: The receiver of printed lines; None drops them.
+        draws: A checksum of the draws from other streams in the current call from the host.
+        output: The receiver of printed lines; None to drop them.
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time``, in seconds since 1970.
     """
@@ -115,40 +115,40 @@ class Machine:
         self.wall_clock: Callable[[], float] = time.time
 
     def early_entries(self, table: LuaTable) -> dict[Any, Any]:
-        """Return the entries of a table that has late names, without these."""
+        """Return the entries of a table without its late names."""
         late = self.late[id(table)]
         return {key: value for key, value in table.items() if key not in late}
 
     def charge(self, steps: int) -> None:
-        """Take steps of a script's loop, and account for the heap it may fill."""
+        """Charge steps of a script's loop, and account for the memory that it may fill."""
 
     def charge_work(self, steps: int) -> None:
-        """Take steps for work that adds nothing to the heap."""
+        """Charge steps for work that does not add to the heap."""
 
     def is_new_pattern(self, pattern: str) -> bool:
-        """Return whether the call from the host has to pay for reading a pattern of strings."""
+        """Return whether a string pattern is new in this call from the host, and is charged."""
         raise NotImplementedError
 
     def take_steps(self, steps: int) -> None:
-        """Take steps for work that cannot be refused, such as handling an error."""
+        """Charge steps for work that cannot be refused, such as error handling."""
 
     def charge_search(self) -> None:
-        """Take steps for a walk through the whole heap."""
+        """Charge steps for a search of the whole heap."""
 
     def allocate(self, size: int, filled: int | None = None) -> None:
-        """Account for bytes about to be allocated, and take steps for filling all or some."""
+        """Account for bytes about to be allocated, and charge steps for filling all or some."""
 
     def fill(self, size: int) -> None:
         """Account for bytes that cannot be refused, such as those of an error."""
 
     def check_c_calls(self) -> None:
-        """Refuse callbacks nested too deep."""
+        """Refuse callbacks that are nested too deeply."""
 
     def protect(self) -> None:
         """Count a protected call."""
 
     def identify(self, value: Any) -> str:
-        """Return the type and serial number of a value that has no other text."""
+        """Return the type and serial number of a value without other text."""
         raise NotImplementedError
 
     def load_charged(self, source: str, name: str, environment: Any) -> Callable[..., Any]:
@@ -172,7 +172,7 @@ def thread_environment() -> Any:
 
 
 def charge_reading(size: int) -> None:
-    """Charge going through a long text, as comparing and hashing do.
+    """Charge reading a long text, for example in comparisons and hashing.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -182,10 +182,10 @@ def charge_reading(size: int) -> None:
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:
-    """Call a metamethod or callback; it must not yield, and nests at most 200 deep.
+    """Call a metamethod or callback, which must not yield, and may nest at most 200 deep.
 
     Raises:
-        LuaError: The function fails, or callbacks nest too deep.
+        LuaError: The function fails, or callbacks are nested too deeply.
     """
     vm = current.vm
     vm.c_calls += 1

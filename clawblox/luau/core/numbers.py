@@ -1,4 +1,4 @@
-"""Arithmetic as Luau defines it, and numbers as text, both ways."""
+"""Arithmetic as Luau defines it, and conversion between numbers and text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEXADECIMAL = re.compile(
 _SPECIAL = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:inf(?:inity)?|nan))[ \t\n\v\f\r]*", re.IGNORECASE)
 _MAX_PLAIN_EXPONENT = 20
 _MIN_PLAIN_EXPONENT = -6
-_CHARACTERS_PER_STEP = 256  # of a text that is read as a number
+_CHARACTERS_PER_STEP = 256  # of a text read as a number
 _MOST_DIGITS = 64  # digits that a 64-bit number can have
 _SINGLE = struct.Struct("f")  # native: numbers that are too large become infinite
 pack_single, unpack_single = _SINGLE.pack, _SINGLE.unpack
@@ -34,7 +34,7 @@ def single(value: float) -> float:
 
 
 def rounding(compute: Callable[[float], float]) -> Callable[[float], float]:
-    """Return a function that rounds finite numbers; it keeps their sign, even of a zero."""
+    """Return a function that rounds finite numbers and keeps their sign, even for zero."""
     return lambda value: math.copysign(compute(value), value) if math.isfinite(value) else value
 
 
@@ -83,7 +83,7 @@ def raise_to(left: float, right: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Return a number as ``tostring`` shows it: the shortest digits that read back the same."""
+    """Return the ``tostring`` form of a number: the shortest digits that read back the same."""
     if -1e15 < value < 1e15:
         whole = int(value)
         if whole == value:
@@ -131,7 +131,7 @@ def parse_in_base(text: str, base: int) -> float | None:
 
 
 def to_number(value: Any) -> float | None:
-    """Return a number, or the number that a string contains; None for anything else.
+    """Return a number, or the number in a string; None for other values.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.

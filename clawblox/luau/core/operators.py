@@ -36,7 +36,7 @@ from clawblox.luau.core.values import (
 )
 
 MAX_STRING = 1 << 30
-_COPIED, _SPREAD = 60, 40  # bytes of an entry that are filled
+_COPIED, _SPREAD = 60, 40  # filled bytes per entry
 _FEW_VALUES = 2  # of an interpolation that a step covers
 _SMALL = 100  # bytes that the charge for a step covers
 
@@ -44,7 +44,7 @@ _SMALL = 100  # bytes that the charge for a step covers
 def _arithmetic(
     event: str, word: str, compute: Callable[[float, float], float]
 ) -> Callable[[Any, Any], Any]:
-    """Build one operator of all values but vectors.
+    """Build an operator for all values except vectors.
 
     Args:
         event: The metamethod.
@@ -78,10 +78,10 @@ _div = _arithmetic("__div", "div", divide)
 
 
 def vector_operators(blanks: vectors.Blanks) -> dict[str, Callable[[Any, Any], Any]]:
-    """Return the operators that make vectors, by their names in generated code.
+    """Return the operators that create vectors, by their names in generated code.
 
     Args:
-        blanks: Gives the vectors, still without components.
+        blanks: Creates the vectors, initially without components.
     """
     return {
         "add": vectors.adding(_add, blanks),
@@ -118,7 +118,7 @@ def length(value: Any) -> float:
     """Return ``#value``.
 
     Raises:
-        RuntimeFault: The value has no length, or its ``__len`` returns no number.
+        RuntimeFault: The value has no length, or its ``__len`` does not return a number.
     """
     if value.__class__ is LuaTable:
         return border(value)
@@ -262,10 +262,10 @@ def concat(left: Any, right: Any) -> Any:
 
 
 def concat_all(*values: Any) -> Any:
-    """Return ``a .. b .. c``; it binds to the right.
+    """Return ``a .. b .. c``, evaluated right to left.
 
     Raises:
-        RuntimeFault: An operand is no string or number, and has no ``__concat``.
+        RuntimeFault: An operand is neither a string nor a number, and has no ``__concat``.
         OutOfMemory: The heap is full.
     """
     pieces = []
@@ -288,7 +288,7 @@ def index(holder: Any, key: Any) -> Any:
     """Return ``holder[key]`` for any two values.
 
     Raises:
-        RuntimeFault: The holder cannot be indexed, or not with this key.
+        RuntimeFault: The holder cannot be indexed, at least not with this key.
     """
     key = table_key(key)
     if holder.__class__ is str:
@@ -303,10 +303,10 @@ def index(holder: Any, key: Any) -> Any:
 
 
 def method(holder: Any, name: str) -> Any:
-    """Return what ``holder:name()`` calls, for a holder other than a table.
+    """Return the function that ``holder:name()`` calls, for a holder other than a table.
 
     Raises:
-        RuntimeFault: The holder cannot be indexed, or not with this name.
+        RuntimeFault: The holder cannot be indexed, at least not with this name.
     """
     if holder.__class__ is str:
         return text_field(holder, name)
@@ -320,10 +320,10 @@ def method(holder: Any, name: str) -> Any:
 
 
 def put(holder: Any, key: Any, value: Any) -> None:
-    """Do ``holder[key] = value`` for any values.
+    """Carry out ``holder[key] = value`` for any values.
 
     Raises:
-        RuntimeFault: The holder cannot be assigned to, or not with this key.
+        RuntimeFault: The holder does not allow assignments, at least not with this key.
     """
     key = table_key(key)
     if holder.__class__ is LuaTable:
@@ -347,7 +347,7 @@ def text_field(text: str, key: Any) -> Any:
 
 
 def table_without_nil(fields: dict[Any, Any]) -> LuaTable:
-    """Return a new table of the fields that are not nil."""
+    """Return a new table with the fields other than nil."""
     table = LuaTable(fields)
     empty = [key for key, value in fields.items() if value is None]
     if empty:
@@ -368,7 +368,7 @@ def account_table(table: LuaTable) -> LuaTable:
 
 
 def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None:
-    """Set a field of a table literal, unless one of its positional items is there.
+    """Set a field of a table literal, unless a positional item has the same key.
 
     Args:
         table: The new table.
@@ -386,7 +386,7 @@ def place(table: LuaTable, key: Any, value: Any, positional: int | None) -> None
 
 
 def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> LuaTable:
-    """Return a new table with ``values`` behind its ``count`` positional items.
+    """Return a new table with ``values`` after its ``count`` positional items.
 
     Raises:
         OutOfMemory: The heap is full.
@@ -402,20 +402,20 @@ def table_with(fields: dict[Any, Any], count: int, values: tuple[Any, ...]) -> L
 
 
 def adjust(result: Any, count: int) -> tuple[Any, ...]:
-    """Return exactly ``count`` values of a function's result."""
+    """Return exactly ``count`` values from a function's result."""
     if result.__class__ is not tuple:
         return take_values((result,), count)
     return result if len(result) == count else take_values(result, count)
 
 
 def take_values(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """Return exactly ``count`` values: the first, or with nil added."""
+    """Return exactly ``count`` values, truncated or padded with nil."""
     missing = count - len(values)
     return values + (None,) * missing if missing > 0 else values[:count]
 
 
 def shown_type(value: Any) -> str:
-    """Return the type of a value as ``typeof`` names it: the host names its own types."""
+    """Return the ``typeof`` name of a value; the host names its own types."""
     if isinstance(value, Userdata):
         return value.type_name
     return current.vm.vectors.name if value.__class__ is Vector else type_name(value)
@@ -425,7 +425,7 @@ def to_text(value: Any) -> str:
     """Return ``tostring(value)``.
 
     Raises:
-        RuntimeFault: ``__tostring`` returns no string.
+        RuntimeFault: ``__tostring`` does not return a string.
         LuaError: ``__tostring`` fails.
     """
     if value.__class__ is str:
@@ -448,10 +448,10 @@ def to_text(value: Any) -> str:
 
 
 def interpolate(texts: tuple[str, ...], *values: Any) -> str:
-    """Return a backtick string.
+    """Return the value of a backtick string.
 
     Raises:
-        LuaError: ``__tostring`` of a value fails, or there is no room for the string.
+        LuaError: ``__tostring`` of a value fails, or the heap is full.
     """
     if len(values) > _FEW_VALUES:
         current.vm.charge_work(len(values) // _FEW_VALUES)

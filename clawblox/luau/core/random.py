@@ -1,4 +1,4 @@
-"""The random stream of ``math.random``: PCG32 as the reference uses it."""
+"""The random stream of ``math.random``: PCG32, as in the reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PcgRandom:
         self.seed(seed)
 
     def seed(self, seed: int) -> None:
-        """Start the stream of a seed."""
+        """Start the stream from a seed."""
         self.state = 0
         self.next()
         self.state = (self.state + seed) & _MASK
@@ -30,10 +30,10 @@ class PcgRandom:
         return ((shifted >> turn) | (shifted << (-turn & 31))) & 0xFFFFFFFF
 
     def fraction(self) -> float:
-        """Return a number from 0 up to 1."""
+        """Return a number from 0 up to, but excluding, 1."""
         low = self.next()
         return float(low | (self.next() << 32)) * 2.0**-64
 
     def between(self, low: int, high: int) -> int:
-        """Return an integer from ``low`` to ``high``, both included."""
+        """Return an integer from ``low`` to ``high``, inclusive."""
         return low + (((high - low + 1) * self.next()) >> 32)

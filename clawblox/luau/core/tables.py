@@ -1,4 +1,4 @@
-"""The length of a table, and the room that its removed entries leave."""
+"""The length of a table, and the memory of removed entries."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from clawblox.luau.core.values import LuaTable, raw_has
 def border(table: LuaTable) -> float:
     """Return the length of a table without ``__len``.
 
-    Where there are holes it is, as in the reference, a border that depends on the number of
-    elements the table was made for, and is found by bisection.
+    In a table with holes it is, as in the reference, a border found by bisection, and depends on
+    the number of elements that the table was created for.
     """
     try:
         hint = table._hint
-    except AttributeError:  # to read an empty slot takes ten times as long
+    except AttributeError:  # reading an empty slot takes ten times as long
         hint = table._hint = 0.0
     size = float(len(table))
     if size == 0.0:
@@ -37,7 +37,7 @@ def border(table: LuaTable) -> float:
 
 
 def _array_border(table: LuaTable, room: int) -> float:
-    """Return the border the reference finds in an array whose last place is empty."""
+    """Return the border that the reference finds in an array with an empty last slot."""
     _charge_search()
     base, rest = 0, room
     while half := rest >> 1:
@@ -48,12 +48,12 @@ def _array_border(table: LuaTable, room: int) -> float:
 
 
 def _charge_search() -> None:
-    if current.vm is not None:  # else the host is asking
+    if current.vm is not None:  # otherwise the host is asking
         current.vm.charge_work(1)
 
 
 def _bisect(table: LuaTable, low: float, high: float) -> float:
-    """Return a border between two indices: ``low`` is there or 0, ``high`` is not there."""
+    """Return a border between two indices: ``low`` is present or 0, ``high`` is absent."""
     if high - low > 1.0:
         _charge_search()
     while high - low > 1.0:
@@ -66,18 +66,18 @@ def _bisect(table: LuaTable, low: float, high: float) -> float:
 
 
 _SPARE_BYTES = 2048
-_BYTES_PER_ENTRY = 256  # twice the most that a dictionary of present entries takes
+_BYTES_PER_ENTRY = 256  # twice the maximum size of a dictionary with the present entries
 _room = LuaTable.__sizeof__
 
 
 def give_back_room(table: LuaTable) -> None:
-    """Make a table smaller if removed entries take most of its room."""
+    """Shrink a table if removed entries take most of its memory."""
     if _room(table) > _SPARE_BYTES + _BYTES_PER_ENTRY * len(table):
         repack(table)
 
 
 def repack(table: LuaTable) -> None:
-    """Give back all room of removed entries; the order of the others stays."""
+    """Release the memory of removed entries, keeping the order of the others."""
     entries = list(dict.items(table))
     dict.clear(table)
     dict.update(table, entries)

@@ -4,8 +4,8 @@ nil, booleans, numbers and strings are ``None``, ``bool``, ``float`` and ``str``
 byte). Functions are Python callables: generated functions, built-in functions, and instances of
 `NativeFunction`. They return a bare value for exactly one result, and a tuple otherwise.
 
-Tables are dictionaries. The class of a table determines what it can do beyond reading and writing.
-It changes with the metatable, so plain tables pay for nothing.
+Tables are dictionaries. The class of a table implements the behaviour beyond reading and writing.
+It changes with the metatable, so plain tables have no overhead.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from clawblox.luau.core.machine import call_unyieldable as call_hook
 Function = Callable[..., Any]
 
 MAX_INDEX_CHAIN = 100
-_LINKS = tuple(link % 8 == 7 for link in range(MAX_INDEX_CHAIN))  # True where they take a step
-OWN_CLASS_BYTES = 2000  # of a class made for the tables with one metatable
+_LINKS = tuple(link % 8 == 7 for link in range(MAX_INDEX_CHAIN))  # True for tables that take a step
+OWN_CLASS_BYTES = 2000  # of a class created for the tables with one metatable
 _OWN_CLASS_STEPS = 50
-_RENEWAL_STEPS = 8  # for a look through a chain of tables
+_RENEWAL_STEPS = 8  # for a lookup through a chain of tables
 
 
 class Flag:
-    """The key of ``true`` or ``false`` in a table; in Python these equal numbers."""
+    """The key of ``true`` or ``false`` in a table, since Python booleans equal numbers."""
 
     __slots__ = ("value",)
 
@@ -46,7 +46,7 @@ def flag(value: bool) -> Flag:
 
 
 def table_key(value: Any) -> Any:
-    """Return the key that a table uses for a value, charging for a long string.
+    """Return the table key of a value, charging for a long string.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -62,7 +62,7 @@ def key_value(key: Any) -> Any:
 
 
 def _call(self: Any, *arguments: Any) -> Any:
-    """Call a table or userdata as scripts do."""
+    """Call a table or userdata, like a script."""
     meta = self.meta  # and no metamethod(), since scripts call these often
     handler: Any = None if meta is None else raw_get(meta, "__call")
     if not is_function(handler):
@@ -71,13 +71,13 @@ def _call(self: Any, *arguments: Any) -> Any:
 
 
 class LuaTable(dict[Any, Any]):
-    """A table without a metatable; no value is ever None."""
+    """A table without a metatable; its values are never None."""
 
     __slots__ = ("__weakref__", "_cursor", "_hint", "_meta", "_own_class", "_serial")
 
     _meta: LuaTable | None
     _own_class: type[MetaTable]
-    _hint: float  # the number of elements it was made for; 0 if that is not known
+    _hint: float  # the number of elements it was created for; 0 if unknown
     _cursor: Any  # the position of `next`
     _serial: int
 
@@ -93,7 +93,7 @@ class LuaTable(dict[Any, Any]):
 
 
 class MetaTable(LuaTable):
-    """A table with a metatable that lets assignments through."""
+    """A table with a metatable that does not intercept assignments."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ class MetaTable(LuaTable):
 
 
 class SlowTable(MetaTable):
-    """A table whose assignments need care: it has ``__newindex``, or is a metatable itself."""
+    """A table with special assignments: it has ``__newindex``, or is a metatable itself."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -151,11 +151,11 @@ raw_get = dict.get
 raw_set = dict.__setitem__
 raw_pop = dict.pop
 raw_has = dict.__contains__
-hooks: dict[str, Function] = {}  # filled by `operators`, because that imports this module
+hooks: dict[str, Function] = {}  # filled by `operators`, which imports this module
 
 
 class NativeFunction:
-    """A function with state of its own, such as one that ``string.gmatch`` returns."""
+    """A function with its own state, such as the result of ``string.gmatch``."""
 
     __slots__ = ("__weakref__", "_serial")
 
@@ -165,7 +165,7 @@ class NativeFunction:
 
 
 class Userdata:
-    """A value that ``newproxy`` returns: an identity, and perhaps a metatable."""
+    """A result of ``newproxy``: an identity with an optional metatable."""
 
     __slots__ = ("__weakref__", "_serial", "meta")
 
@@ -275,7 +275,7 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """Return the type of a value as ``type`` names it."""
+    """Return the type of a value in the form of ``type``."""
     name = TYPE_NAMES.get(value.__class__)
     if name is not None:
         return name
@@ -297,7 +297,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def as_result(values: tuple[Any, ...]) -> Any:
-    """Return values the way functions return them."""
+    """Return values in the form of a function's result."""
     return values[0] if len(values) == 1 else values
 
 
@@ -307,7 +307,7 @@ def truth(value: Any) -> bool:
 
 
 def describe_key(key: Any) -> str:
-    """Return a key as messages about indexing show it."""
+    """Return a key in the form of messages about indexing."""
     return f"'{key[:MAX_MESSAGE]}'" if key.__class__ is str else type_name(key)
 
 
@@ -318,7 +318,7 @@ def metamethod(value: Any, event: str) -> Any:
 
 
 def meta_equal(left: Any, right: Any) -> bool:
-    """Compare two objects by the ``__eq`` they share, also where both are the same object.
+    """Compare two objects with their shared ``__eq``, even if they are the same object.
 
     Raises:
         LuaError: A metamethod fails or yields.
@@ -330,7 +330,7 @@ def meta_equal(left: Any, right: Any) -> bool:
 
 
 def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
-    """Set a key without metamethods; the key is a table key and valid."""
+    """Set a valid table key without metamethods."""
     if value is None:
         raw_pop(table, key, None)
     else:
@@ -345,7 +345,7 @@ def raw_assign(table: LuaTable, key: Any, value: Any) -> None:
 
 
 def check_key(key: Any) -> None:
-    """Refuse nil and NaN as keys to write to.
+    """Refuse nil and NaN as keys for assignments.
 
     Raises:
         RuntimeFault: The key is nil or NaN, or a vector that contains NaN.
@@ -368,7 +368,7 @@ def check_writable(table: LuaTable) -> None:
 
 
 def assign(target: Any, key: Any, value: Any) -> None:
-    """Set a key of a table as scripts do: with ``__newindex``, unless it is read-only.
+    """Set a key of a table like a script: with ``__newindex``, unless the table is read-only.
 
     Raises:
         RuntimeFault: The table is frozen, the key is nil or NaN, or the chain of ``__newindex`` is
@@ -399,7 +399,7 @@ def assign(target: Any, key: Any, value: Any) -> None:
 
 
 def set_metatable(table: LuaTable, meta: LuaTable | None) -> None:
-    """Give a table a metatable; the caller has checked that this is allowed."""
+    """Give a table a metatable; the caller must check that this is allowed."""
     if meta is not None and not isinstance(meta, SlowTable):
         if meta.__class__ is LuaTable:
             meta._meta = None
@@ -420,8 +420,8 @@ def _class_for(table: LuaTable, meta: LuaTable | None) -> type[LuaTable]:
 def user_class(meta: LuaTable) -> type[MetaTable]:
     """Return the class of the tables with this metatable.
 
-    The second user gets a class made for the metatable, in which a missing field is looked up in
-    the ``__index`` table without any Python code.
+    The second user gets a class created for the metatable, which looks up missing fields in the
+    ``__index`` table without Python code.
     """
     own_class: type[MetaTable] | None = getattr(meta, "_own_class", None)
     if own_class is None:
@@ -435,12 +435,12 @@ def user_class(meta: LuaTable) -> type[MetaTable]:
 
 
 def has_own_class(table: LuaTable) -> bool:
-    """Return whether a class was made for the tables with this metatable."""
+    """Return whether the tables with this metatable have their own class."""
     return isinstance(table, SlowTable) and getattr(table, "_own_class", MetaTable) is not MetaTable
 
 
 def own_user_class(meta: LuaTable) -> type[MetaTable]:
-    """Return the class made for the tables with this metatable."""
+    """Return the class created for the tables with this metatable."""
     own_class: type[MetaTable] = getattr(meta, "_own_class", MetaTable)
     if own_class is MetaTable:
         own_class = meta._own_class = type("MetaTable", (MetaTable,), {"__slots__": ()})
@@ -449,7 +449,7 @@ def own_user_class(meta: LuaTable) -> type[MetaTable]:
 
 
 def renew_class(meta: LuaTable) -> None:
-    """Make the class of a metatable's users follow its present ``__index``."""
+    """Adapt the class of a metatable's users to its current ``__index``."""
     if not has_own_class(meta):
         return
     own_class: Any = meta._own_class
@@ -470,17 +470,17 @@ def _is_circular(table: LuaTable) -> bool:
 
 
 def reclass_users(meta: LuaTable) -> None:
-    """Let the tables with this metatable notice that it now has a ``__newindex``.
+    """Change the class of all tables with this metatable, which has gained ``__newindex``.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
     """
-    import gc  # rarely needed: only where the handler comes after the first user
+    import gc  # rarely needed: only if the handler is set after the first use
 
     for user in gc.get_referrers(meta):
         if isinstance(user, MetaTable) and not isinstance(user, SlowTable) and user.meta is meta:
             user.__class__ = SlowTable
-    if current.vm is not None:  # else the host is building a table
+    if current.vm is not None:  # otherwise the host is building a table
         current.vm.charge_search()
 
 

@@ -1,7 +1,7 @@
 """Arithmetic of vectors, whose components are 32-bit floats.
 
-Every operation is exact and then rounded once: two 32-bit floats give a 64-bit float that rounds to
-the same 32-bit float as the exact result.
+Every operation is rounded correctly, because the 64-bit result for two 32-bit floats rounds to the
+same 32-bit float as the exact result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
 Blanks = Iterator[Vector]
-"""Gives new vectors without components: `Vector` takes longer, because it calls Python code."""
+"""Creates vectors without components, faster than `Vector`, which calls Python code."""
 
 uncounted: Blanks = map(object.__new__, repeat(Vector))
 _THREE = struct.Struct("fff")  # native, so numbers beyond 32 bits become infinite
@@ -27,21 +27,21 @@ _pack, _unpack = _THREE.pack, _THREE.unpack
 
 
 def make_vector(x: float, y: float, z: float) -> Vector:
-    """Return a vector, its components rounded to 32 bits; it does not count as made by a script."""
+    """Return a vector, rounded to 32 bits, without accounting for its memory."""
     result = next(uncounted)
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 
 
 def make_counted(x: float, y: float, z: float) -> Vector:
-    """Return a vector that a running script has asked for; it counts as its memory."""
+    """Return a vector, accounting for its memory to the running script."""
     result = next(current.vm.blanks)
     result.x, result.y, result.z = _unpack(_pack(x, y, z))
     return result
 
 
 def adding(otherwise: Operator, blanks: Blanks) -> Operator:
-    """Return ``+`` for vectors, and for other operands what `otherwise` does."""
+    """Return the operator ``+`` for vectors; `otherwise` handles other operands."""
 
     def add(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
@@ -56,7 +56,7 @@ def adding(otherwise: Operator, blanks: Blanks) -> Operator:
 
 
 def subtracting(otherwise: Operator, blanks: Blanks) -> Operator:
-    """Return ``-`` for vectors, and for other operands what `otherwise` does."""
+    """Return the operator ``-`` for vectors; `otherwise` handles other operands."""
 
     def sub(left: Any, right: Any) -> Any:
         if left.__class__ is Vector and right.__class__ is Vector:
@@ -71,7 +71,7 @@ def subtracting(otherwise: Operator, blanks: Blanks) -> Operator:
 
 
 def multiplying(otherwise: Operator, blanks: Blanks) -> Operator:
-    """Return ``*`` for vectors and numbers, and for other operands what `otherwise` does."""
+    """Return the operator ``*`` for vectors and numbers; `otherwise` handles other operands."""
     slow = scaling(otherwise, float.__mul__)
 
     def mul(left: Any, right: Any) -> Any:
@@ -95,7 +95,7 @@ def multiplying(otherwise: Operator, blanks: Blanks) -> Operator:
 
 
 def dividing(otherwise: Operator, blanks: Blanks) -> Operator:
-    """Return ``/`` for vectors and numbers, and for other operands what `otherwise` does."""
+    """Return the operator ``/`` for vectors and numbers; `otherwise` handles other operands."""
     slow = scaling(otherwise, divide)
 
     def div(left: Any, right: Any) -> Any:
@@ -116,7 +116,7 @@ def scaling(otherwise: Operator, compute: Compute) -> Operator:
     """Return an operator on two vectors, or a vector and a number.
 
     Args:
-        otherwise: The operator on other operands.
+        otherwise: The operator for other operands.
         compute: The operation on the components.
     """
 

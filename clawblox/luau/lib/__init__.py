@@ -1,16 +1,16 @@
-"""The standard library: one module per library, named as Luau names it.
+"""The standard library: one module per library, with Luau's names.
 
 `build_globals` returns the globals of a new VM.
 
-The public functions of a library's module are the functions that scripts find, under the same names
-(a trailing underscore is dropped); `support.registry` registers them.
+The public functions of a library's module are available to scripts under the same names, without
+trailing underscores; `support.registry` registers them.
 
 - `base`, `bit32`, `buffer`, `coroutine`, `debug`, `math`, `os`, `string`, `table`, `utf8`,
-  `vector`: the functions scripts find in their globals
-- `support`: what several libraries need, and the large functions of `string`
+  `vector`: the functions in the globals of scripts
+- `support`: code shared by several libraries, and the large functions of `string`
 
-The ``Raises:`` of a library function are about its arguments. Functions whose work grows with their
-arguments also raise `LuaError` when the call has used up its steps or its memory.
+The ``Raises:`` sections of library functions list errors in arguments. Functions whose work grows
+with their arguments also raise `LuaError` when the call has used up its steps or its memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ for _library in (base, string, table, math, bit32, utf8, buffer, vector, corouti
 def build_globals() -> tuple[LuaTable, LuaTable]:
     """Return the globals of a new VM, and its string library."""
     globals_table = LuaTable()
-    # Sorted, so that the order does not depend on which module was imported first.
+    # Sorted, to make the order independent of the order of imports.
     functions = sorted(BUILTINS.functions.items())
     constants = math.CONSTANTS | utf8.CONSTANTS | vector.CONSTANTS
     for name, value in (*functions, *constants.items()):

@@ -51,10 +51,10 @@ _DIGITS_PER_STEP = 64
 
 
 def assert_(*args: Any) -> Any:
-    """Return the arguments if the first is true, else fail with the second as message.
+    """Return the arguments if the first is true, else raise the second as the error.
 
     Raises:
-        LuaError: The first argument is nil or false; the error is the message.
+        LuaError: The first argument is nil or false; the error is the second.
     """
     if not truth(arg.any_value(args, 0)):
         raise RuntimeFault(arg.optional_string(args, 1, "assert", "assertion failed!"))
@@ -62,7 +62,7 @@ def assert_(*args: Any) -> Any:
 
 
 def error(value: Any = None, level: Any = 1.0, *_: Any) -> Any:
-    """Raise a value; a string or number gets the position of a calling level in front.
+    """Raise a value; prefix a string or number with the position of a calling level.
 
     Raises:
         LuaError: Always; its value is the first argument.
@@ -83,7 +83,7 @@ def _position(levels: Iterator[Level], depth: int) -> str:
 def _install_protected_call(name: str, *, has_handler: bool) -> None:
     """Register ``pcall`` or ``xpcall``.
 
-    Each call must be a single Python frame, as it is a single frame of the reference.
+    Each call must be a single Python frame, like in the reference.
     """
     first_argument = 2 if has_handler else 1
 
@@ -95,7 +95,7 @@ def _install_protected_call(name: str, *, has_handler: bool) -> None:
             arg.any_value(args, 0)
         vm = current.vm
         vm.protect()
-        counts = vm.c_calls > vm.base_c_calls  # where it cannot yield, it is a callback like others
+        counts = vm.c_calls > vm.base_c_calls  # if it cannot yield, it is an ordinary callback
         vm.c_calls += counts
         try:
             if counts and vm.c_calls >= MAX_C_CALLS:
@@ -134,7 +134,7 @@ def type_(*args: Any) -> str:
 
 
 def typeof(*args: Any) -> str:
-    """Return the type of a value; host objects have types of their own.
+    """Return the type of a value; host objects have their own types.
 
     Raises:
         RuntimeFault: The argument is missing.
@@ -152,11 +152,11 @@ def tostring(*args: Any) -> str:
 
 
 def tonumber(*args: Any) -> float | None:
-    """Return a value as a number, perhaps in another base.
+    """Return a value as a number, optionally in another base.
 
     Raises:
         RuntimeFault: The value is missing, the base is not a whole number from 2 to 36, or a value
-            in another base than 10 is not a string.
+            in a base other than 10 is not a string.
     """
     base = arg.optional_integer(args, 1, "tonumber", 10)
     if base == 10:
@@ -195,7 +195,7 @@ def select(*args: Any) -> Any:
 
 
 def rawget(*args: Any) -> Any:
-    """Read a field without metamethods.
+    """Return a field without metamethods.
 
     Raises:
         RuntimeFault: The first argument is not a table, or the second argument is missing.
@@ -205,7 +205,7 @@ def rawget(*args: Any) -> Any:
 
 
 def rawset(*args: Any) -> Any:
-    """Write a field without metamethods.
+    """Set a field without metamethods.
 
     Raises:
         RuntimeFault: The first argument is not a table, another is missing, the table is frozen, or
@@ -221,7 +221,7 @@ def rawset(*args: Any) -> Any:
 
 
 def rawequal(*args: Any) -> bool:
-    """Compare without metamethods.
+    """Return whether two values are equal without metamethods.
 
     Raises:
         RuntimeFault: An argument is missing.
@@ -244,7 +244,7 @@ def rawlen(*args: Any) -> float:
 
 
 def next_(*args: Any) -> Any:
-    """Return the entry of a table that follows a key.
+    """Return the entry of a table after a key.
 
     Raises:
         RuntimeFault: The first argument is not a table, or the table does not have the key.
@@ -263,7 +263,7 @@ def pairs(*args: Any) -> Any:
 
 
 def _inext(*args: Any) -> Any:
-    """Return the entry that follows an index.
+    """Return the entry after an index.
 
     Raises:
         RuntimeFault: The first argument is not a table, or the second argument is not a number.
@@ -284,7 +284,7 @@ def ipairs(*args: Any) -> Any:
 
 
 def getmetatable(*args: Any) -> Any:
-    """Return a value's metatable, or its ``__metatable`` instead.
+    """Return a value's metatable, or the metatable's ``__metatable`` field.
 
     Raises:
         RuntimeFault: The argument is missing.
@@ -367,7 +367,7 @@ def collectgarbage(*args: Any) -> Any:
 def gcinfo(*_: Any) -> float:
     """Return the last measured size of the heap plus later allocations, in KB.
 
-    Nothing is measured for it: a VM without a limit of memory returns 0.
+    It does not measure the heap; a VM without a memory limit returns 0.
     """
     return float(current.vm.allocated // 1024)
 

@@ -15,7 +15,7 @@ _MASK = 0xFFFFFFFF
 
 
 def _bits(args: arg.Arguments, at: int, function: str) -> int:
-    """Return a number cut to an integer modulo 2 ^ 32."""
+    """Return a number truncated to an integer modulo 2 ^ 32."""
     value = arg.number(args, at, function)
     return int(value) & _MASK if math.isfinite(value) else 0
 
@@ -58,7 +58,7 @@ _add_unary("countrz", lambda bits: (bits & -bits).bit_length() - 1 if bits else 
 _add_unary("byteswap", lambda bits: int.from_bytes(bits.to_bytes(4, "little"), "big"))
 
 
-# A number moved by a number of bits
+# Shifts and rotations
 
 
 def _add_shift(name: str, move: Callable[[int, int], int]) -> None:

@@ -18,7 +18,7 @@ from clawblox.luau.core.values import Buffer
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.registry import install
 
-_FILLED_BYTES = 100  # of a buffer, besides its data, for which making it is charged
+_FILLED_BYTES = 100  # charged for a buffer in addition to its data
 MAX_SIZE = 1 << 30
 _KINDS = {
     "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i", "u32": "<I",
@@ -38,7 +38,7 @@ def _wrapped(bits: int, signed: bool, value: float) -> int:
 
 
 def _install(kind: str, form: str) -> None:
-    """Register the two functions that read and write numbers of a kind."""
+    """Register the functions that read and write numbers of a kind."""
     layout = struct.Struct(form)
     convert: Callable[[float], float]
     if kind[0] == "f":

@@ -12,7 +12,7 @@ from clawblox.luau.runtime import coroutines
 from clawblox.luau.runtime.coroutines import WrapFunction
 from clawblox.luau.runtime.suspension import Yield
 
-_STEPS_TO_RUN = 10  # a coroutine, up to its end
+_STEPS_TO_RUN = 10  # of a coroutine, up to its end
 
 
 def _new(args: arg.Arguments, function: str, size: int = COROUTINE_BYTES) -> Coroutine:
@@ -87,6 +87,6 @@ def close(*args: Any) -> Any:
 
     Raises:
         RuntimeFault: The argument is not a coroutine, or the coroutine is running or waiting for
-            another.
+            another coroutine.
     """
     return as_result(coroutines.close(arg.thread(args, 0, "close")))

@@ -1,4 +1,4 @@
-"""The ``debug`` library: ``info``, ``traceback``, and functions for profilers, which do nothing."""
+"""The ``debug`` library: ``info``, ``traceback``, and profiler functions without effect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HIDDEN_CALLS = re.compile(r"\.\.\. \(\+(\d{1,9}) frames\)")
 
 
 def traceback(*args: Any) -> Any:
-    """Return the stack from a level on as text, behind a message.
+    """Return a message followed by the stack from a level on, as text.
 
     Raises:
         RuntimeFault: The level is not a number.
@@ -64,7 +64,7 @@ def _coroutine_levels(coroutine: Coroutine) -> list[Level]:
 
 
 def info(*args: Any) -> Any:
-    """Return facts about a function or a level of the stack, chosen by the letters ``slnaf``.
+    """Return information about a function or a stack level, selected by letters of ``slnaf``.
 
     Raises:
         RuntimeFault: The subject is neither a function nor a level, or an option is unknown or
@@ -99,7 +99,7 @@ def info(*args: Any) -> Any:
 
 
 def profilebegin(*args: Any) -> tuple[()]:
-    """Do nothing: there is no profiler to begin a section of.
+    """Do nothing, since profiler sections are not supported.
 
     Raises:
         RuntimeFault: The label is not a string.
@@ -109,12 +109,12 @@ def profilebegin(*args: Any) -> tuple[()]:
 
 
 def profileend(*_: Any) -> tuple[()]:
-    """Do nothing: there is no profiler to end a section of."""
+    """Do nothing, since profiler sections are not supported."""
     return ()
 
 
 def setmemorycategory(*args: Any) -> str:
-    """Return the name of the only category that memory has.
+    """Return the name of the only memory category.
 
     Raises:
         RuntimeFault: The name is not a string.
@@ -124,12 +124,12 @@ def setmemorycategory(*args: Any) -> str:
 
 
 def resetmemorycategory(*_: Any) -> tuple[()]:
-    """Do nothing: memory has one category."""
+    """Do nothing, since there is only one memory category."""
     return ()
 
 
 class _PastLevel(NamedTuple):
-    """One call of a coroutine that has failed, of which nothing but its text is left."""
+    """A call in the stack of a failed coroutine, known only by its text."""
 
     source: str
     line: int

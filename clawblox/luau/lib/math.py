@@ -36,7 +36,7 @@ def _add_unary(name: str, compute: Callable[[float], Any]) -> None:
 
 
 def _add_guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
-    """Register a function of one number; where Python raises an error, it returns C's result."""
+    """Register a function of one number, which returns C's result where Python raises errors."""
 
     def apply(*args: Any) -> float:
         value = args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)
@@ -150,7 +150,7 @@ def ldexp(*args: Any) -> float:
 
 
 def clamp(*args: Any) -> float:
-    """Return the nearest number within bounds.
+    """Return a number clamped to bounds.
 
     Raises:
         RuntimeFault: An argument is not a number, or the bounds are in the wrong order.
@@ -162,7 +162,7 @@ def clamp(*args: Any) -> float:
 
 
 def lerp(*args: Any) -> float:
-    """Return a number between two others; exactly the second if t is 1.
+    """Return a linear interpolation between two numbers; exactly the second if t is 1.
 
     Raises:
         RuntimeFault: An argument is not a number.
@@ -202,7 +202,7 @@ def _int32(value: int) -> int:
 def random(*args: Any) -> float:
     """Return a random fraction, or a random integer up to or between bounds.
 
-    Bounds that are nil count as absent at the end.
+    Trailing nil bounds count as absent.
 
     Raises:
         RuntimeFault: A bound is not a number, the bounds are in the wrong order, or there are more
@@ -226,7 +226,7 @@ def random(*args: Any) -> float:
 
 
 def randomseed(*args: Any) -> tuple[()]:
-    """Start a random stream.
+    """Start the random stream from a seed.
 
     Raises:
         RuntimeFault: The argument is not a number.
@@ -278,7 +278,7 @@ def _split(value: float) -> tuple[int, float]:
 
 
 def _perlin(x: float, y: float, z: float) -> float:
-    """Return Perlin's improved noise in 32-bit arithmetic, as the reference computes it."""
+    """Return Perlin's improved noise in 32-bit arithmetic, as in the reference."""
     xi, xf = _split(single(x))
     yi, yf = _split(single(y))
     zi, zf = _split(single(z))

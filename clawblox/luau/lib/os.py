@@ -15,12 +15,12 @@ from clawblox.luau.core.values import LuaTable, raw_get
 from clawblox.luau.lib.support import arguments as arg
 
 _DATE_BYTES = 700  # of a date as a table
-_EPOCH = 719469  # 1970-01-01 counted as `_days` counts
+_EPOCH = 719469  # 1970-01-01 in the day count of `_days`
 _OPTIONS = "aAbBcdHIjmMpSUwWxXyYzZ%"
 
 
 def clock(*_: Any) -> float:
-    """Return a time in seconds, to measure with."""
+    """Return a time in seconds, for measuring durations."""
     return current.vm.clock()
 
 
@@ -43,8 +43,8 @@ def time_(*args: Any) -> Any:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days from 1970-01-01 to a date; month and day may lie outside their ranges."""
-    years, month = divmod(month - 3, 12)  # in years that begin in March, after the leap day
+    """Return the days from 1970-01-01 to a date; month and day may be out of range."""
+    years, month = divmod(month - 3, 12)  # in years that start in March, after the leap day
     year += years
     days = 365 * year + year // 4 - year // 100 + year // 400
     return days + (153 * month + 2) // 5 + day - _EPOCH
@@ -63,7 +63,7 @@ def _field(table: LuaTable, name: str, default: int | None) -> int:
 def date(*args: Any) -> Any:
     """Return a date in UTC as text, or as a table (``*t``).
 
-    The time zone of the machine is no part of the state, so a ``!`` in front only allows times
+    The time zone of the machine is not part of the state, so a leading ``!`` only allows times
     before 1970.
 
     Raises:

@@ -31,7 +31,7 @@ from clawblox.luau.core.values import (
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.fastpatterns import PatternMatch, search
 
-_PART_BYTES = 100  # of a part of a string that is split, for which making it is charged
+_PART_BYTES = 100  # charged per part of a split string
 _SHORT_PATTERN = 32
 _SPECIALS = frozenset("^$*+?.([%-")
 
@@ -81,7 +81,7 @@ def _changed(text: str, change: Callable[[bytes], bytes]) -> str:
 
 
 def rep(*args: Any) -> str:
-    """Return a string repeated.
+    """Return repetitions of a string.
 
     Raises:
         RuntimeFault: The first argument is not a string, the second is not a number, or the result
@@ -97,7 +97,7 @@ def rep(*args: Any) -> str:
 
 
 def reverse(*args: Any) -> str:
-    """Return a string backwards.
+    """Return the reverse of a string.
 
     Raises:
         RuntimeFault: The argument is not a string.
@@ -157,14 +157,14 @@ def split(*args: Any) -> LuaTable:
 
 
 def _search_arguments(args: arg.Arguments, function: str) -> tuple[str, str, int]:
-    """Return the subject, the pattern, and the position from which to search, counted from 1."""
+    """Return the subject, the pattern, and the start position of the search, from 1."""
     text, pattern = arg.string(args, 0, function), arg.string(args, 1, function)
     start = arg.position(arg.optional_integer(args, 2, function, 1), len(text))
     return text, pattern, max(start, 1)
 
 
 def find(*args: Any) -> Any:
-    """Return the place of a pattern's first match, and its captures.
+    """Return the position of a pattern's first match, and its captures.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type, the pattern is malformed, or too
@@ -206,7 +206,7 @@ def match(*args: Any) -> Any:
 
 @dataclass(slots=True, eq=False, repr=False)
 class MatchIterator(NativeFunction):
-    """An iterator that ``string.gmatch`` returns."""
+    """The iterator that ``string.gmatch`` returns."""
 
     text: str
     pattern: str
@@ -217,7 +217,7 @@ class MatchIterator(NativeFunction):
         return self.text, self.pattern
 
     def __call__(self, *_: Any) -> Any:
-        """Call it as scripts do."""
+        """Return the captures of the next match, or nil."""
         if self.position > len(self.text):
             return ()
         matched = search(self.text, self.pattern, self.position, is_anchored=False)
@@ -239,7 +239,7 @@ def gmatch(*args: Any) -> MatchIterator:
 
 
 def gsub(*args: Any) -> tuple[str, float]:
-    """Return a string with matches replaced, and their number.
+    """Return a string with matches replaced, and the number of matches.
 
     Raises:
         RuntimeFault: An argument is of the wrong type, the pattern or the replacement is malformed,

@@ -40,9 +40,9 @@ from clawblox.luau.core.values import (
 from clawblox.luau.lib.support import arguments as arg
 from clawblox.luau.lib.support.sorting import charge_sorting, sort_values
 
-_PLACE_BYTES = 16  # of a table that is made for a number of values
+_PLACE_BYTES = 16  # of a table created for a number of values
 _ITEM_BYTES, _FILL_BYTES, _COPY_BYTES = 40, 44, 60  # of an entry that is packed, repeated, copied
-_STACK_BYTES = 128  # per value: generous, as the stack must run out before the heap does
+_STACK_BYTES = 128  # per value; generous, since the stack must run out before the heap
 MAX_ITEMS = 1 << 26
 _BIGGEST = 2**31 - 1
 
@@ -64,7 +64,7 @@ def insert(*args: Any) -> tuple[()]:
         table = args[0]
         try:
             made_for = table._hint
-        except AttributeError:  # to read an empty slot takes ten times as long
+        except AttributeError:  # reading an empty slot takes ten times as long
             made_for = table._hint = 0.0
         size = float(len(table))
         if (size in table or not size) and size + 1.0 not in table and size >= made_for:
@@ -115,7 +115,7 @@ def remove(*args: Any) -> Any:
 
 
 def concat(*args: Any) -> str:
-    """Return the strings of a sequence, joined.
+    """Return the joined strings of a sequence.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type, or a value is neither a string
@@ -172,7 +172,7 @@ def pack(*args: Any) -> LuaTable:
 
 
 def create(*args: Any) -> LuaTable:
-    """Return a table that has room for a number of values, or is full of one value.
+    """Return a table with room for a number of values, or filled with a value.
 
     Raises:
         RuntimeFault: The first argument is not a number, or the size is out of range.
@@ -189,7 +189,7 @@ def create(*args: Any) -> LuaTable:
         charge_work(size // 8 + 1)
         table.update(dict.fromkeys(map(float, range(1, size + 1)), args[1]))
     if size:
-        table._hint = float(size)  # for which the reference looks for the end of the array
+        table._hint = float(size)  # for which the reference searches for the end of the array
     return table
 
 
@@ -244,7 +244,7 @@ def sort(*args: Any) -> tuple[()]:
 
 
 def move(*args: Any) -> LuaTable:
-    """Copy a range to another place, possibly in another table.
+    """Copy a range to another position, possibly in another table.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type, the target is frozen, or the
@@ -291,7 +291,7 @@ def _move_sparse(source: LuaTable, target: LuaTable, start: float, end: float, t
 
 
 def clear(*args: Any) -> tuple[()]:
-    """Remove all entries; the table keeps the size it was made for.
+    """Remove all entries; the table keeps its allocated size.
 
     Raises:
         RuntimeFault: The argument is not a table, or the table is frozen.
@@ -310,7 +310,7 @@ def freeze(*args: Any) -> LuaTable:
     """Make a table read-only.
 
     Raises:
-        RuntimeFault: The argument is not a table, the table is frozen already, or its metatable is
+        RuntimeFault: The argument is not a table, the table is already frozen, or its metatable is
             protected.
     """
     table = arg.table(args, 0, "freeze")

@@ -21,7 +21,7 @@ _BYTES_PER_STEP = 2  # of a cluster
 
 
 def _decode(text: str, at: int) -> tuple[int, int] | None:
-    """Return the code point at a byte and its end; None if it is malformed."""
+    """Return the code point at a byte and its end; None if malformed."""
     lead = ord(text[at])
     if lead < 0x80:
         return lead, at + 1
@@ -37,7 +37,7 @@ def _is_continuation(text: str, at: int) -> bool:
 
 
 def _leave(text: str, at: int, step: int) -> int:
-    """Go over continuation bytes in a direction; return the first other place."""
+    """Skip continuation bytes in a direction; return the first other position."""
     start = at
     while at > 0 and _is_continuation(text, at):
         at += step
@@ -63,7 +63,7 @@ def char(*args: Any) -> str:
 
 
 def len_(*args: Any) -> Any:
-    """Return the number of code points; or nil and the position of malformed text.
+    """Return the number of code points, or nil and the position of malformed text.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type, or a position is out of range.
@@ -190,9 +190,9 @@ def _cluster_end(text: str, start: int) -> int:
 
 
 def _next_cluster(*args: Any) -> Any:
-    """Return the first and the last byte of the cluster behind the one that starts at a byte.
+    """Return the first and last byte of the cluster after the cluster that starts at a byte.
 
-    The negative of a position stands for the cluster that starts there.
+    A negative position stands for the cluster that starts there.
 
     Raises:
         RuntimeFault: An argument is of the wrong type, or the text is not UTF-8.

@@ -83,7 +83,7 @@ def dot(*args: Any) -> float:
 
 
 def angle(*args: Any) -> float:
-    """Return the angle between two vectors, signed by an axis if it is given.
+    """Return the angle between two vectors, with the sign given by an optional axis.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type.
@@ -96,7 +96,7 @@ def angle(*args: Any) -> float:
 
 
 def lerp(*args: Any) -> Vector:
-    """Return a vector between two others.
+    """Return a linear interpolation between two vectors.
 
     Raises:
         RuntimeFault: An argument is missing or of the wrong type.
@@ -141,10 +141,10 @@ _add_choice("max", max)
 
 
 def clamp(*args: Any) -> Vector:
-    """Return the nearest vector within a box.
+    """Return a vector clamped to a box.
 
     Raises:
-        RuntimeFault: An argument is not a vector, or a lower bound is above the upper one.
+        RuntimeFault: An argument is not a vector, or a lower bound exceeds the upper bound.
     """
     value, low, high = (arg.vector(args, at, "clamp") for at in range(3))
     parts = []

@@ -1,4 +1,4 @@
-"""A compiled chunk: its functions, their Python code, and the continuations made on demand."""
+"""A compiled chunk: its functions, their Python code, and continuations created on demand."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ UNIT_PREFIX = "<luau "
 MAIN_UNIT = f"{UNIT_PREFIX}main>"
 _TOO_NESTED = "Exceeded allowed nesting; simplify your code to make it compile"
 _MOST_FRAMES = 30  # of a search for the place in a script
-_MOST_PLACES = 2000  # that are remembered; reading the line of a long function takes 20 µs
+_MOST_PLACES = 2000  # remembered; finding the line in a long function takes 20 µs
 _TEXT_PER_STEP = 2  # characters that Python compiles
-FORMAT = 5  # of snapshots: it must change whenever the same source is lowered differently
+FORMAT = 5  # of snapshots; must change whenever the same source is lowered differently
 
 
 @dataclass(slots=True, eq=False)
 class Continuation:
-    """The rest of a function behind one call.
+    """The rest of a function after a call.
 
     Attributes:
         prototype: The function.
         site: The call.
         line: Its line in the source, counted from 1.
-        names: The variables that the rest needs.
+        names: The variables needed by the rest.
         length: The number of lines of generated code.
     """
 
@@ -61,7 +61,7 @@ class Continuation:
     def function(self, environment: CellType) -> Callable[..., Any]:
         """Return the code as a function with the globals in a cell."""
         (cell,) = self._function.__closure__ or (None,)
-        if cell is not environment:  # else it was the same function as last time
+        if cell is not environment:  # otherwise it was the same function as last time
             code = self._function.__code__
             self._function = FunctionType(
                 code, self._function.__globals__, code.co_name, closure=(environment,)
@@ -70,11 +70,11 @@ class Continuation:
 
 
 class Prototype:
-    """One function of a chunk.
+    """A function of a chunk.
 
     Attributes:
-        numeric_parameters: The positions of the parameters that the code of a direct function takes
-            to be numbers; None for a function that any code may call.
+        numeric_parameters: The positions of the parameters that the code of a direct function
+            assumes to be numbers; None for a function that any code may call.
     """
 
     def __init__(self, chunk: Chunk, body: ast.FunctionBody) -> None:
@@ -93,7 +93,7 @@ class Prototype:
         self._continuations: dict[int, Continuation] = {}
 
     def continuation(self, ordinal: int) -> Continuation:
-        """Return the code behind a call site, compiling it at the first use.
+        """Return the code after a call site, compiled on first use.
 
         Raises:
             LookupError: The function has no call with this number.
@@ -120,7 +120,7 @@ class Prototype:
 
 
 class Chunk:
-    """One loaded source."""
+    """A loaded source."""
 
     def __init__(
         self, source: str, name: str, names: dict[str, Any], charge: Charge = free_of_charge
@@ -131,10 +131,10 @@ class Chunk:
             source: The source, one character per byte.
             name: The chunk name, ``=x``, ``@x``, or source text.
             names: The names that generated code may use.
-            charge: Called with a number of steps before the work they pay for.
+            charge: Called with a number of steps before the work that they pay for.
 
         Raises:
-            LuauSyntaxError: The source is not Luau, or too deeply nested.
+            LuauSyntaxError: The source is not valid Luau, or too deeply nested.
         """
         self.source = source
         self.name = name
@@ -170,7 +170,7 @@ class Chunk:
         Args:
             writer: The text.
             name: The unit's name.
-            into: Where to put the names.
+            into: The dict for the defined names.
 
         Raises:
             LuauSyntaxError: The code is nested too deeply for Python.
@@ -217,19 +217,19 @@ def is_generated(code: CodeType) -> bool:
 
 @dataclass(slots=True, eq=False, repr=False)
 class CheckedFunction(NativeFunction):
-    """A direct function that a script has found by its place on the stack.
+    """A direct function that a script has obtained from the stack.
 
-    The code of the function fits the calls in its chunk and trusts their arguments, so they are
+    The code of the function trusts the arguments of calls in its chunk, so other arguments are
     checked here.
     """
 
     function: FunctionType
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it as scripts do.
+        """Call the function after checking its arguments.
 
         Raises:
-            RuntimeFault: An argument is not a number where the code needs a number.
+            RuntimeFault: An argument is not a number although the code assumes a number.
         """
         prototype = prototype_in(self.function.__code__, self.function.__globals__)
         for at in prototype.numeric_parameters or ():
@@ -250,7 +250,7 @@ def is_direct(function: Any) -> bool:
 
 
 def checked(function: FunctionType) -> Any:
-    """Return a Luau function in the form that scripts may get; it is the same object every time."""
+    """Return the form of a Luau function for scripts, the same object every time."""
     if not is_direct(function):
         return function
     if "checked" not in function.__dict__:
@@ -307,15 +307,15 @@ def locate(frame: FrameType, line: int | None = None) -> tuple[Prototype, int]:
 
 
 class Places:
-    """Finds the place in a script that a frame runs, quickly where it has been asked before."""
+    """Finds the place in a script of a frame, with a cache."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[CodeType, str]] = {}
 
     def find(self, frame: FrameType | None) -> str | None:
-        """Return the place that a frame, or the nearest one below it, runs: ``name:line``.
+        """Return the place of a frame, or of its nearest caller in a script: ``name:line``.
 
-        None if no Luau function is among the last frames.
+        None if there is no Luau function among the last frames.
         """
         for _ in range(_MOST_FRAMES):
             if frame is None:
@@ -333,5 +333,5 @@ class Places:
                 self._known.clear()
             prototype, line = locate(frame)
             place = f"{prototype.chunk.shown_name}:{line}"
-            cached = self._known[key] = frame.f_code, place  # which keeps the id its own
+            cached = self._known[key] = frame.f_code, place  # keeps the id unique
         return cached[1]

@@ -22,13 +22,13 @@ from clawblox.luau.runtime.diagnose import (
 from clawblox.luau.runtime.suspension import ProtectedFrame, Yield
 
 _MAX_LEVELS = 1000  # of a traceback
-_FEW_FRAMES = 4  # that the charge for a coroutine covers
-_MOST_CALLS_BELOW = 200  # a coroutine that is started deeper gets no calls of its own
+_FEW_FRAMES = 4  # covered by the charge for a coroutine
+_MOST_CALLS_BELOW = 200  # coroutines started deeper do not get their own calls
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class WrapFunction(NativeFunction):
-    """A function that ``coroutine.wrap`` returns."""
+    """The function that ``coroutine.wrap`` returns."""
 
     coroutine: Coroutine
 
@@ -37,12 +37,12 @@ class WrapFunction(NativeFunction):
         return (self.coroutine,)
 
     def __call__(self, *values: Any) -> Any:
-        """Call it as scripts do."""
+        """Resume the coroutine; return its values or raise its error."""
         ok, result = resume(self.coroutine, values)
         if ok:
             return as_result(result)
         error = result[0]
-        fault = LuaError(error, located=False)  # a text gets the caller's position
+        fault = LuaError(error, located=False)  # texts get the caller's position
         if self.coroutine.error is not None:
             fault.traceback = self.coroutine.error.traceback
         raise fault
@@ -52,7 +52,7 @@ def check_yieldable() -> None:
     """Check that the running coroutine may yield here.
 
     Raises:
-        RuntimeFault: No coroutine runs, or a callback is active in it.
+        RuntimeFault: Called outside coroutines, or a callback is active in the coroutine.
     """
     vm = current.vm
     if vm.running is None:
@@ -65,10 +65,10 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
     """Run a coroutine until it yields, returns or fails.
 
     Returns:
-        Whether it went well, and the values it yielded or returned, or the error value.
+        Whether it succeeded, and the values that it yielded or returned, or the error value.
 
     Raises:
-        BaseException: The host's own code raised it; the coroutine is dead.
+        BaseException: The host's own code raised an exception; the coroutine is dead.
     """
     if coroutine.status != "suspended":
         what = "dead" if coroutine.status == "dead" else "non-suspended"
@@ -100,7 +100,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
         coroutine.status = "dead"
         if not isinstance(error, LuaError):
             raise
-        coroutine.error = error.with_traceback(None)  # which would keep the stack
+        coroutine.error = error.with_traceback(None)  # it would keep the stack alive
         vm.fill(ERROR_BYTES + len(error.traceback))
         outcome = False, (error.value,)
     finally:
@@ -117,7 +117,7 @@ def resume(coroutine: Coroutine, values: tuple[Any, ...]) -> tuple[bool, tuple[A
 
 
 def _allow_own_calls() -> None:
-    """Give a coroutine that starts within another the same depth of calls."""
+    """Allow a coroutine that starts within another the same depth of calls."""
     vm = current.vm
     frame = sys._getframe(1)
     calls = 1
@@ -132,7 +132,7 @@ def _allow_own_calls() -> None:
 
 
 def _run(coroutine: Coroutine, values: tuple[Any, ...]) -> Any:
-    """Run to the end; a `Yield` on the way passes on with the frames added so far."""
+    """Run a coroutine to its end; a `Yield` is raised with the frames added so far."""
     result: Any = as_result(values)
     frames = coroutine.frames
     vm = current.vm
@@ -172,13 +172,13 @@ def _recover(frames: list[SuspendedFrame], error: LuaError) -> Any:
 
 
 def close(coroutine: Coroutine) -> tuple[Any, ...]:
-    """Kill a coroutine that does not run.
+    """Kill a coroutine that is not running.
 
     Returns:
         True; or False and the error that had killed it.
 
     Raises:
-        RuntimeFault: It is running, or waiting for a coroutine that it has resumed.
+        RuntimeFault: The coroutine is running, or waiting for a coroutine that it has resumed.
     """
     if coroutine.status not in ("suspended", "dead"):
         raise RuntimeFault(f"cannot close {coroutine.status} coroutine")
@@ -198,7 +198,7 @@ _WRAP_CODE = WrapFunction.__call__.__code__
 
 @dataclass(slots=True, eq=False)
 class FailedCall(SuspendedFrame):
-    """Replaces the call in which a coroutine is suspended, and fails instead of returning.
+    """A frame that replaces a coroutine's suspended call, and fails instead of returning.
 
     Args:
         error: The error.
@@ -207,15 +207,15 @@ class FailedCall(SuspendedFrame):
     error: LuaError
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Fail."""
+        """Raise the error."""
         raise self.error
 
 
 def fail_call(coroutine: Coroutine, error: LuaError) -> None:
-    """Let the host's call in which a coroutine is suspended fail; then resume the coroutine.
+    """Make the host call in which a coroutine is suspended fail on resumption.
 
-    The error appears in the script as if the host function had raised it. The host resumes the
-    coroutine immediately: a snapshot in between is impossible.
+    The error appears in the script as if the host function had raised it. The host must resume the
+    coroutine immediately, since a snapshot in between is impossible.
 
     Args:
         coroutine: A coroutine that a host function has suspended.

@@ -1,7 +1,7 @@
 """Errors in the terms of the script: positions, messages, and the Luau stack.
 
-Python exceptions from generated code are translated here, where they are caught, so code without
-errors pays nothing for them.
+Python exceptions from generated code are translated here, when they are caught, without cost for
+code without errors.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from clawblox.luau.runtime.suspension import ScriptFrame
 
 _PYTHON_TYPES = {kind.__name__: name for kind, name in TYPE_NAMES.items()}
 BUILTIN_CODES: dict[CodeType, str] = {}  # the names of built-in functions by their Python code
-RAW_NAMES: set[str] = set()  # of raw functions; messages of Python begin with them
-RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack begins
+RAW_NAMES: set[str] = set()  # of raw functions; messages of Python start with them
+RESUME_CODES: set[CodeType] = set()  # the code at which a coroutine's stack starts
 _MISSING_LIBRARIES = {"integer": "64-bit integers", "class": "classes"}
 _MAX_TRACEBACK = 22
 _MAX_TRACED = 1000  # levels in an error's traceback
@@ -42,11 +42,11 @@ _LEVELS_PER_CHARGE = 16
 _STEPS_PER_LEVEL = 2
 _STEPS_PER_ERROR = 30
 _STEPS_PER_LINK = 4
-_STEPS_TO_TRANSLATE = 100  # where a Python exception is to be read
+_STEPS_TO_TRANSLATE = 100  # for reading a Python exception
 
 
 class Level(NamedTuple):
-    """One call of the Luau stack; a built-in function has no prototype, and line -1."""
+    """A call in the Luau stack; built-in functions lack a prototype and have line -1."""
 
     name: str
     prototype: Prototype | None
@@ -135,7 +135,7 @@ def _translate_type_error(error: TypeError) -> LuaError:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Return whether a frame is of this package, so that a script may have chosen its callee."""
+    """Return whether a frame belongs to this package, so its callee may come from a script."""
     return str(frame.f_globals.get("__name__")).startswith("clawblox.luau.")
 
 
@@ -177,7 +177,7 @@ def _index_fault(link: TracebackType, text: str) -> LuaError:
 
 
 def _missing_library(variable: str, line: str) -> str:
-    """Return why a global that generated code has read is nil; empty if the script decides."""
+    """Return why the global read by a line is nil; empty if the script decides."""
     for library, feature in _MISSING_LIBRARIES.items():
         if f"({variable} := E['{library}'])" in line:
             return f": {feature} are not supported"
@@ -185,7 +185,7 @@ def _missing_library(variable: str, line: str) -> str:
 
 
 def _failed_subscript(link: TracebackType, unit: Writer) -> python.Subscript:
-    """Find the ``a[b]`` that failed by its place in the line."""
+    """Return the ``a[b]`` that failed, found by its position in the line."""
     code = link.tb_frame.f_code
     positions = list(code.co_positions())[link.tb_lasti // 2]
     line = unit.text[link.tb_lineno - 1]
@@ -203,12 +203,12 @@ def _failed_subscript(link: TracebackType, unit: Writer) -> python.Subscript:
 
 
 def stack(frame: FrameType | None) -> Iterator[Level]:
-    """Go through the Luau stack of one coroutine, innermost call first.
+    """Iterate over the Luau stack of a coroutine, innermost call first.
 
-    Going far costs steps.
+    Long stacks cost steps.
 
     Args:
-        frame: The Python frame to begin at.
+        frame: The Python frame to start at.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -228,7 +228,7 @@ def stack(frame: FrameType | None) -> Iterator[Level]:
 
 
 def charged_levels(frames: list[Any]) -> list[Level]:
-    """Return the Luau stack of suspended frames, innermost first; this costs steps.
+    """Return the Luau stack of suspended frames, innermost first, and charge steps.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -248,7 +248,7 @@ def _level(frame: FrameType, line: int | None = None) -> Level | None:
 
 
 def find_environment(frame: FrameType | ScriptFrame | None) -> Any:
-    """Return the globals of a running or suspended function; those of the thread for None."""
+    """Return the globals of a running or suspended function, for None those of the thread."""
     if isinstance(frame, ScriptFrame):
         return frame.environment.cell_contents
     environment = frame.f_locals.get("E") if frame is not None else None
@@ -256,7 +256,7 @@ def find_environment(frame: FrameType | ScriptFrame | None) -> Any:
 
 
 def calling_environment() -> Any:
-    """Return the globals of the function of a script that runs; those of the thread outside any."""
+    """Return the globals of the running script function, or those of the thread."""
     levels = stack(sys._getframe(1))
     return find_environment(next((level.frame for level in levels if level.prototype), None))
 
@@ -288,7 +288,7 @@ def describe(levels: list[Level]) -> str:
 
 
 def _error_levels(error: BaseException) -> list[Level]:
-    """Return the innermost levels from where an error was raised to where it was caught."""
+    """Return the innermost levels from the raise of an error to its catch."""
     links = _links(error)
     current.vm.take_steps(len(links) * _STEPS_PER_LINK)
     levels = (_level(link.tb_frame, link.tb_lineno) for link in reversed(links))
@@ -302,7 +302,7 @@ def run_handler(handler: Function, error: LuaError) -> Any:
         The result of ``xpcall``: False, and the handler's value or the error of the handler.
 
     Raises:
-        BaseException: The host's own code raised it.
+        BaseException: The host's own code raised an exception.
     """
     vm = current.vm
     outer, outer_calls = vm.error_stack, vm.c_calls
@@ -321,7 +321,7 @@ def run_handler(handler: Function, error: LuaError) -> Any:
 
 
 def frame_closure(frame: FrameType | ScriptFrame) -> Any:
-    """Return the function that a frame runs, with its variables; or a continuation.
+    """Return the function of a frame with its variables, or a continuation.
 
     Raises:
         LuaError: The call has used up its steps.
@@ -343,7 +343,7 @@ def frame_closure(frame: FrameType | ScriptFrame) -> Any:
 
 
 def whole_function(closure: Any) -> Any:
-    """Return the function that a closure or continuation was made from; None if it is gone.
+    """Return the function of a closure or continuation; None if it no longer exists.
 
     Raises:
         LuaError: The call has used up its steps.
@@ -353,7 +353,7 @@ def whole_function(closure: Any) -> Any:
     if not is_continuation(closure.__code__):
         return checked(closure)
     current.vm.charge_search()
-    for closures in gc.get_referrers(environment_cell(closure)):  # which all closures share
+    for closures in gc.get_referrers(environment_cell(closure)):  # shared by all closures
         for candidate in gc.get_referrers(closures) if closures.__class__ is tuple else ():
             if isinstance(candidate, FunctionType) and not is_continuation(candidate.__code__):
                 return checked(candidate)

@@ -1,4 +1,4 @@
-"""The heap of a VM: an estimate of its size, the same on every machine, and its weak tables."""
+"""The heap of a VM: a machine-independent estimate of its size, and its weak tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from clawblox.luau.runtime.raw import HostValue
 from clawblox.luau.runtime.suspension import ScriptFrame
 
 _ROOM = "clawblox.luau"
-"""Calls in other modules hold values of the host. The module of a script has no name."""
+"""Calls in other modules hold values of the host. The module of a script is unnamed."""
 _LOOKS_PER_STEP = 4
 _LOOKS_PER_CHARGE = 4096
 
@@ -54,11 +54,11 @@ _LOOKS_PER_CHARGE = 4096
 def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
     """Return an estimate of the bytes that globals, running frames and the host keep alive.
 
-    This costs steps.
+    The estimate costs steps.
 
     Args:
         vm: The VM.
-        frame: The running frame; None while no script runs.
+        frame: The running frame; None outside scripts.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -68,7 +68,7 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
         if frame.f_globals.get("__name__", _ROOM).startswith(_ROOM):
             pending += frame.f_locals.values()
         frame = frame.f_back
-    large: list[Iterator[Any]] = []  # parts of large tables, so that they are not listed at once
+    large: list[Iterator[Any]] = []  # parts of large tables, to avoid long lists
     seen: set[int] = set()
     total = looks = 0
     while pending or large:
@@ -84,7 +84,7 @@ def heap_bytes(vm: Machine, frame: FrameType | None) -> int:
             looks = 0
         if value is None or value.__class__ in (float, bool, int, type):
             continue
-        # Whether equal short strings and vectors are one object is not saved.
+        # Snapshots do not record whether equal short strings and vectors are one object.
         if value.__class__ is str and len(value) <= SHORT_TEXT:
             total += STRING_BYTES + len(value)
         elif value.__class__ is Vector:
@@ -115,7 +115,7 @@ def _table_size(
 
 
 def _size(value: Any, pending: list[Any]) -> int:
-    """Return the size of a value that is not a table; add what it keeps alive to `pending`."""
+    """Return the size of a value other than a table; add the values it refers to to `pending`."""
     if value.__class__ in (str, bytes):
         return STRING_BYTES + len(value)
     if isinstance(value, FunctionType):
@@ -199,5 +199,5 @@ def _weak(value: Any) -> Any:
 
 
 def _strong(value: Any) -> Any:
-    """Return the object of a weak reference, None if it is dead; any other value as it is."""
+    """Return the object of a weak reference (None if dead), or any other value unchanged."""
     return value() if isinstance(value, weakref.ref) else value

@@ -1,4 +1,4 @@
-"""Functions and objects that a host lends to scripts, and conversions of values."""
+"""Functions and objects that a host provides to scripts, and conversions of values."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from clawblox.luau.runtime.suspension import Yield
 class HostFunction(NativeFunction):
     """A Python function that scripts can call.
 
-    It gets Python values and returns one, a tuple of several, or None for no value; see `to_luau`.
-    A `LuaError` it raises is an error of the script, and so are arguments that it does not take.
-    Any other exception is an error of the host, and no ``pcall`` catches it.
+    It takes Python values and returns one value, a tuple of several, or None for no value; see
+    `to_luau`. A `LuaError` is an error of the script, and so are unexpected arguments. Any other
+    exception is an error of the host, which ``pcall`` does not catch.
 
     Args:
         name: Its name in snapshots, unique in its host.
@@ -39,7 +39,7 @@ class HostFunction(NativeFunction):
     function: Callable[..., Any]
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it as scripts do."""
+        """Call the function with Luau values."""
         try:
             result = self.function(*map(to_python, arguments))
         except TypeError as error:
@@ -65,13 +65,13 @@ class HostType:
 
     Args:
         name: The name that ``typeof`` returns.
-        properties: Getters by name; each gets the object.
-        setters: Setters by name; each gets the object and the new value.
-        methods: Methods by name; each gets the object and the arguments.
+        properties: Getters by name; each takes the object.
+        setters: Setters by name; each takes the object and the new value.
+        methods: Methods by name; each takes the object and the arguments.
         operators: Operators by event, such as ``__add``, ``__lt``, ``__len``, ``__tostring``,
             ``__call``, ``__eq``, ``__concat`` and ``__iter``.
-        missing: The getter of all other members; it gets the object and the key. None refuses
-            them.
+        missing: The getter of all other members, which takes the object and the key; None to
+            refuse them.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class HostObject(Userdata):
     """An object of the host.
 
     ``object.name`` is a property or else a method; ``object:name()`` is a method or else a
-    property. A subclass may replace ``__getitem__``, ``__setitem__`` and `find_method`: they work
-    on table keys and Luau values without conversions, so they are the fastest way.
+    property. For speed, a subclass may override ``__getitem__``, ``__setitem__`` and
+    `find_method`, which use table keys and Luau values without conversions.
 
     Args:
         host_type: Its type.
-        ident: Its id, by which snapshots refer to it.
-        value: The host's own data about it.
+        ident: Its id in snapshots.
+        value: The host's data for the object.
 
     Attributes:
-        size_bytes: Its own share of the memory limit, without the values that it keeps alive.
+        size_bytes: Its own size in the memory limit, without the values that it keeps alive.
     """
 
     __slots__ = ("host_type", "ident", "value")
@@ -123,7 +123,7 @@ class HostObject(Userdata):
 
     @property
     def type_name(self) -> str:  # type: ignore[override]
-        """Its type, as ``typeof`` names it."""
+        """Its type, as returned by ``typeof``."""
         return self.host_type.name
 
     def __init__(self, host_type: HostType, ident: str, value: Any = None) -> None:
@@ -151,7 +151,7 @@ class HostObject(Userdata):
         setter(self, to_python(value))
 
     def held(self) -> Iterable[Any]:
-        """Return the Luau values that it keeps alive, for the limit of memory."""
+        """Return the Luau values that it keeps alive, for the memory limit."""
         return ()
 
     def find_method(self, name: str) -> Any:
@@ -159,7 +159,7 @@ class HostObject(Userdata):
         return self.host_type.methods.get(name)
 
     def explain_missing(self, name: str) -> str:
-        """Return the error of a call ``object:name()`` that finds nil."""
+        """Return the error text for a call ``object:name()`` of a missing method."""
         return f"attempt to call missing method '{name}' of {self.type_name}"
 
     def _refusal(self, key: Any) -> str:
@@ -168,7 +168,7 @@ class HostObject(Userdata):
 
 
 class Host:
-    """The functions, types and objects that a host lends to one VM.
+    """The functions, types and objects that a host provides to a VM.
 
     Attributes:
         functions: The registered functions by name.
@@ -185,7 +185,7 @@ class Host:
         """Register a function: ``@host.function("wait")``.
 
         Raises:
-            HostError: A function with this name is registered already.
+            HostError: A function with this name is already registered.
         """
 
         def register(function: Callable[..., Any]) -> HostFunction:
@@ -198,15 +198,15 @@ class Host:
     def raw(self, name: str) -> Callable[[Function], Function]:
         """Register a plain Python function that scripts call directly: ``@host.raw("spawn")``.
 
-        It gets Luau values and returns Luau results: a bare value for one (``None`` is nil), a
-        tuple for any other number. A `RuntimeFault` it raises is an error of the script at the
-        script's position, and a `LuaError` one with its own text. So are arguments that it does
-        not take. Any other exception is an error of the host, and no ``pcall`` catches it. One
+        It takes Luau values and returns Luau results: a bare value for a single result (``None`` is
+        nil), otherwise a tuple. A `RuntimeFault` is an error of the script with the script's
+        position, a `LuaError` an error with its own text. Unexpected arguments are errors of the
+        script too. Any other exception is an error of the host, which ``pcall`` does not catch. A
         function may be registered with several hosts.
 
         Raises:
-            HostError: A function with this name is registered already; or this is not a
-                plain function, or is registered under another name.
+            HostError: A function with this name is already registered; or the function is not
+                plain, or is registered under another name.
         """
 
         def register(function: Function) -> Function:
@@ -224,7 +224,7 @@ class Host:
         """Register a type of values; return it.
 
         Raises:
-            HostError: Another type with this name is registered already.
+            HostError: Another type with this name is already registered.
         """
         if self.value_types.setdefault(cls.type_name, cls) is not cls:
             raise HostError(
@@ -236,7 +236,7 @@ class Host:
         """Register a type of objects, with its methods and operators; return it.
 
         Raises:
-            HostError: A function with the name of a method is registered already.
+            HostError: A function with the name of a method is already registered.
         """
         self.types[host_type.name] = host_type
         for function in host_type.functions():
@@ -244,9 +244,9 @@ class Host:
         return host_type
 
     def find_object(self, ident: str) -> HostObject | None:
-        """Return the object with an id, or None; called when a snapshot is restored.
+        """Return the object with an id, or None; called during a restore.
 
-        A host with objects overrides it.
+        A host with objects must override this method.
         """
         return None
 
@@ -255,8 +255,8 @@ def suspend(*values: Any) -> Yield:
     """Return the exception that a host function raises to suspend the calling coroutine.
 
     Args:
-        values: The values to yield. When the coroutine is resumed with other values, those are the
-            result of the host function.
+        values: The values to yield. The values that the coroutine is resumed with are the result
+            of the host function.
 
     Raises:
         LuaError: The coroutine cannot be suspended here.
@@ -266,7 +266,7 @@ def suspend(*values: Any) -> Yield:
 
 
 def lent_name(value: Any) -> str | None:
-    """Return what snapshots call a function or object of the host; None for any other value."""
+    """Return the name of a host function or object in snapshots; None for other values."""
     if isinstance(value, FunctionType):
         return raw_name(value)
     if isinstance(value, HostFunction):
@@ -280,7 +280,7 @@ def to_luau(value: Any) -> Any:
     """Return a Python value as a Luau value.
 
     Integers become numbers, text becomes UTF-8 bytes, bytes become strings, and dictionaries and
-    lists become new tables. Luau values stay as they are.
+    lists become new tables. Luau values are unchanged.
 
     Raises:
         HostError: The value has no Luau form.
@@ -308,7 +308,7 @@ def to_luau(value: Any) -> Any:
 
 
 def to_python(value: Any) -> Any:
-    """Return a Luau value for Python code: strings become text, other values stay as they are."""
+    """Return a Luau value for Python code: strings become text, other values are unchanged."""
     if value.__class__ is str:
         return str(value).encode("latin-1").decode("utf-8", "surrogateescape")
     return value

@@ -42,27 +42,26 @@ class LimitedMachine(Machine):
     """The part of the VM that keeps scripts within their limits.
 
     Args:
-        steps: The number of steps that one call from the host may take; None means no limit.
-        memory_bytes: The estimated size of the heap above which allocating fails; None means no
-            limit.
-        names: The names in generated code, besides those of the VM's own methods.
+        steps: Maximum number of steps of a call from the host; None for no limit.
+        memory_bytes: Maximum estimated size of the heap; None for no limit.
+        names: The names in generated code, except those of the VM's own methods.
 
     Attributes:
-        steps: The iterator from which generated code takes its steps, at next to no cost. It is
-            renewed in batches.
-        steps_left: The steps not handed out yet; None means no limit. Below 0 after work that could
+        steps: The iterator from which generated code takes its steps at very low cost; renewed in
+            batches.
+        steps_left: The steps not handed out yet; None for no limit. Negative after work that could
             not be refused.
         is_interrupted: Whether the host has interrupted the script.
-        has_older_sizes: Whether the VM comes from a document whose sizes of values were smaller,
-            and the heap was not measured since.
-        inherited: The size of a heap above the limit that came from such a document. It does not
-            count: the limit is one of growth.
-        limit_hit: The limit that the present call, or else the last, has hit: ``steps`` or
-            ``memory``; None if it has hit none. A budget of steps that is used up stays so until
-            the call ends; a script may catch the error of a full heap, free memory and continue.
+        has_older_sizes: Whether the VM comes from a document with smaller sizes of values, and the
+            heap has not been measured since.
+        inherited: The excess over the limit of a heap from such a document. It does not count,
+            because the limit applies to growth.
+        limit_hit: The limit that the current or last call has hit: ``steps`` or ``memory``, or
+            None. A call cannot continue without steps; after the error of a full heap, a script
+            may catch the error, free memory and continue.
         observer: Called with the running frame when a call from the host takes its first steps,
-            then every thousand steps, and before work that costs 200 or more; None looks at
-            nothing. `Places` reads the frame.
+            then every thousand steps, and before work that costs 200 or more; or None. `Places`
+            reads the frame.
         is_sandboxed: Whether the host has made globals and libraries read-only.
     """
 
@@ -77,7 +76,7 @@ class LimitedMachine(Machine):
         self._interruption = INTERRUPTED
         self.limit_hit: str | None = None
         self.steps: Iterator[Any] = repeat(None, 0)
-        # These know how many were taken, so that counting costs nothing.
+        # These know how many were taken, to count without cost.
         self._room = repeat(None, sys.maxsize)
         self._vectors = repeat(Vector, sys.maxsize)
         self._room_left = self._vectors_left = sys.maxsize
@@ -87,7 +86,7 @@ class LimitedMachine(Machine):
         self._compiling = 0  # bytes that the compiler is using
         self.observer: Callable[[FrameType], None] | None = None
         self.steps_since_collection = 0
-        self._patterns: set[str] = set()  # that the present call has paid for
+        self._patterns: set[str] = set()  # paid for by the current call
         self.serials_given = 0
         self.is_sandboxed = False
         self._names = {
@@ -103,7 +102,7 @@ class LimitedMachine(Machine):
         }
 
     def renew_steps(self) -> None:
-        """Start a call from the host, with all of its steps."""
+        """Start a call from the host, with its full number of steps."""
         self.c_calls = self.base_c_calls = self.depth = 0
         self.steps_left = self.step_limit
         self.limit_hit = None
@@ -112,9 +111,9 @@ class LimitedMachine(Machine):
         self._set_steps(0)
 
     def steps_taken(self) -> int:
-        """Return the steps that the present call from the host, or else the last, has taken.
+        """Return the steps taken by the current or last call from the host.
 
-        Without a limit, only those since the last batch are known.
+        Without a limit, only the steps since the last batch are known.
         """
         limit, left = self.step_limit or 0, self.steps_left or 0
         return limit - left - length_hint(self.steps)
@@ -125,10 +124,10 @@ class LimitedMachine(Machine):
             chunk.namespace["B"] = self.steps
 
     def take_room(self, count: int) -> None:
-        """Account for tables and functions that generated code is about to make.
+        """Account for tables and functions that generated code is about to create.
 
         Raises:
-            OutOfMemory: There is no room for them.
+            OutOfMemory: The heap is full.
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
         self._account(count * ROOM_BYTES)
@@ -137,7 +136,7 @@ class LimitedMachine(Machine):
         """Check whether the host has interrupted the script.
 
         Raises:
-            RuntimeFault: It has.
+            RuntimeFault: The host has interrupted the script.
         """
         if self.is_interrupted:
             raise RuntimeFault(self._interruption)
@@ -164,20 +163,20 @@ class LimitedMachine(Machine):
         self._set_steps(size)
 
     def charge(self, steps: int) -> None:
-        """Take all steps of a script's loop, and account for the memory that it may fill.
+        """Charge all steps of a script's loop, and account for the memory that it may fill.
 
         Raises:
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
         """
         self.charge_work(steps)
-        if steps >= _OBSERVED_STEPS:  # else the next batch of steps comes soon
+        if steps >= _OBSERVED_STEPS:  # otherwise the next batch of steps comes soon
             self.fill_made()
         self._account(steps * STEP_BYTES)
         if self.has_weak_tables:
             self._count_to_collection(steps)
 
     def charge_work(self, steps: int) -> None:
-        """Take steps for work that adds nothing to the heap.
+        """Charge steps for work that does not add to the heap.
 
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
@@ -189,7 +188,7 @@ class LimitedMachine(Machine):
         left = self.steps_left
         if left is None:
             return
-        if left < steps:  # the rest of the batch counts as well
+        if left < steps:  # including the rest of the batch
             left += length_hint(self.steps)
             self._set_steps(0)
             if left < steps:
@@ -202,10 +201,10 @@ class LimitedMachine(Machine):
         return RuntimeFault(EXHAUSTED)
 
     def is_new_pattern(self, pattern: str) -> bool:
-        """Return whether the call from the host has to pay for reading a pattern of strings.
+        """Return whether a string pattern is new in this call from the host, and is charged.
 
-        Each call pays for each pattern once, whether the process has read it before or not, so a
-        restored VM pays the same. A call that uses very many pays for them again.
+        Each call pays for each pattern once, even if the process has parsed it before, so a
+        restored VM pays the same. A call with very many patterns pays for them again.
         """
         if pattern in self._patterns:
             return False
@@ -215,12 +214,12 @@ class LimitedMachine(Machine):
         return True
 
     def take_steps(self, steps: int) -> None:
-        """Take steps for work that cannot be refused; later work fails if too few are left."""
+        """Charge steps for work that cannot be refused; later work may fail for lack of steps."""
         if self.steps_left is not None:
             self.steps_left -= steps
 
     def charge_search(self) -> None:
-        """Take steps for a walk through the whole heap.
+        """Charge steps for a search of the whole heap.
 
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
@@ -240,10 +239,10 @@ class LimitedMachine(Machine):
         Args:
             source: Its text, one character per byte.
             name: Its name.
-            charge: Called with a number of steps before the work they pay for.
+            charge: Called with a number of steps before the work that they pay for.
 
         Raises:
-            LuauSyntaxError: The source is not Luau.
+            LuauSyntaxError: The source is not valid Luau.
             LuaError: `charge` refuses.
         """
         chunk = Chunk(source, name, self._names, charge)
@@ -252,7 +251,7 @@ class LimitedMachine(Machine):
         return chunk
 
     def load_charged(self, source: str, name: str, environment: Any) -> Function:
-        """Compile a chunk at the cost of the running script: steps and memory.
+        """Compile a chunk, charging steps and memory to the running script.
 
         Args:
             source: Its text, one character per byte.
@@ -263,14 +262,14 @@ class LimitedMachine(Machine):
             Its main function.
 
         Raises:
-            LuauSyntaxError: The source is not Luau.
+            LuauSyntaxError: The source is not valid Luau.
             LuaError: The call has used up its steps or its memory, or the host has interrupted it.
         """
         outer = self._compiling
         try:
             chunk = self.compile(source, name, self._charge_compiling)
         finally:
-            self._compiling = outer  # the memory that it took is free again
+            self._compiling = outer  # its memory is free again
         self.allocate(CHUNK_BYTES + TOKEN_BYTES * chunk.tokens, 0)
         return chunk.main(environment)
 
@@ -279,10 +278,10 @@ class LimitedMachine(Machine):
         self._compiling += steps * STEP_BYTES
 
     def deeper(self) -> None:
-        """Count a call, where the interpreter does not.
+        """Count a call, if the interpreter does not.
 
         Raises:
-            RuntimeFault: Calls nest too deep.
+            RuntimeFault: Calls are nested too deeply.
         """
         self.depth += 1
         if self.depth > MAX_CALLS:
@@ -290,10 +289,10 @@ class LimitedMachine(Machine):
             raise RuntimeFault("stack overflow")
 
     def protect(self) -> None:
-        """Count a protected call, and take back the headroom of a full stack.
+        """Count a protected call, and remove the headroom for a full stack.
 
         Raises:
-            RuntimeFault: Calls nest too deep.
+            RuntimeFault: Calls are nested too deeply.
             LuaError: Errors have used up the steps.
         """
         if (self.steps_left or 0) < 0:
@@ -301,7 +300,7 @@ class LimitedMachine(Machine):
         if self.has_headroom:
             sys.setrecursionlimit(call_limit() + self.extra_calls)
             self.has_headroom = False
-        self.depth += 1  # `deeper` would need one call more of a stack that may be full
+        self.depth += 1  # `deeper` would need a further call on a stack that may be full
         if self.depth > MAX_CALLS:
             self.depth -= 1
             raise RuntimeFault("stack overflow")
@@ -314,17 +313,17 @@ class LimitedMachine(Machine):
         """Make the script on another thread fail soon, and every later script immediately.
 
         Args:
-            reason: The text of its error.
+            reason: The text of the error.
         """
         self._interruption = reason
         self.is_interrupted = True
-        deque(self.steps, maxlen=0)  # so loops check immediately whether they may continue
+        deque(self.steps, maxlen=0)  # makes loops check immediately whether they may continue
 
     def check_c_calls(self) -> None:
-        """Check the depth of callbacks within callbacks.
+        """Check the nesting of callbacks.
 
         Raises:
-            LuaError: They nest too deep.
+            LuaError: Callbacks are nested too deeply.
         """
         if self.c_calls == MAX_C_CALLS:
             fault = RuntimeFault("C stack overflow")
@@ -337,11 +336,11 @@ class LimitedMachine(Machine):
         """Account for bytes about to be allocated, and charge for filling them.
 
         Args:
-            size: The bytes that are allocated.
-            filled: The bytes that filling them is charged for; None means all.
+            size: The number of allocated bytes.
+            filled: The number of bytes charged for filling; None for all.
 
         Raises:
-            OutOfMemory: There is no room for them.
+            OutOfMemory: The heap is full.
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
         if filled is None:
@@ -353,12 +352,12 @@ class LimitedMachine(Machine):
             self.charge_work(filled // BYTES_PER_STEP)
 
     def fill(self, size: int) -> None:
-        """Account for bytes that cannot be refused; later allocations fail if none are left."""
+        """Account for bytes that cannot be refused; later allocations may fail."""
         if self.memory_limit is not None:
             self.allocated += size
 
     def fill_made(self) -> None:
-        """Account for the tables, functions and vectors made since the last call."""
+        """Account for the tables, functions and vectors created since the last call."""
         if self.memory_limit is None:
             return
         room, vectors = length_hint(self._room), length_hint(self._vectors)
@@ -371,10 +370,10 @@ class LimitedMachine(Machine):
         return OutOfMemory()
 
     def hold(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Account for many values on their way to or from a call; return them.
+        """Account for many arguments or results of a call; return them.
 
         Raises:
-            OutOfMemory: There is no room for them.
+            OutOfMemory: The heap is full.
             LuaError: The call has used up its steps, or the host has interrupted it.
         """
         self.allocate(8 * len(values))

@@ -14,13 +14,13 @@ from clawblox.luau.runtime.suspension import Yield
 
 
 def make_raw(name: str, function: Any) -> FunctionType:
-    """Give a plain Python function the name by which snapshots and messages refer to it.
+    """Give a plain Python function its name for snapshots and messages.
 
     Returns:
         The function itself.
 
     Raises:
-        HostError: It is not a plain function, or has another name already.
+        HostError: The function is not plain, or already has another name.
     """
     if not isinstance(function, FunctionType):
         raise HostError(
@@ -31,7 +31,7 @@ def make_raw(name: str, function: Any) -> FunctionType:
     if present not in (None, name):
         raise HostError(f"{name}: this function is registered as {present!r} already")
     if present is None:
-        # Functions are identified by their code in stacks, and all functions of a def share it.
+        # Stacks identify functions by their code, which all functions of a def share.
         function.__code__ = function.__code__.replace(co_name=name)
         function.__qualname__ = name
         function.__dict__["raw_name"] = name
@@ -50,8 +50,8 @@ def suspend_raw(*values: Any) -> Yield:
     """Return the exception that a raw function raises to suspend the calling coroutine.
 
     Args:
-        values: The Luau values to yield. When the coroutine is resumed with other values, those
-            are the result of the raw function.
+        values: The Luau values to yield. The values that the coroutine is resumed with are the
+            result of the raw function.
 
     Raises:
         LuaError: The coroutine cannot be suspended here.
@@ -61,13 +61,13 @@ def suspend_raw(*values: Any) -> Yield:
 
 
 class HostValue(Userdata):
-    """A value of a type of the host, such as a colour; each type is a subclass.
+    """A value of a host type, such as a colour; each type is a subclass.
 
     A snapshot contains the name of its type and its contents, and keeps its identity. The host
     registers the subclass with `Host.value_type`. A subclass with members defines
-    ``__getitem__(key)``, from a table key to a Luau value, and `find_method`; both work without
-    conversions. Scripts compare with ``__eq__`` if it is defined; as keys of tables, values differ
-    by identity all the same.
+    ``__getitem__(key)``, from a table key to a Luau value, and `find_method`, both without
+    conversions. Scripts compare values with ``__eq__`` if it is defined; table keys are always
+    compared by identity.
 
     Attributes:
         type_name: The name that ``typeof`` returns, unique in the host.
@@ -81,10 +81,10 @@ class HostValue(Userdata):
     operators: ClassVar[Mapping[str, Callable[..., Any]]] = {}
 
     def __init__(self) -> None:
-        """Do nothing: the type has the metatable."""
+        """Do nothing, since the metatable belongs to the type."""
 
     def __init_subclass__(cls) -> None:
-        """Make the metatable of the type, and let its values be keys by identity."""
+        """Create the metatable of the type, and make its values keys by identity."""
         super().__init_subclass__()
         meta = LuaTable({**cls.operators, "__metatable": "The metatable is locked"})
         cls.meta = meta  # type: ignore[misc]  # one for the type, not one for each value
@@ -97,33 +97,33 @@ class HostValue(Userdata):
         return cls.__new__(cls)
 
     def contents(self) -> tuple[Any, ...]:
-        """Return the Luau values that `fill` takes.
+        """Return the Luau values for `fill`.
 
-        Equal contents have to give equal documents, so their order is fixed.
+        Their order is fixed, because equal contents must give equal documents.
         """
         raise NotImplementedError
 
     def fill(self, *values: Any) -> None:
-        """Give an empty value its contents; they may come from a document that no VM wrote.
+        """Give an empty value its contents, which may come from a forged document.
 
-        Tables and other values among them may still be empty, so they are only kept here.
+        Tables and other values among them may still be empty, and can only be stored here.
 
         Raises:
-            TypeError, ValueError: `contents` never returns such values.
+            TypeError, ValueError: The values are invalid, since `contents` never returns them.
         """
         raise NotImplementedError
 
 
 class VectorType:
-    """The name of vectors, and their members besides the components.
+    """The type name of vectors, and their members other than the components.
 
-    All its functions get and return Luau values, without conversions.
+    All functions take and return Luau values, without conversions.
 
     Args:
         name: The name that ``typeof`` returns.
-        properties: Getters by name; each gets the vector.
-        methods: Plain Python functions by name; each gets the vector and the arguments. They become
-            raw functions called ``name:method``; snapshots find them here.
+        properties: Getters by name; each takes the vector.
+        methods: Plain Python functions by name; each takes the vector and the arguments. They
+            become raw functions named ``name:method``, which snapshots refer to.
 
     Attributes:
         functions: The methods by their full names.
@@ -149,7 +149,7 @@ class VectorType:
         }
 
     def read(self, vector: Vector, key: Any) -> Any:
-        """Return a member that is neither a component in a capital letter nor a property.
+        """Return a component in lower case, or a method.
 
         Raises:
             RuntimeFault: Vectors have no such member.
@@ -163,4 +163,4 @@ class VectorType:
 
 
 PLAIN_VECTORS = VectorType("vector")
-"""Vectors as the reference has them: nothing but their components."""
+"""Vectors as in the reference, with components only."""

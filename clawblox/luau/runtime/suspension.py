@@ -1,7 +1,7 @@
 """Turns running code into data.
 
 A `Yield` passes through the Python stack, and each generated function, ``pcall`` and ``xpcall`` on
-its way adds a frame to it.
+the way adds a frame to the exception.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Yield(BaseException):
     """The exception with which a coroutine suspends.
 
     Attributes:
-        values: The values it yields.
+        values: The yielded values.
         frames: The frames added so far, innermost first.
     """
 
@@ -39,8 +39,8 @@ class ScriptFrame(SuspendedFrame):
 
     Attributes:
         continuation: The rest of the function.
-        values: The variables that the rest needs.
-        environment: The cell of the globals; the function shares it.
+        values: The variables needed by the rest.
+        environment: The cell of the globals, shared with the function.
     """
 
     continuation: Continuation
@@ -48,7 +48,7 @@ class ScriptFrame(SuspendedFrame):
     environment: CellType
 
     def rest(self, result: Any) -> tuple[Callable[[Any], Any], Any]:
-        """Return the rest of the function and its variables; nothing else may keep those alive."""
+        """Return the rest of the function and its variables, dropping all other references."""
         return self.continuation.function(self.environment), [*self.values, result]
 
 
@@ -66,14 +66,14 @@ class ProtectedFrame(SuspendedFrame):
 def save_frame(
     suspended: Yield, prototype: Prototype, variables: dict[str, Any], environment: FunctionType
 ) -> None:
-    """Add the frame of the function that a `Yield` is passing through.
+    """Add the frame of a function to a `Yield` that is passing through it.
 
     Args:
         suspended: The exception.
         prototype: The function.
         variables: Its variables.
-        environment: A closure over its globals alone. Making it also gives each function that calls
-            another a reference to them, where ``getfenv`` and ``setfenv`` look.
+        environment: A closure over its globals alone. Its creation also gives each calling function
+            a reference to the globals for ``getfenv`` and ``setfenv``.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.
@@ -85,7 +85,9 @@ def save_frame(
     assert site is not None, "only calls can suspend"
     suspended.__traceback__ = None
     continuation = prototype.continuation(site.ordinal)
-    if continuation.length > CHARGED_COPY:  # every time: a restored VM has to compile it again
+    if (
+        continuation.length > CHARGED_COPY
+    ):  # every time, because a restored VM must compile it again
         current.vm.charge_work(continuation.length // _LINES_PER_STEP)
     values = [variables.get(name) for name in continuation.names]
     (cell,) = environment.__closure__ or ()

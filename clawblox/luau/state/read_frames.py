@@ -1,4 +1,4 @@
-"""Reads suspended calls and their variables, whose kinds generated code relies on."""
+"""Reads suspended calls and their variables, checking the kinds that generated code relies on."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clawblox.luau.state.snapshot import Json
 class FrameReader(ValueReader):
     """Reads frames and variables.
 
-    Every method raises VMSnapshotError, LuaError, TypeError, ValueError or LookupError for a
-    document that no VM would write.
+    For a damaged document, every method raises VMSnapshotError, LuaError, TypeError, ValueError or
+    LookupError.
     """
 
     def __init__(self, host: Host | None, vectors: VectorType) -> None:
         super().__init__(host, vectors)
         self._boxes: list[tuple[list[Any], Variable]] = []
-        self._owners: dict[int, tuple[Chunk, str]] = {}  # the local that a box belongs to
+        self._owners: dict[int, tuple[Chunk, str]] = {}  # the local of a box
 
     def frames(self, saved: Json) -> list[SuspendedFrame]:
         """Return the frames of a coroutine.
@@ -48,11 +48,11 @@ class FrameReader(ValueReader):
             prototype: The function.
             name: The variable.
             saved: The value in the document.
-            key: The key of the loop whose iterator is being called, if the function is suspended
-                there.
+            key: The key of the loop if the function is suspended in a call of the loop's iterator.
 
         Raises:
-            TypeError, ValueError, LookupError: Generated code never puts that into the variable.
+            TypeError, ValueError, LookupError: Generated code never stores such a value in the
+                variable.
         """
         variable = prototype.variables[name]
         if variable.is_boxed:
@@ -75,7 +75,7 @@ class FrameReader(ValueReader):
         return value
 
     def check_boxes(self) -> None:
-        """Check the contents of the boxes, once all objects are read.
+        """Check the contents of the boxes, after all objects are read.
 
         Raises:
             TypeError: The contents of a box do not fit its variable.
@@ -104,7 +104,7 @@ class FrameReader(ValueReader):
         return ScriptFrame(continuation, list(held.values()), cell)
 
     def _box(self, prototype: Prototype, name: str, saved: Json) -> Any:
-        """Return a box; it belongs to one local, and every value in it is of the local's kind."""
+        """Return a box, which belongs to one local and contains values of the local's kind."""
         box = self.referenced(saved)
         owner = (prototype.chunk, name)
         if box.__class__ is not list or self._owners.setdefault(id(box), owner) != owner:
@@ -145,11 +145,11 @@ _SPECIAL: dict[str, Callable[[FrameReader, str, Json], Any]] = {
     "arm": FrameReader._arm,
     "arguments": FrameReader._arguments,
 }
-"""Kinds of variables whose content is never a value of a script."""
+"""Readers for the kinds of variables that never contain script values."""
 
 
 def _check_calls(frames: list[SuspendedFrame]) -> None:
-    """Check that a call of a direct function waits for that function: it trusts the result."""
+    """Check that a call of a direct function, whose result is trusted, waits for this function."""
     for at, frame in enumerate(frames):
         if not isinstance(frame, ScriptFrame) or frame.continuation.site.callee is None:
             continue
@@ -160,7 +160,7 @@ def _check_calls(frames: list[SuspendedFrame]) -> None:
 
 
 def _check_loops(prototype: Prototype, held: dict[str, Any]) -> None:
-    """Check the keys at which loops are."""
+    """Check the current keys of loops."""
     for name, value in held.items():
         variable = prototype.variables[name]
         if variable.kind != "key":

@@ -1,4 +1,4 @@
-"""Reads the values of a document: those in tables, upvalues and variables."""
+"""Reads the values in a document: those in tables, upvalues and variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES = {**TYPE_NAMES, int: "number", list: "list", dict: "object"}
 
 
 def mismatch(value: Any, wanted: str) -> TypeError:
-    """Return the error about a value of the wrong type."""
+    """Return the error for a value of the wrong type."""
     kind = type(value)
     return TypeError(f"expected a {wanted}, not a {_NAMES.get(kind, kind.__name__)}")
 
@@ -38,7 +38,7 @@ def whole(saved: Any, largest: int = _LARGEST) -> int:
     """Return a whole number.
 
     Raises:
-        ValueError: It is not a whole number from 0 to the largest.
+        ValueError: The value is not a whole number from 0 to the largest.
     """
     if saved.__class__ is not int or not 0 <= saved <= largest:
         raise ValueError(f"expected a whole number from 0 to {largest}, not {saved!r}")
@@ -49,7 +49,7 @@ def position(value: Any) -> float:
     """Return a number of elements.
 
     Raises:
-        ValueError: It is no whole number of the size of a table.
+        ValueError: The value is not a whole number in the range of table sizes.
     """
     if not is_position(value):
         raise ValueError(f"expected a position in a table, not {value!r}")
@@ -60,8 +60,8 @@ def text(saved: Any) -> str:
     """Return a string of bytes.
 
     Raises:
-        TypeError: It is not a string.
-        ValueError: A character of it is not a byte.
+        TypeError: The value is not a string.
+        ValueError: A character is not a byte.
     """
     if saved.__class__ is not str:
         raise mismatch(saved, "string")
@@ -73,7 +73,7 @@ def items(saved: Any) -> list[Any]:
     """Return a list.
 
     Raises:
-        TypeError: It is not a list.
+        TypeError: The value is not a list.
     """
     if saved.__class__ is not list:
         raise mismatch(saved, "list")
@@ -89,7 +89,7 @@ def check_kind(kind: str, value: Any) -> None:
         value: The value.
 
     Raises:
-        TypeError: It is not.
+        TypeError: The value has another kind.
     """
     if kind == "func":
         fits = is_function(value)
@@ -102,10 +102,10 @@ def check_kind(kind: str, value: Any) -> None:
 
 
 def required(item: T | None, fault: str) -> T:
-    """Return something that the document names and that must exist.
+    """Return an item named by the document, which must exist.
 
     Raises:
-        VMSnapshotError: It does not exist.
+        VMSnapshotError: The item is None.
     """
     if item is None:
         raise VMSnapshotError(fault)
@@ -113,25 +113,25 @@ def required(item: T | None, fault: str) -> T:
 
 
 HIDDEN = object()
-"""Placeholder among the values for an object that scripts never see."""
+"""Placeholder among the values for an object hidden from scripts."""
 _UNUSUAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class ValueReader:
-    """Finds the values that a document names."""
+    """Finds the values that a document refers to."""
 
     def __init__(self, host: Host | None, vectors: VectorType) -> None:
         self._host = Host() if host is None else host
         self._functions = {**vectors.functions, **self._host.functions}
         self.chunks: list[Chunk] = []
         self.objects: list[Any] = []
-        self.values: list[Any] = []  # the same, with `HIDDEN` for objects that scripts never see
+        self.values: list[Any] = []  # the same, with `HIDDEN` for objects hidden from scripts
 
     def value(self, saved: Json) -> Any:
-        """Return the Luau value that a document writes like this.
+        """Return the Luau value for its form in a document.
 
         Raises:
-            VMSnapshotError: It is of an unknown kind, or something the host lacks.
+            VMSnapshotError: The kind is unknown, or the host lacks the value.
             TypeError, ValueError, LookupError: The document is damaged.
         """
         kind = saved.__class__
@@ -169,10 +169,10 @@ class ValueReader:
         raise VMSnapshotError(f"the document has a value of unknown kind {kind!r}")
 
     def value_of_type(self, saved: Json, kinds: type | tuple[type, ...], wanted: str) -> Any:
-        """Return a value that must be of certain classes; errors call them ``wanted``.
+        """Return a value that must have certain classes, named ``wanted`` in errors.
 
         Raises:
-            TypeError: It is of another class.
+            TypeError: The value has another class.
             VMSnapshotError, ValueError, LookupError: As for `value`.
         """
         value = self.value(saved)
@@ -184,7 +184,7 @@ class ValueReader:
         """Return a table key.
 
         Raises:
-            LuaError: It is nil or NaN.
+            LuaError: The key is nil or NaN.
             VMSnapshotError, TypeError, ValueError, LookupError: As for `value`.
         """
         key = flag(saved) if saved.__class__ is bool else self.value(saved)
@@ -192,7 +192,7 @@ class ValueReader:
         return key
 
     def object(self, number: Json) -> Any:
-        """Return an object by its number, whether scripts may see it or not.
+        """Return an object by number, including objects hidden from scripts.
 
         Raises:
             ValueError, LookupError: The object does not exist.
@@ -200,10 +200,10 @@ class ValueReader:
         return self.objects[whole(number)]
 
     def referenced(self, saved: Json) -> Any:
-        """Return the object that a reference names, whether scripts may see it or not.
+        """Return the object of a reference, including objects hidden from scripts.
 
         Raises:
-            TypeError, ValueError, LookupError: It is not a reference to an object.
+            TypeError, ValueError, LookupError: The value is not a reference to an object.
         """
         kind, number = saved
         if kind != "r":
@@ -211,7 +211,7 @@ class ValueReader:
         return self.object(number)
 
     def prototype(self, chunk: Json, index: Json) -> Prototype:
-        """Return a function's prototype by the numbers of its chunk and of itself.
+        """Return a function's prototype by the number of its chunk and its own number.
 
         Raises:
             ValueError, LookupError: The chunk, or the function in it, does not exist.

@@ -52,13 +52,13 @@ _DAMAGES = (
     TypeError,
     ValueError,
 )
-"""The errors of reading a document that no VM wrote."""
+"""The errors that reading a damaged document may raise."""
 
 
 class Loader(FrameReader):
-    """Reads one document into a new VM.
+    """Reads a document into a new VM.
 
-    Objects may refer to each other in circles, so all are made empty first and then filled.
+    Since objects may refer to each other in cycles, all are created empty first and then filled.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Loader(FrameReader):
         self._sources = sources
         self._reading: int | None = None  # the number of an object, for errors
         self._with_meta: list[LuaTable] = []
-        self._users: list[LuaTable] = []  # tables whose class is made for their metatable
+        self._users: list[LuaTable] = []  # tables whose class was created for their metatable
 
     def load(self) -> None:
         """Fill the VM.
 
         Raises:
-            VMSnapshotError: The document is of another format or version, or damaged; a source has
+            VMSnapshotError: The document has another format or version, or is damaged; a source has
                 changed; or the host lacks a function or object.
         """
         document = self._document
@@ -157,7 +157,7 @@ class Loader(FrameReader):
         return self._vm.compile(source, name)
 
     def _give_classes(self) -> None:
-        """Give tables with metatables their classes; all chains of metatables are known now."""
+        """Set the classes of tables with metatables, after reading all chains of metatables."""
         for table in self._with_meta:
             if not isinstance(table._meta, SlowTable):
                 raise TypeError("a metatable does not have the class of metatables")
@@ -168,7 +168,7 @@ class Loader(FrameReader):
             self._give_class(self.object(number), letter)
 
     def _give_class(self, meta: Any, letter: str) -> None:
-        """Note the use of a metatable whose users are gone."""
+        """Restore the class of a metatable whose users no longer exist."""
         if not isinstance(meta, SlowTable):
             raise TypeError("the users of a value that is not a metatable have a class")
         if letter == "o":
@@ -200,7 +200,7 @@ class Loader(FrameReader):
         for frame in frames:
             frame.environment = cell
 
-    # Objects: made empty
+    # Objects: created empty
 
     def _make(self, saved: Json) -> Any:
         if saved[0] not in _OBJECTS:
@@ -251,7 +251,7 @@ class Loader(FrameReader):
             raise ValueError("a table has a metatable that its class does not allow")
 
     def _fill_class(self, table: LuaTable, letter: str, meta: Json) -> None:
-        # Before the class: a collection in another thread expects tables of the class to have it.
+        # Before the class, since a collection in another thread expects it in tables of the class.
         table._meta = (
             self._table(meta)
             if letter in "mo"
@@ -339,7 +339,7 @@ class Loader(FrameReader):
             raise VMSnapshotError(f"the host refuses the contents of a {name}: {error}") from error
 
     def _keep(self, *_: Json) -> None:
-        """Fill nothing: the object is complete already."""
+        """Do nothing, since the object is already complete."""
 
 
 _OBJECTS: dict[str, tuple[Callable[[Loader, Json], Any], Callable[..., None]]] = {
@@ -355,4 +355,4 @@ _OBJECTS: dict[str, tuple[Callable[[Loader, Json], Any], Callable[..., None]]] =
     "value": (Loader._make_value, Loader._fill_value),
     "buffer": (Loader._make_buffer, Loader._keep),
 }
-"""By the kind of an object, what makes it empty, and what fills it."""
+"""The functions that create an empty object and fill it, by kind."""

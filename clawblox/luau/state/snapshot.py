@@ -1,7 +1,7 @@
 """Writes the whole state of a VM as a JSON-able document for `restore`.
 
-A document refers to objects by number, in the order in which they are found from the roots; so a
-restored VM gives the same document again. `docs/luau.md` describes the format.
+A document numbers objects in the order in which they are found from the roots, so a restored VM
+gives the same document again. `docs/luau.md` describes the format.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from clawblox.luau.runtime.suspension import ProtectedFrame, ScriptFrame
 
 NAME = "clawblox.luau"
 CLASS_LETTERS: dict[type, str] = {LuaTable: "", MetaTable: "m", SlowTable: "s", FrozenTable: "f"}
-"""The letters of the classes of tables in a document; a class made for one metatable is `o`."""
+"""Letters of table classes in a document; `o` is a class created for a metatable."""
 
 Json = Any
 
 _NO_CONTENTS = (int, tuple, list, dict, bytes)
 _TRACES = ("_serial", "_cursor", "_own_class")
-"""Attributes that the use of a table or value leaves behind."""
+"""Attributes that the use of a table or value sets."""
 
 
 class Saver:
-    """Writes one document.
+    """Writes a document.
 
     Args:
         vm: The VM.
 
     Attributes:
-        lent: The host's objects that the document names, each once.
+        lent: The host's objects in the document, each once.
     """
 
     def __init__(self, vm: LimitedMachine) -> None:
@@ -80,8 +80,8 @@ class Saver:
         """Return the document.
 
         Raises:
-            VMSnapshotError: A coroutine runs, or something that the host has not registered is in
-                reach.
+            VMSnapshotError: A coroutine is running, or a value that the host has not registered is
+                reachable.
         """
         vm = self._vm
         roots = {
@@ -118,11 +118,11 @@ class Saver:
         return document
 
     def _write_objects(self) -> None:
-        while len(self._objects) < len(self._entries):  # the list grows meanwhile
+        while len(self._objects) < len(self._entries):  # the list grows during the loop
             self._objects.append(self._object(self._entries[len(self._objects)]))
 
     def _link_late(self) -> None:
-        """Add the late libraries and values that scripts keep or have left a trace in."""
+        """Add the late libraries and values that scripts hold or have used."""
         for table, names in self._vm.late.items():
             for key, value in names.items():
                 if self._is_touched(value):
@@ -137,7 +137,7 @@ class Saver:
         )
 
     def _shared_globals(self) -> list[Json]:
-        """Return the groups of functions and suspended calls whose globals change together."""
+        """Return the groups of functions and suspended calls with shared globals."""
         users: dict[int, list[Json]] = {}
         for number, entry in enumerate(self._entries):
             if isinstance(entry, FunctionType):
@@ -151,9 +151,9 @@ class Saver:
         return [group for group in users.values() if len(group) > 1]
 
     def _classes(self) -> list[Json]:
-        """Return the metatables whose users' class does not follow from the users found.
+        """Return the metatables whose users' class cannot be derived from the users found.
 
-        Users that are garbage have left their mark: the second use of a metatable costs steps.
+        Former users matter, because the second use of a metatable costs steps.
         """
         tables = [entry for entry in self._entries if isinstance(entry, LuaTable)]
         used = {id(table.meta) for table in tables if _letter(table) == "m"}
@@ -172,7 +172,7 @@ class Saver:
         return [[number, serial] for number, serial in enumerate(serials) if serial is not None]
 
     def value(self, value: Any) -> Json:
-        """Return a value as the document writes it."""
+        """Return the form of a value in the document."""
         kind = value.__class__
         if value is None or kind is bool:
             return value
@@ -202,7 +202,7 @@ class Saver:
         return self._inner_value(value)
 
     def _inner_value(self, value: Any) -> Json:
-        """Return a value that occurs only in frames, or a reference to an object."""
+        """Return the form of a value that occurs only in frames, or a reference to an object."""
         if value.__class__ is int:
             return ["i", value]
         if value.__class__ is tuple:
@@ -216,7 +216,7 @@ class Saver:
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
-        """Return a reference to a string; the document contains it once."""
+        """Return a reference to a string, which the document contains once."""
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._entries)
@@ -334,7 +334,7 @@ _SAVERS: dict[type, Callable[[Saver, Any], Json]] = {
 
 
 def digest(source: str) -> str:
-    """Return the fingerprint by which a document identifies a source."""
+    """Return the fingerprint of a source for documents."""
     return hashlib.sha256(source.encode("latin-1")).hexdigest()
 
 
@@ -344,7 +344,7 @@ def _letter(table: LuaTable) -> str:
 
 
 def _sequence_size(keys: list[Any]) -> int:
-    """Return the number of keys at the start that are 1, 2, 3, and so on."""
+    """Return the number of leading keys that are 1, 2, 3, and so on."""
     size = 0
     for size, key in enumerate(keys):
         if key != size + 1 or key.__class__ is not float:

@@ -1,4 +1,4 @@
-"""Checks and converts arguments, with Luau's messages. Positions here count from 0."""
+"""Checks and converts arguments, with Luau's messages. Positions count from 0."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRINTED_PER_STEP = 256  # bytes
 
 
 def charge(args: Arguments) -> None:
-    """Charge going through more than a few arguments.
+    """Charge for more than a few arguments.
 
     Raises:
         LuaError: The call has used up its steps, or the host has interrupted it.
@@ -32,7 +32,7 @@ def charge(args: Arguments) -> None:
 
 
 def printed(args: Arguments) -> str:
-    """Return arguments as one text, the way ``print`` shows them, and charge for its length.
+    """Return arguments as one text in the form of ``print``, and charge for its length.
 
     Raises:
         LuaError: ``__tostring`` fails; or the call has used up its steps or its memory, or the host
@@ -69,17 +69,17 @@ def wrong(at: int, function: str, why: str) -> NoReturn:
 
 
 def check_results(args: Arguments, count: int, why: str) -> None:
-    """Check that the reference has room for results next to the arguments.
+    """Check that the results fit next to the arguments on the reference's stack.
 
     Raises:
-        RuntimeFault: It has not; ``why`` is the message.
+        RuntimeFault: There is not enough room; ``why`` is the message.
     """
     if len(args) + count > _MAX_STACK:
         raise RuntimeFault(why)
 
 
 def any_value(args: Arguments, at: int) -> Any:
-    """Return an argument that must be there.
+    """Return a required argument of any type.
 
     Raises:
         RuntimeFault: The argument is missing.
@@ -116,7 +116,7 @@ def optional_number(args: Arguments, at: int, function: str, default: float) -> 
 
 
 def to_integer(value: float) -> int:
-    """Return a number cut to an integer; the nearest 64-bit integer if that does not fit."""
+    """Return a number truncated to an integer and clamped to 64 bits."""
     if value != value:
         return 0
     if math.isinf(value):
@@ -125,7 +125,7 @@ def to_integer(value: float) -> int:
 
 
 def integer(args: Arguments, at: int, function: str) -> int:
-    """Return a number argument cut to an integer.
+    """Return a number argument truncated to an integer.
 
     Raises:
         RuntimeFault: The argument is missing, or is not a number.
@@ -143,7 +143,7 @@ def optional_integer(args: Arguments, at: int, function: str, default: int) -> i
 
 
 def position(value: int, length: int) -> int:
-    """Return a position counted from 1, where negative ones count from the end."""
+    """Return a position counted from 1; negative positions count from the end."""
     return value if value >= 0 else max(length + value + 1, 0)
 
 
@@ -183,16 +183,16 @@ def function(args: Arguments, at: int, name: str) -> Any:
 
 
 def numbers(args: Arguments, function: str, count: int) -> list[float]:
-    """Return the first arguments, all of them numbers.
+    """Return the first arguments, which must be numbers.
 
     Raises:
-        RuntimeFault: One of them is missing, or is not a number.
+        RuntimeFault: An argument is missing, or is not a number.
     """
     return [number(args, at, function) for at in range(count)]
 
 
 def _reader(cls: type[T], wanted: str) -> Callable[[Arguments, int, str], T]:
-    """Return a function that returns an argument of one class, and refuses any other."""
+    """Return a function that returns an argument of a class, and refuses other classes."""
 
     def read(args: Arguments, at: int, function: str) -> T:
         if at < len(args) and isinstance(args[at], cls):

@@ -1,7 +1,7 @@
-"""Searches for patterns with Python's ``re`` where that is exact and certainly quick.
+"""Searches for patterns with Python's ``re`` if that is exact and certainly fast.
 
-``re`` cannot be interrupted, so it gets only patterns whose worst case on the subject is small.
-The charged matcher in `patterns` does the rest.
+``re`` cannot be interrupted, so it is used only for patterns whose worst case on the subject is
+small. The charged matcher in `patterns` handles all others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clawblox.luau.core.limits import BYTES_PER_STEP, MOST_PATTERNS
 from clawblox.luau.core.machine import current
 from clawblox.luau.lib.support.patterns import _ALL, Item, Matcher, parse_pattern, read_pattern
 
-_LONG_PATTERN = 256  # longer patterns are read each time they are used, and never by `re`
+_LONG_PATTERN = 256  # longer patterns are parsed on each use, and never passed to `re`
 _STEPS_TO_READ = 16
 _STEPS_PER_CHARACTER = 6  # of a pattern that is read
 _MAX_WORK = 1 << 22
@@ -32,7 +32,7 @@ class PatternMatch:
 
     Attributes:
         text: The subject.
-        start, end: Its place there.
+        start, end: Its position in the subject.
         groups: The captures: strings, or positions as numbers; None for an unfinished capture.
     """
 
@@ -45,7 +45,7 @@ class PatternMatch:
         """Return all captures; with ``whole``, the whole match if there are no captures.
 
         Raises:
-            LuaError: A capture is unfinished, or there is no room for them.
+            LuaError: A capture is unfinished, or the heap is full.
         """
         values = self.groups
         if not values and whole:
@@ -78,7 +78,7 @@ class PatternExpression(NamedTuple):
     Attributes:
         expression: The compiled expression.
         positions: The numbers of the captures that are positions, from 1.
-        power, choices: On a subject of n characters, the worst case is n ** power * 2 ** choices.
+        power, choices: The worst case for n characters is n ** power * 2 ** choices.
     """
 
     expression: re.Pattern[str]
@@ -87,7 +87,7 @@ class PatternExpression(NamedTuple):
     choices: int
 
     def worst_case(self, size: int) -> int | None:
-        """Return the work on a subject of a size; None if it is too much for ``re``."""
+        """Return the worst-case work for a subject size; None if it is too much for ``re``."""
         if self.power <= 1 and not self.choices:
             return size
         if self.power > _MAX_POWER or self.choices > _MAX_POWER:
@@ -99,13 +99,13 @@ class PatternExpression(NamedTuple):
 def search(
     text: str, pattern: str, start: int, *, is_anchored: bool | None = None
 ) -> PatternMatch | None:
-    """Return the first match at or behind a position, or None.
+    """Return the first match at or after a position, or None.
 
     Args:
         text: The subject.
         pattern: The pattern; a leading ``^`` anchors it.
         start: The position, counted from 0.
-        is_anchored: False treats ``^`` as a character, as ``gmatch`` does; None looks for it.
+        is_anchored: False to treat ``^`` as a character, like ``gmatch``; None to detect it.
 
     Raises:
         RuntimeFault: The pattern is malformed or too complex.
@@ -199,7 +199,7 @@ def _repeated(item: Item, rest: list[Item]) -> tuple[str, bool]:
         return text, False
     follow, can_end = _follow(rest)
     if suffix != "-" and (follow.isdisjoint(chosen) or (can_end and not follow)):
-        return f"{text}{suffix}+", False  # possessive: backtracking could never help
+        return f"{text}{suffix}+", False  # possessive, because backtracking cannot help
     return text + _REPEAT[suffix], True
 
 
@@ -220,7 +220,7 @@ def _follow(rest: list[Item]) -> tuple[frozenset[str], bool]:
 
 
 def _ends_open(items: list[Item]) -> bool:
-    """Return whether the only repeat is the last item, so that each start fails immediately."""
+    """Return whether the last item is the only repeat, so each start fails immediately."""
     sets = [item for item in items if item[0] not in ("open", "close")]
     return (
         bool(sets)

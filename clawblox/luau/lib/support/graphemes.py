@@ -1,8 +1,8 @@
-"""Grapheme clusters: what readers take for one character.
+"""Grapheme clusters: sequences of code points that readers perceive as one character.
 
-They are the extended grapheme clusters of Unicode Standard Annex #29, without the rule for Indic
-conjuncts (GB9c). The classes are those of the Unicode Character Database 17.0 (Unicode License v3)
-and not those of `unicodedata`, which depend on the version of Python: a script must find the same
+These are the extended grapheme clusters of Unicode Standard Annex #29, without the rule for Indic
+conjuncts (GB9c). The classes come from the Unicode Character Database 17.0 (Unicode License v3)
+instead of `unicodedata`, which depends on the version of Python, because scripts must get the same
 clusters everywhere.
 """
 
@@ -13,13 +13,13 @@ from bisect import bisect_right
 from functools import cache
 
 _FIRST_SYLLABLE, _LAST_SYLLABLE = 0xAC00, 0xD7A3  # of Hangul
-_FINALS = 28  # endings of Hangul syllables, none included
+_FINALS = 28  # endings of Hangul syllables, including none
 _HANGUL = {"LL", "LV", "LY", "LZ", "YV", "YT", "VV", "VT", "ZT", "TT"}
 _CARRIAGE_RETURN, _LINE_FEED = 13, 10
 
 
 class Cluster:
-    """Reads the code points of one cluster.
+    """Reads the code points of a cluster.
 
     Classes are letters: C for controls, E for extending marks, J for the zero-width joiner, S for
     spacing marks, P for prefixes, R for regional indicators, X for pictographs; L, V and T for the
@@ -29,10 +29,12 @@ class Cluster:
     def __init__(self) -> None:
         self._last = ""
         self._is_flag = False  # the last is the first of two regional indicators
-        self._picture = ""  # X behind a pictograph and its marks, J behind a joiner after these
+        self._picture = (
+            ""  # X after a pictograph and its marks, J after a joiner that follows these
+        )
 
     def takes(self, code: int) -> bool:
-        """Take a code point if it belongs to the cluster; return whether it does."""
+        """Add a code point if it belongs to the cluster; return whether it does."""
         kind = _kind(code)
         if self._last and not self._joins(kind, code):
             return False
@@ -109,5 +111,5 @@ aX 14X 2X8 1X3 9X16 6Xbb 2X6f 2X1 1X2 2X52 2X2 1X3 0E4 0Xfd 1X3e bX5 1X17 7X1 2X
 dX1 2X 8X1 9X 5X2 cX2 8X2 2X 1X 4X 6X 3X 6X55 30X45 5X7 2X10 3X 1X5 2Xc dcX14 1bX3 38X7 aX5 28X7
 1eX1 cX3 2Xd 9X26 cX2e 1X9 1Xb8 58X7 eX91 100X3fd c0002C1f 0E5f 0C7f 0Eef 0Ce0f
 """
-"""Each range: its distance from the end of the range before, its class, and how many code points
-follow its first; the numbers are hexadecimal."""
+"""Each range: its distance from the end of the previous range, its class, and the number of code
+points after its first, with hexadecimal numbers."""

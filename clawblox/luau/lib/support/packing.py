@@ -31,8 +31,8 @@ _SIZED = {"i": "int", "I": "uint", "s": "string"}
 class _FormatReader:
     """Reads a format string option by option.
 
-    An option is (kind, size, padding), the kind one of ``int``, ``uint``, ``float``, ``char``,
-    ``string``, ``zstr``, ``padding``, ``align`` and ``none``.
+    An option is (kind, size, padding). The kind is ``int``, ``uint``, ``float``, ``char``,
+    ``string``, ``zstr``, ``padding``, ``align`` or ``none``.
     """
 
     def __init__(self, form: str, function: str) -> None:
@@ -51,7 +51,7 @@ class _FormatReader:
         return self._at < len(self._form)
 
     def option(self, total: int) -> tuple[str, int, int]:
-        """Return the next option, behind ``total`` bytes of others."""
+        """Return the next option, which follows ``total`` bytes."""
         kind, size = self._plain()
         align = size
         if kind == "align":
@@ -173,7 +173,7 @@ def packsize(*args: Any) -> float:
 
 
 def unpack(*args: Any) -> Any:
-    """Return the values in a string of bytes, and the position behind them.
+    """Return the values in a string of bytes, and the position after them.
 
     Raises:
         RuntimeFault: The format is malformed, or the data is too short.

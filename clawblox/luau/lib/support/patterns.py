@@ -13,9 +13,9 @@ from clawblox.luau.core.limits import MOST_PATTERNS
 
 MAX_CAPTURES = 32
 MAX_DEPTH = 200
-_ITEM = 5  # characters that take as long as one item
+_ITEM = 5  # characters that cost as much as one item
 _CHARACTERS_PER_STEP = 10
-_BYTES_PER_CHARACTER = 64  # bytes whose copying and comparing take as long as one character
+_BYTES_PER_CHARACTER = 64  # bytes copied and compared at the cost of one character
 _CHARACTERS_PER_CHARGE = 1000
 _OPEN, _POSITION = -1, -2
 _ALL = frozenset(map(chr, range(256)))
@@ -46,8 +46,8 @@ Item = tuple[Any, ...]
 
 ``("set", characters, repeat)`` with repeat one of ``""``, ``*``, ``+``, ``-``, ``?``;
 ``("open", is_position)``; ``("close",)``; ``("back", digit)``; ``("balance", a, b)``;
-``("frontier", characters)``; ``("end",)``; ``("fail", message)`` where the pattern is wrong, as the
-reference reports only when it gets there.
+``("frontier", characters)``; ``("end",)``; ``("fail", message)`` for a fault, which is raised only
+when the matcher reaches it, as in the reference.
 """
 
 
@@ -75,7 +75,7 @@ def read_pattern(pattern: str) -> list[Item]:
 
 
 def _find_fault(rest: str) -> str:
-    """Return the fault of the first item of the rest of a pattern."""
+    """Return the fault in the first item of the rest of a pattern."""
     if rest == "%":
         return "malformed pattern (ends with '%')"
     if rest.startswith("%b"):
@@ -108,7 +108,7 @@ parse_pattern = lru_cache(maxsize=MOST_PATTERNS)(read_pattern)
 
 
 class Matcher:
-    """Matches one pattern at one place of a subject at a time."""
+    """Matches a pattern at given positions of a subject."""
 
     def __init__(self, subject: str, items: list[Item]) -> None:
         self.subject = subject
@@ -134,7 +134,7 @@ class Matcher:
             self.charge_rest()
 
     def charge_rest(self) -> None:
-        """Charge the work that is not charged yet.
+        """Charge the remaining uncharged work.
 
         Raises:
             LuaError: The call has used up its steps, or the host has interrupted it.
@@ -251,7 +251,7 @@ class Matcher:
         raise RuntimeFault("invalid pattern capture")
 
     def _captured(self, digit: str) -> str | None:
-        """Return the text of a capture; None for a position: it matches nothing."""
+        """Return the text of a capture; None for a position, which never matches."""
         index = ord(digit) - ord("1")
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")

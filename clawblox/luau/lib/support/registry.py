@@ -1,10 +1,9 @@
-"""The names of all built-in functions, by which snapshots refer to them.
+"""The names of all built-in functions, used as references in snapshots.
 
-*Late names* are globals and fields of libraries that scripts have got since format 5 of documents.
-A document of a sandboxed VM leaves out a late name that no script has touched, and a restore puts
-it back; nor does it count as memory. So worlds and documents stay the same when a name is added,
-and older ones get it. In a sandbox, late names come last in their tables, in the order of their
-list.
+*Late names* are globals and library fields added since format 5 of documents. The document of a
+sandboxed VM omits late names that scripts have not touched, and a restore adds them. They do not
+count as memory either. New names therefore leave worlds and documents unchanged, and older worlds
+get them. In a sandbox, late names come last in their tables, in the order of their list.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LATE_NAMES: tuple[str, ...] = (
     "debug.resetmemorycategory",
     "utf8.graphemes",
 )
-"""Late names of the standard library, dotted below a library; new ones come last."""
+"""Late names of the standard library, library fields with dots; new names come last."""
 
 
 def place_late(
@@ -33,13 +32,13 @@ def place_late(
     """Put late names last in the tables of a sandbox.
 
     Args:
-        names: The names; what `fresh` lacks is ignored.
-        fresh: The globals that have them.
-        target: The globals that get those that they lack.
+        names: The names; names missing in `fresh` are ignored.
+        fresh: The globals with the late names.
+        target: The globals to which missing late names are added.
 
     Returns:
-        The key and the value of each late name, by the id of its table; without those for which
-        a document had another value.
+        The key and value of each late name by the id of its table, without names for which a
+        document had another value.
     """
     places: list[tuple[LuaTable, str, Any]] = []
     for name in names:
@@ -61,14 +60,14 @@ def place_late(
 
 
 def _find_table(globals_table: LuaTable, name: str) -> tuple[LuaTable | None, str]:
-    """Return the table that has a name, and its key there."""
+    """Return the table that contains a name, and its key in the table."""
     library, _, key = name.rpartition(".")
     table = raw_get(globals_table, library) if library else globals_table
     return (table if isinstance(table, LuaTable) else None), key
 
 
 def _is_copy(value: Any, original: Any) -> bool:
-    """Return whether a value is a late library that was in a document."""
+    """Return whether a value is a late library from a document."""
     if value.__class__ is not FrozenTable or not isinstance(original, LuaTable):
         return False
     return value.meta is None and dict(value) == dict(original)
@@ -78,8 +77,8 @@ class Registry:
     """Built-in functions by full name, such as ``string.rep``.
 
     Attributes:
-        functions: The functions that a script finds in its globals.
-        internal: Functions that it only gets as values, such as the one ``ipairs`` returns.
+        functions: The functions in the globals of scripts.
+        internal: Functions that scripts only get as values, such as the result of ``ipairs``.
     """
 
     def __init__(self) -> None:
@@ -97,7 +96,7 @@ class Registry:
     def add_library(self, module: ModuleType) -> None:
         """Register the public functions that a module defines.
 
-        A trailing underscore, where Python has a word of the same name, is dropped.
+        A trailing underscore, which avoids names of Python, is dropped.
         """
         library = module.__name__.rpartition(".")[2]
         prefix = "" if library == "base" else f"{library}."
@@ -107,7 +106,7 @@ class Registry:
                 self.add(prefix + name.removesuffix("_"), function)
 
     def find_name(self, function: Any) -> str | None:
-        """Return a function's name; None if it is not built in."""
+        """Return the name of a built-in function, or None."""
         return self._names.get(id(function))
 
     def find(self, name: str) -> Any:
@@ -128,7 +127,7 @@ class Registry:
 
 
 def _late_place(name: str) -> int:
-    """Return the place of a function among the late names, with its parts; -1 if it is not late."""
+    """Return the position of a function or of its library among the late names, or -1."""
     places = (at for at, late in enumerate(LATE_NAMES) if f"{name}.".startswith(f"{late}."))
     return next(places, -1)
 
@@ -137,9 +136,9 @@ BUILTINS = Registry()
 
 
 def install(name: str, function: Callable[..., Any]) -> None:
-    """Register a function other than the public functions of a library's module.
+    """Register a function that is not a public function of a library's module.
 
-    It gets code of its own, by which tracebacks find its name.
+    The function gets its own code object, which identifies its name in tracebacks.
     """
     assert isinstance(function, FunctionType)
     function.__code__ = function.__code__.replace(co_name=name.rpartition(".")[2])

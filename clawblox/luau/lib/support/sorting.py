@@ -1,4 +1,4 @@
-"""``table.sort``: the reference's introsort, so that equal elements end up in the same order."""
+"""``table.sort``: the reference's introsort, which gives the same order of equal elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Less = Callable[[Any, Any], bool]
 
 
 def charge_sorting(size: int, comparator: Any) -> None:
-    """Charge sorting a sequence of a size.
+    """Charge for sorting a sequence.
 
     Raises:
         LuaError: The call has used up its steps, or the host has interrupted it.
@@ -30,9 +30,9 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
     """Sort a table's values in place, by a Luau function or by ``<``.
 
     Args:
-        values: The values of its sequence.
+        values: The values of the table's sequence.
         comparator: The function; None for ``<``.
-        table: The table, whose size must not change meanwhile.
+        table: The table, whose size must not change during the sort.
 
     Raises:
         RuntimeFault: Values cannot be compared, the comparator is inconsistent, or it changes the
@@ -41,7 +41,7 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
     """
     if comparator is None:
         kinds = {value.__class__ for value in values}
-        if kinds == {str}:  # each is compared as often as the size has binary digits
+        if kinds == {str}:  # one comparison per element and binary digit of the size
             long = sum(len(value) for value in values if len(value) >= LONG_TEXT)
             charge_work(long // BYTES_PER_STEP * len(values).bit_length())
         if kinds == {str} or (kinds == {float} and not any(value != value for value in values)):
@@ -62,7 +62,7 @@ def sort_values(values: list[Any], comparator: Any, table: LuaTable) -> None:
 
 
 def _charged(less: _Less) -> _Less:
-    """Account for the heap that each call of a script may fill."""
+    """Return a comparison that accounts for the memory that each script call may fill."""
     vm = current.vm
 
     def charged(a: Any, b: Any) -> bool:
@@ -98,7 +98,7 @@ def _swap(values: list[Any], a: int, b: int) -> None:
 
 
 def _order_three(values: list[Any], low: int, high: int, less: _Less) -> int:
-    """Order the first, middle and last element; return the middle."""
+    """Sort the first, middle and last element; return the middle index."""
     if less(values[high], values[low]):
         _swap(values, high, low)
     middle = low + ((high - low) >> 1)

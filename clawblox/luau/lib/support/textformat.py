@@ -18,18 +18,18 @@ _SPEC = re.compile(r"%(?:%|([-+ #0]*)(\d*)(?:(\.)(\d*))?(.?))", re.DOTALL)
 _STEPS_PER_ITEM = 8
 _MAX_FLAGS = 5
 _MAX_PADDED = 100  # longer strings exceed any width
-_SHORT_FORM = 200  # characters; longer ones are read each time
+_SHORT_FORM = 200  # characters; longer formats are parsed each time
 _EXACT = 2.0**53
 _QUOTED = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\\n", "\r": "\\r", "\0": "\\000"})
 
 
 Convert = Callable[[re.Match[str], arg.Arguments, int], str]
 Plan = tuple[int, tuple[tuple[str, Convert, re.Match[str]], ...], str]
-"""The steps, the conversions with the text in front of each, and the text behind them."""
+"""The steps, the conversions with the text before each, and the text after the last."""
 
 
 def format_text(*args: Any) -> str:
-    """Return the text that ``string.format`` returns.
+    """Return the result of ``string.format``.
 
     Raises:
         RuntimeFault: The format is malformed, or a value does not fit it.
@@ -49,7 +49,7 @@ def format_text(*args: Any) -> str:
 
 
 def _read_plan(form: str) -> Plan:
-    """Return how a form is filled."""
+    """Return the plan for filling a format."""
     items: list[tuple[str, Convert, re.Match[str]]] = []
     text, at = "", 0
     for spec in _SPEC.finditer(form):
@@ -67,7 +67,7 @@ _short_plan = lru_cache(maxsize=256)(_read_plan)
 
 
 def _choose(spec: re.Match[str]) -> Convert:
-    """Return the function for a conversion: a quick one for the plain forms of numbers."""
+    """Return the function for a conversion, a fast one for plain number formats."""
     letter = spec[5]
     if _find_fault(spec):
         return _refuse
@@ -98,7 +98,7 @@ def _plain_number(form: str) -> Convert:
 
 
 def _find_fault(spec: re.Match[str]) -> str:
-    """Return the fault of a conversion; empty if it is right."""
+    """Return the fault of a conversion; empty if it is valid."""
     if len(spec[1]) > _MAX_FLAGS:
         return "invalid format (repeated flags)"
     if len(spec[2]) > 2 or len(spec[4] or "") > 2:
