@@ -36,9 +36,9 @@ _KEPT: Final = 8
 """Number of agents whose turns stay in memory."""
 _WINDOW_BYTES: Final = 160 << 10
 _MAX_STEPS: Final = 120
-"""Steps of a window; one with more is read again, shorter."""
+"""Maximum number of steps of a window; a window with more steps is read again, shorter."""
 _NEAR: Final = 50
-"""Number of inputs before and after a line of the log among which the one in it is sought."""
+"""Number of inputs to search on each side of a time for the input of a log line."""
 _NO_AXIS: Final = Axis((), (), (), is_simulated=False)
 
 
@@ -48,8 +48,8 @@ class AgentWorld:
 
     Attributes:
         history: The history of the run.
-        axis: The axis of time of the agent's instance.
-        recordings: Of the recordings on it: number, first and last UTC time, what the agent sent.
+        axis: The time axis of the agent's instance.
+        recordings: Recordings on the axis: number, first and last UTC time, inputs of the agent.
     """
 
     history: RunHistory
@@ -58,15 +58,15 @@ class AgentWorld:
 
     @property
     def checkpoints(self) -> Sequence[LineageSave]:
-        """The archives of the run, the oldest first."""
+        """The archives of the run, oldest first."""
         return [save for save in reversed(self.history.saves) if not save.instance]
 
     def find_time(self, utc: str | None, words: str = "") -> tuple[int, float] | None:
-        """Return the recording and the simulated time of a moment; None if none recorded it.
+        """Return the recording and the simulated time of a moment; None if it was not recorded.
 
         Args:
-            utc: The moment; of something that was sent, about that.
-            words: The message sent then; empty if there was none.
+            utc: The moment; for an input or a message, its approximate time.
+            words: The words of the input or message; empty if there was none.
         """
         place = self.axis.place(utc or "") if self.axis.is_simulated else None
         if utc and place and not place.is_paused:
@@ -82,7 +82,7 @@ class AgentWorld:
 
 @attrs.frozen
 class AgentView:
-    """An agent, its turns, and who asks for it."""
+    """An agent and its turns, for the request of a page."""
 
     ask: Ask
     run: RunSummary
@@ -91,15 +91,15 @@ class AgentView:
 
     @functools.cached_property
     def world(self) -> AgentWorld:
-        """Its world. Blocks."""
+        """The agent's world. Blocks."""
         return _read_world(self.run, self.turns.directory.path, self.ask.site.recordings)
 
     def read_window(self, at: int | None, before: int | None) -> StepWindow:
-        """Return a window of not too many steps. Blocks.
+        """Return a window with a limited number of steps. Blocks.
 
         Args:
             at: As for :func:`~clawblox.agents.trajectory.read_window`.
-            before: The same.
+            before: As for the same function.
 
         Raises:
             OSError: A file of the agent cannot be read.
@@ -113,20 +113,20 @@ class AgentView:
 
     @property
     def path(self) -> Sequence[str]:
-        """The path of its page."""
+        """The path of the agent's page."""
         return "run", self.run.ident, "agent", self.ask.site.identify(self.agent.dir)
 
     def to(self, *more: str, fragment: str = "", **query: str | int | None) -> PageAddress:
-        """Return the address of its page, or of one below it."""
+        """Return the address of the agent's page, or of a page below."""
         return self.ask.links.to(*self.path, *more, fragment=fragment, **query)
 
 
 @contextmanager
 def opened_agent(ask: Ask, run: RunSummary, agent: AgentStatus) -> Iterator[AgentView]:
-    """Yield an agent with its log, read on; others wait while the block runs. Blocks.
+    """Yield an agent with its log read to the end; other readers wait for the block. Blocks.
 
     Raises:
-        OSError: A file is not below the directory of the site, or cannot be read.
+        OSError: A file is outside the directory of the site, or cannot be read.
         ClawbloxError: No agent has run there, or a later clawblox wrote a file.
     """
     files = AgentDir(agent.dir)
@@ -145,7 +145,7 @@ def _keep(directory: Path) -> tuple[TurnIndex, threading.Lock]:
 
 
 def read_address(directory: Path) -> str:
-    """Return the address by which an agent knows its world; empty if it has none. Blocks."""
+    """Return the address of its world that an agent was given; empty if there is none. Blocks."""
     with suppress(OSError, ValueError):
         content = read_regular(AgentDir(directory).access_file, max_bytes=MAX_RECORD_BYTES)
         match parse_json(content):
@@ -158,7 +158,7 @@ def _find_instance(run: RunSummary, directory: Path) -> str:
     """Return the instance that an agent acts in; empty if there is none."""
     move, instances, known = path_mover(run.directory), run.run.instances, list[object]()
     for home in dict.fromkeys((run.directory, *(status.instance_dir for status in instances))):
-        with suppress(ClawbloxError):  # there is no manifest until an instance is up
+        with suppress(ClawbloxError):  # the manifest does not exist until an instance is up
             manifest = read_manifest(home)
             for entry in objects_in(manifest.agents):
                 place = read_text(entry, "dir")
@@ -180,5 +180,5 @@ def _read_world(run: RunSummary, directory: Path, recordings: Recordings) -> Age
                 sent = [sent for sent in one.sent if sent.name == directory.name]
                 spans.append((numbers[one.reader.path], headers[0].first.utc, last, sent))
             return AgentWorld(history, axis, spans)
-    except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page says so
+    except (ClawbloxError, OSError, LookupError, ModuleNotFoundError):  # the page shows the error
         return AgentWorld(history)

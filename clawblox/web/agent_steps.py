@@ -1,6 +1,6 @@
-"""The steps of an agent as HTML: what it was told, thought, said and did, and what it got.
+"""The steps of an agent as HTML: prompts, thoughts, messages, calls and results.
 
-They are part of its page, or a file by itself that can be sent: style inside, no script.
+The steps are part of the agent's page, or a separate file with its own style and without scripts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_WORDS: Final = 3000
 _MAX_LINE: Final = 220
 _MAX_FOLDED: Final = 700
 _ROOM: Final = 24_000
-"""Characters of HTML of all folded texts of a window; the rest is a link."""
+"""Maximum characters of HTML for all folded texts of a window; the rest is a link."""
 _OBSERVING: Final = ("looks", "acts")
 _SENDING: Final = ("acts", "says")
 _LOOK: Final = WorldCall("looks")
@@ -56,15 +56,15 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
     Args:
         directory: The agent's directory.
         file: The file.
-        root: The directory whose name is replaced by ``DIR``.
-        redact: Whether secrets are masked; else they refuse the file.
+        root: The directory whose name is replaced with ``DIR``.
+        redact: Whether to mask secrets; otherwise a secret is an error.
 
     Returns:
         The number of steps.
 
     Raises:
         UsageError: No agent has run there.
-        ClawbloxError: A step has a secret.
+        ClawbloxError: A step contains a secret.
         OSError: A file cannot be read or written.
     """
     turns = TurnIndex(directory)
@@ -84,7 +84,7 @@ def write_agent_file(directory: Path, file: Path, root: Path, *, redact: bool = 
 
 
 def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
-    """Yield a verb and a text for each act, message and result of a step.
+    """Yield a verb and a text for each call, message and result of a step.
 
     Args:
         step: The step.
@@ -102,11 +102,11 @@ def list_words(step: Step, address: str) -> Iterator[tuple[str, str]]:
 
 @attrs.define
 class StepDrawer:
-    """Draws steps in their order.
+    """Draws consecutive steps.
 
     Args:
         turns: The agent's turns.
-        view: The page that shows them; None for a file, which has no links and all texts whole.
+        view: The page that shows the steps; None for a file, which has no links and uncut texts.
         unanswered: Ids of calls without a result so far.
     """
 
@@ -126,7 +126,7 @@ class StepDrawer:
         self._address = read_address(self.turns.directory.path)
 
     def pass_over(self, steps: Sequence[Step], following: Sequence[Step]) -> None:
-        """Take in steps that were drawn before, so that those that follow can be understood."""
+        """Update the state with steps that were drawn earlier, before drawing later steps."""
         late = (result for step in following for result in read_results(step))
         self._late = {result["content"] for result in late if "source_call_id" not in result}
         for _ in self.draw(steps):
@@ -149,7 +149,7 @@ class StepDrawer:
         known = self._turn
         if turn is None or known is None:
             return turn
-        # The end of a turn that was cut off stands where the next one begins.
+        # The end of an interrupted turn is shown at the start of the next turn.
         is_before = (step.get("timestamp") or "") < (turn.started_at or "")
         return known if is_before and turn.start == read_offset(step) else turn
 
@@ -172,7 +172,7 @@ class StepDrawer:
         return element("div", at, did, class_="step", id=place)
 
     def _draw_time(self, step: Step, view: AgentView) -> Markup | None:
-        """Return the simulated time of a step; of a look or an input, the one in the recording."""
+        """Return the simulated time of a step, for a look or an input from the recording."""
         requests = (read_world_call(one["arguments"], self._address) for one in read_calls(step))
         request = next(requests, None)
         sent = request.words if request and request.verb in _SENDING else ""
@@ -233,24 +233,24 @@ class StepDrawer:
         return element("details", summary, *folded, class_="call")
 
     def _draw_answer(self, world: WorldCall | None, result: Mapping[str, Any]) -> Markup:
-        """Return a result on one line; of a request to the world, what it has changed."""
+        """Return a result on one line, for a request to the world as changes."""
         content, words = result["content"], ""
         is_error = result.get("extra", {}).get("is_error")
         if "source_call_id" in result and content in self._late:
-            self._called[content] = world  # the page shows it behind its call
+            self._called[content] = world  # shown after its call
         elif world is not None and world.verb in _OBSERVING and not is_error:
             words = self._observed.describe(content)
         sign, kind = ("✕ ", "bad result") if is_error else ("→ ", "muted result")
         return element("div", sign, words or one_line(content, _MAX_LINE) or "nothing", class_=kind)
 
     def _draw_text(self, text: str, name: str, limit: int) -> Markup:
-        """Return a text that is folded, as far as there is room."""
+        """Return a folded text, cut if there is no room."""
         drawn = element("pre", *self._bounded(text, name, max(0, min(limit, self._room))))
         self._room -= len(drawn.html)
         return drawn
 
     def _bounded(self, text: str, name: str, limit: int) -> Sequence[Child]:
-        """Return a text; a long text is cut, with a link to the whole."""
+        """Return a text; a long text is cut and gets a link to the full text."""
         if self.view is None or len(text) <= limit:
             return (pretty(text),)
         return f"{text[:limit]}… ", self._link_size(text, name)
@@ -271,7 +271,7 @@ def _draw_turn(turn: AgentTurn, *, is_begun: bool) -> Markup:
 
 
 def draw_checkpoint(run: RunSummary, checkpoint: LineageSave) -> Markup:
-    """Return the line of a checkpoint, with the command that goes on from it."""
+    """Return the line of a checkpoint, with the command that continues from it."""
     command = "" if checkpoint.removed_at else RunSave(run, checkpoint).command
     at = "" if checkpoint.time is None else f" at {checkpoint.time:.2f} s"
     gone = ", removed" if checkpoint.removed_at else ""

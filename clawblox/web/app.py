@@ -1,6 +1,6 @@
-"""The server of the pages. It reads one directory, and changes nothing in it.
+"""The server of the pages. It reads a directory without changing it.
 
-On request it starts the viewer of a world, which ends with it.
+On request, the server starts the viewer of a world, which ends with the server.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from clawblox.web.shared_address import find_pages
 from clawblox.web.site import NoSuchPage, Site
 
 _MAX_KEPT: Final = 16
-"""How many drawn pages are kept until the site changes."""
+"""Number of drawn pages to keep until the site changes."""
 
 
 class ServerLinks:
@@ -50,7 +50,7 @@ class ServerLinks:
         key: The key of the pages.
 
     Attributes:
-        frames: The keys of renderers.
+        frames: Keys of the renderers' frames.
     """
 
     def __init__(self, key: str) -> None:
@@ -66,17 +66,17 @@ class ServerLinks:
         return PageAddress.make("", self._key, "static", name)
 
     def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress:
-        """Return the address of a recording's renderer, with a key of its own."""
+        """Return the address of a recording's renderer, with a separate key."""
         return PageAddress.make("", "x", self.frames.make(run, number), "")
 
 
 class Server:
-    """The pages of a directory on a bound socket. Its answers block, except for coroutines.
+    """Serves the pages of a directory on a bound socket. Handlers block, except for coroutines.
 
     Args:
         root: The directory.
         listener: A socket that is bound to 127.0.0.1.
-        names: Further host names, or ``host:port``, under which the pages may be asked for.
+        names: Further accepted host names, or ``host:port``.
 
     Attributes:
         site: The site.
@@ -101,18 +101,18 @@ class Server:
         """Return an address for a browser, valid once and for a minute.
 
         Args:
-            path: The page to which it leads, relative to the first one.
+            path: The target page, relative to the first page.
         """
         return f"http://127.0.0.1:{self.port}/?once={self._keys.open_once(path)}"
 
     def find_shared(self, address: str) -> str:
-        """Return the page that an address to send leads to, relative to the first one. Blocks.
+        """Return the page of a shared address, relative to the first page. Blocks.
 
         Args:
             address: The address; see ``shared_address``.
 
         Raises:
-            UsageError: It leads nowhere.
+            UsageError: There is no such page.
         """
         try:
             pages = find_pages(self._ask(), address)
@@ -156,13 +156,13 @@ class Server:
         return self._draw(self._find_page(request.url.path, dict(request.query_params)))
 
     def _refuse(self, request: Request, error: Exception) -> Response:
-        """Answer that there is no page; a frame must not see any address of a page."""
+        """Answer that there is no such page; the answer to a frame has no addresses of pages."""
         if request.url.path.startswith(FRAME_PREFIX):
             return PlainTextResponse("Not found", 404)
         return self._draw(routes.make_missing(self._ask(), str(error)), 404)
 
     def _answer_shared(self, request: Request) -> Response:
-        """Answer an address to send with its page, or with a choice of several."""
+        """Answer a shared address with its page, or with a choice of several."""
         pages = find_pages(self._ask(), request.query_params.get("address", ""))
         is_one = len(pages) == 1
         return RedirectResponse(pages[0][1].text, 303) if is_one else self._answer_page(request)
@@ -180,11 +180,11 @@ class Server:
         return HTMLResponse(document(f"{page.title} · clawblox", head, body, policy=None), status)
 
     def _answer_changes(self, request: Request) -> Response:
-        """Answer with the parts of a page that have changed, 204 without any.
+        """Answer with the changed parts of a page, or with status 204 if there are none.
 
-        A part that grows is sent as its new content only. Parameters: ``page`` is path and query of
-        the page below the key, and ``seen`` has ``name:version`` of each part; the version of a
-        part that grows is its cursor.
+        Of a growing part, only the new content is sent. Parameters: ``page`` is the path and query
+        of the page below the key, and ``seen`` has ``name:version`` of each part; the version of a
+        growing part is its cursor.
         """
         given = request.query_params
         path, _, text = given.get("page", "").partition("?")
@@ -209,14 +209,14 @@ class Server:
         return Response(content, headers=headers, media_type=guess_media_type(name))
 
     async def _start_viewer(self, request: Request) -> Response:
-        """Start the viewer of a recording's world, and lead back to its page, which says so."""
+        """Start the viewer of a recording's world, and redirect to the recording's page."""
         key = request.path_params["run"], request.path_params["number"]
         replay, viewer = await run_blocking(find_viewer, self._ask(), *key)
         self._viewers.start(key, viewer, replay.found.path)
         return RedirectResponse(replay.address().text, 303)
 
     def _open_viewer(self, request: Request) -> Response:
-        """Lead to the address that a running viewer was given."""
+        """Redirect to the address of a running viewer."""
         running = self._viewers.find(**request.path_params)
         if running is None or running.state != "running":
             raise NoSuchPage("This viewer does not run.")

@@ -1,7 +1,8 @@
-"""The pages as files: a directory that can be sent, and read without a program.
+"""The pages as files: a directory that can be sent, and read in a browser without a server.
 
-It has every page that other pages link to, from the first one on. Of a page with many windows, such
-as a log, it has so many that it stays readable; links beyond them lead to a page that says so.
+The bundle has every page that is linked, directly or indirectly, from the first page. Of a page
+with many windows, such as a log, it has a limited number; further links lead to a page that
+explains this.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from clawblox.web.pieces import code
 from clawblox.web.site import NoSuchPage, Site
 
 MAX_BYTES: Final = 200 * 1000**2
-"""How large a bundle may be by default."""
+"""Default maximum size of a bundle, in bytes."""
 _MAX_WINDOWS: Final = 500
-"""Number of windows, long texts or other choices of a page."""
+"""Maximum number of windows, long texts or other choices of a page."""
 _MAX_MOMENTS: Final = 50
-"""Number of moments of a recording; each shows the whole world."""
+"""Maximum number of moments of a recording; each shows the whole world."""
 _MAX_LISTED: Final = 30
 _MAX_FRAMES: Final = 20
-"""Number of recordings that are drawn; each has a copy of the engine's page."""
+"""Maximum number of recordings to draw; each has a copy of the engine's page."""
 _FIRST: Final = "index.html"
 _LEFT_OUT: Final = "left-out.html"
 _SHARED: Final = "addresses.js"
@@ -50,7 +51,7 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; "
     "form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types server"
 )
-"""For ``file:``, browsers take ``'self'`` as any file; pages name only files of the bundle."""
+"""For ``file:``, browsers interpret ``'self'`` as any file; pages name only files of the bundle."""
 
 _FORM: Final = re.compile(r"<form\b[^>]*>(.*?)</form>", re.DOTALL)
 _CONTROL: Final = re.compile(
@@ -65,7 +66,7 @@ _SPAN: Final = re.compile(r'id="span" data-begin="([^"]+)" data-end="([^"]+)"')
 _OFFSET: Final = re.compile(r' id="o(\d{1,15})"')
 
 _Key: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-"""Path and query of a page."""
+"""The path and the query of a page."""
 
 
 def write_bundle(
@@ -80,15 +81,15 @@ def write_bundle(
 
     Args:
         root: The directory.
-        bundle: The directory to make; it is complete or absent.
-        redact: Whether secrets are masked; else they refuse the bundle.
+        bundle: The directory to make; after an error it does not exist.
+        redact: Whether to mask secrets; otherwise a secret is an error.
         max_size: Maximum size of the bundle in bytes.
-        announce: Called with the number of pages and their size, for people, before ``bundle`` is
-            there.
+        announce: Called with a text about the number of pages and their size, before ``bundle``
+            exists.
 
     Raises:
         ConfigError: ``bundle`` exists, or its parent does not.
-        ClawbloxError: A page has a secret, or the pages are larger than ``max_size``.
+        ClawbloxError: A page contains a secret, or the pages are larger than ``max_size``.
         OSError: A file cannot be written.
     """
     if os.path.lexists(bundle):
@@ -97,7 +98,8 @@ def write_bundle(
     if not bundle.parent.is_dir():
         hint = "make its parent directory first"
         raise ConfigError("must be in a directory", key="bundle", value=str(bundle), hint=hint)
-    site = Site(root, clock=lambda: 0.0)  # which looks once, so that all pages show the same
+    # The site looks only once, so that all pages are consistent.
+    site = Site(root, clock=lambda: 0.0)
     outgoing = Outgoing(root, [one.dir for run in site.runs() for one in run.agents], redact=redact)
     sweep_partials(bundle.parent)
     pages = size = 0
@@ -117,7 +119,7 @@ def write_bundle(
 
 
 def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of all files, cleared; states of a recording up to a size."""
+    """Yield names and cleared contents of all files; states of a recording are limited in size."""
     walk = _Walk(site)
     for name, content in walk.draw():
         yield name, outgoing.clear(name, content.encode(errors="replace"))
@@ -133,17 +135,18 @@ def _draw(site: Site, outgoing: Outgoing, max_states: int) -> Iterator[tuple[str
 
 
 class _Walk:
-    """Draws the first page, and each page that a drawn one links to.
+    """Draws the first page, and each page that a drawn page links to.
 
-    It makes the addresses, and so knows the linked pages; see :class:`clawblox.web.page.Links`.
+    The walk makes the addresses and thereby knows the linked pages; see
+    :class:`clawblox.web.page.Links`.
 
     Args:
         site: The site.
 
     Attributes:
-        frames: The recordings that are drawn, by the start of the names of their files: run's
-            name in addresses, and number.
-        shared: The windows at each address to send: file, first and last byte.
+        frames: The recordings to draw (the run's name in addresses, and the number), by the prefix
+            of their file names.
+        shared: The windows at each shared address: file, first and last byte.
     """
 
     def __init__(self, site: Site) -> None:
@@ -157,7 +160,7 @@ class _Walk:
         self._drawn: tuple[int, tuple[str, ...]] = 0, ()
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
-        """Return the file of a page, which is drawn if the drawn page links to it."""
+        """Return the file of a page; the page is drawn if the current page links to it."""
         given = sorted((name, str(value)) for name, value in query.items() if value is not None)
         key = tuple(path) or ("",), tuple(given)
         name = self._names.get(key) or self._add(key)
@@ -168,7 +171,7 @@ class _Walk:
         return PageAddress.make("static", name)
 
     def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress | None:
-        """Return the file of the engine's page for a recording; None if that cannot draw it."""
+        """Return the file of the engine's page for a recording; None if it cannot be drawn."""
         name = self.to("run", run, "replay", number, "states").text.removesuffix(".html")
         is_ours = world.config is not None and world.config.is_engine_world
         if name not in self.frames and (not is_ours or len(self.frames) == _MAX_FRAMES):
@@ -177,7 +180,7 @@ class _Walk:
         return PageAddress.make(f"{name}-frame.html")
 
     def _add(self, key: _Key) -> str:
-        """Give a page a name and a place; windows reached from their own page come first."""
+        """Give a page a file name and a rank; windows linked from their own page come first."""
         path, query = key
         given = dict(query)
         rank, drawn = self._drawn
@@ -194,7 +197,7 @@ class _Walk:
         return name
 
     def _find_nearest(self, path: tuple[str, ...], time: str | None) -> str:
-        """Return the page of the moment of a recording that is nearest to one without a page."""
+        """Return the nearest moment of a recording that has a page."""
         moments = [
             (abs(float(dict(query)["t"]) - float(time)), name)
             for (other, query), name in self._names.items()
@@ -227,7 +230,7 @@ class _Walk:
         return self._finish(attrs.evolve(page, parts=parts), self._names[key])
 
     def _draw_moments(self, path: tuple[str, ...], page: Page) -> Iterator[Part]:
-        """Yield links to moments of a recording at equal distances, in place of the slider."""
+        """Yield links to evenly spaced moments of a recording, in place of the slider."""
         span = _SPAN.search("".join(part.body.html for part in page.parts))
         if span is not None:
             begin, end = map(float, span.groups())
@@ -237,7 +240,7 @@ class _Walk:
             yield Part("moments", element("p", "Moments, in s: ", join(links, " · ")))
 
     def _finish(self, page: Page, name: str) -> str:
-        """Return a page as a document that needs no server, and let what it links to wait."""
+        """Return a page as a document that needs no server, and queue the pages it links to."""
         parts = [attrs.evolve(part, cursor="") for part in page.parts]
         made = f"Made {utc_now():%Y-%m-%d %H:%M} UTC. "
         needed = "Changes, forms and the renderers of worlds need a program: "
@@ -246,14 +249,14 @@ class _Walk:
         head, body = draw_page(attrs.evolve(page, parts=parts, is_live=False), self)
         if name == _FIRST:
             head = join((element("script", src=self.file(_SHARED)), head))
-        if "<iframe" in body.html:  # which foreign text cannot have
+        if "<iframe" in body.html:  # foreign text cannot contain this tag
             states = "".join(_STATES.findall(body.html))
             head = join((head, element("script", src=PageAddress.make(f"{states}.js"), defer="")))
         else:
             body = _drop_controls(body)
         html = document(f"{page.title} · clawblox", head, body, policy=_POLICY)
         for linked in _HREF.findall(html):
-            if linked in self._named:  # else it waits, or is drawn
+            if linked in self._named:  # otherwise the page is queued or drawn already
                 heapq.heappush(self._waiting, self._named.pop(linked))
         if page.share:
             offsets = [int(offset) for offset in _OFFSET.findall(html)]
@@ -263,9 +266,9 @@ class _Walk:
 
 
 def _drop_controls(body: Markup) -> Markup:
-    """Return the content of a page without what needs a server.
+    """Return the content of a page without the controls that need a server.
 
-    Of a form, the field that filters rows and the links remain; foreign text has no tags.
+    The fields that filter rows, and links in forms, remain. Foreign text contains no tags.
     """
     rows = _FORM.sub(lambda form: f'<div class="row">{_CONTROL.sub("", form[1])}</div>', body.html)
     return Markup(_SCRIPT.sub("", rows))

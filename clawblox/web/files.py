@@ -1,9 +1,8 @@
 """Files that pages show: opened below one directory only, read in windows, searched in slices.
 
-A path may come from the records of a stranger. So it is resolved first, must then be below the
-directory of the pages, and is opened without following a link, without waiting, and only if it is
-a regular file. Windows are of whole lines; a match is within a line. Everything here blocks, a
-search for its slice of time.
+A path may come from untrusted records. It is therefore resolved, must be below the directory of the
+pages, and is opened without following links or blocking, and only if it is a regular file. Windows
+contain whole lines; a match is within a line. All functions block, a search for its slice of time.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ MAX_WANTED: Final = 1000
 _END: Final = 1 << 62
 _BLOCK: Final = 1 << 18
 _LONG_LINE: Final = 1 << 14
-"""Bytes of a line longer than a block that are searched twice, as a match can be across its end."""
+"""Overlap in bytes of the blocks of a long line, since a match can cross the end of a block."""
 _EXCERPT: Final = 120
-"""Bytes that are shown on each side of a match, and of the match itself."""
+"""Maximum bytes to show on each side of a match, and of the match itself."""
 
 Finder: TypeAlias = Callable[[bytes], Iterable[tuple[int, int]]]
-"""Yields start and end of the matches in a block, in order."""
+"""Yields the start and end of each match in a block, in order."""
 
 
 @contextlib.contextmanager
@@ -49,20 +48,20 @@ def opened_below(root: Path, path: Path) -> Iterator[int]:
     """Open a regular file for reading while the block runs, and yield its descriptor.
 
     Args:
-        root: The directory that it must be in, once every link in both paths is resolved.
+        root: The directory that must contain the file, after resolving the links in both paths.
         path: The file; a relative path starts from ``root``.
 
     Raises:
-        OSError: It is not below ``root``, cannot be opened, or is not a regular file. It names the
-            path.
+        OSError: The file is outside ``root``, cannot be opened, or is not a regular file. The error
+            names the path.
     """
     try:
         top, place = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
-    except ValueError as error:  # a NUL, which a record can hold
+    except ValueError as error:  # the path contains a NUL byte
         raise OSError(errno.EINVAL, "is no path", str(path)) from error
     if not place.is_relative_to(top):
         raise OSError(errno.EACCES, f"is not below {top}", str(path))
-    # A directory that becomes a link from now on is refused.
+    # Refuse directories that have been replaced by links since the path was resolved.
     with closing_fd(open_file(top, str(place.relative_to(top)))) as fd:
         yield fd
 
@@ -75,7 +74,7 @@ class FileWindow:
         start: Offset of its first byte.
         data: Its bytes.
         size: Length of the whole file when the window was read, in bytes.
-        starts_line: Whether a line begins at ``start``.
+        starts_line: Whether a line starts at ``start``.
     """
 
     start: int
@@ -85,14 +84,14 @@ class FileWindow:
 
     @property
     def end(self) -> int:
-        """Offset after its last byte, where the next window begins."""
+        """Offset after its last byte, where the next window starts."""
         return self.start + len(self.data)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the offset and the text of each line, as :func:`decode` shows it."""
         position = self.start
         for line in self.data.split(b"\n"):
-            if position < self.end:  # the last newline begins no line
+            if position < self.end:  # no line follows the last newline
                 yield position, decode(line)
             position += len(line) + 1
 
@@ -103,14 +102,14 @@ def decode(data: bytes) -> str:
 
 
 def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -> FileWindow:
-    """Return the window that begins at an offset and ends with a line.
+    """Return the window that starts at an offset and ends at the end of a line.
 
-    It ends within a line, but not within a character, if the line is longer than the window; and at
-    the end of the file. Windows that each begin at the end of the one before give the whole file.
+    If the line is longer than the window, or the file ends, the window ends within the line, but
+    not within a character. Consecutive windows cover the whole file.
 
     Args:
         fd: Descriptor of the file.
-        start: The offset, such as ``FileWindow.end``; beyond the end of the file it is the end.
+        start: The offset, such as ``FileWindow.end``; capped at the end of the file.
         max_bytes: Maximum size of the window, at least 8.
         at: Offset of a byte that the window must include.
 
@@ -125,11 +124,11 @@ def read_from(fd: int, start: int, max_bytes: int = WINDOW_BYTES, at: int = 0) -
 
 
 def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> FileWindow:
-    """Return the window that ends at an offset and begins with a line.
+    """Return the window that ends at an offset and starts at the start of a line.
 
     Args:
         fd: Descriptor of the file.
-        end: The offset, such as ``FileWindow.start``; beyond the end of the file it is the end.
+        end: The offset, such as ``FileWindow.start``; capped at the end of the file.
         max_bytes: Maximum size of the window, at least 8.
 
     Raises:
@@ -146,7 +145,7 @@ def read_before(fd: int, end: int = _END, max_bytes: int = WINDOW_BYTES) -> File
 
 
 def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> FileWindow:
-    """Return a window that begins with a line and has the byte at an offset near its middle.
+    """Return a window that starts with a line and has the byte at an offset near its middle.
 
     Args:
         fd: Descriptor of the file.
@@ -160,7 +159,7 @@ def read_around(fd: int, at: int, max_bytes: int = WINDOW_BYTES) -> FileWindow:
 
 
 def _read(fd: int, start: int, end: int) -> FileWindow:
-    """Return a range of a file as it is."""
+    """Return a range of a file without adjusting it to lines."""
     size = os.fstat(fd).st_size
     start = min(max(start, 0), size)
     data = os.pread(fd, max(end - start, 0), start)
@@ -169,7 +168,7 @@ def _read(fd: int, start: int, end: int) -> FileWindow:
 
 
 def _cut_bytes(data: bytes) -> int:
-    """Return the number of bytes at the end that are the beginning of a character."""
+    """Return the number of bytes of an incomplete character at the end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     return len(decoder.getstate()[0])
@@ -180,13 +179,13 @@ def _cut_bytes(data: bytes) -> int:
 
 @attrs.frozen
 class TextMatch:
-    """A place that matches.
+    """A match of a search.
 
     Attributes:
-        start: Its offset in the log.
-        before: The last part of its line before it.
-        text: Its first part.
-        after: The first part of its line after it.
+        start: Offset of the match in the log.
+        before: Text before the match in its line, possibly cut.
+        text: Text of the match, possibly cut.
+        after: Text after the match in its line, possibly cut.
     """
 
     start: int
@@ -201,7 +200,7 @@ class Matches:
 
     Attributes:
         found: The matches, in order.
-        reached: Offset from which the next slice continues; None if all was searched.
+        reached: Offset from which the next slice continues; None at the end of the log.
     """
 
     found: tuple[TextMatch, ...]
@@ -209,17 +208,18 @@ class Matches:
 
 
 def make_finder(wanted: str, *, is_pattern: bool = False) -> Finder:
-    """Return what finds a text, as it is or as in a JSON document, or a regular expression.
+    """Return a finder for a text, both plain and escaped as in JSON, or for a regular expression.
 
-    Upper and lower case are the same, in a text those of ASCII letters. Regular expressions need
-    ``google-re2``, which is fast and never runs away.
+    The search ignores case; for a text, only the case of ASCII letters. Regular expressions need
+    ``google-re2``, whose running time is linear.
 
     Args:
         wanted: The text or the expression.
-        is_pattern: Whether it is an expression.
+        is_pattern: Whether ``wanted`` is an expression.
 
     Raises:
-        ValueError: It is empty, too long or no expression, or the extra ``re2`` is missing.
+        ValueError: ``wanted`` is empty, too long or not a valid expression, or the extra ``re2`` is
+            missing.
     """
     if not 0 < len(wanted) <= MAX_WANTED:
         raise ValueError(f"q: must have 1 to {MAX_WANTED} characters, not {len(wanted)}")
@@ -240,15 +240,15 @@ def search(
     most: int = 100,
     seconds: float = 1.0,
 ) -> Matches:
-    """Search a log from an offset on, until the slice is over or has enough matches.
+    """Search a log from an offset on, until the slice of time is over or there are enough matches.
 
     Args:
-        root: The directory that its segments must be in; see :func:`opened_below`.
-        segments: Its segments in order.
+        root: The directory that must contain the segments; see :func:`opened_below`.
+        segments: The segments of the log, in order.
         find: Finds the matches in a block; see :func:`make_finder`.
         start: The offset, such as ``Matches.reached``.
         most: Maximum number of matches, at least 1.
-        seconds: Length of the slice; a block is searched however short it is.
+        seconds: Length of the slice; at least one block is searched.
 
     Raises:
         OSError: A segment may not be shown, or cannot be read.
@@ -270,7 +270,7 @@ def search(
 def _scan(
     fd: int, segment: LogSegment, find: Finder, reached: int
 ) -> Iterator[tuple[int, TextMatch | None]]:
-    """Yield each match in a segment, and None after each block, with the offset behind it."""
+    """Yield each match in a segment, and None after each block, with the offset after it."""
 
     def read(place: int, size: int) -> bytes:
         return os.pread(fd, min(size, segment.end - place), place - segment.start)
@@ -295,9 +295,9 @@ def cut_match(data: bytes, place: int, first: int, last: int) -> TextMatch:
 
     Args:
         data: A block.
-        place: Its offset in the log.
-        first: Where the match begins in it.
-        last: Where it ends.
+        place: Offset of the block in the log.
+        first: Start of the match in the block.
+        last: End of the match in the block.
     """
     before = data[max(first - _EXCERPT, 0) : first].rpartition(b"\n")[2]
     text = data[first : min(last, first + _EXCERPT)]
@@ -313,7 +313,7 @@ def _compile(pattern: str) -> Any:  # noqa: ANN401 - of a package that may be mi
     try:
         re2 = importlib.import_module("re2")
         options = re2.Options()
-    except (ImportError, AttributeError) as error:  # or another package has that name
+    except (ImportError, AttributeError) as error:  # also raised if another package has that name
         words = f"q: a regular expression needs the extra re2: {install_command('re2')}"
         raise ValueError(words) from error
     options.case_sensitive = options.log_errors = False

@@ -1,9 +1,9 @@
-"""Two runs or branches from their fork on: where they first act otherwise and see something else.
+"""Finds the first actions and observations that differ between two runs or branches.
 
-The recordings of both say it, or else the logs of their agents. The n-th action of an agent is
-compared with its n-th action in the other branch, and so are observations. In recordings, agents
-are the same by name, the others by the order in which they came. Names and directories of agents,
-ids, addresses, sessions and times of the host differ by design.
+The comparison uses the recordings of both, or else the logs of their agents. The n-th action of an
+agent is compared with its n-th action in the other branch; observations likewise. In recordings,
+agents are matched by name, and the remaining agents by the order of arrival. Names and directories
+of agents, ids, addresses, sessions and host times differ by design and are ignored.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _BY_DESIGN: Final = (
     (re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "a time"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "an id"),
 )
-"""Parts of texts that differ by design, and what stands for them."""
+"""Parts of texts that differ by design, and their replacements."""
 _OWN: Final = frozenset(("tick", "time", "session", "session_id"))
 """Members of an observation that differ by design."""
 _BORDERS: Final = " \t\n\"'`=(:,"
 """Characters before a path."""
 _MAX_BYTES: Final = 16 << 20
-"""How much of each log is read."""
+"""Maximum number of bytes to read of each log."""
 
 _Rename: TypeAlias = Callable[[str], str]
 Kind: TypeAlias = Literal["action", "observation"]
@@ -51,12 +51,12 @@ KINDS: Final[Mapping[Kind, Track]] = {
 
 @attrs.frozen
 class Side:
-    """One of two lines of descent that are compared.
+    """One of two compared lines of descent.
 
     Attributes:
-        axis: Its axis; once it is aligned, from the fork on.
+        axis: Its axis; after alignment, the part from the fork on.
         recorded: Its recordings.
-        span: The positions at both ends of its strip, once it is aligned.
+        span: The positions at both ends of its strip, after alignment.
     """
 
     axis: Axis
@@ -64,7 +64,7 @@ class Side:
     span: tuple[float, float] = (0.0, 0.0)
 
     def kept(self) -> Iterator[tuple[Piece, OpenRecording]]:
-        """Yield its recordings, each with the part of the line that it is of."""
+        """Yield the recordings, each with its part of the line."""
         for piece in self.axis.pieces:
             if not piece.is_lost:
                 yield from ((piece, one) for one in self.recorded.get(piece.life, ()))
@@ -77,10 +77,10 @@ class BranchEvent:
     Attributes:
         agent: Name of the agent in the first branch.
         value: The action or the observation.
-        at: When it was, in seconds of simulation time; of a call since 1970.
-        utc: The time of the host; empty if that is not known.
-        log: The directory of the agent whose log has a call; None in a recording.
-        offset: The place of a call there.
+        at: Simulation time in seconds; for a call, seconds since 1970.
+        utc: Host time; empty if unknown.
+        log: The directory of the agent whose log contains the call; None for a recording.
+        offset: Offset of the call in the log.
     """
 
     agent: str
@@ -96,10 +96,10 @@ class FirstDifference:
     """The first action or observation in which two branches differ.
 
     Attributes:
-        kind: Which of the two.
-        path: Place in it; empty for the whole.
-        values: The value there in either branch, as JSON; None where there is none.
-        events: The whole action or observation of either.
+        kind: Whether it is an action or an observation.
+        path: Path of the difference; empty for the whole value.
+        values: The value at the path in each branch, as JSON; None if there is none.
+        events: The whole action or observation in each branch.
     """
 
     kind: Kind
@@ -109,11 +109,11 @@ class FirstDifference:
 
 
 def align(sides: Sequence[Side]) -> tuple[LineageSave | None, Sequence[Side]]:
-    """Return both sides from their fork on, or whole where they have no life in common.
+    """Return both sides from their fork on, or unchanged if they have no common life.
 
     Returns:
-        The save at which the lines part; None if they have no life in common, or none of them
-        leaves the other. And both sides, whose spans have the same scale.
+        The save at which the lines part, or None if they have no common life or never part; and
+        both sides, with spans of the same scale.
     """
     common, save = _find_fork([side.axis for side in sides])
     cut, begins = [side.axis for side in sides], [side.axis.begin for side in sides]
@@ -129,7 +129,7 @@ def align(sides: Sequence[Side]) -> tuple[LineageSave | None, Sequence[Side]]:
 
 
 def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]:
-    """Return the place of the last life that both have, and the save with which one leaves it."""
+    """Return the indices of the last common life, and the save at which a line leaves it."""
     first, second = (
         {(one.run_dir, one.instance.name, one.number): place
          for place, one in enumerate(axis.lives) if not one.is_lost}
@@ -143,13 +143,13 @@ def _find_fork(axes: Sequence[Axis]) -> tuple[Sequence[int], LineageSave | None]
 
 
 def _find_each(read: Callable[[Kind], Sequence[Iterable[BranchEvent]]]) -> list[FirstDifference]:
-    """Return the earliest difference of each kind, as far as there is any."""
+    """Return the earliest difference of each kind, if any."""
     found = (_find_first(kind, read(kind)) for kind in KINDS)
     return [difference for difference in found if difference is not None]
 
 
 def _find_first(kind: Kind, sides: Sequence[Iterable[BranchEvent]]) -> FirstDifference | None:
-    """Return the earliest difference; nothing is read further than it takes to know that."""
+    """Return the earliest difference, reading no further than necessary."""
     waiting = defaultdict[str, tuple[deque[BranchEvent], deque[BranchEvent]]](
         lambda: (deque(), deque())
     )
@@ -177,7 +177,7 @@ def _compare(kind: Kind, pair: Sequence[BranchEvent]) -> FirstDifference | None:
 
 
 def _plain(value: Any, rename: _Rename, keys: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
-    """Return a value without what differs by design; the depth of records is bounded."""
+    """Return a value without the parts that differ by design. The depth of records is bounded."""
     if isinstance(value, str):
         value = rename(value)
         for pattern, words in _BY_DESIGN:
@@ -191,10 +191,10 @@ def _plain(value: Any, rename: _Rename, keys: Mapping[str, str]) -> Any:  # noqa
 
 
 def find_first_differences(sides: Sequence[Side]) -> list[FirstDifference]:
-    """Return the first action and the first observation that differ, as far as any does. Blocks.
+    """Return the first action and the first observation that differ, if any. Blocks.
 
     Args:
-        sides: Both, aligned, with recordings.
+        sides: Both sides, aligned, with recordings.
 
     Raises:
         OSError: A file cannot be read.
@@ -205,13 +205,13 @@ def find_first_differences(sides: Sequence[Side]) -> list[FirstDifference]:
 
 
 def _read_names(side: Side) -> dict[str, str]:
-    """Return the names of the agents by their ids, in the order in which they came."""
+    """Return the names of the agents by their ids, in the order of arrival."""
     rosters = (recording.roster() for _, recording in side.kept())
     return {ident: name for roster in rosters for ident, name in roster.names.items()}
 
 
 def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[BranchEvent]:
-    """Yield what agents did or saw on the line."""
+    """Yield the actions or observations of agents on the line."""
     for piece, recording in side.kept():
         for record in recording.reader.read_track(KINDS[kind], piece.begin):
             agent, time = names.get(str(record.fields.get("agent_id"))), record.moment.time
@@ -220,7 +220,7 @@ def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[BranchEv
             if kind == "action":
                 is_sent = record.fields.get("event") in ("input", "chat")
                 is_wanted = is_sent and side.axis.is_lost(piece.life, time) is False
-            else:  # who looks again at the state of a save sees nothing new
+            else:  # an observation of the unchanged state of a save is not new
                 is_wanted = time > piece.begin
             if agent and is_wanted:
                 value = _plain(_content(record), lambda text: names.get(text, text), names)
@@ -230,9 +230,9 @@ def _read(kind: Kind, side: Side, names: Mapping[str, str]) -> Iterator[BranchEv
 def _pair_agents(
     first: Mapping[str, str], second: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the names of the agents that both have, by their ids: those of the first branch.
+    """Return the first branch's names of the agents in both branches, by agent id.
 
-    The second has them by its own names, too, for texts in which agents are named.
+    The mapping of the second branch also has its own names as keys, for texts that name agents.
     """
     ids = {name: ident for ident, name in second.items()}
     pairs = [(ident, ids[name]) for ident, name in first.items() if name in ids]
@@ -260,13 +260,13 @@ def _content(record: Record) -> Any:  # noqa: ANN401 - JSON
 def find_call_differences(
     agents: Sequence[Path], since: Sequence[str | None], names: Sequence[str]
 ) -> list[FirstDifference]:
-    """Return the first call and the first result that differ, as far as any does. Blocks.
+    """Return the first call and the first result that differ, if any. Blocks.
 
     Args:
         agents: Directories of both agents.
-        since: The UTC time of the fork for the one of them that went on; None for one that began
-            there. Times of saves are whole seconds.
-        names: Names of both, and of their runs; the first one is that of the first agent.
+        since: For each agent, the UTC time of the fork if the agent continued after it, or None if
+            the agent started there. Times of saves are whole seconds.
+        names: Names of both agents and their runs; the first is the name of the first agent.
 
     Raises:
         OSError: A file of an agent cannot be read.
@@ -281,11 +281,11 @@ def find_call_differences(
 def _read_calls(
     directory: Path, since: str | None, *, rename: _Rename, name: str
 ) -> Iterator[tuple[Kind, BranchEvent]]:
-    """Yield the calls and the results of an agent, without those that it was loaded with."""
+    """Yield the calls and results of an agent, except those that it was loaded with."""
     turns = TurnIndex(directory)
     turns.read_on()
     start = turns.first_start or 0 if since is None else turns.find_time(f"{since[:19]}.000Z")
-    if start is None:  # it has done nothing since
+    if start is None:  # the agent has done nothing since
         return
     for step in read_window(turns, start, max_bytes=_MAX_BYTES).steps:
         utc, offset = step.get("timestamp") or "", step.get("extra", {}).get("raw_offset", 0)
@@ -299,7 +299,7 @@ def _read_calls(
 
 
 def _rename(names: Sequence[str], text: str) -> str:
-    """Return a text with one name instead of any of these, longest first, and of paths to them."""
+    """Replace names, given longest first, and paths to them with ``NAME`` in a text."""
     for name in names:
         *parts, last = text.split(name)
         text = "".join(f"{_without_path(part)}NAME" for part in parts) + last
@@ -307,7 +307,7 @@ def _rename(names: Sequence[str], text: str) -> str:
 
 
 def _without_path(text: str) -> str:
-    """Return a text without the path at its end, which leads to what follows."""
+    """Return a text without the path at its end, which belongs to the following name."""
     start = max(map(text.rfind, _BORDERS)) + 1
     slash = text.find("/", start)
     return text if slash < 0 else text[:slash]

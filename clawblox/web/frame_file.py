@@ -1,8 +1,8 @@
-"""The engine's page and the states of a recording as files, for a frame where no server answers.
+"""The engine's page and the states of a recording as files, for a frame without a server.
 
-The page is one file, since a page without an origin may load no other: the script
-``static/frame_file.js`` answers from its table what the page asks for. The renderer of a world is
-not in it: only headers keep foreign code from connections (WebRTC, preconnect).
+The page is a single file, since a page without an origin may not load others: the script
+``static/frame_file.js`` answers the page's requests from a table. The renderer of a world is left
+out, because only headers can keep foreign code from opening connections (WebRTC, preconnect).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from clawblox.web.recordings import OpenRecording
 from clawblox.web.site import NoSuchPage
 
 _MAX_FILES_BYTES: Final = 16 << 20
-"""Size of the assets of a world, together; further ones are left out."""
+"""Maximum total size of the assets of a world; further assets are left out."""
 _WINDOW_S: Final = 10.0
 _MAX_WINDOWS: Final = 1000
 _KEY: Final = b'"root_part_id"'
 _KEPT: Final = b"<%b>" % _KEY
-"""A key of states with the name of a user, as a tag, in which no names are replaced."""
+"""Tag in place of a key of states that may equal a user's name; names in tags are not replaced."""
 _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
     "img-src blob: data:; connect-src blob: data:; form-action 'none'; base-uri 'none'"
 )
 
 Clear = Callable[[bytes], bytes]
-"""Returns a text without names and secrets."""
+"""Removes names and secrets from a text."""
 
 
 def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
@@ -43,7 +43,7 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
 
     Args:
         world: The world.
-        clear: Clears its texts. Binary files that need it are left out.
+        clear: Clears the texts. Binary files that would need clearing are left out.
     """
     page = read_frame_file(world, "")[1].decode()
     style = read_frame_file(world, "ui/style.css")[1].decode()
@@ -58,7 +58,7 @@ def draw_frame(world: RecordedWorld, clear: Clear) -> bytes:
 
 
 def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
-    """Yield members of the table: path, and text or base64 in a list."""
+    """Yield members of the table: path, and text or a list with base64."""
     page = (f"ui/{path}" for path in _list(PACKAGE / "engine" / "page"))
     own = (path for path in page if path.endswith((".js", ".glb")))
     for path in ("chat/messages", "assets/player.glb", *own):
@@ -67,7 +67,7 @@ def _encode_files(world: RecordedWorld, clear: Clear) -> Iterator[bytes]:
     yield b'"renderer/manifest":' + clear(_encode(json.dumps(manifest).encode()))
     size = 0
     for path in _list(world.config.dir / "assets") if world.config else ():
-        with suppress(NoSuchPage):  # a link, or too large
+        with suppress(NoSuchPage):  # the file is a link, or too large
             data = read_frame_file(world, f"assets/{path}")[1]
             encoded, name = _encode(data), clear(_encode(f"assets/{path}".encode()))
             is_text = encoded.startswith(b'"')
@@ -86,7 +86,7 @@ def _list(directory: Path) -> Iterator[str]:
 
 
 def _encode(data: bytes) -> bytes:
-    """Return a text as JSON, or bytes as base64 in a list; without tags, as names are sought."""
+    """Return text as JSON, or bytes as base64 in a list; ``<`` is escaped, so there are no tags."""
     try:
         content: str | list[str] = data.decode()
     except UnicodeDecodeError:
@@ -101,9 +101,9 @@ def draw_states(
 
     Args:
         recording: The recording.
-        name: The start of their names.
-        clear: Clears them.
-        max_bytes: Their maximum size; states after it are left out.
+        name: Prefix of the file names.
+        clear: Clears the contents.
+        max_bytes: Maximum total size; later states are left out.
     """
     (since, end), size, windows = recording.span, 0, list[tuple[float, float, str]]()
     while since <= end and len(windows) < _MAX_WINDOWS and size < max_bytes:

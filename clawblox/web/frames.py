@@ -1,8 +1,8 @@
 """The display of a recorded world: its renderer in a frame, or a viewer that a person started.
 
-Foreign code runs in such a frame. It has no origin, and a key that opens the files of one recording
-alone. Their addresses are those of the world's routes, so that its page works unchanged. Viewers
-are programs that end with this server.
+Foreign code runs in such a frame. The frame has no origin, and its key opens only the files of one
+recording. The files have the addresses of the world's routes, so that its page works unchanged.
+Viewers are programs that end with this server.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SOURCES: Final = (
     *(("script-src", "'unsafe-inline'"), ("style-src", "'unsafe-inline'")),
     *((f"{kind}-src", "blob: data:") for kind in ("img", "font", "media", "connect")),
 )
-"""Sources of the page of a frame, besides files below its key. It has an import map."""
+"""Sources that the page of a frame, which has an import map, may use besides its own files."""
 _AUTHORITY: Final = re.compile(r"[\w.:\[\]-]+", re.ASCII)
 LOOK_S: Final = 10.0
-"""How long an answer about a world holds: the digests of a large one take a tenth of a second."""
+"""Seconds for which an answer about a world is reused; digests of a large world take 0.1 s."""
 _MAX_NAMES: Final = 3
 _KEPT_BYTES: Final = 4096
 
@@ -55,12 +55,12 @@ RecordingKey: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class RecordedWorld:
-    """The world of a recording as it is now.
+    """The current world of a recording.
 
     Attributes:
-        config: Its ``world.toml``; None if it is gone or not known.
-        problem: Why that is so, for people.
-        change: Changes since the recording, for people; empty if nothing is known to have.
+        config: Its ``world.toml``; None if missing or unknown.
+        problem: Why ``config`` is None, for people.
+        change: Changes since the recording, for people; empty if none are known.
     """
 
     config: WorldConfig | None = None
@@ -69,13 +69,13 @@ class RecordedWorld:
 
     @property
     def has_renderer(self) -> bool:
-        """True if the engine's page or a module of its own can show its states."""
+        """True if the engine's page or the world's own module can show the states."""
         config = self.config
         return config is not None and (config.is_engine_world or bool(config.renderer.get("entry")))
 
     @property
     def viewer(self) -> ViewerCommand | None:
-        """Its own program that shows a recording; None if it has none."""
+        """The world's program that shows a recording; None if the world has none."""
         return None if self.config is None else find_viewer(self.config.dir)
 
 
@@ -88,8 +88,8 @@ def find_world(
     Args:
         found: The recording.
         run_dir: The run directory that lists it.
-        digest: The digest of the world's files, as the recording has it.
-        _period: The time in :data:`LOOK_S`; within one of them the answer is the same.
+        digest: The recorded digest of the world's files.
+        _period: Number of the current period of :data:`LOOK_S`; the answer is cached for a period.
     """
     try:
         config = read_world_config(find_recorded_world(found, run_dir))
@@ -111,11 +111,11 @@ class FrameKeys:
         self._keys: dict[RecordingKey, str] = {}
 
     def make(self, run: str, number: str) -> str:
-        """Return the key of a recording, by its run's name in addresses and its number."""
+        """Return the key of a recording, given its run's name in addresses and its number."""
         return self._keys.setdefault((run, number), secrets.token_urlsafe(_KEY_BYTES))
 
     def find(self, key: str) -> RecordingKey:
-        """Return run and number of a recording.
+        """Return the run and the number of a recording.
 
         Raises:
             NoSuchPage: There is no such key.
@@ -127,14 +127,15 @@ class FrameKeys:
 
 
 def read_frame_file(world: RecordedWorld, path: str) -> tuple[str, bytes]:
-    """Return the file at a path of a frame: a name that tells its type, and its content. Blocks.
+    """Return the file at a path of a frame: a name with the type's suffix, and content. Blocks.
 
     Args:
         world: The world.
         path: The path below the key.
 
     Raises:
-        NoSuchPage: There is none, it is no regular file, too large, or behind a link.
+        NoSuchPage: The file does not exist, is not a regular file, is too large, or is behind a
+            link.
     """
     if world.config is None:
         raise NoSuchPage(world.problem)
@@ -163,7 +164,7 @@ def _read(root: Path, path: str) -> tuple[str, bytes]:
 
 
 def _describe(config: WorldConfig) -> Mapping[str, object]:
-    """Return what ``GET /renderer/manifest`` of an engine world says; addresses are relative."""
+    """Return an engine world's answer to ``GET /renderer/manifest``, with relative addresses."""
     entry = config.renderer.get("entry")
     usual = {"api_version": 1, "name": config.name, "mode": "module", "capabilities": []}
     given = {name: config.renderer.get(name, value) for name, value in usual.items()}
@@ -171,12 +172,12 @@ def _describe(config: WorldConfig) -> Mapping[str, object]:
 
 
 def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
-    """Return the headers of a file of a frame: its page may load only files below its key.
+    """Return the headers of a file of a frame, whose page may load only files below its key.
 
-    Only that page runs scripts; any other file shown as a page is dead.
+    Only that page runs scripts; other files that are opened as a page run none.
 
     Args:
-        host: The ``Host`` of the request, with which the browser compares addresses.
+        host: The ``Host`` of the request, which the browser compares with addresses.
         key: The key of the frame.
         path: The path below the key.
 
@@ -193,9 +194,10 @@ def frame_headers(host: str, key: str, path: str) -> Mapping[str, str]:
         policy += ["form-action 'none'", "base-uri 'none'"]
     return {
         "Content-Security-Policy": "; ".join((*policy, f"frame-ancestors http://{host}")),
-        # What that policy does not know: WebRTC, preconnect, DNS.
+        # Channels that the policy does not cover: WebRTC, preconnect, DNS.
         "Connection-Allowlist": "(response-origin);webrtc=block",
-        "Access-Control-Allow-Origin": "null",  # modules and fetch, from a page without an origin
+        # Allows modules and fetch from a page without an origin.
+        "Access-Control-Allow-Origin": "null",
         "Cross-Origin-Resource-Policy": "cross-origin",
     }
 
@@ -210,9 +212,9 @@ class RunningViewer:
     Attributes:
         port: The port that it was given.
         words: The command.
-        state: Whether it runs.
-        why: Why it failed, or how it ended.
-        output: The end of what it has written.
+        state: Whether it is running, has ended or has failed.
+        why: The reason of its failure, or how it ended.
+        output: The last part of its output.
     """
 
     port: int = 0
@@ -223,15 +225,15 @@ class RunningViewer:
 
     @property
     def address(self) -> str:
-        """The address that it was given."""
+        """The address of the viewer."""
         return f"http://{HOST}:{self.port}/"
 
     def begin(self, words: list[str], port: int) -> None:
-        """Take over the command that is run, and its port."""
+        """Set the command and its port."""
         self.words, self.port = words, port
 
     async def keep(self, data: bytes) -> None:
-        """Take over what it writes."""
+        """Add output of the viewer."""
         self.output = (self.output + data)[-_KEPT_BYTES:]
 
 
@@ -243,25 +245,25 @@ class Viewers:
         self._tasks: Tasks | None = None
 
     def find(self, run: str, number: str) -> RunningViewer | None:
-        """Return the viewer that was started last for a recording. Thread-safe."""
+        """Return the latest viewer of a recording. Thread-safe."""
         return self._viewers.get((run, number))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Let viewers run while the block does; they have ended when it is left.
+        """Let viewers run while the block runs, and end them with the block.
 
-        Cancellation: ends them.
+        Cancellation: ends the viewers.
         """
         async with Tasks(on_error=lambda _error: None) as self._tasks:
             yield
 
     def start(self, key: RecordingKey, viewer: ViewerCommand, recording: Path) -> None:
-        """Start a viewer, unless it runs; :meth:`find` reports the outcome.
+        """Start a viewer unless it is running; :meth:`find` reports the outcome.
 
         Args:
-            key: The recording in addresses.
-            viewer: Its command.
-            recording: Its file, absolute.
+            key: The recording, as in addresses.
+            viewer: The command.
+            recording: The file of the recording, absolute.
         """
         known = self.find(*key)
         if self._tasks is not None and (known is None or known.state != "running"):

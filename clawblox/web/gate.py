@@ -15,7 +15,7 @@ from clawblox.host_gate import ServerAddress, find_refusal
 from clawblox.views.html import document, element, join
 
 FRAME_PREFIX: Final = "/x/"
-"""Where the pages of renderers are: below a key of their own, in a sandbox."""
+"""Path of the sandboxed pages of renderers, each below its own key."""
 _ONCE_S: Final = 60.0
 _KEY_BYTES: Final = 16
 _METHODS: Final = ("GET", "HEAD", "POST")
@@ -36,19 +36,19 @@ _PAGE_HEADERS: Final = _HEADERS | {
     "x-frame-options": "DENY",
 }
 _FRAME_IGNORES: Final = {"origin": "null", "sec-fetch-site": "cross-site"}
-"""A sandboxed frame has an opaque origin; it knows no key but that of its replay."""
+"""Headers from a sandboxed frame, which has an opaque origin and only the key of its replay."""
 
 
 class Keys:
-    """The key of the pages, and the words that open them once. Thread-safe.
+    """The key of the pages, and words that open a page once. Thread-safe.
 
-    The browser is opened with such a word, because its command line can be read by other users.
+    The browser is opened with such a word, because other users can read its command line.
 
     Args:
         clock: Returns monotonic seconds.
 
     Attributes:
-        key: The piece of every address of a page: 128 random bits, for the life of the process.
+        key: Part of every page's address: 128 random bits, constant while the process runs.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,22 +57,22 @@ class Keys:
         self._once: dict[str, tuple[float, str]] = {}
 
     def open_once(self, path: str = "") -> str:
-        """Return a word that leads to a page once, within a minute.
+        """Return a word that opens a page once, within a minute.
 
         Args:
-            path: The page, relative to the pages.
+            path: The page, relative to the first page.
         """
         word = secrets.token_urlsafe(_KEY_BYTES)
         self._once[word] = self._clock() + _ONCE_S, path
         return word
 
     def use(self, word: str) -> str | None:
-        """Return the page to which a word leads, with the key; None if it leads nowhere."""
+        """Return the page of a word, with the key; None if the word is invalid."""
         until, path = self._once.pop(word, (0.0, ""))
         return f"/{self.key}/{path}" if self._clock() < until else None
 
     def has_key(self, path: str) -> bool:
-        """Return whether a path begins with the key."""
+        """Return whether a path starts with the key."""
         piece = path.lstrip("/").partition("/")[0]
         return secrets.compare_digest(piece.encode(), self.key.encode())
 
@@ -80,13 +80,13 @@ class Keys:
 def guarded(
     app: ASGIApp, address: ServerAddress, keys: Keys, names: Collection[str] = ()
 ) -> ASGIApp:
-    """Return an application that serves the pages only to those who may see them.
+    """Return an application that serves the pages only to authorized requests.
 
     Args:
-        app: The pages; it sees paths without the key.
+        app: The application with the pages; it gets paths without the key.
         address: The address of this server.
         keys: The keys.
-        names: Further host names that mean this server.
+        names: Further accepted host names of this server.
     """
     allowed = frozenset(name.lower() for name in names)
 

@@ -1,7 +1,7 @@
-"""Data that pages leaving this machine must not contain: user, host, directories, secrets.
+"""Removes names of users, hosts and directories, and secrets, from pages that leave this machine.
 
-Both are sought in the finished text of a page, in every spelling: escaped as in JSON, quoted as in
-a URL, as entities. Only the text between tags and the values of attributes are changed.
+The finished text of a page is searched for every spelling: escaped as in JSON, quoted as in a URL,
+as entities. Only the text between tags and the values of attributes are changed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from clawblox.system.trees import TreeWalk
 
 MASK: Final = b"[secret]"
 _MIN_NAME: Final = 3
-"""Shorter names of user and host are replaced only before ``@`` and in paths."""
+"""Shorter names of users and hosts are only replaced before ``@`` and in paths."""
 _MAX_SHOWN: Final = 20
 _PIECE: Final = re.compile(rb"<[^<>]*>|[^<]+")
-"""A tag, or text."""
+"""A tag or a piece of text."""
 _ATTRIBUTE: Final = re.compile(rb' ([\w-]+)="([^"]*)"')
 _LEADING: Final = (b"href", b"src", b"action")
 _OWN: Final = frozenset(
@@ -44,7 +44,7 @@ _OWN: Final = frozenset(
 )
 """Attributes whose values are never foreign."""
 _COLOURED: Final = (rb"\[m", rb"\[[0-9]m", rb"[0-9];[0-9]m", rb"[0-9][0-9]m")
-"""The ends of a terminal's colours, which may directly precede a name."""
+"""The ends of colour sequences of terminals, which may directly precede a name."""
 _ENDS: Final = b"|".join(b"(?<=" + end + b")" for end in (*ESCAPES, *_COLOURED))
 _LEFT: Final = rb"(?:(?<![A-Za-z0-9])|" + _ENDS + b")"
 _ELLIPSIS: Final = "…".encode()
@@ -52,7 +52,7 @@ _ELLIPSIS: Final = "…".encode()
 
 @attrs.frozen
 class _Name:
-    """A name to replace: literals of which each spelling has one, the spellings, what replaces."""
+    """A name to replace: literals (each spelling contains one), a pattern, and the replacement."""
 
     anchors: Sequence[bytes]
     pattern: re.Pattern[bytes]
@@ -60,15 +60,15 @@ class _Name:
 
 
 class Names:
-    """Replaces the names that tell whose machine this is.
+    """Replaces the names that identify this machine and its user.
 
     Args:
-        directories: Paths, and what replaces each.
+        directories: Paths and their replacements.
         users: Names of the user.
         hosts: Names of the host.
 
     Raises:
-        ClawbloxError: A path has characters that pages show as escapes.
+        ClawbloxError: A path contains characters that pages show as escapes.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Names:
         """Return the names on this machine. Blocks.
 
         Args:
-            root: The directory whose pages are written; it is replaced by ``DIR``.
+            root: The directory whose pages are written; its name is replaced with ``DIR``.
         """
         homes = [str(Path("~").expanduser())]
         users = [os.environ.get(name, "") for name in ("LOGNAME", "USER")]
@@ -106,7 +106,7 @@ class Names:
         return cls(directories, users, {host, host.partition(".")[0]} - {"localhost"})
 
     def replace(self, page: bytes) -> bytes:
-        """Return a page, or any other text, without the names."""
+        """Return a page or another text without the names."""
         names = _find_present(self._names, page)
 
         def clean(piece: bytes) -> bytes:
@@ -129,7 +129,7 @@ def _spell_path(path: str, word: bytes) -> Iterator[_Name]:
     whole = spelling_pattern(path).pattern + rb"(?![A-Za-z0-9_])"
     first = path.find("/", 1)
     if first >= 0:
-        # Programs name directories after paths: -home-me-project.
+        # Some programs name directories after paths: -home-me-project.
         dashed = re.sub(r"[^A-Za-z0-9]", "-", path).encode()
         whole += b"|" + re.escape(dashed) + rb"(?![A-Za-z0-9])"
         yield from _cut(path, first + 2, b"", b"(?=" + _ELLIPSIS + rb"|\Z)", word)
@@ -143,7 +143,7 @@ def _spell_word(name: str, word: bytes) -> Iterator[_Name]:
 
 
 def _cut(name: str, least: int, left: bytes, right: bytes, word: bytes) -> Iterator[_Name]:
-    """Yield the starts of a name, as they are where a text was cut."""
+    """Yield a pattern for the start of a name at the end of a cut text."""
     starts = [name[:end].encode() for end in range(len(name) - 1, least - 1, -1)]
     if starts:
         pattern = left + b"(?:" + b"|".join(map(re.escape, starts)) + b")" + right
@@ -156,7 +156,7 @@ def _make_name(anchors: Iterable[bytes], pattern: bytes, word: bytes) -> _Name:
 
 
 def _splice(page: bytes, changes: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """Return a page with other texts in some places, in order; they may overlap or be empty."""
+    """Replace ranges of a page with other texts; the ranges are in order and may overlap."""
     pieces, at = [], 0
     for start, end, text in changes:
         if max(start, at) < end:
@@ -172,19 +172,20 @@ def _find_foreign(page: bytes) -> Iterator[tuple[int, int]]:
             continue
         for attribute in _ATTRIBUTE.finditer(page, *piece.span()):
             start, end = attribute.span(2)
-            if attribute[1] in _LEADING:  # our own file; what follows # may be foreign
+            # The address of our own file, whose part after # may be foreign.
+            if attribute[1] in _LEADING:
                 start = page.find(b"#", start, end) + 1 or end
             if start < end and attribute[1] not in _OWN:
                 yield start, end
 
 
 class Outgoing:
-    """Clears pages for others to see: secrets are found or masked, names are replaced.
+    """Clears pages for other people: masks secrets and replaces names.
 
     Args:
-        root: The directory that the pages show; it is replaced by ``DIR``.
+        root: The directory that the pages show; its name is replaced with ``DIR``.
         agents: The directories of the agents, whose credentials are secrets.
-        redact: Whether masked secrets are allowed; else :meth:`check` refuses them.
+        redact: Whether masked secrets are allowed; otherwise :meth:`check` raises an error.
     """
 
     def __init__(self, root: Path, agents: Iterable[Path], *, redact: bool) -> None:
@@ -195,10 +196,10 @@ class Outgoing:
         self._scanner = Scanner(known)
         self._redact = redact
         self._found: dict[str, tuple[Finding, bytes]] = {}
-        """By fingerprint: where each secret is found first, and the secret."""
+        """The first finding of each secret, and the secret, by fingerprint."""
 
     def clear(self, name: str, page: bytes) -> bytes:
-        """Return a page, or any other text, as others may see it; its secrets are masked.
+        """Return a page or another text for other people, with secrets masked.
 
         Args:
             name: Name of its file.
@@ -216,10 +217,11 @@ class Outgoing:
         return self._names.replace(page)
 
     def check(self) -> None:
-        """Raise an error if a page had a secret that was not masked. Blocks.
+        """Raise an error if a page contained a secret and ``redact`` is False. Blocks.
 
         Raises:
-            ClawbloxError: It did; names the file with the secret, where that is found, and line.
+            ClawbloxError: A page contained a secret; the message has the source file and line if
+                found.
         """
         if not self._found:
             return
@@ -246,7 +248,7 @@ def _mask(page: bytes, matches: Iterable[SecretMatch]) -> bytes:
 
 
 def _find_source(root: Path, secret: bytes) -> str | None:
-    """Return a file below a directory that has a secret, and its line."""
+    """Return the path and line of a secret in the files below a directory; None if not found."""
     with contextlib.suppress(OSError), TreeWalk(open_directory(root)) as walk:
         for entry in walk:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """A page: a title, its place, and parts that can change separately.
 
-A page is a pure function of the site and an address: the first answer and later answers with only
-the parts that have changed come from the same call.
+A page is a pure function of the site and an address. The same call serves the first answer, and
+later answers with only the changed parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Query: TypeAlias = Mapping[str, str]
 
 
 class Links(Protocol):
-    """Turns pages into addresses, of a server or of files."""
+    """Converts pages to addresses, of a server or of files."""
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         """Return the address of a page.
@@ -33,14 +33,14 @@ class Links(Protocol):
         Args:
             *path: Its path, for example ``"run", ident``.
             fragment: The place in the page.
-            **query: Its parameters; None leaves one out.
+            **query: Parameters of the page; None leaves a parameter out.
         """
 
     def file(self, name: str) -> PageAddress:
         """Return the address of a file of ``web/static``."""
 
     def frame(self, run: str, number: str, world: RecordedWorld) -> PageAddress | None:
-        """Return the address of a recording's renderer; None where foreign code cannot be shown.
+        """Return the address of a recording's renderer; None if foreign code cannot be shown.
 
         Args:
             run: The run's name in addresses.
@@ -57,9 +57,9 @@ class Ask:
         site: The site.
         links: Makes addresses.
         query: The parameters of the address.
-        cursors: The versions of the parts that the browser has, by name: of a part that grows,
-            where it ended; a part without one is returned from its start.
-        viewers: The programs that this server has started; None where it cannot start any.
+        cursors: Versions of the browser's parts, by name. The version of a growing part is its end;
+            without a version, a part is returned from its start.
+        viewers: The viewers that this server has started; None if it cannot start viewers.
     """
 
     site: Site
@@ -69,12 +69,12 @@ class Ask:
     viewers: Viewers | None = None
 
     def whole(self, name: str) -> int | None:
-        """Return a parameter as a whole number of at most 15 digits; None if it is none."""
+        """Return a parameter as a whole number of at most 15 digits; None if it is not one."""
         text = self.query.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
 
     def crumbs(self, run: RunSummary | None = None) -> Sequence[tuple[str, PageAddress]]:
-        """Return the pages above one: the first page, and below it the page of a run, if any."""
+        """Return the pages above a page: the first page, and then the page of a run, if any."""
         of_run = [(run.name, self.links.to("run", run.ident))] if run else []
         return (self.site.root.name, self.links.to()), *of_run
 
@@ -85,8 +85,8 @@ class Part:
 
     Attributes:
         name: Its name, unique in the page: the id of its element.
-        body: Its content; of a part that grows, what follows the cursor that was asked for.
-        cursor: Where it ends; empty for a part that does not grow but is replaced.
+        body: Its content; for a growing part, only the content after the requested cursor.
+        cursor: The end of a growing part; empty for a part that is replaced.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Part:
 
     @functools.cached_property
     def version(self) -> str:
-        """Marks the version of its content; never equal to the cursor of another part."""
+        """Version of the content; never equal to the cursor of another part."""
         return self.cursor or f"v{hashlib.sha256(self.body.html.encode()).hexdigest()[:12]}"
 
 
@@ -107,9 +107,9 @@ class Page:
         title: Its title.
         crumbs: The pages above it, outermost first: words and address.
         parts: Its parts in order.
-        is_live: Whether they can still change.
-        share: The address to send (see ``shared_address``); empty for none.
-        frame: Whether it shows a foreign renderer in a frame.
+        is_live: Whether the parts can still change.
+        share: The address to share (see ``shared_address``); empty for none.
+        frame: Whether the page shows a foreign renderer in a frame.
     """
 
     title: str
@@ -121,7 +121,7 @@ class Page:
 
 
 def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
-    """Return head and body of a page.
+    """Return the head and body of a page.
 
     Args:
         page: The page.
@@ -150,14 +150,14 @@ def draw_page(page: Page, links: Links) -> tuple[Markup, Markup]:
 
 
 def draw_part(part: Part) -> Markup:
-    """Return a part with its name and version, by which the browser asks for changes."""
+    """Return a part with its name and version, which the browser uses to request changes."""
     known = {"data_version": part.version, "data_cursor": part.cursor or None}
     return element("section", part.body, id=part.name, **known)
 
 
 @functools.cache
 def read_static(name: str) -> bytes:
-    """Return a file of :data:`STATIC_FILES`; the style sheet with the rules of the views."""
+    """Return a file of :data:`STATIC_FILES`; the style sheet includes the rules of the views."""
     data = (resources.files("clawblox.web") / "static" / name).read_bytes()
     if name != "style.css":
         return data

@@ -31,9 +31,9 @@ _SIGNS: Final = (
     ("◇", "lost", ("interrupted",)),
     ("□", "muted", ("imported",)),
 )
-"""Signs, their kinds, and the states that have them."""
+"""Signs, their kinds, and their states."""
 _MAX_NODES: Final = 600
-"""Nodes of a tree; further members are counted."""
+"""Maximum number of nodes of a tree; further members are counted."""
 _MAX_MEMBERS: Final = 100
 _MAX_CHARS: Final = 200
 _MAX_DEPTH: Final = 20
@@ -41,17 +41,17 @@ _OPEN_DEPTH: Final = 2
 
 
 def find_sign(state: str) -> tuple[str, str]:
-    """Return the sign of a state and its kind, by which it is coloured."""
+    """Return the sign of a state, and its kind, which determines the colour."""
     found = ((sign, kind) for sign, kind, states in _SIGNS if state in states)
     return next(found, ("■", "muted"))
 
 
 def state_mark(state: str, *, is_bad: bool = False) -> Markup:
-    """Return a state as sign and word; colour only stresses it.
+    """Return a state as a sign and a word; the colour is only for emphasis.
 
     Args:
         state: The state of an instance, an agent, a chain or an experiment.
-        is_bad: Whether it ended badly, where the word alone does not say so.
+        is_bad: Whether it failed although the word alone does not show that.
     """
     sign, kind = ("✕", "bad") if is_bad else find_sign(state)
     shown = element("span", sign, aria_hidden="true")
@@ -59,16 +59,16 @@ def state_mark(state: str, *, is_bad: bool = False) -> Markup:
 
 
 def moment(utc: str | None) -> Markup | None:
-    """Return a UTC time; the browser writes how long ago that is, so that the page stays equal."""
+    """Return a UTC time; the browser shows its age, so that the page does not change."""
     return element("time", _format_utc(utc), datetime=utc) if utc else None
 
 
 def clock(utc: str | None, *, is_long: bool = False) -> Markup | None:
-    """Return the time of day of a UTC time, which stays as it is.
+    """Return the time of day of a UTC time, which the browser does not change.
 
     Args:
         utc: The time.
-        is_long: Whether the date is shown as well.
+        is_long: Whether to show the date as well.
     """
     shown = utc and (_format_utc(utc) if is_long else utc[11:19])
     return element("time", shown, datetime=utc, data_fixed="") if shown else None
@@ -84,12 +84,12 @@ def code(words: str) -> Markup:
 
 
 def commands(suggested: Mapping[str, str]) -> Markup:
-    """Return command lines to copy, by what they do; empty ones are left out."""
+    """Return command lines to copy, labelled with their purpose; empty lines are left out."""
     return _pairs("commands", ((words, line and code(line)) for words, line in suggested.items()))
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
-    """Return facts, each with its name above it; those without a value are left out."""
+    """Return facts, each below its name; facts without a value are left out."""
     return _pairs("facts", pairs)
 
 
@@ -108,8 +108,8 @@ class Cell:
 
     Attributes:
         content: Its content.
-        is_number: Whether it is aligned at the right.
-        sort: By what the browser sorts it; empty for its text.
+        is_number: Whether it is right-aligned.
+        sort: Sort key for the browser; empty to use the text.
     """
 
     content: Child
@@ -118,16 +118,16 @@ class Cell:
 
 
 Columns: TypeAlias = Mapping[str, Callable[[_T], Cell | Child]]
-"""What a table shows of each thing, by its heading."""
+"""Functions that return the cells of an item, by the heading of the column."""
 
 
 def table(name: str, headings: Sequence[str], rows: Iterable[Sequence[Cell | Child]]) -> Markup:
     """Return a table; on a narrow screen, each row becomes a list with the headings as labels.
 
     Args:
-        name: What it shows, for people who cannot see it.
-        headings: The headings; a column without any content is left out.
-        rows: The cells of each row; the first one is its heading.
+        name: Description of the table for screen readers.
+        headings: The headings; columns without content are left out.
+        rows: The cells of each row; the first cell is the heading of the row.
     """
     cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
     filled = {at for row in cells for at, cell in enumerate(row) if cell.content not in (None, "")}
@@ -151,12 +151,12 @@ def _draw_cell(cell: Cell, heading: str, place: int) -> Markup:
 
 
 def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int) -> Markup:
-    """Return a table of the first things, and how many more there are; nothing without things.
+    """Return a table of the first items, and the number of further items; empty without items.
 
     Args:
         name: As for :func:`table`.
-        things: The things, a row each.
-        columns: What to show of each.
+        things: The items, one per row.
+        columns: The columns.
         most: Maximum number of rows.
     """
     rows = [[draw(thing) for draw in columns.values()] for thing in things[:most]]
@@ -166,13 +166,13 @@ def listing(name: str, things: Sequence[_T], columns: Columns[_T], *, most: int)
 def section(
     heading: str, things: Sequence[_T], columns: Columns[_T], *, most: int, nothing: str = ""
 ) -> Markup:
-    """Return a heading and a listing, or a sentence if there is nothing to list.
+    """Return a heading with a listing, or with a sentence if there are no items.
 
     Args:
         heading: The heading, and the name of the table.
         things: As for :func:`listing`.
-        columns: The same.
-        most: The same.
+        columns: As for :func:`listing`.
+        most: As for :func:`listing`.
         nothing: The sentence; empty for none.
     """
     if not things:
@@ -191,12 +191,12 @@ def cost(usd: float | None) -> Cell:
 
 
 def lines(texts: Iterable[Child]) -> Markup:
-    """Return texts, a line each."""
+    """Return texts, one per line."""
     return join(element("div", one) for one in texts)
 
 
 def and_more(number: int) -> Markup | None:
-    """Return how many more there are; None if there are none."""
+    """Return words for a number of further items; None if there are none."""
     return element("p", f"and {number} more", class_="muted") if number > 0 else None
 
 
@@ -208,15 +208,15 @@ def filters(
     choices: Mapping[str, Sequence[str]],
     *more: Child,
 ) -> Markup:
-    """Return a form by which a page is asked again for some of its rows.
+    """Return a form that filters the rows of a page.
 
     Args:
-        ask: What the page is asked for.
+        ask: The request for the page.
         to: Address of the page.
-        part: Name of the part whose rows must contain the words of the field.
-        words: Description of the field, for example of the columns that are searched.
+        part: Name of the part whose rows are filtered by the words of the field.
+        words: Description of the field, for example the searched columns.
         choices: Parameters of the address, and the options of each; an empty option means all.
-        more: What follows.
+        more: Further content of the form.
     """
     label = f"Filter: {words}"
     shown = {"value": ask.query.get("q", ""), "placeholder": words, "aria_label": label}
@@ -238,12 +238,12 @@ def has_words(ask: Ask, texts: Iterable[str]) -> bool:
 def comparison(
     links: Links, options: Sequence[tuple[str, str]], chosen: Sequence[str] = ("", "")
 ) -> Markup:
-    """Return a form that leads to the comparison of two of several things.
+    """Return a form for comparing two of several runs or instances.
 
     Args:
         links: Makes addresses.
-        options: Their names in addresses, and their words.
-        chosen: Those that are chosen already, by their names in addresses.
+        options: The names of the options in addresses, and their words.
+        chosen: The current choices, by their names in addresses.
     """
     first, second = chosen
     first = first or next((name for name, _ in options), "")
@@ -269,7 +269,8 @@ def tree(name: str, value: Any, before: Any = None) -> Markup:  # noqa: ANN401 -
     """Return a value as a tree of folds that marks the changes since an earlier value.
 
     Args:
-        name: What distinguishes it from other trees of the page; folds keep their state by it.
+        name: Name of the tree, unique in the page; the state of the folds is stored under this
+            name.
         value: The value.
         before: An earlier value; None if there is none.
     """
@@ -283,7 +284,7 @@ def tree(name: str, value: Any, before: Any = None) -> Markup:  # noqa: ANN401 -
 
 
 class _Tree:
-    """Draws members, up to a number of nodes."""
+    """Draws members, up to a maximum number of nodes."""
 
     def __init__(self, name: str, changes: Sequence[ValueDifference]) -> None:
         self._name = name
@@ -317,7 +318,7 @@ class _Tree:
         return element("div", *words)
 
     def _note(self, path: str) -> Markup | None:
-        """Return how a place has changed, or how many have changed below it."""
+        """Return how a place has changed, or the number of changes below it."""
         change, inside = self._changes.get(path), self._inside[path]
         if change is None:
             return element("mark", f"{inside} changed") if inside else None
@@ -334,7 +335,7 @@ def _short(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _name_members(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401
-    """Yield name, path and value of each member, with the paths of ``find_differences``."""
+    """Yield the name, path and value of each member, with paths as in ``find_differences``."""
     if isinstance(value, Mapping):
         yield from ((key, add_key(path, key), member) for key, member in value.items())
     elif value and objects_by_id(value) is not None:

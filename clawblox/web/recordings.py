@@ -26,7 +26,7 @@ from clawblox.web.world_calls import describe_sent
 
 _MAX_KEPT: Final = 16
 _MAX_STATES_BYTES: Final = 1 << 20
-"""States of an answer; a single one may be larger."""
+"""Maximum size of the states in an answer; a single state may be larger."""
 _MAX_BLOCKS: Final = 140
 _MAX_NUMBERS: Final = 200
 _NUMBERS_DEPTH: Final = 3
@@ -37,14 +37,14 @@ Points: TypeAlias = list[tuple[float, float]]
 
 
 class OpenRecording:
-    """A recording, open for the duration of a block of :meth:`Recordings.opened`.
+    """A recording that is open for the duration of a block of :meth:`Recordings.opened`.
 
     Args:
-        reader: Its reader.
+        reader: The reader of the recording.
 
     Attributes:
-        reader: Its reader.
-        world_files: The digest of the world's files, as it has it; None if it has none.
+        reader: The reader of the recording.
+        world_files: The recorded digest of the world's files; None if there is none.
     """
 
     def __init__(self, reader: RecordingReader) -> None:
@@ -59,7 +59,7 @@ class OpenRecording:
 
     @property
     def sent(self) -> Sequence[Sent]:
-        """The inputs of its agents, in order. Blocks."""
+        """The inputs of the agents, in order. Blocks."""
         self._read_on()
         return self._sent
 
@@ -85,17 +85,17 @@ class OpenRecording:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Its first and its last moment, in seconds of simulation time."""
+        """The first and the last moment, in seconds of simulation time."""
         headers = [entry.header for entry in self.reader.index]
         return headers[0].first.time, max(header.last.time for header in headers)
 
     @property
     def has_frames(self) -> bool:
-        """True if it has states that a renderer can show."""
+        """True if the recording has states that a renderer can show."""
         return any(entry.header.track is Track.FRAMES for entry in self.reader.index)
 
     def roster(self, time: float = math.inf) -> RecordingRoster:
-        """Return the agents at a moment, at its end by default. Blocks."""
+        """Return the agents at a moment, by default at the end. Blocks."""
         self._read_on()
         roster = RecordingRoster(self._start)
         for record in self._others:
@@ -104,9 +104,9 @@ class OpenRecording:
         return roster
 
     def read_numbers(self) -> Mapping[tuple[str, str], Points]:
-        """Return numbers of observations, by name of the agent and path. Blocks.
+        """Return the numbers in observations, by agent name and path. Blocks.
 
-        Of a long recording, evenly spread observations are read.
+        Of a long recording, only evenly spread observations are read.
 
         Raises:
             OSError: The file cannot be read.
@@ -131,9 +131,10 @@ class OpenRecording:
                 yield self.reader.parse_line(entry, number, line)
 
     def read_states(self, since: float, until: float) -> bytes:
-        """Return states as JSON: ``[time, frame]`` each, the one at ``since`` first.
+        """Return states as JSON, each as ``[time, frame]``, starting with the state at ``since``.
 
-        ``next`` is where a further answer begins, null if this reaches ``until`` or the end.
+        ``next`` is the start of the next answer, or null if this answer reaches ``until`` or the
+        end.
 
         Args:
             since: The first moment, in seconds of simulation time.
@@ -166,11 +167,11 @@ def _find_numbers(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[
 
 
 RecordedLives: TypeAlias = Mapping[int, Sequence[OpenRecording]]
-"""The open recordings of each life of a line of descent, by its index, in their order."""
+"""The open recordings of each life of a line of descent, in order, by the index of the life."""
 
 
 def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
-    """Return what each agent sent, by its name. Blocks.
+    """Return the inputs and messages of each agent, by name. Blocks.
 
     Raises:
         OSError: A file cannot be read.
@@ -186,7 +187,7 @@ def read_lanes(axis: Axis, recorded: RecordedLives) -> dict[str, list[Sent]]:
 
 
 class Recordings:
-    """Recordings that pages have looked at; one thread reads at a time. Every method blocks."""
+    """Cache of the recordings that pages show; one thread reads at a time. All methods block."""
 
     def __init__(self) -> None:
         self._kept: dict[Path, OpenRecording] = {}
@@ -197,8 +198,8 @@ class Recordings:
         """Open a recording for the duration of the block.
 
         Raises:
-            RecordingError: It cannot be opened, is not a recording, or is damaged.
-            OSError: It cannot be read.
+            RecordingError: The file cannot be opened, is not a recording, or is damaged.
+            OSError: The file cannot be read.
             ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
         """
         with self._lock:
@@ -215,7 +216,7 @@ class Recordings:
     def opened_axis(self, lives: Sequence[DescentLife]) -> Iterator[tuple[Axis, RecordedLives]]:
         """Yield the axis of a line of descent and its recordings, open while the block runs.
 
-        Of each recording only the index is read; one that cannot be read is left out.
+        Only the index of each recording is read. Unreadable recordings are left out.
 
         Raises:
             ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.

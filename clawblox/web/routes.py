@@ -42,11 +42,11 @@ _PAGES: Final[Sequence[tuple[str, Callable[..., Page]]]] = (
     ("lineage", lineage.make_page),
     ("compare", compare.make_page),
 )
-"""Paths of pages, in which ``*`` stands for an id, and what makes them of an ask and these ids."""
+"""Paths of pages, with ``*`` for an id, and the functions that make a page from an ask and ids."""
 
 
 def is_of_site(path: str) -> bool:
-    """Return whether a page stays the same until something changes that the site has found."""
+    """Return whether a page depends only on the entries of the site."""
     return path.strip("/").partition("/")[0] in ("", "experiment")
 
 
@@ -54,11 +54,11 @@ def make_page(ask: Ask, path: str) -> Page:
     """Return the page at a path.
 
     Args:
-        ask: What it is asked for.
-        path: The path, without the key and without parameters.
+        ask: The request.
+        path: The path, without the key and the parameters.
 
     Raises:
-        NoSuchPage: There is none.
+        NoSuchPage: There is no page at this path.
     """
     for pattern, make in _PAGES:
         match = re.fullmatch(pattern.replace("*", "([^/]+)"), path.strip("/"))
@@ -68,7 +68,7 @@ def make_page(ask: Ask, path: str) -> Page:
 
 
 def make_missing(ask: Ask, why: str) -> Page:
-    """Return the page that says why there is none at an address.
+    """Return the page that explains why an address has no page.
 
     Args:
         ask: The request.

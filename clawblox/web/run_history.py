@@ -1,6 +1,6 @@
 """The history of runs from their manifests: saves, their origins, comparable runs.
 
-Runs and saves are found wherever their directories are now.
+Runs and saves are found even if their directories were moved.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class RunHistory:
 
     Attributes:
         lineage: Its lineage.
-        saves: Its snapshots and archives, the latest first. An archive is of no instance, so its
+        saves: Its snapshots and archives, latest first. An archive belongs to no instance, so its
             ``instance`` is empty.
-        recordings: Its recordings in the order of their numbers, which count from 1.
-        origins: The archives and snapshots of other or earlier runs from which it began.
+        recordings: Its recordings in the order of their numbers, from 1.
+        origins: The archives and snapshots of other or earlier runs from which it started.
     """
 
     lineage: Lineage
@@ -56,7 +56,7 @@ class RunHistory:
 
 
 def read_history(run: RunSummary) -> RunHistory:
-    """Return the history of a run, read again after changes. Blocks."""
+    """Return the history of a run; changed files are read again. Blocks."""
     places = {run.directory, *(status.instance_dir for status in run.run.instances)}
     manifests = (file_stamp(manifest_path(place)) for place in sorted(places))
     states = ((status.name, status.state) for status in run.run.instances)
@@ -70,7 +70,7 @@ def _read(run_dir: Path, _stamp: tuple[object, ...]) -> RunHistory:
     except ClawbloxError as error:
         lineage = Lineage(run_dir, (), (error.headline,))
     recordings: Sequence[FoundRecording] = ()
-    with contextlib.suppress(ClawbloxError):  # there is no manifest until an instance is up
+    with contextlib.suppress(ClawbloxError):  # the manifest does not exist until an instance is up
         recordings = find_recordings(run_dir)
     own = (save for instance in lineage.instances for save in instance.saves)
     saves = {save.path: save for save in (*own, *lineage.archives)}
@@ -84,12 +84,12 @@ def _read(run_dir: Path, _stamp: tuple[object, ...]) -> RunHistory:
 
 
 def find_line(site: Site, run: RunSummary, instance: str) -> Sequence[DescentLife]:
-    """Return the line of descent of an instance, in all runs that it can have come from. Blocks."""
+    """Return the line of descent of an instance through all runs of its origin. Blocks."""
     runs = site.runs() if read_history(run).origins else (run,)
     return find_descent([read_history(one).lineage for one in runs], run.directory, instance)
 
 
-# -- which save came from where --------------------------------------------------------------------
+# -- origins of saves ------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -105,13 +105,13 @@ class RunSave:
     save: LineageSave
 
     def address(self, ask: Ask, *below: str, **query: str) -> PageAddress:
-        """Return the address of its page, or of one below it."""
+        """Return the address of the save's page, or of a page below."""
         ident = ask.site.identify(self.save.path)
         return ask.links.to("run", self.run.ident, "save", ident, *below, **query)
 
     @property
     def command(self) -> str:
-        """The command that goes on from it; empty if that cannot be told."""
+        """The command that continues from the save; empty if unknown."""
         part, path, instances = self.run.part, self.save.path, self.run.run.instances
         if part is not None and (generation := _GENERATION.fullmatch(path.name)):
             place = f"{part.chain}/g{generation[1]}@{int(generation[2])}s"
@@ -136,13 +136,13 @@ class StartFromSave:
     """A start from a save.
 
     Attributes:
-        run: The run that has started.
+        run: The run that was started.
         instance: Its instance; empty for all instances of an archive.
-        origin: What the manifest says it began from.
+        origin: The origin that the manifest names.
         source: The save; None if no run below the directory has it.
-        how: How it began, in words.
-        at: UTC time at which it began; None if that is not known.
-        life: The life that began; None for an archive, of which no life is known.
+        how: The kind of start, in words.
+        at: UTC time of the start; None if unknown.
+        life: The life that started; None for an archive, whose lives are unknown.
     """
 
     run: RunSummary
@@ -155,19 +155,19 @@ class StartFromSave:
 
 
 class Origins:
-    """The saves of the runs of a site, and the starts from them. Blocks while it is made.
+    """The saves of the runs of a site, and the starts from them. The constructor blocks.
 
-    A path counts if the save there, or the one that was there before its run was moved, has the
-    digest that the manifest of the start names, which names none for archives. Else any save with
-    that digest counts, first one with the same file name.
+    The save of a start is found by path, also if its run was moved since, if it has the digest that
+    the manifest names; for archives the manifest names no digest. Otherwise it is any save with
+    that digest, preferably with the same file name.
 
     Args:
         runs: The runs.
 
     Attributes:
-        starts: Everything that began from a save, in the order of the runs.
-        parents: The saves of other runs that a run began from, by its name in addresses, and each
-            by its path.
+        starts: All starts from a save, in the order of the runs.
+        parents: The saves of other runs from which a run started, by the run's name in addresses
+            and the path of the save.
     """
 
     def __init__(self, runs: Sequence[RunSummary]) -> None:
@@ -184,7 +184,7 @@ class Origins:
                 self.parents[start.run.ident][start.source.save.path] = start.source
 
     def find(self, origin: Origin, run_id: str = "") -> RunSave | None:
-        """Return the save that a run began from; None if no run, or that run alone, has it."""
+        """Return the save from which a run started; None if only that run or no run has it."""
         found = self._by_path.get(origin.path)
         if found and (not origin.sha256 or found.save.sha256 in (None, origin.sha256)):
             return found
@@ -197,10 +197,10 @@ class Origins:
         return self._by_path[path].address(ask) if path in self._by_path else None
 
     def find_archive(self, path: Path) -> RunSave | None:
-        """Return the archive with which a save was handed to other runs, or else the save itself.
+        """Return the archive that passed a save on to other runs, or else the save itself.
 
         Args:
-            path: The save; a run that begins from an archive begins from the save in it, too.
+            path: The save. A run that starts from an archive also starts from the save inside.
         """
         runs = {
             start.run.ident
@@ -228,7 +228,7 @@ class Origins:
 
 
 def _list_former_paths(found: RunSave) -> Iterator[Path]:
-    """Yield where a save in the directory of its run was before that was moved."""
+    """Yield the path of a save before the directory of its run was moved."""
     directory, path = found.run.directory, found.save.path
     if path.is_relative_to(directory):
         for former in read_history(found.run).lineage.former_dirs:
@@ -236,10 +236,10 @@ def _list_former_paths(found: RunSave) -> Iterator[Path]:
 
 
 def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, str]:
-    """Return the saves with which a save is compared, and what each is for it.
+    """Return the saves to compare a save with, each with its role. Blocks.
 
-    They are the save before, else the one that its life or its run began from, and what the
-    generation before handed down. Blocks.
+    These are the previous save, or else the save from which its life or run started; and the
+    archive that the previous generation handed down.
     """
     history, save, befores = read_history(found.run), found.save, dict[Path, str]()
     lines = [life.saves for instance in history.lineage.instances for life in instance.lives]
@@ -257,11 +257,11 @@ def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, s
 
 
 def list_handed_down(site: Site, run: RunSummary) -> Iterator[tuple[Path, Path, str]]:
-    """Yield what runs of an experiment were handed down: run directory, archive, what it is.
+    """Yield the archives that runs of an experiment were handed: run directory, archive, role.
 
     Args:
         site: The site.
-        run: A run of the experiment; of another one, nothing is yielded.
+        run: A run of the experiment; for other runs, no archives are yielded.
     """
     directory, rows = _read_rows(site, run)
     latest: dict[str, str] = {}
@@ -280,7 +280,7 @@ def read_scores(site: Site, run: RunSummary) -> Mapping[str, float]:
 
 
 def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
-    """Return the directory of the experiment of a run and its results; none of other runs."""
+    """Return the directory of the experiment of a run, and its results; empty for other runs."""
     with contextlib.suppress(ClawbloxError):
         if run.part is not None:
             record = site.read_record(run.part.experiment)
@@ -293,11 +293,11 @@ def _read_rows(site: Site, run: RunSummary) -> tuple[Path, Sequence[Row]]:
 
 @attrs.frozen
 class ComparedRun:
-    """One of the two that are compared.
+    """One side of a comparison.
 
     Attributes:
-        run: Its run.
-        instance: Its instance; None if the run has none.
+        run: The run.
+        instance: The instance; None if the run has none.
     """
 
     run: RunSummary
@@ -305,21 +305,21 @@ class ComparedRun:
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """The name for people."""
         has_several = len(self.run.run.instances) > 1
         return f"{self.run.name} · {self.instance_name}" if has_several else self.run.name
 
     @property
     def instance_name(self) -> str:
-        """The name of its instance; empty for none."""
+        """The name of the instance; empty for none."""
         return self.instance.name if self.instance else ""
 
 
 def find_subject(ask: Ask, ident: str) -> ComparedRun:
-    """Return what an address names. Blocks.
+    """Return the run or instance that an address names. Blocks.
 
     Raises:
-        NoSuchPage: It names nothing that can be compared.
+        NoSuchPage: The address does not name a run or an instance.
     """
     site = ask.site
     for run in site.runs():
@@ -333,7 +333,7 @@ def find_subject(ask: Ask, ident: str) -> ComparedRun:
 
 
 def list_subjects(ask: Ask, runs: Iterable[RunSummary]) -> Iterator[tuple[str, str]]:
-    """Yield the choices that some runs offer, the first 200: name in addresses, and words."""
+    """Yield the first 200 choices of some runs, each as a name in addresses and words."""
     for run in [*runs][:_MAX_RUNS]:
         name, statuses = run.directory.name if run.part else run.name, run.run.instances
         yield run.ident, name

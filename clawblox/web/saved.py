@@ -1,9 +1,8 @@
-"""The contents of saves: the world's document and the agents' workspaces; nothing is unpacked.
+"""The contents of saves: the world's document and the agents' workspaces, read without unpacking.
 
-A save may come from a stranger. It is opened below one directory only, ``checkpoint.archive``
-checks names and headers, no link is followed, and every read has a limit. Digests are those that
-the archive records: ``clawblox ckpt verify`` compares them with the content. The files below a
-``.git`` are left out.
+A save may be untrusted. It is opened below one directory only, ``checkpoint.archive`` checks names
+and headers, links are not followed, and every read has a limit. Digests are taken from the archive;
+``clawblox ckpt verify`` compares them with the content. The files below a ``.git`` are left out.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ ARCHIVE_LIMITS: Final = Limits(
     entries=50_000, metadata_bytes=32 << 20, directory_bytes=16 << 20, metadata_values=500_000
 )
 MAX_FILE_BYTES: Final = 1 << 20
-"""Bytes of a file of a workspace that are read."""
+"""Maximum number of bytes to read from a file of a workspace."""
 _MAX_WORLD_BYTES: Final = 8 << 20
 _MAX_WORLD_VALUES: Final = 200_000
 _ZIP: Final = b"PK\x03\x04"
 _MAX_COMPARED_LINES: Final = 1000
-"""Hostile texts take quadratic time."""
+"""Maximum number of lines to compare, since hostile texts take quadratic time."""
 _MAX_LINE: Final = 2000
 _CONTEXT: Final = 3
 
@@ -48,8 +47,8 @@ class ArchivedFile:
 
     Attributes:
         archive: The archive.
-        member: The file in it; None for a symbolic link.
-        target: Where a link leads; empty for other files.
+        member: The file in the archive; None for a symbolic link.
+        target: The target of a link; empty for other files.
     """
 
     archive: Archive = attrs.field(eq=False, repr=False)
@@ -58,16 +57,16 @@ class ArchivedFile:
 
     @property
     def size(self) -> int:
-        """Its size in bytes; 0 for a link."""
+        """Size in bytes; 0 for a link."""
         return self.member.entry.size if self.member else 0
 
     @property
     def sha256(self) -> str | None:
-        """Its digest; None if the archive records none, and for a link."""
+        """Digest; None if the archive records none, and for a link."""
         return self.member.sha256 if self.member else None
 
     def is_same(self, other: ArchivedFile) -> bool:
-        """Return whether a file of another archive is equal, by checksum without digests."""
+        """Return whether a file of another archive is equal; without digests, compare checksums."""
         own, others = (
             (one.target, one.member and (one.size, one.member.entry.mode, one.member.entry.crc))
             for one in (self, other)
@@ -76,10 +75,10 @@ class ArchivedFile:
         return own == others and (len(digests) == 1 or None in digests)
 
     def read(self) -> bytes:
-        """Return its content, of a large file the first MiB; of a link, where it leads. Blocks.
+        """Return the content, at most the first MiB, or the target of a link. Blocks.
 
         Raises:
-            CheckpointError: It is damaged, or cannot be read.
+            CheckpointError: The file is damaged, or cannot be read.
         """
         data = self.target.encode()
         if self.member is not None:
@@ -99,11 +98,11 @@ def opened_save(root: Path, path: Path) -> Iterator[int]:
     """Open a save for reading while the block runs, and yield its descriptor.
 
     Args:
-        root: The directory that it must be in; see :func:`opened_below`.
+        root: The directory that must contain the save; see :func:`opened_below`.
         path: The file.
 
     Raises:
-        CheckpointError: It is not below the root, or cannot be read.
+        CheckpointError: The file is outside the root, or cannot be read.
     """
     with os_errors_as("it cannot be read", path), opened_below(root, path) as fd:
         yield fd
@@ -118,7 +117,7 @@ def opened_workspaces(root: Path, path: Path) -> Iterator[Mapping[str, Workspace
         path: The archive.
 
     Raises:
-        CheckpointError: It cannot be opened, is not sound, or is too large to be shown.
+        CheckpointError: The archive cannot be opened, is damaged, or is too large to be shown.
     """
     with opened_save(root, path) as fd:
         archive = Archive(fd, path, ARCHIVE_LIMITS)
@@ -142,8 +141,8 @@ def read_world(root: Path, path: Path) -> Any:  # noqa: ANN401 - JSON
         path: The file.
 
     Raises:
-        CheckpointError: It cannot be opened, or is not sound; or there is no document, it is not
-            JSON, or it is too large to be shown.
+        CheckpointError: The file cannot be opened, or is damaged; or the document is missing, not
+            JSON, or too large to be shown.
     """
     with opened_save(root, path) as fd:
         size, chunks = os.fstat(fd).st_size, iter((os.pread(fd, _MAX_WORLD_BYTES, 0),))
@@ -161,7 +160,7 @@ def read_world(root: Path, path: Path) -> Any:  # noqa: ANN401 - JSON
         raise CheckpointError(f"no JSON document of a world: {error}", path=path) from error
 
 
-# -- what differs ----------------------------------------------------------------------------------
+# -- differences ----------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -180,7 +179,7 @@ class FileChange:
 
     @property
     def kind(self) -> str:
-        """Its change, in a word."""
+        """The kind of change, in a word."""
         return "added" if not self.before else "changed" if self.after else "removed"
 
 
@@ -192,29 +191,29 @@ def find_changes(before: Workspace, after: Workspace) -> list[FileChange]:
 
 
 def pair_agents(before: Collection[str], after: Iterable[str]) -> dict[str, str | None]:
-    """Return which agent of an archive has handed its workspace to each agent of another.
+    """Match each agent of an archive with the agent of another archive that it descends from.
 
-    In an experiment the name of an agent contains its attempt, so it differs between generations,
-    and the place in the world at its end counts.
+    In an experiment the name of an agent contains its attempt and differs between generations, so
+    the index at the end of the name is used.
 
     Args:
         before: The agents of the parent.
         after: The agents of the other archive.
 
     Returns:
-        The agents of the parent, or None, by the names of the others.
+        The name of the parent's agent, or None, by the name of each other agent.
     """
     places = {agent_index(name): name for name in before}
-    if len(places) < len(before):  # they have names of their own
+    if len(places) < len(before):  # the names do not end with unique indices
         places = {}
     return {name: name if name in before else places.get(agent_index(name)) for name in after}
 
 
 def diff_texts(before: bytes, after: bytes) -> list[str]:
-    """Return the lines in which two texts differ, with three lines around each difference.
+    """Return the lines in which two texts differ, with three lines of context.
 
-    The first character of a line is ``-`` for one of the first text only, ``+`` for one of the
-    second, a space for one of both, and ``@`` for a note, such as why texts are not compared. A
+    The first character of a line is ``-`` for a line of the first text, ``+`` for a line of the
+    second, a space for a common line, and ``@`` for a note, such as why texts are not compared. A
     newline at the end of a text counts as an empty last line.
 
     Args:

@@ -1,8 +1,8 @@
-"""Addresses to send: each belongs to the id of a run, not to a server, a key or a directory.
+"""Addresses to share, which depend on the id of a run but not on a server, a key or a directory.
 
 An address is ``#RUN_ID/KIND/NAME/PLACE``, each piece quoted as in a URL: ``#r1/run``,
 ``#r1/agent/Ada/o12345``, ``#r1/log/w000``, ``#r1/replay/1/t=720``, ``#r1/save/s1.json``. The pages
-of any directory that has the run resolve it. This module alone makes and parses addresses.
+of any directory with the run resolve such an address. This module alone makes and parses addresses.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _OFFSET: Final = re.compile(r"o(\d{1,15})", re.ASCII)
 
 @attrs.frozen
 class SharedAddress:
-    """An address to send.
+    """An address to share.
 
     Attributes:
         run_id: Id of the run.
         kind: Kind of the page: ``run``, ``agent``, ``log``, ``replay`` or ``save``.
-        name: Which agent, instance, recording (its number) or save (its file name); empty for
-            ``run``.
+        name: Name of the agent or instance, number of the recording, or file name of the save;
+            empty for ``run``.
         place: The place in the page, such as ``o12345`` for a byte or ``t=720`` for a time; empty
             for none.
     """
@@ -49,13 +49,13 @@ class SharedAddress:
 
     @classmethod
     def parse(cls, text: str) -> SharedAddress:
-        """Return an address that was sent.
+        """Parse a shared address.
 
         Args:
             text: The address, or any address of a page that contains it after ``#``.
 
         Raises:
-            NoSuchPage: It is not an address to send.
+            NoSuchPage: The text is not a shared address.
         """
         pieces = [unquote(piece) for piece in text.strip().rpartition("#")[2].split("/")]
         run_id, kind, *rest = [*pieces, "run"] if len(pieces) == 1 else pieces
@@ -71,7 +71,7 @@ class SharedAddress:
 
 
 def share(run: RunSummary, kind: str = "run", name: str = "") -> str:
-    """Return the address to send of a page of a run; empty if the run has no id.
+    """Return the address to share for a page of a run; empty if the run has no id.
 
     Args:
         run: The run.
@@ -82,14 +82,14 @@ def share(run: RunSummary, kind: str = "run", name: str = "") -> str:
 
 
 def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, PageAddress]]:
-    """Return the pages to which an address leads: several if a run directory was copied. Blocks.
+    """Return the pages of an address; there are several if a run directory was copied. Blocks.
 
     Args:
-        ask: Its site is searched.
+        ask: The request, whose site is searched.
         text: The address.
 
     Raises:
-        NoSuchPage: It leads nowhere.
+        NoSuchPage: There is no such page.
     """
     address = SharedAddress.parse(text)
     runs = ask.site.runs()
@@ -110,10 +110,10 @@ def find_pages(ask: Ask, text: str) -> Sequence[tuple[RunSummary, PageAddress]]:
 
 
 def make_page(ask: Ask) -> Page:
-    """Return the page of choice; ``address`` is the address that was sent.
+    """Return a page with a choice of pages; ``address`` is the shared address.
 
     Raises:
-        NoSuchPage: It leads nowhere.
+        NoSuchPage: There is no such page.
     """
     text = ask.query.get("address", "")
     pages = find_pages(ask, text)
@@ -124,7 +124,7 @@ def make_page(ask: Ask) -> Page:
 
 
 def _all_ids(run: RunSummary) -> set[str]:
-    """Return the ids of all runs in a directory, earlier ones included."""
+    """Return the ids of all runs in a directory, including earlier runs."""
     instances = read_history(run).lineage.instances
     latest = {status.run_id for status in run.run.instances}
     return latest | {life.run_id for instance in instances for life in instance.lives}

@@ -1,7 +1,7 @@
-"""The runs and experiments below a directory, found again and again at little cost.
+"""The runs and experiments below a directory, refreshed at little cost.
 
-An address holds no path: a run, an agent or an experiment is named by ten hex digits of the SHA-256
-of its path relative to the directory, and looked up among the entries found.
+Addresses contain no paths: a run, an agent or an experiment is identified by ten hex digits of the
+SHA-256 of its path relative to the directory, and looked up among the known entries.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from clawblox.world_keys import CONFIG_NAME
 _ID_DIGITS: Final = 10
 _MAX_RECORDS: Final = 4
 _SHARE: Final = 20
-"""Each kind of look takes at most one in this many seconds."""
+"""Each kind of look takes at most 1/20 of the time."""
 _CHANGED: Final = 2
-"""Where a stamp has the time of the latest change, in nanoseconds since 1970."""
+"""Index in a stamp of the time of the latest change, in nanoseconds since 1970."""
 _SETTLED_NS: Final = 2_000_000_000
-"""Age of a change after which the clock of every file system shows another one as later."""
+"""Age of a change after which every file system gives another change a later time."""
 
 _Stamps = Mapping[Path, tuple[int, ...] | None]
-"""Stamps that change whenever a file does; None if it does not exist."""
+"""Stamps that change with their files; None if a file does not exist."""
 _T = TypeVar("_T")
 
 
 class NoSuchPage(LookupError):  # noqa: N818 - names the condition
-    """There is no page at an address; the message says why, for people."""
+    """There is no page at an address; the message has the reason, for people."""
 
 
 def first(found: Iterable[_T], why: str) -> _T:
-    """Return the first thing that was found.
+    """Return the first item of an iterable.
 
     Raises:
-        NoSuchPage: There is none.
+        NoSuchPage: The iterable is empty.
     """
     for one in found:
         return one
@@ -68,15 +68,15 @@ def first(found: Iterable[_T], why: str) -> _T:
 
 @attrs.frozen
 class RunSummary:
-    """A run directory as it was last looked at.
+    """A run directory at the time of the last look.
 
     Attributes:
         ident: Its name in addresses.
-        name: Its path relative to the directory of the site; ``.`` for that itself.
+        name: Its path relative to the directory of the site; ``.`` for the directory itself.
         directory: The run directory, absolute.
         run: Its instances.
         agents: Its agents.
-        part: The attempt of an experiment that it is; None if it is none.
+        part: The attempt of an experiment that the run belongs to; None for other runs.
     """
 
     ident: str
@@ -94,17 +94,17 @@ class RunSummary:
 
     @property
     def run_id(self) -> str:
-        """The id of its run, wherever the directory is; empty for a run of an older version."""
+        """The id of the run, independent of the directory; empty for a run of an older version."""
         return next((status.run_id for status in self.run.instances if status.run_id), "")
 
     @functools.cached_property
     def latest(self) -> str:
-        """UTC time of its latest start, end or event of an agent; empty if none is known."""
+        """UTC time of the latest start, end or event of an agent; empty if unknown."""
         stamps = [status.ended_at or status.started_at for status in self.run.instances]
         return max([*stamps, *(agent.time for agent in self.agents)], default="")
 
     def instance(self, name: str) -> InstanceStatus:
-        """Return an instance by its name.
+        """Return an instance by name.
 
         Raises:
             NoSuchPage: There is no such instance.
@@ -137,10 +137,10 @@ class Site:
             self._search_again: 5.0,
             self._look_at_experiments: 0.5,
         }
-        """The least time between two looks of a kind, in seconds."""
+        """Minimum seconds between two looks of a kind."""
         self._due: dict[Callable[[], None], float] = {}
         self._runs: dict[Path, tuple[_Stamps, RunSummary | None]] = {}
-        """No stamps for a live run, which is always read again; no run if it cannot be read."""
+        """A live run has no stamps and is always read again; None in place of an unreadable run."""
         self._experiments: dict[Path, tuple[Hashable, ExperimentOverview]] = {}
         self._version = 0
 
@@ -154,14 +154,14 @@ class Site:
             return self._version
 
     def runs(self) -> Sequence[RunSummary]:
-        """Return the runs: live ones first, then the latest."""
+        """Return the runs: live runs first, then the latest."""
         with self._lock:
             self._look()
             runs = [run for _, run in self._runs.values() if run is not None]
         return sorted(runs, key=lambda run: (run.is_live, run.latest), reverse=True)
 
     def experiments(self) -> Sequence[ExperimentOverview]:
-        """Return the experiments, the latest first."""
+        """Return the experiments, latest first."""
         with self._lock:
             self._look()
             overviews = [overview for _, overview in self._experiments.values()]
@@ -184,30 +184,30 @@ class Site:
         return self.find(run.agents, lambda one: one.dir, ident, f"agent of {run.name}")
 
     def find(self, found: Iterable[_T], place: Callable[[_T], Path], ident: str, kind: str) -> _T:
-        """Return a thing by the name of its place in addresses.
+        """Return the item whose path has a given name in addresses.
 
         Args:
-            found: The things.
-            place: Returns the path of a thing.
+            found: The items.
+            place: Returns the path of an item.
             ident: The name.
-            kind: What they are, for people.
+            kind: Word for the items, for people.
 
         Raises:
-            NoSuchPage: None has that name.
+            NoSuchPage: No item has that name.
         """
         why = f"There is no {kind} {ident} in {self.root.name}"
         return first((one for one in found if self.identify(place(one)) == ident), why)
 
     def read_record(self, directory: Path) -> ExperimentRecord:
-        """Return an experiment whole; the latest few are kept until their journals change.
+        """Return an experiment's full record; the latest few are cached until a journal changes.
 
         Raises:
-            ClawbloxError: It cannot be read.
+            ClawbloxError: The experiment cannot be read.
         """
         return _read_record(directory, _stamp_experiment(directory))
 
     def judged(self) -> Sequence[Path]:
-        """Return the worlds, runs and experiments below the directory that a report can be of."""
+        """Return the worlds, runs and experiments below the directory that may have reports."""
         found = {self.root} if (self.root / CONFIG_NAME).is_file() else set()
         for run in self.runs():
             found.add(run.directory)
@@ -216,7 +216,7 @@ class Site:
         return sorted(path for path in found if path.is_relative_to(self.root))
 
     def name(self, path: Path) -> str:
-        """Return a path below the directory relative to it."""
+        """Return a path below the directory, relative to the directory."""
         return os.path.relpath(path, self.root)
 
     def identify(self, path: Path) -> str:
@@ -299,12 +299,12 @@ def _stamp_files(paths: Iterable[Path]) -> _Stamps:
 
 
 def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _Stamps:
-    """Return the stamps of what changes when anything of a run is written that its summary shows.
+    """Return the stamps of the files that change with the content of a run's summary.
 
     Args:
         directory: The run directory.
         summary: The run.
-        read_ns: When it was read, in nanoseconds since 1970.
+        read_ns: Time of reading, in nanoseconds since 1970.
     """
     paths = {records_journal(directory), manifest_path(directory), directory / AGENTS_DIR}
     if summary is not None:
@@ -312,6 +312,6 @@ def _stamp_run(directory: Path, summary: RunSummary | None, read_ns: int) -> _St
         paths.update(AgentDir(agent.dir).runtime for agent in summary.agents)
     stamps = _stamp_files(paths)
     settled_ns = read_ns - _SETTLED_NS
-    # A change after it was read could have the same stamp.
+    # A change shortly after the read could have the same stamp.
     recent = (path for path, stamp in stamps.items() if stamp and stamp[_CHANGED] >= settled_ns)
     return {**stamps, **dict.fromkeys(recent, ())}

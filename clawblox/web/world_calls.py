@@ -1,7 +1,7 @@
-"""An agent's actions in its world, as its tool calls and their results show them. Pure.
+"""An agent's actions in its world, derived from its tool calls and their results. Pure.
 
-A call is one of the world if it makes exactly one request to the agent's own address. What the
-answer changes is found by comparing it with the observation before.
+A tool call is a call of the world if it makes exactly one request to the agent's own address.
+Changes are found by comparing the answer with the previous observation.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _BODY_VERBS: Final = {INPUT_ROUTE: "acts", CHAT_ROUTE: "says"}
 _COMMANDS: Final = ("command", "cmd", "url", "input")
 """Arguments with a command line or an address."""
 _BODIES: Final = ("body", "data", "json")
-"""Arguments whose value is sent to an address."""
+"""Arguments whose value is the body of a request."""
 _REQUEST: Final = re.compile(r"https?://[^\s'\"<>|;)]+", re.IGNORECASE)
 _OWN_NAMES: Final = (f"${WORLD_URL_ENV}", f"${{{WORLD_URL_ENV}}}")
 _SEVERAL: Final = re.compile(r"&&|\|\||;|`|\$\(|(?<!\\)\n|\b(?:for|while|xargs)\b")
-"""Signs of a command that does more than one request."""
+"""Signs of a command that makes several requests."""
 _QUOTED: Final = re.compile(r"(?<=[\[\"])[^\[\]\"]+(?=[\]\"])")
-"""An id in a path, or a text."""
+"""An id in a path, or a quoted text."""
 _MAX_CHARS: Final = 1 << 16
 _MAX_WORDS: Final = 300
 _MAX_CHANGES: Final = 8
@@ -63,8 +63,8 @@ class WorldCall:
     """A request of an agent to its world.
 
     Attributes:
-        verb: What it does, such as ``acts`` or ``looks``.
-        words: With what, such as ``Steer {"direction": [1, 0]}``; empty for nothing.
+        verb: Verb of the request, such as ``acts`` or ``looks``.
+        words: Object of the verb, such as ``Steer {"direction": [1, 0]}``; may be empty.
     """
 
     verb: str
@@ -72,7 +72,7 @@ class WorldCall:
 
 
 def read_world_call(arguments: Mapping[str, Any], address: str) -> WorldCall | None:
-    """Return the request that a tool call makes to the agent's world; None if it is another call.
+    """Return the request that a tool call makes to the agent's world; None for other calls.
 
     Args:
         arguments: The arguments of the call.
@@ -104,7 +104,7 @@ def read_world_call(arguments: Mapping[str, Any], address: str) -> WorldCall | N
 
 
 def describe_sent(words: str, data: object = None) -> str:
-    """Return a message on a line, or an action and its data."""
+    """Return a message, or an action and its data, on one line."""
     if data:
         words = f"{words} {json.dumps(data, ensure_ascii=False)}"
     return one_line(words, _MAX_WORDS)
@@ -112,13 +112,13 @@ def describe_sent(words: str, data: object = None) -> str:
 
 def _find_command(arguments: Mapping[str, Any]) -> str:
     given = next((arguments[name] for name in _COMMANDS if arguments.get(name)), "")
-    if isinstance(given, list) and given:  # bash -lc COMMAND
+    if isinstance(given, list) and given:  # for example bash -lc COMMAND
         given = given[-1]
     return given if isinstance(given, str) else ""
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """Return the object that a text is in JSON; empty for any other text."""
+    """Parse a JSON object; return an empty object for other texts."""
     with suppress(ValueError):
         value = parse_json(text, max_bytes=_MAX_ANSWER_BYTES)
         return value if isinstance(value, dict) else {}
@@ -131,7 +131,7 @@ def read_time(answer: str) -> float | None:
 
 
 def _parse_answer(answer: str) -> dict[str, Any]:
-    """Return the object in an answer; text before it is passed over."""
+    """Return the object in an answer, ignoring text before it."""
     return _parse(answer[max(answer.find("{"), 0) :])
 
 
@@ -139,12 +139,12 @@ def _parse_answer(answer: str) -> dict[str, Any]:
 
 
 class Observed:
-    """An agent's latest observation, so that the next answer is shown as changes."""
+    """An agent's latest observation, for showing the next answer as changes."""
 
     _last: Mapping[str, Any] | None = None
 
     def describe(self, answer: str) -> str:
-        """Return an answer to a look or an input on one line: its changes, or the whole."""
+        """Return an answer to a look or an input on one line, as changes or in full."""
         seen, last = _parse_answer(answer), self._last
         if not seen.keys() & _CLOCKS:
             return format_inline(seen, max_chars=_MAX_WORDS) if seen else ""
@@ -155,7 +155,7 @@ class Observed:
 def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     names = dict(_find_names(after, depth=0))
     found = [*find_differences(before, after)]
-    if "time" in after:  # which tells the same as the tick
+    if "time" in after:  # the time has the same information as the tick
         found = [one for one in found if one.path != "tick"]
     found.sort(key=lambda one: (one.path != "time", isinstance(one.after, list | Mapping)))
     shown = [
@@ -170,7 +170,7 @@ def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
 
 
 def _find_names(value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the ids of objects that have a name, with it."""
+    """Yield the id and the name of each object that has a name."""
     if isinstance(value, Mapping):
         if isinstance(value.get("id"), str) and isinstance(value.get("name"), str):
             yield value["id"], value["name"]

@@ -1,4 +1,4 @@
-"""The page of an agent: why it is as it is, its turns over time, its steps, and how to go on."""
+"""The page of an agent: its state and reason, its turns over time, its steps, and next commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TAIL_BYTES: Final = 1 << 15
 _GROWN_BYTES: Final = 1 << 16
 _PART_CHARS: Final = 60_000
 _STILL: Final = "-"
-"""The cursor of steps that do not grow."""
+"""The cursor of steps that no longer grow."""
 _CURSOR: Final = re.compile("[0-9]{1,15}")
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _LEGEND: Final = (
@@ -56,11 +56,11 @@ _LEGEND: Final = (
 
 
 def make_page(ask: Ask, ident: str, agent_ident: str) -> Page:
-    """Return the page of an agent; without parameters it shows the end of its log.
+    """Return the page of an agent; without parameters it shows the end of the log.
 
-    ``at`` is the byte of the first step, ``before`` one to end before; ``since`` is a UTC time or a
-    duration until now, ``minute`` one since the first turn, ``t`` a simulated time, ``utc`` a time
-    of the host.
+    ``at`` is the byte of the first step; ``before`` is the byte before which the steps end.
+    ``since`` is a UTC time or a duration until now, ``minute`` a number of minutes since the first
+    turn, ``t`` a simulated time, and ``utc`` a host time.
     """
     run = ask.site.find_run(ident)
     agent = ask.site.find_agent(run, agent_ident)
@@ -99,7 +99,7 @@ def _make_parts(view: AgentView) -> Iterator[Part]:
 
 
 def _explain(agent: AgentStatus, last: AgentTurn | None) -> Markup:
-    """Say in a sentence why it is as it is."""
+    """Return a sentence about the reason of the agent's state."""
     state = element("b", state_mark(agent.state))
     why = explain_state(agent, last)
     return element("p", state, why, " · latest ", moment(agent.time), class_="summary")
@@ -137,7 +137,7 @@ def _noted(value: str, note: str) -> Child:
 
 
 def _draw_now(view: AgentView, tail: StepWindow) -> Markup | None:
-    """Return its last call or words."""
+    """Return the agent's last call or words."""
     name = element("b", "last" if view.agent.is_over else "now")
     for step in reversed(tail.steps):
         calls = [describe_call(call) for call in read_calls(step)]
@@ -164,7 +164,7 @@ def _draw_commands(view: AgentView) -> Markup:
 
 
 def _find_time(view: AgentView) -> str | None:
-    """Return the UTC time that is asked for; None for none."""
+    """Return the requested UTC time; None if no time is requested."""
     query, axis = view.ask.query, view.world.axis
     with suppress(ValueError):
         if utc := query.get("since") or query.get("utc"):
@@ -177,7 +177,7 @@ def _find_time(view: AgentView) -> str | None:
 
 
 def _find_begin(view: AgentView) -> float | None:
-    """Return when its first turn began, in seconds since 1970; None if that is not known."""
+    """Return the start of the first turn in seconds since 1970; None if unknown."""
     return to_seconds(view.turns.turns[0].started_at) if view.turns.turns else None
 
 
@@ -274,7 +274,7 @@ def _draw_steps(view: AgentView, window: StepWindow) -> Iterator[Markup]:
 def _draw_end(
     view: AgentView, window: StepWindow, tail: StepWindow, *, is_tail: bool
 ) -> Iterator[Child]:
-    """Yield what follows the steps: later ones, or checkpoints and how it ended."""
+    """Yield the parts after the steps: a link to later steps, or checkpoints and the end."""
     if not is_tail:
         later = link("↓ later", view.to(at=window.last), data_key="later")
         yield element("p", later, " · ", link("latest", view.to(fragment="end")))
@@ -293,7 +293,7 @@ def _draw_end(
 def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:
     """Return the page of a long text of a step, in windows.
 
-    ``at`` is the step, ``what`` the name of the text in it, ``start`` the first character.
+    ``at`` is the step, ``what`` the name of the text, and ``start`` the first character.
     """
     run = ask.site.find_run(ident)
     agent = ask.site.find_agent(run, agent_ident)

@@ -1,4 +1,4 @@
-"""Two runs or instances: where they part, facts, one axis, a number, world documents."""
+"""Comparison of two runs or instances: differences, facts, axes, a number, world documents."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from clawblox.web.saved import pair_agents, read_world
 _MAX_CHARS: Final = 2000
 _MAX_AGENTS: Final = 12
 _GOALS: Final = ("score", "point", "reward", "goal")
-"""Words in the paths of numbers that are preferred."""
+"""Words in the paths of preferred numbers."""
 
 _DIGITS: Final = 6
-"""Significant digits of numbers, unless two that differ would look equal."""
+"""Significant digits of numbers; more are shown if different numbers would look equal."""
 
 
 def make_page(ask: Ask) -> Page:
-    """Return the page that compares the runs or instances ``a`` and ``b``, or lets choose them."""
+    """Return the page that compares the runs or instances ``a`` and ``b``, or a form for them."""
     idents = ask.query.get("a", ""), ask.query.get("b", "")
     form = comparison(ask.links, [*list_subjects(ask, ask.site.runs())], idents)
     if not all(idents):
@@ -91,12 +91,12 @@ def _name_subject(ask: Ask, letter: str, subject: ComparedRun) -> Markup:
 
 def _open(ask: Ask, subjects: Sequence[ComparedRun], stack: contextlib.ExitStack) -> Sequence[Side]:
     lines = [find_line(ask.site, one.run, one.instance_name) for one in subjects]
-    # A recording of both is opened twice, so each side has its own.
+    # A common recording is opened twice, so that each side has its own reader.
     return [Side(*stack.enter_context(Recordings().opened_axis(lives))) for lives in lines]
 
 
 def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
-    """Return two texts beside each other."""
+    """Return two texts side by side."""
     boxes = (
         (element("p", element("b", letter), " ", head), element("pre", text, class_="diff"))
         for letter, text, head in zip("AB", texts, heads, strict=True)
@@ -104,7 +104,7 @@ def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
     return element("div", *(element("div", *box) for box in boxes), class_="sides")
 
 
-# -- where they part -------------------------------------------------------------------------------
+# -- first differences -----------------------------------------------------------------------------
 
 
 def _draw_parting(
@@ -144,7 +144,7 @@ def _draw_difference(
 
 
 def _link_moment(ask: Ask, subject: ComparedRun, event: BranchEvent) -> Child:
-    """Return a moment, which leads to the log of an agent or to the last recording of a side."""
+    """Return a moment with a link to the log of an agent or the last recording of a side."""
     run, to = subject.run, partial(ask.links.to, "run", subject.run.ident)
     if event.log is not None:
         page = ("agent", ask.site.identify(event.log))
@@ -159,7 +159,7 @@ def _link_moment(ask: Ask, subject: ComparedRun, event: BranchEvent) -> Child:
 def _find_in_calls(
     save: LineageSave | None, subjects: Sequence[ComparedRun]
 ) -> Iterator[FirstDifference]:
-    """Yield what differs of each pair of agents."""
+    """Yield the first differences between each pair of agents."""
     since = [save.created_at if save and save in _list_saves(one) else None for one in subjects]
     for agents in _pair(subjects):
         names = [*(agent.name for agent in agents), *(s.run.directory.name for s in subjects)]
@@ -168,14 +168,14 @@ def _find_in_calls(
 
 
 def _pair(subjects: Sequence[ComparedRun]) -> list[tuple[AgentStatus, AgentStatus]]:
-    """Return the agents that both have: by name, or by their place in the world."""
+    """Return the pairs of agents with the same name or the same place in the world."""
     first, second = ({agent.name: agent for agent in one.run.agents} for one in subjects)
     pairs = pair_agents(first, second)
     return [(first[own], second[name]) for name, own in pairs.items() if own][:_MAX_AGENTS]
 
 
 def _show_both(values: Sequence[Any]) -> Sequence[str]:
-    """Return two values that differ, numbers rounded unless they would look equal then."""
+    """Return two different values, with numbers rounded unless they would look equal."""
     round_all = partial(json.loads, parse_float=lambda text: float(f"{float(text):.{_DIGITS}g}"))
     rounded = [_show(round_all(json.dumps(value))) for value in values]
     return rounded if rounded[0] != rounded[1] else [*map(_show, values)]
@@ -238,7 +238,7 @@ def _draw_axes(
 
 
 def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
-    """Yield a number that agents of both saw: one that ends otherwise, and a score if any does."""
+    """Yield a number that agents of both sides saw, preferably with different final values."""
     first, second = map(_read_numbers, sides)
 
     def rank(key: tuple[str, str]) -> tuple[bool, bool]:
@@ -254,7 +254,7 @@ def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
     lines = first[key], second[key]
     values = [value for points in lines for _, value in points]
     limits, shapes = (min(values), max(values)), list[Markup]()
-    is_turned = lines[0][-1][1] < lines[1][-1][1]  # the words of the higher end are above
+    is_turned = lines[0][-1][1] < lines[1][-1][1]  # the label of the higher end is above
     for place, (side, points) in enumerate(zip(sides, lines, strict=True)):
         names = f"{svg.line_colour(place)}-line line thin{' stub' if place else ''}"
         line = svg.path(names, draw_line(points, limits, side.span, 6))
@@ -270,7 +270,7 @@ def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
 
 
 def _read_numbers(side: Side) -> Mapping[tuple[str, str], Points]:
-    """Return numbers by the name of the agent and the path, from the fork on."""
+    """Return numbers by agent name and path, from the fork on."""
     numbers: dict[tuple[str, str], Points] = {}
     for recording in dict.fromkeys(recording for _, recording in side.kept()):
         for key, points in recording.read_numbers().items():
@@ -302,7 +302,7 @@ def _read_prompt(agent: AgentStatus) -> str | None:
 
 
 def _draw_worlds(ask: Ask, subjects: Sequence[ComparedRun]) -> Iterator[Markup]:
-    """Yield how the documents differ in the last saves of the same simulated time."""
+    """Yield the differences of the documents in the last saves with the same simulated time."""
     lists = map(_list_saves, subjects)
     own, other = ({one.time: one for one in saves if one.path.is_file()} for saves in lists)
     times = [time for time in own.keys() & other.keys() if time is not None]

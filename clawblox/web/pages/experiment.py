@@ -1,4 +1,4 @@
-"""An experiment: its chains and generations, why each is as it is, money, and results."""
+"""The page of an experiment: chains and generations with their reasons, money, and results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LEGEND: Final = (
 )
 
 _Pages: TypeAlias = Mapping[str, PageAddress]
-"""The pages of runs, by their directories in the experiment; without those that are gone."""
+"""The pages of existing runs, by their directories in the experiment."""
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -188,7 +188,7 @@ _DIFFERENCES: Final[Columns[tuple[str, GroupDifference]]] = {
     "Difference": lambda one: _estimate(one[1].estimate),
     "95 % interval": lambda one: " to ".join(f"{end:.3g}" for end in one[1].interval or ()),
 }
-"""Parts of a score difference between branches that are shown."""
+"""Shown parts of a score difference between branches."""
 
 
 # -- rows ---------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _seconds(seconds: float) -> Cell:
 
 
 def _choose(ask: Ask, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the generations that are asked for."""
+    """Yield the requested generations."""
     for row in rows:
         words = row.chain, format_labels(row.labels), row.status, row.ended_by, row.error
         if ask.query.get("state", "") in ("", row.status) and has_words(ask, words):

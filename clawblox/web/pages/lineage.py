@@ -1,4 +1,4 @@
-"""Runs whose saves are each other's origin: as a tree, and as a picture."""
+"""The page of runs that started from each other's saves, as a tree and as a picture."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MAX_INDENT: Final = 12
 
 
 def make_page(ask: Ask) -> Page:
-    """Return the page of runs that began from each other's saves."""
+    """Return the page of runs that started from each other's saves."""
     runs, seen = ask.site.runs(), set[str]()
     origins, below = Origins(runs), defaultdict[str, list[RunSummary]](list)
     for run in runs:
         for ident in dict.fromkeys(save.run.ident for save in origins.parents[run.ident].values()):
             below[ident].append(run)
-    # A circle, which only a hand-edited manifest has, is entered at any of its runs.
+    # A cycle, possible only in hand-edited manifests, is entered at any of its runs.
     families = [
         [*_walk(run, below, seen)]
         for run in sorted(runs, key=lambda run: bool(origins.parents[run.ident]))
@@ -53,7 +53,7 @@ def make_page(ask: Ask) -> Page:
 def _walk(
     root: RunSummary, below: Mapping[str, Sequence[RunSummary]], seen: set[str]
 ) -> Iterator[tuple[RunSummary, str]]:
-    """Yield a run and all that came from it, each once after its parent, with its indent."""
+    """Yield a run and its descendants, each once after its parent, with its indent."""
     waiting = [(root, 0)]
     while waiting:
         run, depth = waiting.pop()
@@ -88,13 +88,13 @@ def draw_picture(
     origins: Origins,
     whose: RunSummary,
 ) -> Markup:
-    """Return one picture of the instances of several runs, forks across them included.
+    """Return a picture of the instances of several runs, including forks between runs.
 
     Args:
-        ask: What a page is asked for.
+        ask: The request for a page.
         placed: The instances, each with its run; parents come first.
         origins: The saves of the site.
-        whose: The run that gives the picture its name.
+        whose: The run after which the picture is named.
     """
     runs, depths, instances = dict[str, RunSummary](), dict[Path, int](), list[InstanceLineage]()
     is_one_run = len({run.ident for run, _ in placed}) == 1

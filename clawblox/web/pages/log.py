@@ -1,9 +1,9 @@
 """The page of an instance's log: lines with times, ends and restarts; and the page of a search.
 
-A place in a log is a byte counted from its first line ever, so an address stays right after the log
-was cut. A search finds names, labels, logs, and what agents said and did, in all runs or one log.
-It ends after a second or a page of results; its link continues from there. Runs are searched by
-name, so that this order is the same when others have started meanwhile.
+A place in a log is a byte offset from its very first line, so an address stays valid after the log
+was cut. A search covers names, labels, logs, and the words and actions of agents, in all runs or
+one log. It ends after a second or a page of results; its link continues from there. Runs are
+searched in the order of their names, so the order stays the same when further runs start.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 
 _REST: Final = 4096
-"""Number of characters that are shown of an incomplete line."""
+"""Maximum number of characters to show of an incomplete line."""
 _CURSOR: Final = re.compile(r"(\d{1,15})-(\d{1,15})", re.ASCII)
 _SPANS: Final = ("10m", "1h", "1d")
 _WINDOWS: Final[Mapping[str, Callable[[int, int], FileWindow]]] = {
@@ -63,13 +63,13 @@ _WINDOWS: Final[Mapping[str, Callable[[int, int], FileWindow]]] = {
     "start": read_from,
     "before": read_before,
 }
-"""What returns the window at the offset that a parameter gives."""
+"""Functions that return the window at an offset, by parameter of the address."""
 _SECONDS: Final = 1.0
 _WORDS_SECONDS: Final = 1.0
-"""Time limit for putting lines of an agent into words; the rest are shown as they are."""
+"""Seconds for converting lines of an agent to words; remaining lines are shown raw."""
 _MAX_RESULTS: Final = 100
 _MAX_A_PLACE: Final = 10
-"""Number of results in a log, unless it is the only one that is searched."""
+"""Maximum number of results in a log, unless only this log is searched."""
 
 
 @attrs.frozen
@@ -81,8 +81,8 @@ class _OpenLog:
         path: The path of its page.
         status: The instance.
         fd: Its descriptor.
-        times: Its index, which has been read.
-        segment: Its file; it starts at the number of bytes that cuts have removed.
+        times: Its index, already read.
+        segment: Its file; the start of the segment is the number of bytes that cuts have removed.
     """
 
     ask: Ask
@@ -94,7 +94,7 @@ class _OpenLog:
 
     @property
     def moved(self) -> int:
-        """Number of bytes that cuts have removed: the place of the first byte of the file."""
+        """Number of bytes that cuts have removed, which is the place of the file's first byte."""
         return self.segment.start
 
     def link(self, words: str, key: str | None = None, **query: str | int) -> Markup:
@@ -107,14 +107,14 @@ def _opened_log(ask: Ask, run: RunSummary, status: InstanceStatus) -> Iterator[_
     """Open the log of an instance while the block runs. Blocks.
 
     Raises:
-        OSError: It may not be shown, or cannot be read.
+        OSError: The log may not be shown, or cannot be read.
     """
     log = shown_log(run.directory, status.log_file)
     if log is None:
         raise OSError(errno.EACCES, "is outside of the run directory", str(status.log_file))
     with opened_below(ask.site.root, log) as fd:
         times = LogTimes(log, is_watched=not status.is_detached)
-        with contextlib.suppress(OSError):  # the lines can be read without their times
+        with contextlib.suppress(OSError):  # the lines can be shown without their times
             times.read_on()
         moved = 0 if times.cut is None else times.cut.moved
         segment = LogSegment(log, moved, moved + log.stat().st_size, 1)
@@ -124,8 +124,9 @@ def _opened_log(ask: Ask, run: RunSummary, status: InstanceStatus) -> Iterator[_
 def make_page(ask: Ask, ident: str, name: str) -> Page:
     """Return the page of the log of an instance.
 
-    Without parameters it shows the end. ``at`` is a byte to show, ``start`` one to begin with,
-    ``before`` one to end before, and ``since`` a time or a duration.
+    Without parameters the page shows the end of the log. ``at`` is a byte to show, ``start`` the
+    first byte, ``before`` the byte before which the window ends, and ``since`` a time or a
+    duration.
     """
     run = ask.site.find_run(ident)
     status = run.instance(name)
@@ -163,7 +164,7 @@ def _make_parts(log: _OpenLog) -> Iterator[Part]:
 
 
 def _read_window(log: _OpenLog) -> tuple[str, FileWindow]:
-    """Return a remark on the window that is asked for, and the window."""
+    """Return a remark on the requested window, and the window."""
     for name, read in _WINDOWS.items():
         place = log.ask.whole(name)
         if place is not None:
@@ -183,10 +184,10 @@ def _read_window(log: _OpenLog) -> tuple[str, FileWindow]:
 
 
 def _draw_log(log: _OpenLog, window: FileWindow) -> Iterator[Part]:
-    """Yield the lines, and the last one as long as it is incomplete.
+    """Yield the complete lines as a part, and an incomplete last line as another.
 
-    A log that grows continues at the cursor that the browser has: the place of the next line, and
-    the number of notes before it.
+    A growing log continues at the browser's cursor: the place of the next line, and the number of
+    notes before it.
     """
     notes = log.times.notes_after(None)
     cursor = _CURSOR.fullmatch(log.ask.cursors.get("log", ""))
@@ -253,11 +254,11 @@ def _draw_ways(log: _OpenLog, window: FileWindow) -> Markup:
 
 
 def draw_search(ask: Ask, place: str) -> Markup:
-    """Return the form that leads to a search.
+    """Return the form for a search.
 
     Args:
         ask: The request, perhaps a search.
-        place: The path of the page of the only log that it searches; empty for everything.
+        place: Path of the page of the only log to search; empty for all logs.
     """
     everything = "Text in logs, words and calls of agents, names, labels"
     words = "Text in this log" if place else everything
@@ -275,13 +276,13 @@ def draw_search(ask: Ask, place: str) -> Markup:
 
 @attrs.frozen
 class _LogPlace:
-    """The files of a run that are searched together.
+    """A part of a run that is searched as a unit.
 
     Attributes:
         run: The run.
-        words: Its name.
-        key: The path of the page that shows it: its name in addresses of searches.
-        subject: The instance or the agent whose log it is; None for names and labels.
+        words: Name of the place.
+        key: Path of the page that shows the place; identifies it in addresses of searches.
+        subject: The instance or agent whose log is searched; None for names and labels.
     """
 
     run: RunSummary
@@ -291,10 +292,10 @@ class _LogPlace:
 
 
 def make_search_page(ask: Ask) -> Page:
-    """Return the page of a search for ``q``, with ``re`` as a regular expression.
+    """Return the page of a search for ``q``, a regular expression if ``re`` is set.
 
-    ``place`` is the path of the page of the only log to search; it continues at byte ``at`` of the
-    place ``next``.
+    ``place`` is the path of the page of the only log to search. The search continues at byte ``at``
+    of the place ``next``.
     """
     wanted, only = (ask.query.get(name, "").strip() for name in ("q", "place"))
     parts = [Part("ask", draw_search(ask, only))]
@@ -308,13 +309,13 @@ def make_search_page(ask: Ask) -> Page:
 
 
 def _link(ask: Ask, words: str, key: str | None = None, **query: str | int | None) -> Markup:
-    """Return a link to another search for the same."""
+    """Return a link to another search for the same text."""
     query = {**{name: ask.query.get(name) for name in ("q", "re", "place")}, **query}
     return link(words, ask.links.to("search", fragment="", **query), data_key=key)
 
 
 def _search(ask: Ask, find: Finder, only: str) -> Iterator[Markup]:
-    """Yield matches until the time is over, and how far the search has come."""
+    """Yield matches until the time is over, followed by the progress of the search."""
     ends_at = time.monotonic() + _SECONDS
     places = {place.key: place for place in _list_places(ask) if only in ("", place.key)}
     keys, number, shown, start, to = [*places], 0, "", 0, None
@@ -359,8 +360,8 @@ def _search_place(
     """Search a place.
 
     Returns:
-        The results, the offset at which it continues if there may be more, and whether it has as
-        many as are shown.
+        The results, the offset at which the search continues if there may be more, and whether the
+        maximum number of results was reached.
     """
     subject, most = place.subject, _MAX_RESULTS if "place" in ask.query else _MAX_A_PLACE
     try:
@@ -389,11 +390,11 @@ def _search_place(
 def _draw_steps(
     ask: Ask, find: Finder, place: _LogPlace, agent: AgentStatus, lines: Mapping[int, TextMatch]
 ) -> Sequence[Markup]:
-    """Return matches by their lines of an agent's log, in the words of its steps if possible."""
+    """Return matches in the lines of an agent's log, in the words of its steps if possible."""
     drawn, ends_at = list[Markup](), time.monotonic() + _WORDS_SECONDS
     with contextlib.suppress(ClawbloxError, OSError), opened_agent(ask, place.run, agent) as view:
         for at, match in lines.items():
-            if time.monotonic() < ends_at:  # lines can be of 8 MB each
+            if time.monotonic() < ends_at:  # lines can have 8 MB each
                 drawn.append(_draw_step(view, find, place, at, match))
     rest = [*lines.items()][len(drawn) :]
     return [*drawn, *(_draw_match(ask, place, at, match) for at, match in rest)]
@@ -402,7 +403,7 @@ def _draw_steps(
 def _draw_step(
     view: AgentView, find: Finder, place: _LogPlace, at: int, match: TextMatch
 ) -> Markup:
-    """Return a match with the turn, the time and the first words of its step that match, too."""
+    """Return a match with its turn and time, and the first matching words of its step."""
     turn, steps = view.turns.find_turn(at), read_window(view.turns, at, max_bytes=1).steps
     address, what = read_address(view.agent.dir), ""
     texts = [text for step in steps for text in list_words(step, address)]

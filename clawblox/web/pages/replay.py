@@ -1,6 +1,6 @@
-"""The page of a recording: the world at a moment, and everything on its axis of time.
+"""The page of a recording: the world at a moment, and all events on its time axis.
 
-It starts the world's own viewer, too, and says what that runs before it does.
+The page can also start the world's own viewer; before, it shows the viewer's command.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReplayedRecording:
     Attributes:
         ask: The request.
         run: The run.
-        number: Its number there.
+        number: The number of the recording in the run.
         found: The recording.
     """
 
@@ -57,25 +57,25 @@ class ReplayedRecording:
 
     @property
     def running(self) -> RunningViewer | None:
-        """The viewer that was started for it."""
+        """The viewer that was started for the recording."""
         viewers = self.ask.viewers
         return viewers.find(self.run.ident, self.number) if viewers else None
 
     @property
     def is_live(self) -> bool:
-        """True if it can grow."""
+        """True if the recording can grow."""
         return self.found.sha256 is None and self.run.is_live
 
     def address(self, *path: str, **query: str) -> PageAddress:
-        """Return the address of its page, or of one below it."""
+        """Return the address of the recording's page, or of a page below."""
         return self.ask.links.to("run", self.run.ident, "replay", self.number, *path, **query)
 
     def opened(self) -> AbstractContextManager[OpenRecording]:
-        """Open it for the duration of a block; see :meth:`Recordings.opened`."""
+        """Open the recording for a block; see :meth:`Recordings.opened`."""
         return self.ask.site.recordings.opened(self.found, self.run.directory)
 
     def find_world(self) -> RecordedWorld:
-        """Return its world. Blocks.
+        """Return the world of the recording. Blocks.
 
         Raises:
             ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
@@ -89,7 +89,7 @@ def find_replay(ask: Ask, ident: str, number: str) -> ReplayedRecording:
     """Return a recording by the ids in an address. Blocks.
 
     Raises:
-        NoSuchPage: There is none.
+        NoSuchPage: There is no such recording.
     """
     run = ask.site.find_run(ident)
     numbered = enumerate(read_history(run).recordings, 1)
@@ -102,7 +102,7 @@ def find_viewer(ask: Ask, ident: str, number: str) -> tuple[ReplayedRecording, V
     """Return a recording and the command of the viewer of its world. Blocks.
 
     Raises:
-        NoSuchPage: There is none, or this server starts none.
+        NoSuchPage: There is no viewer, or this server starts no viewers.
         ClawbloxError: The recording cannot be read; OSError and ModuleNotFoundError as well.
     """
     replay = find_replay(ask, ident, number)
@@ -116,7 +116,7 @@ def make_page(ask: Ask, ident: str, number: str = "1") -> Page:
     """Return the page of a recording.
 
     Args:
-        ask: What it is asked for: ``t`` is the moment in seconds of simulation time.
+        ask: The request; ``t`` is the moment in seconds of simulation time.
         ident: The run's name in addresses.
         number: The recording.
     """
@@ -148,7 +148,7 @@ def _make_parts(replay: ReplayedRecording) -> list[Part]:
 
 
 def _read_axis(replay: ReplayedRecording) -> tuple[Axis, _Lanes]:
-    """Return the axis of the instance that made a recording, and what its agents sent. Blocks."""
+    """Return the axis of the instance that made a recording, and its agents' inputs. Blocks."""
     site, instances = replay.ask.site, read_history(replay.run).lineage.instances
     name = replay.found.instance or next((one.name for one in instances), "")
     with site.recordings.opened_axis(find_line(site, replay.run, name)) as (axis, recorded):
@@ -196,7 +196,7 @@ def _draw_facts(replay: ReplayedRecording, recording: OpenRecording) -> Markup:
 def _draw_world(
     replay: ReplayedRecording, world: RecordedWorld, recording: OpenRecording
 ) -> Iterator[Markup]:
-    """Say why nothing is drawn, list the changes since, and name other viewers of the recording."""
+    """Yield the reason if the world is not drawn, its changes since, and its own viewer."""
     if world.problem:
         yield element("p", "◇ ", world.problem, class_="lost")
     elif not (world.has_renderer and recording.has_frames):
@@ -212,7 +212,7 @@ def _draw_world(
 
 
 def _draw_viewer(replay: ReplayedRecording, viewer: ViewerCommand) -> Iterator[Child]:
-    """Say what the world's own viewer runs before it is started, and then where it is."""
+    """Yield the command of the world's own viewer, and a button to start it or its address."""
     running = replay.running
     words = (running and running.words) or viewer.fill(replay.found.path, "{port}")
     where, command = (code(printable(text)) for text in (str(viewer.cwd), shlex.join(words)))

@@ -1,4 +1,4 @@
-"""Reports that ``clawblox check`` and ``clawblox verify`` have left."""
+"""The pages of the reports of ``clawblox check`` and ``clawblox verify``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _kind(kept: _Kept) -> str:
 
 
 def _describe(kept: _Kept) -> tuple[str, str, Markup | None]:
-    """Return kind, result and time of a report."""
+    """Return the kind, result and time of a report."""
     report = kept.report
     result = report.verdict.sentence if isinstance(report, Report) else sum_up(report)
     return _kind(kept), result, moment(kept.made_at)

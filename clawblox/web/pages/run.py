@@ -1,4 +1,4 @@
-"""The page of a run: why it is as it is, what it cost, where it comes from, how to go on."""
+"""The page of a run: its state and the reasons, its cost, its origin, and commands to continue."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ from clawblox.web.shared_address import share
 from clawblox.web.site import RunSummary
 
 _T = TypeVar("_T")
-"""What draws an item in each column of a table, by its heading."""
+"""Type of the items of a table."""
 
 _MAX_WHY: Final = 5
-"""Number of sentences of a kind that say why a run is as it is."""
+"""Maximum number of sentences of a kind about the reasons of a run's state."""
 _MAX_ROWS: Final = 100
 _MAX_DRAWN: Final = 60
-"""Number of instances whose lineage is still a picture that people can read."""
+"""Maximum number of instances in the picture of a lineage; larger pictures are unreadable."""
 _MAX_CHARS: Final = 300
 _USED_UP: Final = re.compile(r"budget of \S+ (.+?)s? used up")
-"""Why an agent was stopped whose budget is used up; with the unit of the limit."""
+"""Reason of a stop because a budget was used up, with the unit of the limit."""
 _RAISES: Final = {"turn": "turns", "token": "tokens", "minute": "minutes", "USD": "usd"}
-"""Endings of the option ``--max-`` of ``clawblox run`` that raises a limit, by its unit."""
+"""Suffixes of the options ``--max-…`` of ``clawblox run`` that raise a limit, by unit."""
 
 
 def make_page(ask: Ask, ident: str) -> Page:
@@ -100,11 +100,11 @@ def _format_time(time: float | None) -> str:
     return "" if time is None else f" at {time:.1f} s"
 
 
-# -- why it is so ----------------------------------------------------------------------------------
+# -- reasons ---------------------------------------------------------------------------------------
 
 
 def _explain(ask: Ask, run: RunSummary, history: RunHistory) -> Iterator[Markup]:
-    """Yield sentences, problems first."""
+    """Yield sentences about the reasons of the run's state, problems first."""
     statuses = run.run.instances
     up = {status.name for status in statuses if status.state not in OVER}
     bad = [status for status in statuses if status.has_died]
@@ -157,7 +157,7 @@ def _explain_death(ask: Ask, run: RunSummary, status: InstanceStatus) -> Markup:
 
 
 def _read_last_line(ask: Ask, run: RunSummary, status: InstanceStatus) -> str:
-    """Return the last line of a log that has text, shortened; empty if it cannot be read."""
+    """Return the last line with text of a log, shortened; empty if the log cannot be read."""
     log, texts = shown_log(run.directory, status.log_file), list[str]()
     if log is not None:
         with contextlib.suppress(OSError), opened_below(ask.site.root, log) as fd:
@@ -212,7 +212,7 @@ def _draw_facts(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
 
 
 def describe_usage(run: RunSummary) -> dict[str, str]:
-    """Return what the agents of a run used, by what it is."""
+    """Return the usage of the agents of a run, by label."""
     own = sum_usage(agent.own_usage for agent in run.agents)
     inherited = sum_usage(agent.inherited for agent in run.agents)
     return {
@@ -224,7 +224,7 @@ def describe_usage(run: RunSummary) -> dict[str, str]:
 
 
 def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Child]:
-    """Return the saves of other runs that it began from."""
+    """Return the saves of other runs from which a run started."""
     if not history.origins:
         return ["a fresh start"]
     origins, drawn = Origins(ask.site.runs()), list[Child]()
@@ -239,12 +239,12 @@ def draw_origins(ask: Ask, run: RunSummary, history: RunHistory) -> Sequence[Chi
 
 
 def draw_source(ask: Ask, found: RunSave, *, is_own: bool = False) -> Markup:
-    """Return a link to a save that something began from, with its run and its time.
+    """Return a link to a save from which a run started, with the save's run and time.
 
     Args:
-        ask: What a page is asked for.
+        ask: The request for a page.
         found: The save.
-        is_own: Whether an earlier run in the same directory has made it.
+        is_own: Whether an earlier run in the same directory made the save.
     """
     run = link(found.run.name, ask.links.to("run", found.run.ident))
     name, time = link(found.save.path.name, found.address(ask)), _format_time(found.save.time)
@@ -259,14 +259,15 @@ def _draw_part(ask: Ask, run: RunSummary) -> Markup | None:
     return join((link(part.experiment.name, to), part.chain, part.attempt), " ")
 
 
-# -- how to go on ----------------------------------------------------------------------------------
+# -- commands to continue --------------------------------------------------------------------------
 
 
 def _warn(ask: Ask, run: RunSummary) -> Iterator[Markup]:
-    """Yield sentences about what keeps agents from going on."""
+    """Yield sentences about obstacles that keep agents from continuing."""
     for agent in [agent for agent in run.agents if agent.is_over][:_MAX_WHY]:
         name, ends = element("b", agent.name), _find_limit(ask, agent)
-        if run.part is None and _USED_UP.match(agent.reason):  # attempts are to use theirs up
+        # Attempts are expected to use up their budgets.
+        if run.part is None and _USED_UP.match(agent.reason):
             yield join((name, " has used up its budget: raise it to let the agent go on."))
         elif (end := parse_utc(ends)) and end > utc_now():
             until = clock(ends, is_long=True)
@@ -274,7 +275,7 @@ def _warn(ask: Ask, run: RunSummary) -> Iterator[Markup]:
 
 
 def _find_limit(ask: Ask, agent: AgentStatus) -> str:
-    """Return the UTC time at which the usage limit ends that an agent met last, if known."""
+    """Return the end in UTC of the usage limit that an agent reached last; empty if unknown."""
     path, ends = AgentDir(agent.dir).events_file, [""]
     with contextlib.suppress(ClawbloxError, OSError), opened_below(ask.site.root, path) as fd:
         records = read_records(path, read_before(fd).start)
@@ -283,7 +284,7 @@ def _find_limit(ask: Ask, agent: AgentStatus) -> str:
 
 
 def _brings_agent(run: RunSummary) -> bool:
-    """Return whether ``clawblox resume`` brings the agent back, as for one of ``clawblox run``."""
+    """Return whether ``clawblox resume`` restores the agent, as for agents of ``clawblox run``."""
     with contextlib.suppress(ClawbloxError):
         team = read_team(run.directory)
         return team is not None and team.command_line is not None
@@ -291,13 +292,13 @@ def _brings_agent(run: RunSummary) -> bool:
 
 
 def _suggest(run: RunSummary, history: RunHistory) -> Mapping[str, str]:
-    """Return commands by what they do; those that cannot be used now are empty."""
+    """Return commands by their purpose; commands that cannot be used now are empty."""
     directory, part, statuses = run.directory, run.part, run.run.instances
     live = [status.name for status in statuses if status.state not in OVER]
     saved = [one.name for one in statuses if one.saved_path is not None or one.name in live]
     saves = [RunSave(run, save) for save in history.saves if not save.removed_at]
     archives = [one for one in saves if not one.save.instance]
-    is_alone = saves and not archives  # no archive has its agents
+    is_alone = saves and not archives  # no archive contains the agents
     which = ["--recording", str(len(history.recordings))] if len(history.recordings) > 1 else []
     follow, is_left = ["--follow"] if live else [], run.run.interrupted and not part
     is_back, alone = _brings_agent(run), ", without agents" if run.agents else ""
@@ -367,7 +368,7 @@ def bytes_cell(size: int | None) -> Cell:
 
 
 def _draw_lineage(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
-    """Return a picture of the instances, and of those of other runs that they began from."""
+    """Return a picture of the instances, and of the instances of other runs that they came from."""
     if not 0 < len(history.lineage.instances) <= _MAX_DRAWN:
         return join(())
     origins = Origins(ask.site.runs() if history.origins else [run])
@@ -394,7 +395,7 @@ def _draw_saves(ask: Ask, run: RunSummary, history: RunHistory) -> Markup:
 
 
 def describe_kind(save: LineageSave) -> str:
-    """Return what kind of save it is, and whether it was removed."""
+    """Return the kind of a save, and whether it was removed."""
     kind = "archive" if not save.instance else "autosave" if save.is_autosave else "snapshot"
     return f"{kind}, removed" if save.removed_at else kind
 

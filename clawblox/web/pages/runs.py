@@ -43,7 +43,7 @@ _MAX_ROWS: Final = 500
 _GROUPS: Final = {"experiment": "Experiment or run", "model": "Model", "day": "Day"}
 """Groupings of agents on the page of usage, and the heading of each."""
 _Group: TypeAlias = tuple[str, Sequence[AgentStatus], Usage]
-"""The name of a group of agents, these, and their own usage."""
+"""The name of a group of agents, the agents, and their own usage."""
 
 
 def make_page(ask: Ask) -> Page:
@@ -61,7 +61,7 @@ def make_page(ask: Ask) -> Page:
 
 
 def _summarise(runs: Sequence[RunSummary]) -> Markup:
-    """Say what runs and whether it is healthy."""
+    """Return a summary of the live runs and their health."""
     bad = ", ".join(
         f"{sign}{count_words(number, noun)}{end}"
         for how_often, sign, noun, end in _TROUBLES
@@ -99,7 +99,7 @@ def _draw_filter(ask: Ask) -> Markup:
 
 
 def _choose(ask: Ask) -> Sequence[RunSummary]:
-    """Return the runs that are asked for, in the order that is asked for."""
+    """Return the requested runs in the requested order."""
     is_in_state = _STATES.get(ask.query.get("state", ""), lambda _run: True)
     order = _ORDERS.get(ask.query.get("sort", ""))
     runs = [run for run in filter(is_in_state, ask.site.runs()) if has_words(ask, _searched(run))]
@@ -107,7 +107,7 @@ def _choose(ask: Ask) -> Sequence[RunSummary]:
 
 
 def _searched(run: RunSummary) -> Iterator[str]:
-    """Yield the words by which a run is found."""
+    """Yield the words of a run that the filter searches."""
     yield run.name
     for status in run.run.instances:
         yield from (status.name, status.world, status.state, format_labels(status.labels))
@@ -155,7 +155,7 @@ _TROUBLES: Final[Sequence[tuple[Callable[[RunSummary], int], str, str, str]]] = 
     (lambda run: sum(one.restarts for one in run.run.instances), "", "restart", ""),
     (lambda run: sum(one.state in _FAILED for one in run.agents), "✕ ", "agent", " failed"),
 )
-"""Counts of a run that show trouble: the count, its sign, noun and verb."""
+"""Counts of problems of a run: function, sign, noun and verb."""
 _STATES: Final[Mapping[str, Callable[[RunSummary], bool]]] = {
     "live": lambda run: run.is_live,
     "ended": lambda run: not run.is_live,
@@ -170,20 +170,20 @@ _ORDERS: Final[Mapping[str, Callable[[RunSummary], Any]]] = {
 
 
 def _describe_labels(run: RunSummary) -> str:
-    hidden = _OF_ATTEMPTS if run.part else ()  # its name has them
+    hidden = _OF_ATTEMPTS if run.part else ()  # the name contains them
     pairs = (pair for status in run.run.instances for pair in status.labels.items())
     labels = {format_labels({name: value}) for name, value in pairs if name not in hidden}
     return ", ".join(sorted(labels)[:_MAX_NAMED])
 
 
 def _name(run: RunSummary) -> str:
-    """Return a short name: attempts have those of their experiment and their own."""
+    """Return a short name; for an attempt, the names of its experiment and its own."""
     part = run.part
     return run.name if part is None else f"{part.experiment.name} {part.attempt}"
 
 
 def draw_states(run: RunSummary) -> Markup:
-    """Return the states of the instances of a run, each with the number of these."""
+    """Return the states of the instances of a run, each with the number of instances."""
     counts = Counter((status.state, status.has_died) for status in run.run.instances)
     marks = (
         join((state_mark(state, is_bad=is_bad), f" {number}" if number > 1 else None))
@@ -232,7 +232,7 @@ def make_usage_page(ask: Ask) -> Page:
 
 
 def _find_models(ask: Ask, run: RunSummary) -> Mapping[str, str | None]:
-    """Return the models that were asked for, by the names of the agents."""
+    """Return the requested models, by agent name."""
     with suppress(ClawbloxError):
         if run.part is not None:
             rows = ask.site.read_record(run.part.experiment).results().agents()

@@ -1,4 +1,4 @@
-"""A save: its time and content, its descendants, its workspaces as files, and its changes."""
+"""The page of a save: time, content, descendants, files of workspaces, and changes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def make_page(ask: Ask, run_ident: str, ident: str) -> Page:
 
 
 def explained(body: Iterable[Child]) -> Iterator[Child]:
-    """Yield the shown parts of saves, and at last why a file cannot be shown."""
+    """Yield parts of a page, and finally the reason if a file cannot be shown."""
     try:
         yield from body
     except CheckpointError as error:
@@ -101,7 +101,7 @@ def _draw_facts(ask: Ask, found: RunSave) -> Iterator[Markup]:
         )
     )
     with opened_save(ask.site.root, save.path):
-        pass  # else the page says why
+        pass  # otherwise the page shows the reason
 
 
 def _draw_commands(found: RunSave) -> Iterator[Markup]:
@@ -134,7 +134,7 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
     yield section("What started from it", starts, columns, most=_MAX_ROWS, nothing=nothing)
 
 
-# -- what it holds ---------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------------------
 
 
 def _draw_world(ask: Ask, found: RunSave) -> Iterator[Child]:
@@ -210,7 +210,7 @@ def _draw_change(change: FileChange, lines: Sequence[str], *, is_open: bool) -> 
 
 
 def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Markup:  # noqa: ANN401
-    """Return where two world documents differ, as a table of paths with the name of each."""
+    """Return the differences of two world documents as a table of paths."""
     found = find_differences(before, after)
     if not found:
         return element("p", "The world documents are equal.", class_="muted")
@@ -228,7 +228,7 @@ def draw_differences(before: Any, after: Any, *, names: tuple[str, str]) -> Mark
 
 
 def _show(one: ValueDifference) -> Sequence[str]:
-    """Return both values as texts, numbers rounded unless that hides the difference."""
+    """Return both values as text, with numbers rounded unless that hides the difference."""
     sides = (one.before, one.after)
     texts = ["—" if side is ABSENT else format_inline(side, max_chars=_MAX_CHARS) for side in sides]
     return texts if texts[0] != texts[1] else [repr(side)[:_MAX_CHARS] for side in sides]
