@@ -1,10 +1,10 @@
-"""Files that travel through a control socket in pieces, out of a run directory and into it.
+"""Transfers files in pieces through a control socket, out of a run directory and into it.
 
-A file is read by its path below the run directory. A file that comes in is named by its SHA-256
-digest, so that no client chooses a path: it appears in ``<run dir>/.clawblox/blobs`` once it is
-complete and has that digest. An interrupted transfer continues where it ended. A piece fits into
-a message of the socket, so a transfer never delays other requests for long: a client sends at most
-44 KiB at a time, which base64 makes a third longer.
+A file is read by its path below the run directory. A received file is named by its SHA-256 digest,
+so clients cannot choose paths. It appears in ``<run dir>/.clawblox/blobs`` once it is complete and
+has that digest. An interrupted transfer can be continued. A piece fits into a message of the
+socket, so a transfer never delays other requests for long: a client sends at most 44 KiB at a time,
+which base64 lengthens by a third.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def describe_blob(
         check: Called often; ends the call by raising an error.
 
     Raises:
-        UsageError: It is not the path of a regular file below the run directory, or is larger than
-            :data:`MAX_BLOB_BYTES`.
-        OSError: It cannot be read, or grew too large meanwhile.
+        UsageError: The path does not name a regular file below the run directory, or the file is
+            larger than :data:`MAX_BLOB_BYTES`.
+        OSError: The file cannot be read, or grew too large in the meantime.
     """
     with closing_fd(_open_blob(run_dir, asked.get("path"))) as fd:
         size = os.fstat(fd).st_size
@@ -60,8 +60,8 @@ def read_piece(
     """Return the next bytes, at most 1 MiB, of the file that a request names. Blocks.
 
     Raises:
-        UsageError: It is not the path of a regular file below the run directory, or ``offset`` is
-            not a whole number.
+        UsageError: The path does not name a regular file below the run directory, or ``offset`` is
+            not an integer.
     """
     offset = _read_number(asked, "offset")
     with closing_fd(_open_blob(run_dir, asked.get("path"))) as fd:
@@ -71,17 +71,17 @@ def read_piece(
 def write_piece(
     run_dir: Path, asked: Mapping[str, Any], check: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Add the bytes of a request to the file that they belong to. Blocks.
+    """Append the bytes of a request to the file that it names. Blocks.
 
-    Bytes from a wrong offset are ignored: the answer names the offset to continue from.
+    Bytes at a wrong offset are ignored, and the answer contains the offset to continue from.
 
     Returns:
         ``received_bytes``, and ``path`` once the file is complete.
 
     Raises:
-        UsageError: A member of the request is wrong, or the complete file has another digest: it is
-            gone then.
-        OSError: The disk is full, for example; earlier bytes are kept.
+        UsageError: A member of the request is invalid, or the complete file has a different digest
+            and was removed.
+        OSError: The bytes cannot be written; earlier bytes are kept.
     """
     sha256 = asked.get("sha256")
     if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
@@ -98,7 +98,7 @@ def write_piece(
     with closing_fd(open_own(partial_path, os.O_RDWR | os.O_CREAT)) as fd:
         if not lock_descriptor(fd, _LOCK_WAIT_S):
             raise TimeoutError(f"another request is writing {partial_path}")
-        if complete.is_file():  # another client completed it while we waited
+        if complete.is_file():  # another client completed it in the meantime
             if not os.fstat(fd).st_size:
                 partial_path.unlink(missing_ok=True)
             return {"received_bytes": size, "path": complete}

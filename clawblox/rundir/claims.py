@@ -1,10 +1,11 @@
-"""Claims: the exclusive right to an instance's name, or to a run directory; and their owners.
+"""Claims: exclusive rights to instance names and run directories, and their owners.
 
-A name is claimed by the lock ``<run dir>/.clawblox/instances/<name>.lock``, which the orchestrator
-that owns the instance has. An orchestrator that runs many instances claims the run directory
-too, so that no second one starts many there. The kernel releases both when we die.
+The orchestrator that owns an instance claims the name with the lock
+``<run dir>/.clawblox/instances/<name>.lock``. An orchestrator that runs many instances also claims
+the run directory, so that no other orchestrator starts many instances there. The kernel releases
+the locks when their process dies.
 
-No other process ends an instance that its living orchestrator would start again.
+Other processes must not end an instance that its orchestrator would restart.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Claim:
         self._fd = fd
 
     def renew(self) -> None:
-        """Claim the name again if the file of its lock was removed or replaced. Blocks.
+        """Claim the name again if the lock file was removed or replaced. Blocks.
 
         Raises:
             OSError: The lock cannot be taken.
@@ -60,8 +61,8 @@ class _HeldRun:
     """The claim of this process on a run directory.
 
     Attributes:
-        fd: Its lock.
-        users: How many claims there are.
+        fd: Descriptor of the lock.
+        users: Number of claims.
         planned: Names that are about to be claimed.
         naming: Held while a thread chooses names.
     """
@@ -73,7 +74,7 @@ class _HeldRun:
 
 
 class RunClaim:
-    """The right to start many instances in a run directory, shared by all of one process."""
+    """The right to start many instances in a run directory, shared by all users in one process."""
 
     def __init__(self, path: Path, held: _HeldRun) -> None:
         self._path = path
@@ -85,24 +86,24 @@ class RunClaim:
         """Choose names, one thread of this process at a time. Blocks.
 
         Yields:
-            Names that are about to be claimed. Add those that are chosen, and call :meth:`forget`
-            when they are claimed or given up.
+            Names that are about to be claimed. Add the chosen names, and call :meth:`forget` when
+            they are claimed or given up.
         """
         with self._held.naming:
             yield self._held.planned
 
     def forget(self, names: Collection[str]) -> None:
-        """Take names away from those that are about to be claimed."""
+        """Remove names from those that are about to be claimed."""
         self._held.planned.difference_update(names)
 
     def release(self) -> None:
-        """Release the claim. Idempotent; does nothing in a fork of the owner."""
+        """Release the claim. Idempotent; has no effect in a forked child."""
         with _run_claims_lock:
             if not self._is_held:
                 return
             self._is_held = False
             self._held.users -= 1
-            is_inherited = _run_claims.get(self._path) is not self._held  # we are a fork
+            is_inherited = _run_claims.get(self._path) is not self._held  # this is a forked child
             if not self._held.users and not is_inherited:
                 del _run_claims[self._path]
                 unlock_file(self._path, self._held.fd)
@@ -114,7 +115,7 @@ _run_claims: dict[Path, _HeldRun] = {}
 
 
 def _forget_run_claims() -> None:
-    # They are the parent's; so is its lock, which another of its threads may have held.
+    # After a fork, the claims are the parent's, and another thread may have held the lock.
     global _run_claims_lock  # noqa: PLW0603, RUF100 - a fork is like a new process
     _run_claims_lock = threading.Lock()
     _run_claims.clear()
@@ -127,7 +128,7 @@ def claim_run(run_dir: Path) -> RunClaim:
     """Claim a run directory for this process. Blocks.
 
     Raises:
-        RunLockedError: Another orchestrator has claimed it; the message identifies it.
+        RunLockedError: Another orchestrator, named in the message, has claimed the directory.
     """
     make_private_dir(state_dir(run_dir))
     path = run_lock(run_dir)
@@ -142,12 +143,12 @@ def claim_run(run_dir: Path) -> RunClaim:
 
 
 def refuse_held_run(run_dir: Path) -> None:
-    """Refuse a run directory in which another process runs many instances. Blocks.
+    """Raise an error if another process runs many instances in a run directory. Blocks.
 
-    It is not claimed: several processes may start single instances in a directory.
+    The directory is not claimed, because several processes may start single instances in it.
 
     Raises:
-        RunLockedError: Another orchestrator has claimed it.
+        RunLockedError: Another orchestrator has claimed the directory.
     """
     path = run_lock(run_dir)
     with _run_claims_lock:
@@ -177,8 +178,8 @@ def claim_name(
     Args:
         run_dir: The run directory.
         name: The name.
-        may_be_alive: Also claim the name of a running instance without an owner.
-        taken: Further names that are not free.
+        may_be_alive: Whether the name of a running instance without an owner may be claimed.
+        taken: Further names in use.
 
     Raises:
         RunLockedError: Another orchestrator, or a detached instance, has the name.
@@ -210,56 +211,56 @@ def claim_name(
 
 
 def free_names(run_dir: Path, taken: Collection[str], *, reuse: bool) -> Iterator[str]:
-    """Yield the names ``w000``, ``w001``, … that an instance can have. Blocks.
+    """Yield the free names of ``w000``, ``w001``, … in a run directory. Blocks.
 
     Args:
         run_dir: The run directory.
-        taken: Further names that are not free.
-        reuse: Whether the name of an instance that has ended is free.
+        taken: Further names in use.
+        reuse: Whether the name of an instance that has ended can be used again.
     """
     held = {record.name for record in read_records(run_dir) if not reuse or record.is_alive}
-    # A dead instance may be about to be restarted, one without a record about to be started.
+    # A dead instance may be restarted soon, and an instance without a record may be starting.
     return instance_names({*taken, *held, *claimed_names(run_dir)})
 
 
 def claimed_names(run_dir: Path) -> set[str]:
     """Return the names that a living process has claimed. Blocks."""
-    # Trying the locks would refuse them to others for a moment.
+    # Trying to take the locks would briefly deny them to others.
     owners = ((path.stem, lock_owner(path)) for path in records_dir(run_dir).glob("*.lock"))
     return {name for name, owner in owners if owner is None or read_process(owner.pid)}
 
 
 def instance_names(taken: Collection[str]) -> Iterator[str]:
-    """Yield the names ``w000``, ``w001``, … without those that are taken."""
+    """Yield the names of ``w000``, ``w001``, … that are not taken."""
     names = (f"w{index:03}" for index in itertools.count())
     return (name for name in names if name not in taken)
 
 
 def describe_holder(pid: int | None) -> str:
-    """Describe the process that has a claim. Blocks.
+    """Describe the process that holds a claim. Blocks.
 
     Args:
-        pid: The process; None if it is not known.
+        pid: The process; None if unknown.
     """
     return f"pid {pid} ({command_line(pid)[:200]})" if pid else "another process"
 
 
-# -- owners, and whether they can be asked ---------------------------------------------------------
+# -- owners ----------------------------------------------------------------------------------------
 
 
 _PATIENCE_S: Final = 5.0
-"""An orchestrator that has lost its control socket recreates it within a second."""
+"""Seconds to wait for an owner, which recreates a lost control socket within a second."""
 _LOOK_INTERVAL_S: Final = 0.1
 
 
 @attrs.frozen
 class Owners:
-    """Instances by how they are reached.
+    """Instances grouped by the state of their orchestrator.
 
     Attributes:
         owned: Instances by the control socket that their orchestrator serves.
         free: Instances without an orchestrator.
-        lost: Instances whose orchestrator lives and does not answer.
+        lost: Instances whose orchestrator is alive but does not answer.
     """
 
     owned: dict[Path, list[InstanceRecord]] = attrs.field(factory=dict)
@@ -273,10 +274,10 @@ def sort_by_owner(
     """Sort instances by their owners. Blocks.
 
     Args:
-        run_dir: Their run directory.
-        records: Their records.
-        with_ended: Whether an instance that has ended still belongs to its orchestrator; otherwise
-            it is free.
+        run_dir: The run directory.
+        records: Records of the instances.
+        with_ended: Whether an instance that has ended still belongs to its orchestrator instead of
+            being free.
     """
     served = set(find_sockets(run_dir))
     owners = Owners()
@@ -294,12 +295,12 @@ def sort_by_owner(
 async def find_owners(
     run_dir: Path, select: Callable[[], Iterable[InstanceRecord]], *, with_ended: bool = False
 ) -> Owners:
-    """Sort instances by their owners, and give an owner that is not reached a few seconds.
+    """Sort instances by their owners, waiting a few seconds for owners that do not answer.
 
     Args:
-        run_dir: Their run directory.
-        select: Returns their records. Blocks; its errors propagate.
-        with_ended: As :func:`sort_by_owner` takes it.
+        run_dir: The run directory.
+        select: Returns the records of the instances. Blocks; errors propagate.
+        with_ended: As for :func:`sort_by_owner`.
 
     Cancellation: changes nothing.
     """
@@ -313,12 +314,12 @@ async def find_owners(
 
 
 def find_owner(run_dir: Path) -> int | None:
-    """Return the pid of an orchestrator that runs in a run directory, regardless of the records.
+    """Return the pid of an orchestrator that is running in a run directory, or None. Blocks.
 
-    Blocks. It is known by its control socket, or by its locks.
+    The orchestrator is found by its control socket or its locks, not by records.
     """
     for path in find_sockets(run_dir):
-        pid = path.stem.partition("-")[0]  # as ``control_server`` names it
+        pid = path.stem.partition("-")[0]  # the name that ``control_server`` gives it
         if pid.isdecimal():
             return int(pid)
     locks = (run_lock(run_dir), *sorted(records_dir(run_dir).glob("*.lock")))
@@ -326,14 +327,14 @@ def find_owner(run_dir: Path) -> int | None:
 
 
 def would_come_back(run_dir: Path, record: InstanceRecord) -> bool:
-    """Return whether an orchestrator that lives would start an instance again. Blocks."""
+    """Return whether a running orchestrator would restart an instance. Blocks."""
     is_to_begin = record.pid == 0
     has_policy = record.options.get("restart", "never") != "never"
     return (is_to_begin or has_policy) and is_owned(run_dir, record)
 
 
 def unreachable_error(run_dir: Path, record: InstanceRecord) -> ControlError:
-    """Return the error of an operation on an instance whose owner cannot be asked. Blocks."""
+    """Return the error for an instance whose owner cannot be reached. Blocks."""
     pid = record.orchestrator_pid
     path = control_dir(run_dir) / f"{record.control}.sock"
     if is_suspended(pid):

@@ -1,15 +1,15 @@
-"""The protocol and client with which other processes find and ask an orchestrator.
+"""The protocol and client with which other processes find an orchestrator and send it requests.
 
-Every orchestrator listens, for each run directory in which it has instances, at
-``<run dir>/.clawblox/control/<name>.sock``, by ``control_server``. The orchestrator of an agent
-listens in the agent's directory in the same way. A connection carries one request: a JSON object on
-a line, ``{"op": "save", …}``. The answer is any number of event lines, ``{"event": "saved", …}``,
-and then the only line with an ``ok``: ``{"ok": true, …}`` or ``{"ok": false, "error": {"type",
-"subject", "message", "details", "hint"}}``. A client that closes its connection, or its half of it,
-takes the request back.
+For each run directory in which an orchestrator has instances, its ``control_server`` listens at
+``<run dir>/.clawblox/control/<name>.sock``. The orchestrator of an agent listens in the agent's
+directory in the same way. A connection carries one request: a JSON object on a line,
+``{"op": "save", …}``. The answer is any number of event lines, ``{"event": "saved", …}``, and then
+one line with ``ok``: ``{"ok": true, …}`` or
+``{"ok": false, "error": {"type", "subject", "message", "details", "hint"}}``. A client withdraws
+its request by closing the connection or its half.
 
-AF_UNIX addresses have at most 107 bytes and run directories are deep, so sockets are reached
-by ``/proc/self/fd/<their directory>/<name>.sock``. Formats: unix(7).
+AF_UNIX addresses have at most 107 bytes and paths of run directories are long, so sockets are
+addressed by ``/proc/self/fd/<their directory>/<name>.sock``. Formats: unix(7).
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 def find_sockets(run_dir: Path) -> list[Path]:
     """Return the control sockets of a run directory that are served, by name. Blocks.
 
-    What orchestrators left that are dead is removed, where that is possible.
+    Sockets of dead orchestrators are removed if possible.
 
     Args:
-        run_dir: The run directory, or an agent's; there are no sockets if nothing ever ran there.
+        run_dir: The run directory, or an agent's directory; without any runs, it has no sockets.
     """
     directory = control_dir(run_dir)
     served, dead = _sort_out(directory)
@@ -69,23 +69,22 @@ async def request(
     arguments: Mapping[str, Any],
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Ask an orchestrator something and return its answer.
+    """Send a request to an orchestrator and return the answer.
 
-    It waits until the operation is done, without a time limit.
+    The call waits until the operation is done, without a time limit.
 
     Args:
         socket_path: A socket that :func:`find_sockets` returned.
         op: The operation.
-        arguments: Plain values that belong to it.
-        on_event: Called with each event as it comes; None ignores them.
+        arguments: Arguments of the operation, as plain values.
+        on_event: Called with each event as it arrives; None ignores events.
 
     Returns:
         The members of the answer.
 
     Raises:
-        ControlError: The socket is not served, the orchestrator answered with an error, or it
-            went away before it answered.
-            OrchestratorSuspendedError, when it is stopped and so would never answer.
+        ControlError: The socket is not served, or the orchestrator answered with an error or ended
+            before it answered; OrchestratorSuspendedError if it is suspended and cannot answer.
 
     Cancellation: the orchestrator cancels the request and the operation.
     """
@@ -124,7 +123,7 @@ async def _connect(connection: socket.socket, path: Path) -> Peer:
             hint="clawblox ps shows what runs in a run directory",
         ) from error
     owner = read_peer(connection)
-    # Root may ask everyone; others would believe a stranger's answers.
+    # Root may connect to any owner; other users must not trust a stranger's answers.
     if os.geteuid() not in (0, owner.uid) and owner.uid != 0:
         raise ControlError(f"the control socket is served by another user, {owner.uid}", path=path)
     return owner
@@ -157,11 +156,11 @@ def suspended_error(subject: str, pid: int, path: Path) -> OrchestratorSuspended
     )
 
 
-# -- what both ends need ------------------------------------------------------------------------
+# -- shared by client and server ----------------------------------------------------------------
 
 
 class Peer(NamedTuple):
-    """The process at the other end of a connection, as it was when it connected or listened."""
+    """The process at the other end of a connection, at the time it connected or listened."""
 
     pid: int
     uid: int
@@ -169,10 +168,10 @@ class Peer(NamedTuple):
 
 
 class Lines:
-    """Lines over a connected socket that does not block.
+    """Lines over a connected, non-blocking socket.
 
     Args:
-        connection: The socket; closing it is its owner's part.
+        connection: The socket, which its owner closes.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -183,7 +182,7 @@ class Lines:
 
     @property
     def is_peer_gone(self) -> bool:
-        """True if the peer has closed its half, and everything that it sent was read."""
+        """True if the peer has closed its half, and all its data was read."""
         if self._received:
             return False
         try:
@@ -197,12 +196,12 @@ class Lines:
         """Return the next line with its newline.
 
         Args:
-            limit: Bytes at which to stop looking for its end.
+            limit: Maximum length of the line, in bytes.
 
         Returns:
-            The line; without a newline, what came before the end of the stream or beyond the limit.
+            The line; without a newline if the stream ended or the limit was exceeded.
 
-        Cancellation: the received bytes are read again.
+        Cancellation: the received bytes are kept for the next read.
         """
         looked_at = 0
         while (end := self._received.find(b"\n", looked_at)) < 0 and len(self._received) <= limit:
@@ -217,7 +216,7 @@ class Lines:
         return line
 
     async def read_some(self) -> bytes:
-        """Return the next bytes; empty at the end of the stream, or when the peer is gone."""
+        """Return the next bytes; empty at the end of the stream or if the peer is gone."""
         await anyio.wait_readable(self._socket)
         try:
             return self._socket.recv(_CHUNK_BYTES)
@@ -230,10 +229,10 @@ class Lines:
         Raises:
             OSError: The peer is gone.
 
-        Cancellation: the line is not sent, or the rest of it goes out before the next one.
+        Cancellation: the line is not sent, or the rest is sent before the next line.
         """
         async with self._lock:
-            await self._flush()  # first, so that cancelled lines do not pile up
+            await self._flush()  # first, so that cancelled lines do not accumulate
             self._unsent += line
             await self._flush()
 
@@ -245,13 +244,13 @@ class Lines:
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:
-    """Encode a message as a line. Values that JSON cannot represent are cleaned.
+    """Encode a message as a line, replacing text that JSON cannot represent.
 
     Args:
-        message: Plain values; paths, attrs classes and dates may be among them.
+        message: Plain values, paths, attrs classes and dates.
 
     Raises:
-        TypeError: Something else is among them.
+        TypeError: The message contains another type.
     """
     return encode_record(message, _encode_path)
 
@@ -274,13 +273,13 @@ def control_dir(run_dir: Path) -> Path:
 
 
 def open_socket() -> socket.socket:
-    """Return a new socket of the right kind, not blocking."""
+    """Return a new non-blocking socket of the protocol's type."""
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
 
 
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Give a path of the same file that is short enough for a socket address. Blocks.
+    """Provide a path to the same file that is short enough for a socket address. Blocks.
 
     Raises:
         OSError: The directory cannot be opened, or is a link.
@@ -292,10 +291,10 @@ def short_path(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
-    """Keep every other process from adding or removing sockets. Blocks.
+    """Keep other processes from adding or removing sockets. Blocks.
 
-    A socket that is bound and does not listen yet looks dead, and a dead one's name may be
-    taken again. So every process that binds or removes a socket takes this lock, for microseconds.
+    A socket that is bound but not listening yet looks dead, and the name of a dead socket may be
+    reused. So every process that binds or removes a socket takes this lock, for microseconds.
 
     Args:
         directory: The directory of the sockets.
@@ -315,9 +314,9 @@ def locked_dir(directory: Path, *, patience_s: float) -> Iterator[None]:
 
 
 def remove_dead_sockets(directory: Path) -> None:
-    """Remove the sockets that are not served; the caller has the lock. Blocks.
+    """Remove the sockets that are not served; the caller holds the lock. Blocks.
 
-    What cannot be removed, a directory of such a name for example, stays.
+    Entries that cannot be removed, such as a directory, stay.
     """
     _, dead = _sort_out(directory)
     for path in dead:
@@ -326,7 +325,7 @@ def remove_dead_sockets(directory: Path) -> None:
 
 
 def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:
-    """Return the sockets that are served and those that are dead; the unreachable are neither."""
+    """Return the served and the dead sockets, leaving out unreachable ones."""
     served, dead = [], []
     for path in sorted(directory.glob("[!.]*.sock")):
         with open_socket() as probe, contextlib.suppress(OSError):
@@ -339,7 +338,7 @@ def _sort_out(directory: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _try_connect(connection: socket.socket, path: Path) -> bool:
-    """Connect and return True, or False when the queue of the listener is full."""
+    """Connect and return True, or return False if the queue of the listener is full."""
     with short_path(path) as address:
         try:
             connection.connect(address)

@@ -1,8 +1,8 @@
-"""The control socket of an orchestrator: takes requests of other processes, hands them to handlers.
+"""The control socket of an orchestrator: passes requests of other processes to handlers.
 
-It owns the socket file, the connections and their limits. The protocol is that of ``control``;
-the requests and their effects are the business of the handlers. A socket file that was removed or
-replaced is made again.
+This module owns the socket file, the connections and their limits. The protocol is defined in
+``control_client``; handlers define the requests and their effects. A socket file that was removed
+or replaced is created again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOCK_PATIENCE_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 _BACKLOG = 1024
 _MAX_UNASKED = 64
-"""Limit of connections without a request yet; further connections wait."""
+"""Maximum number of connections that have not sent a request; further connections wait."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _log = OwnLog(__name__)
@@ -62,7 +62,7 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 @per_loop
 def _current_lookout() -> Lookout:
-    """Return what looks for the lost sockets of all servers."""
+    """Return the lookout that finds lost sockets of all servers."""
     return Lookout(_LOOK_INTERVAL_S)
 
 
@@ -70,35 +70,35 @@ class SendEvent(Protocol):
     """Sends an event to the client of a request."""
 
     async def __call__(self, event: str, /, **fields: Any) -> None:
-        """Send an event line; waits while the client does not read.
+        """Send an event line, waiting for a slow client.
 
         Args:
-            event: What happened.
-            **fields: Plain values that belong to it; ``ok`` is not among them.
+            event: Name of the event.
+            **fields: Plain values of the event; ``ok`` is not allowed.
 
         Raises:
             TypeError: A value is not plain.
 
-        Cancellation: the client gets the event whole or not at all.
+        Cancellation: the client receives the whole event or no part.
         """
 
 
 Handler: TypeAlias = Callable[[Mapping[str, Any], SendEvent], Awaitable[Mapping[str, Any]]]
-"""Performs the request: takes its members, returns those of the answer.
+"""Performs a request: takes its members, and returns those of the answer.
 
-It is cancelled when the client goes away or does not read for 30 s, and when the server ends;
-the handler defines what a cancellation leaves behind. Every exception goes to the client.
+The handler is cancelled if the client disconnects or does not read for 30 s, and when the server
+ends; the handler defines the effect of a cancellation. Every exception is sent to the client.
 """
 
 
 @attrs.frozen
 class Operation:
-    """An operation that clients can ask for.
+    """An operation that clients can request.
 
     Attributes:
-        handle: Does it.
+        handle: Performs the operation.
         takes: Names of the members that a request may have.
-        needs: Names of the members that it must have.
+        needs: Names of the members that a request must have.
     """
 
     handle: Handler
@@ -106,14 +106,14 @@ class Operation:
     needs: Collection[str] = ()
 
     def check_members(self, op: str, asked: Mapping[str, Any]) -> None:
-        """Refuse a request with an unknown member, because that may be meant to limit the request.
+        """Refuse a request with an unknown member, which may have been meant to limit the request.
 
         Args:
             op: The name of the operation.
             asked: The members of the request.
 
         Raises:
-            UsageError: It has an unknown member, or lacks a needed one; names the member.
+            UsageError: A member is unknown or missing; the error names it.
         """
         for key in asked:
             if key not in self.needs and key not in self.takes:
@@ -127,13 +127,13 @@ class Operation:
 class ControlServer:
     """Serves one control socket of a run directory.
 
-    :meth:`open` it, start :meth:`run` as a task, and :meth:`aclose` it. Only processes of the
-    same user, or of root, are answered.
+    :meth:`open` it, start :meth:`run` as a task, and :meth:`aclose` it. Only processes of the same
+    user, or of root, are answered.
 
     Args:
         run_dir: The run directory, or the directory of an agent.
         name: Name of the socket, unique among the orchestrators of the directory.
-        operations: The requests it serves, by ``op``.
+        operations: The operations that clients can request, by ``op``.
 
     Attributes:
         path: The socket file.
@@ -153,12 +153,12 @@ class ControlServer:
         self._is_over = anyio.Event()
 
     async def open(self) -> None:
-        """Open the socket, so that clients can connect, and remove dead sockets in its directory.
+        """Open the socket for clients, and remove dead sockets in its directory.
 
         Raises:
-            OSError: It cannot be made, or another orchestrator serves one of this name.
+            OSError: The socket cannot be created, or another orchestrator serves one of this name.
 
-        Cancellation: there is no socket.
+        Cancellation: the socket is removed.
         """
         await self._listen()
         self._accepting = anyio.CancelScope()
@@ -173,7 +173,7 @@ class ControlServer:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Serve until the server is closed. To be started as a task, once, after :meth:`open`.
+        """Serve until the server is closed. Start this once as a task, after :meth:`open`.
 
         Cancellation: cancels the handlers and removes the socket.
         """
@@ -191,7 +191,7 @@ class ControlServer:
             self._is_over.set()
 
     async def _keep_listening(self, connections: anyio.abc.TaskGroup) -> None:
-        """Accept connections, and make the socket file again whenever it has gone."""
+        """Accept connections, and create the socket file again whenever it is missing."""
         async with anyio.create_task_group() as accepting:
             accepting.start_soon(self._accept_all, self._listeners[-1], connections)
             while True:
@@ -200,11 +200,11 @@ class ControlServer:
                     accepting.start_soon(self._accept_all, self._listeners[-1], connections)
 
     def _is_lost(self) -> bool:
-        """Return whether clients do not find the socket although its run directory exists."""
+        """Return whether the socket is missing although its run directory exists."""
         return not self._listeners[-1].has_file and self._run_dir.is_dir()
 
     async def _listen_again(self) -> bool:
-        # Where the directory was moved, the socket in it still reaches the old server.
+        # In a moved directory, the socket still reaches the old server.
         for spent in self._listeners[:-1]:
             spent.accepting.cancel()
         del self._listeners[:-1]
@@ -223,11 +223,11 @@ class ControlServer:
             await _close(listener)
 
     async def aclose(self) -> None:
-        """Remove the socket, leave the handlers a second to answer, and cancel the others.
+        """Remove the socket, give the handlers a second to answer, and cancel the rest.
 
         A later call waits for the same end.
 
-        Cancellation: the server ends all the same.
+        Cancellation: the server still ends.
         """
         if self._accepting is None:
             return
@@ -272,7 +272,7 @@ class ControlServer:
             _log.warning("control request refused", pid=peer.pid, reason=error.headline)
             answer: bytes | None = _failure(error)
         else:
-            # Some clients only look whether we live, and others have given up meanwhile.
+            # Some clients only check that the server is alive, and others have given up.
             if asked is None or lines.is_peer_gone:
                 return
             answer = await self._handle(asked, lines)
@@ -281,7 +281,7 @@ class ControlServer:
                 await lines.write(answer)
 
     async def _read_request(self, lines: Lines) -> dict[str, Any] | None:
-        """Return a request for a known operation; None when the client asked nothing."""
+        """Return a request for a known operation; None if the client sent no request."""
         line = b""
         async with running_deadline(_REQUEST_TIMEOUT_S) as waiting:
             line = await lines.read(MAX_REQUEST_BYTES)
@@ -297,7 +297,7 @@ class ControlServer:
         return asked
 
     async def _handle(self, asked: dict[str, Any], lines: Lines) -> bytes | None:
-        """Return the answer of the handler; None when the client is gone."""
+        """Return the answer of the handler; None if the client is gone."""
         op = asked.pop("op")
         answer = None
 
@@ -307,7 +307,7 @@ class ControlServer:
             try:
                 with anyio.fail_after(_READER_PATIENCE_S):
                     await lines.write(line)
-            except OSError:  # a TimeoutError among them; the client has stopped reading
+            except OSError:  # such as a TimeoutError: the client has stopped reading
                 call.cancel_scope.cancel()
                 await anyio.lowlevel.checkpoint()
 
@@ -362,7 +362,7 @@ class _Listener:
 
     Attributes:
         socket: The socket.
-        accepting: Cancelled when another listener serves in its place.
+        accepting: Cancelled when another listener replaces this one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -370,11 +370,11 @@ class _Listener:
         self.accepting = anyio.CancelScope()
         self._path = path
         self._file: os.stat_result | None = None
-        # A cancelled caller does not wait for the thread that binds; closing does.
+        # A cancelled caller does not wait for the binding thread; closing does.
         self._lock = threading.Lock()
 
     def bind(self) -> None:
-        """Make the file, private, and listen. Blocks."""
+        """Create a private socket file, and listen. Blocks."""
         directory = make_private_dir(self._path.parent)
         with self._lock, short_path(self._path) as address:
             directory.chmod(PRIVATE_DIR)
@@ -388,16 +388,16 @@ class _Listener:
 
     @property
     def has_file(self) -> bool:
-        """True if the file of the socket is still in its place. Blocks."""
+        """True if the file of the socket still exists. Blocks."""
         try:
             return self._file is not None and os.path.samestat(self._path.lstat(), self._file)
         except OSError:
             return False
 
     def close(self) -> None:
-        """Remove the file, if it is still ours, and close; a second call does nothing. Blocks."""
+        """Remove the file if it is still this socket's, and close. Idempotent. Blocks."""
         with self._lock, self.socket:
-            # While the socket listens, no other orchestrator takes its name.
+            # While the socket listens, other orchestrators cannot take its name.
             if self.has_file:
                 self._path.unlink(missing_ok=True)
             self._file = None
@@ -410,13 +410,13 @@ async def _close(listener: _Listener) -> None:
 
 
 Operations: TypeAlias = Mapping[str, Operation]
-"""The operations that other processes can ask for, by ``op``."""
+"""The operations that other processes can request, by ``op``."""
 
 _serial = itertools.count()
 
 
 class ControlSockets:
-    """Opens a control socket for each run directory, once.
+    """Opens one control socket for each run directory.
 
     Args:
         tasks: Task group that serves the sockets.
@@ -431,10 +431,10 @@ class ControlSockets:
         self._lock = anyio.Lock()
 
     async def open(self, run_dir: Path) -> str:
-        """Open the socket of a run directory, unless it is open already.
+        """Open the socket of a run directory unless it is already open.
 
         Returns:
-            Its name; '' if it cannot be opened; that is only logged.
+            Name of the socket; '' after a failure, which is only logged.
 
         Cancellation: a socket that is being opened is closed.
         """
@@ -454,6 +454,6 @@ class ControlSockets:
         return server
 
     async def aclose(self) -> None:
-        """Close the sockets; call it shielded."""
+        """Close the sockets. Call this shielded from cancellation."""
         for server in filter(None, self._servers.values()):
             await server.aclose()

@@ -1,13 +1,14 @@
-"""The lease of the process that drives an experiment: it holds where locks on files do not.
+"""The lease of the process that drives an experiment, for file systems without reliable locks.
 
-``.clawblox/driver.json`` names the driver, which writes a new time into it four times a lease. A
-driver of this boot and pid namespace is looked up. Another one is alive if the file changes while
-it is watched for longer than a lease; clocks of machines are never compared.
+``.clawblox/driver.json`` names the driver, which updates the time in the file four times per lease.
+A driver of this boot and pid namespace is checked directly. Any other driver is alive if the file
+changes while it is watched for longer than a lease; clocks of machines are never compared.
 
-To take over, a process links its file to ``driver.<id of the driver before>.json``: link(2) lets
-exactly one succeed, on NFS too. Whoever was killed there is a driver like any other: the last
-file of such a chain counts. The winner renames its file to ``driver.json``. It renews the file in
-place, never by a rename, which a file server could carry out late, over the file of a successor.
+To take over, a process links its file to ``driver.<id of the previous driver>.json``: link(2) lets
+exactly one process succeed, even on NFS. A process killed after that step still counts as a driver,
+because the last file of such a chain is valid. The winner renames its file to ``driver.json``. The
+driver renews the file in place instead of renaming, because a file server could perform a rename
+late and overwrite the file of a successor.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class DrivingProcess(msgspec.Struct, frozen=True, kw_only=True):
     """The process that drives an experiment.
 
     Attributes:
-        id: Identity of this driver, new for each.
-        host: Name of its machine.
-        boot_id: Boot of that machine.
-        pid_ns: Its pid namespace, within the boot.
-        pid: Its process.
-        start_time: Start of that process, in clock ticks since boot.
-        lease_s: Its lease, in seconds.
+        id: Unique identity of this driver.
+        host: Name of the machine.
+        boot_id: Boot of the machine.
+        pid_ns: Pid namespace of the process, within the boot.
+        pid: Pid of the process.
+        start_time: Start of the process, in clock ticks since boot.
+        lease_s: Length of the lease, in seconds.
         renewed_ns: Time since boot of the last renewal; always 20 digits, so that the file keeps
             its length.
     """
@@ -81,7 +82,7 @@ class DrivingProcess(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def is_beside(self, other: DrivingProcess) -> bool:
-        """Return whether the pid of a driver means anything to another one."""
+        """Return whether two drivers share a boot and a pid namespace, so pids are comparable."""
         return (self.boot_id, self.pid_ns) == (other.boot_id, other.pid_ns)
 
 
@@ -92,7 +93,7 @@ class DriverLease:
     """The right to drive an experiment. Every method blocks.
 
     Args:
-        directory: The directory of the experiment, which exists.
+        directory: The existing directory of the experiment.
 
     Attributes:
         driver: This process as the driver, once it has the lease.
@@ -108,18 +109,19 @@ class DriverLease:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the lease runs out, if it is not renewed; negative afterwards."""
+        """Seconds until the lease expires without a renewal; negative afterwards."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         return self._renewed_at + self.driver.lease_s - now
 
     def take(self) -> None:
         """Take the lease, and keep it until :meth:`release`.
 
-        A driver on another machine is watched for a lease first; :meth:`interrupt` ends the wait.
+        A driver on another machine is first watched for the length of a lease; :meth:`interrupt`
+        ends the wait.
 
         Raises:
             RunLockedError: Another process drives the experiment.
-            ClawbloxError: The file of the driver before is malformed.
+            ClawbloxError: The file of the previous driver is malformed.
             OSError: The lease cannot be taken.
         """
         make_private_dir(self._root.parent)
@@ -132,21 +134,21 @@ class DriverLease:
             other.unlink(missing_ok=True)
 
     def interrupt(self) -> None:
-        """Let a :meth:`take` that waits in another thread fail with InterruptedError."""
+        """Make a :meth:`take` waiting in another thread fail with InterruptedError."""
         self._closing.set()
 
     def _claim(self, claims: list[bytes], path: Path) -> bool:
-        """Outlast the last driver, and link a file to its next path; return whether that worked."""
+        """Outlast the last driver, and link a file to the next path; return whether that worked."""
         if claims:
             self._outlast(_decode(claims[-1]), claims)
         renewed_at, data = self._encode()
         file = PartialFile(self._root.parent, _NAME)
         try:
             write_all(file.fd, data)
-            # A file server may have carried the link out twice.
+            # A file server may have performed the link twice.
             with contextlib.suppress(FileExistsError):
                 file.publish(path, overwrite=False)
-            # The driver before may have renewed its lease, or ended, since it was watched.
+            # The previous driver may have renewed its lease, or ended, since it was watched.
             if is_file_at(path, file.fd) and _follow(self._root)[0] == [*claims, data]:
                 path.replace(self._root)
                 self._file, self._renewed_at = file, renewed_at
@@ -196,12 +198,12 @@ class DriverLease:
         return is_ours and not os.path.lexists(_next(self._root, self.driver))
 
     def require_held(self) -> None:
-        """Check that this process still drives, and renew a lease whose renewal is late.
+        """Check that this process still drives, and renew the lease if the renewal is late.
 
         Raises:
-            LogChangedError: Another process drives, or the lease has run out and cannot be renewed.
+            LogChangedError: Another process drives, or the lease has expired and cannot be renewed.
         """
-        if self.remaining_s < self.driver.lease_s * 0.75:  # after a pause, or a write that hangs
+        if self.remaining_s < self.driver.lease_s * 0.75:  # after a pause or a hanging write
             try:
                 self._renew()
             except OSError as error:
@@ -211,7 +213,7 @@ class DriverLease:
             raise LogChangedError(f"{self._root} was removed or replaced by another driver")
 
     def release(self) -> None:
-        """Stop driving, and remove the file. Idempotent; does nothing in a forked child."""
+        """Stop driving, and remove the file. Idempotent; has no effect in a forked child."""
         if self._file is None or self.driver.pid != os.getpid():
             return
         self._closing.set()
@@ -225,7 +227,7 @@ class DriverLease:
 
 
 def read_driver(directory: Path) -> DrivingProcess | None:
-    """Return the driver that an experiment names, alive or not; None without one. Blocks.
+    """Return the driver recorded for an experiment, alive or not; None if there is none. Blocks.
 
     Args:
         directory: The directory of the experiment.
@@ -262,12 +264,12 @@ def driven_error(path: Path, owner: DrivingProcess | LockOwner | None) -> RunLoc
 
     Args:
         path: The file that names this process, in the state directory of the experiment.
-        owner: The process; None if it is not known.
+        owner: The process; None if unknown.
     """
     directory = path.parent.parent
     pid = None if owner is None else owner.pid
     holder, where = describe_holder(pid), ""
-    if owner is not None and owner.host != os.uname().nodename:  # its command is not known here
+    if owner is not None and owner.host != os.uname().nodename:  # its command is unknown here
         host = printable_name(owner.host)
         holder, where = f"pid {pid} on {host}", f"on {host}: "
     stop = quote_words(("clawblox", "experiment", "stop", str(directory)))

@@ -1,7 +1,7 @@
-"""The run directories of an experiment, recognised by their place, and its driver.
+"""Recognises the run directories of an experiment by their paths, and finds its driver.
 
 The attempts of an experiment are run directories in its directory: ``runs/<attempt>`` there, or in
-``chains/<chain>``. The room ``experiment`` owns all else about experiments.
+``chains/<chain>``. The package ``experiment`` owns everything else about experiments.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from clawblox.rundir.status import living_owner
 
 JOURNAL_NAME: Final = "journal.jsonl"
 LOST_PREFIX: Final = "journal.lost-"
-"""Precedes the time in the name of a history whose journal another program has changed."""
+"""Prefix, before the time, of a saved history whose journal another program has changed."""
 PLAN_NAME: Final = "plan.toml"
 SMOKE_PART: Final = "-smoke-"
-"""Precedes the time in the name of the directory of a smoke run."""
+"""Part of the name of a smoke run's directory, before the time."""
 _SMOKE_NAME: Final = re.compile(rf".+{SMOKE_PART}[0-9]{{8}}T[0-9]{{6}}Z")
 _MAX_DEPTH: Final = 4
 
@@ -31,8 +31,8 @@ class ExperimentPart:
 
     Attributes:
         experiment: The directory of the experiment, absolute.
-        chain: The chain that it belongs to; None for the experiment itself, or its only chain.
-        attempt: The attempt whose run directory it is; None if it is none.
+        chain: The chain of the directory; None for the experiment itself, or for its only chain.
+        attempt: The attempt whose run directory this is; None if it is not a run directory.
     """
 
     experiment: Path
@@ -41,9 +41,9 @@ class ExperimentPart:
 
 
 def find_experiment_part(directory: Path) -> ExperimentPart | None:
-    """Return what a directory is in an experiment; None if it is no part. Blocks.
+    """Return the role of a directory in an experiment; None if it has no role. Blocks.
 
-    Directories in attempts, such as the workspaces of agents, are no parts.
+    Directories in attempts, such as the workspaces of agents, have no role.
 
     Args:
         directory: The directory, which need not exist.
@@ -66,7 +66,7 @@ def find_experiment_part(directory: Path) -> ExperimentPart | None:
 
 
 def is_smoke_run(directory: Path) -> bool:
-    """Return whether a directory of an experiment is that of a smoke run, by its name."""
+    """Return whether the name of an experiment's directory is that of a smoke run."""
     return _SMOKE_NAME.fullmatch(directory.name) is not None
 
 
@@ -86,7 +86,7 @@ def find_experiment_owner(directory: Path) -> int | None:
 
 
 def find_experiment_host(directory: Path) -> str | None:
-    """Return the other machine whose process runs an experiment, or was killed there. Blocks.
+    """Return the name of another machine whose process runs an experiment or was killed. Blocks.
 
     Args:
         directory: The directory of the experiment.

@@ -1,11 +1,11 @@
-"""Finds run directories and experiments: those of this user, or those below a directory.
+"""Finds run directories and experiments of this user, or those below a directory.
 
-They are found by the marks that processes of instances carry, by an index, and by a walk. A
-directory counts only if it has records, in a walk also if it has a manifest; a process only if a
-record has its cookie. Everything here blocks.
+They are found by the marks of instance processes, in an index, and by walking directories. A
+directory counts if it has records, and in a walk also if it has a manifest; a process counts if a
+record contains its cookie. Everything here blocks.
 
 A world that opens a run directory adds its path to the index, ``runs.jsonl`` in ``CLAWBLOX_HOME``.
-The index is only a hint: a world starts just as well where it cannot be written.
+The index is only a hint: a world also starts if the index cannot be written.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from clawblox.system.files import make_private_dir
 from clawblox.system.process_tree import find_variables
 
 MAX_DEPTH: Final = 5
-"""How many levels below a directory run directories are looked for."""
+"""Number of levels below a directory that are searched for run directories."""
 _MAX_DIRECTORIES: Final = 20_000
 _SETTLED_NS: Final = 2_000_000_000
-"""Age of a change after which the clock of every file system shows another one as later."""
+"""Age after which any further change has a later time stamp on every file system."""
 _OF_A_RUN: Final = frozenset(
     ("agents", "checkpoints", "logs", "recordings", "runtime", "sessions", "worlds")
 )
-"""Directories in a run directory that contain its own files, and no further runs."""
+"""Directories in a run directory that contain its own files and no other runs."""
 _OF_OTHERS: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
 
@@ -57,42 +57,42 @@ def _marked_runs() -> Iterator[Path]:
         instance_dir = Path(manifest).parent.parent
         candidates = run_dir_candidates(instance_dir) if instance_dir.is_absolute() else ()
         for candidate in filter(has_records, candidates):
-            with contextlib.suppress(ManifestError):  # a later version of clawblox wrote it
+            with contextlib.suppress(ManifestError):  # written by a later version of clawblox
                 if any(record.cookie in known for record in read_records(candidate)):
                     yield resolve_run_dir(candidate)
 
 
 def find_runs_below(directory: Path) -> list[Path]:
-    """Return the run directories in a directory, and that directory itself if it is one.
+    """Return the run directories in a directory, including the directory itself.
 
-    The walk goes :data:`MAX_DEPTH` levels down, and as far again below an experiment. It follows no
-    link, and leaves out hidden directories (except ``.clawblox/runs``), the files of runs, and
-    installed packages; it ends after 20000 directories.
+    The walk goes :data:`MAX_DEPTH` levels down, and the same number of levels below an experiment.
+    It skips links, hidden directories (except ``.clawblox/runs``), the files of runs, and installed
+    packages, and ends after 20000 directories.
     """
     return sorted(place.path for place, _ in _walk(directory) if place.is_run)
 
 
 def find_experiments_below(directory: Path) -> list[Path]:
-    """Return the directories of experiments in a directory, and that directory itself if it is one.
+    """Return the directories of experiments in a directory, including the directory itself.
 
-    The walk is that of :func:`find_runs_below`, and enters no experiment. A directory counts that
-    has a journal, or the history of one that was lost, whatever else is in it.
+    The walk is that of :func:`find_runs_below`, without entering experiments. Any directory with a
+    journal, or with the saved history of a lost journal, counts.
     """
     places = _walk(directory, enters_experiments=False)
     return sorted(place.path for place, _ in places if place.is_experiment)
 
 
 class RunSearch:
-    """Finds the run directories and experiments below a directory, again and again at little cost.
+    """Finds the run directories and experiments below a directory repeatedly at little cost.
 
-    A directory is read again when it, or the directory of clawblox's own files in it, has changed.
+    A directory is read again if it, or its directory of clawblox's own files, has changed.
 
     Args:
         directory: The directory.
 
     Attributes:
         runs: The result of :func:`find_runs_below` at the last :meth:`look`.
-        experiments: The result of :func:`find_experiments_below` then.
+        experiments: The result of :func:`find_experiments_below` at the last :meth:`look`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -115,7 +115,7 @@ class _RunPlace:
     """A directory of the walk.
 
     Attributes:
-        path: Its path.
+        path: Path of the directory.
         is_run: Whether it is a run directory.
         is_experiment: Whether it is the directory of an experiment.
         below: The directories in it that the walk may enter.
@@ -141,7 +141,7 @@ class _RunPlace:
         own_runs = self._own / "runs"
         if has_state and own_runs.is_dir():
             self.below.append(own_runs)
-        # One with own files becomes a run without a change of the two directories.
+        # A directory with own files can become a run without a change of the two directories.
         is_settled = self.is_run or not has_state
         changed_at = max((stamp[2] for stamp in self._stamp if stamp is not None), default=0)
         self._can_be_kept = is_settled and changed_at < looked_at - _SETTLED_NS
@@ -161,15 +161,15 @@ def _walk(
     enters_experiments: bool = True,
     known: Mapping[Path, _RunPlace] | None = None,
 ) -> Iterator[tuple[_RunPlace, bool]]:
-    """Yield a directory and those below it, and whether each is below an experiment.
+    """Yield a directory and those below it, each with whether it is below an experiment.
 
     Args:
         directory: The directory.
-        enters_experiments: Whether those below an experiment are among them.
-        known: What an earlier walk has found.
+        enters_experiments: Whether to include directories below an experiment.
+        known: The directories found by an earlier walk.
     """
     pending = [(directory, 0, False)]
-    for path, depth, is_inner in pending:  # it grows
+    for path, depth, is_inner in pending:  # the list grows
         earlier = known.get(path) if known else None
         place = earlier if earlier is not None and earlier.is_unchanged else _RunPlace(path)
         yield place, is_inner
@@ -183,7 +183,7 @@ def _walk(
 
 
 def _list_names(path: Path) -> tuple[list[str], set[str]]:
-    """Return the names in a directory, and which of them are directories."""
+    """Return the names in a directory, and the names of its directories."""
     try:
         with os.scandir(path) as entries:
             kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
@@ -197,12 +197,12 @@ def _list_names(path: Path) -> tuple[list[str], set[str]]:
 
 _FILE_NAME: Final = "runs.jsonl"
 _MAX_RUNS: Final = 1000
-"""How many run directories the index keeps; the oldest are dropped."""
+"""Maximum number of run directories in the index; the oldest are dropped."""
 _LOCK_WAIT_S: Final = 0.2
 
 
 def add_run(run_dir: Path) -> None:
-    """Add a run directory to the index, unless it is there.
+    """Add a run directory to the index if it is missing.
 
     Args:
         run_dir: The run directory, resolved.
@@ -219,7 +219,7 @@ def add_run(run_dir: Path) -> None:
 
 
 def read_index() -> list[Path]:
-    """Return the run directories of the index that still exist, and drop the others from it."""
+    """Return the existing run directories of the index, and drop the others from the index."""
     try:
         path = home_dir() / _FILE_NAME
     except RuntimeError:
@@ -233,10 +233,10 @@ def read_index() -> list[Path]:
 
 
 def shown_log(run_dir: Path, log_file: Path) -> Path | None:
-    """Return the log of an instance if it may be shown; None if it may not. Blocks.
+    """Return the log of an instance if it may be shown, or None. Blocks.
 
-    The records of a run directory that somebody else made can name any file. So a log outside of
-    the run directory is shown only if a world of this user has used that run directory.
+    The records of a stranger's run directory can name any file. So a log outside of the run
+    directory is shown only if a world of this user has used that run directory.
 
     Args:
         run_dir: The run directory.
@@ -254,5 +254,5 @@ def shown_log(run_dir: Path, log_file: Path) -> Path | None:
 def _exists(run_dir: Path) -> bool:
     try:
         return run_dir.is_absolute() and run_dir.is_dir()
-    except OSError:  # a file system that does not answer, or a directory above that is closed to us
+    except OSError:  # the file system does not answer, or a parent directory is not accessible
         return True

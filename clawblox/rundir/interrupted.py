@@ -1,9 +1,9 @@
-"""The instances that a resume brings back, and the save that each continues from.
+"""The instances that a resume continues, and the save that each continues from.
 
-A resume brings back the instances that ended and were not stopped on purpose. An instance
-continues from the last good save of its run, else as the run began. The processes of instances that
-no orchestrator owns are orphans, which a resume ends first. Records, manifests and snapshots are
-read; nothing is changed. Everything here blocks.
+A resume continues the instances that ended without being stopped on purpose. An instance continues
+from the last good save of its run, or starts as the run started. A resume first ends the orphaned
+processes of instances without an orchestrator. This module only reads records, manifests and
+snapshots. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from clawblox.system.files import has_digest
 from clawblox.system.process_tree import boot_id
 
 STOPPED_ON_PURPOSE: Final = "was stopped on purpose"
-"""Why an instance is left alone that can be resumed by its name."""
+"""Reason for leaving an instance alone that can still be resumed by name."""
 
 
 @attrs.frozen
 class Interrupted:
-    """An instance that a resume can bring back.
+    """An instance that a resume can continue.
 
     Attributes:
-        record: Its record.
-        saves: The saves of its run, oldest first; the last is good. Empty if it continues as its
-            run began.
-        reason: Why it does not continue from its newest save; None if it does.
-        number: Number of the restart of the run that this will be, from 1; 0 if it never began.
-        is_labelled: Whether the manifest describes its run.
-        problem: Why it cannot continue at all; None if it can.
+        record: Record of the instance.
+        saves: The saves of the run, oldest first; the last is good. Empty if the instance starts as
+            its run started.
+        reason: Reason for not continuing from the newest save; None if it does.
+        number: Number of this restart in the run, from 1; 0 if the run never started.
+        is_labelled: Whether the manifest describes the run.
+        problem: Reason why the instance cannot continue; None if it can.
     """
 
     record: InstanceRecord
@@ -64,12 +64,12 @@ class Interrupted:
 
     @property
     def last_save(self) -> SavedSnapshot | None:
-        """The save that it continues from."""
+        """The save that the instance continues from; None if it starts again."""
         return self.saves[-1] if self.saves else None
 
     @property
     def exit(self) -> str:
-        """Its end, in words."""
+        """Description of the instance's end."""
         record = self.record
         if record.exit is not None or record.halt is not None:
             return describe_end(record.exit, record.halt)
@@ -81,11 +81,11 @@ class Interrupted:
 
 @attrs.frozen
 class InterruptedRun:
-    """The instances that a resume brings back, and those that it leaves alone.
+    """The instances that a resume continues, and those that it leaves alone.
 
     Attributes:
         instances: The instances that continue, by name.
-        left: Why others are left alone, by name.
+        left: Reasons for leaving other instances alone, by name.
     """
 
     instances: tuple[Interrupted, ...]
@@ -100,18 +100,18 @@ class InterruptedRun:
 def find_interrupted(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
 ) -> InterruptedRun:
-    """Return the instances of a run directory that a resume brings back, with their saves.
+    """Return the instances of a run directory that a resume continues, with their saves.
 
     Args:
         run_dir: The run directory, resolved.
-        names: The instances to bring back, even when they were stopped on purpose; empty means all
-            that were interrupted.
-        world_dir: Leave instances of other worlds alone; None takes the instances of all worlds.
+        names: The instances to resume, even if they were stopped on purpose; empty means all that
+            were interrupted.
+        world_dir: The only world whose instances are resumed; None means all worlds.
 
     Raises:
-        UsageError: One of ``names`` is not there, has finished or runs; or the directory was moved
-            without the directory of an instance.
-        RunLockedError: Another orchestrator runs instances here; names it.
+        UsageError: A named instance does not exist, has finished or is running; or the directory
+            was moved without the directory of an instance.
+        RunLockedError: Another orchestrator, named in the error, runs instances here.
     """
     return read_interruption(*select_interrupted(run_dir, names, world_dir=world_dir))
 
@@ -119,9 +119,9 @@ def find_interrupted(
 def select_interrupted(
     run_dir: Path, names: Sequence[str] = (), *, world_dir: Path | None = None
 ) -> tuple[list[InstanceRecord], dict[str, str]]:
-    """Return the records of the instances that continue, and why others are left alone.
+    """Return the records of instances to resume, and reasons for leaving others alone.
 
-    Takes and raises what :func:`find_interrupted` does.
+    Arguments and errors are those of :func:`find_interrupted`.
     """
     claim_run(run_dir).release()
     chosen: list[InstanceRecord] = []
@@ -145,8 +145,8 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
     """Return the saves that instances continue from; each manifest and save is read once.
 
     Args:
-        records: Their records.
-        left: Why others are left alone, by name.
+        records: Records of the instances.
+        left: Reasons for leaving other instances alone, by name.
     """
     read, check = functools.cache(_read_manifest), functools.cache(_check_origin)
     return InterruptedRun(tuple(_describe(record, read, check) for record in records), left)
@@ -155,32 +155,32 @@ def read_interruption(records: Iterable[InstanceRecord], left: Mapping[str, str]
 def read_saves(record: InstanceRecord) -> tuple[SavedSnapshot, ...]:
     """Return the saves of an instance's run that were not removed on purpose, oldest first.
 
-    There are none in a manifest that cannot be read.
+    The result is empty if the manifest cannot be read.
     """
     manifest, _ = _read_manifest(Path(record.instance_dir))
     return tuple(_list_saves(manifest, record))
 
 
 def can_resume(run_dir: Path, names: Sequence[str] = ()) -> bool:
-    """Return whether a resume would bring an instance back; saves are not looked at.
+    """Return whether a resume would continue any instance, without checking saves.
 
     Args:
         run_dir: The run directory, resolved.
-        names: The instances that are meant; none means all.
+        names: Names of the instances; empty means all.
     """
     try:
         chosen, _ = select_interrupted(run_dir)
-    except (ClawbloxError, OSError):  # a part is elsewhere, or another orchestrator has it by now
+    except (ClawbloxError, OSError):  # a part is elsewhere, or another orchestrator owns it now
         return False
     return any(not names or record.name in names for record in chosen)
 
 
 def set_aside(run_dir: Path, names: Iterable[str]) -> None:
-    """Note that instances that have ended are not to be brought back.
+    """Exclude instances that have ended from later resumes.
 
     Args:
         run_dir: The run directory.
-        names: Their names; those that have not ended are left as they are.
+        names: Names of the instances; those that have not ended are left unchanged.
 
     Raises:
         OSError: A record cannot be written.
@@ -192,14 +192,14 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
             replace_record(run_dir, attrs.evolve(record, stopped_on_purpose=True))
 
 
-# -- which ----------------------------------------------------------------------------------------
+# -- selection -------------------------------------------------------------------------------------
 
 
 def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str | None:
-    """Return why an instance is left alone; None if it is to be resumed.
+    """Return the reason for leaving an instance alone; None if it is resumed.
 
     Raises:
-        RunLockedError: Another living orchestrator owns it.
+        RunLockedError: Another running orchestrator owns the instance.
     """
     if is_owned(run_dir, record):
         if record.orchestrator_pid == os.getpid():
@@ -220,11 +220,11 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
     return None
 
 
-# -- from what ------------------------------------------------------------------------------------
+# -- saves -----------------------------------------------------------------------------------------
 
 
 def _read_manifest(directory: Path) -> tuple[Manifest, str | None]:
-    """Return a manifest, empty if it cannot be read, and why not."""
+    """Return a manifest and None, or an empty manifest and the reason why it is unreadable."""
     try:
         return read_manifest(directory), None
     except ManifestError as error:
@@ -236,7 +236,7 @@ def _describe(
     read: Callable[[Path], tuple[Manifest, str | None]],
     check: Callable[[str | None, str | None], str | None],
 ) -> Interrupted:
-    """Return the saves that an instance can continue from; ``read`` and ``check`` remember."""
+    """Return the saves that an instance can continue from; ``read`` and ``check`` are cached."""
     manifest, problem = read(Path(record.instance_dir))
     saves, reason = _find_good_save(tuple(_list_saves(manifest, record)))
     if problem is not None:
@@ -252,7 +252,7 @@ def _describe(
 
 
 def _check_origin(path: str | None, sha256: str | None) -> str | None:
-    """Return why an instance cannot continue as its run began; it never starts fresh then."""
+    """Return the reason why the origin of a run is not usable, or None."""
     if path is None:
         return None
     if not Path(path).is_file():
@@ -283,7 +283,7 @@ def _list_saves(manifest: Manifest, record: InstanceRecord) -> Iterator[SavedSna
 def _find_good_save(
     saves: tuple[SavedSnapshot, ...],
 ) -> tuple[tuple[SavedSnapshot, ...], str | None]:
-    """Return the saves up to the last good save, and why that is not the newest."""
+    """Return the saves up to the last good one, and the reason if that is not the newest."""
     reason = None if saves else "it has no save"
     for count in range(len(saves), 0, -1):
         save = saves[count - 1]
@@ -298,12 +298,12 @@ def _find_good_save(
 
 
 def _next_number(record: InstanceRecord, manifest: Manifest) -> int:
-    """Return the number of the next restart of a run; 0 for a run that never began."""
+    """Return the number of the next restart of a run; 0 for a run that never started."""
     never_began = record.state in ("planned", "interrupted") and record.pid == 0
     if never_began and not record.restarts:
         return 0
     noted = [entry.get("number") for entry in _list_entries(manifest.restarts, record.run_id)]
-    # A restart that was planned and not begun does not count, unless the manifest has it.
+    # A planned restart counts only once the manifest lists it.
     begun = record.restarts - never_began
     return max(begun, *(whole_number(number) or 0 for number in noted), 0) + 1
 
@@ -315,7 +315,7 @@ def _list_entries(entries: Iterable[Any], run_id: str) -> Iterator[ManifestEntry
 def left_instances(run_dir: Path) -> dict[str, str]:
     """Return the cookies of the instances that no orchestrator owns, by name.
 
-    Detached instances that run are left out, and so are those of another run, of which this run
+    Running detached instances are left out, and so are instances of another run if this run
     directory is a copy.
 
     Args:
@@ -336,7 +336,7 @@ def left_instances(run_dir: Path) -> dict[str, str]:
 
 
 def _is_copied(run_dir: Path, record: InstanceRecord) -> bool:
-    """Return whether the run directory in which an instance ran is still where it was."""
+    """Return whether the original run directory of an instance still exists elsewhere."""
     place = former_run_dir(record)
     try:
         original = read_record(place, record.name)

@@ -1,11 +1,11 @@
-"""A journal: an append-only log of JSON objects whose history may be dropped. All of it blocks.
+"""A journal: an append-only log of JSON objects whose history may be dropped. Everything blocks.
 
-Each object has a ``name``. The last line of a name replaces the earlier lines: these are history.
-A line that is not such an object is ignored.
+Each object has a ``name``. The last line of a name replaces the earlier lines, which are history.
+Other lines are ignored.
 
 At each further MiB the writer drops the history if that at least halves the file. It publishes a
-new file in place of the old file, so a reader sees the old or the new. Readers take no lock; they
-remember what they have read and continue from there.
+new file in place of the old one, so a reader sees either the old or the new file. Readers take no
+lock, and read only the lines added since their last read.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.regular_files import closing_fd, open_regular, read_rest
 
 _COMPACT_STEP_BYTES: Final = 1 << 20
-"""Size at which, and at whose multiples, a writer looks whether history can be dropped."""
+"""A writer checks at each multiple of this size whether history can be dropped."""
 _NO_JOURNAL: Final = (errno.EINVAL, errno.ELOOP, errno.EMLINK, errno.EFBIG)
-"""How a file is refused that is a pipe, a device, a link, or too large."""
+"""Errors for a file that is a pipe, a device, a link, or too large."""
 _JOURNALS_REMEMBERED: Final = 1024
 
 
 def append_line(path: Path, line: bytes, *, lock_wait: float = LOCK_WAIT_S) -> None:
-    """Append an object, or several lines of them, to a journal; create it if it is missing.
+    """Append one or more objects to a journal, which is created if it is missing.
 
-    It is there for every reader when this returns, but not durable against a loss of power.
+    All readers see the objects when this returns, but a loss of power may still lose them.
 
     Args:
         path: The journal; its directory must exist.
         line: The object, without a newline at the end.
-        lock_wait: How long to wait for the lock, in seconds.
+        lock_wait: Longest wait for the lock, in seconds.
 
     Raises:
-        OSError: The journal is as it was. A TimeoutError when another process, one that is
-            suspended for example, keeps the lock for longer.
+        OSError: The journal is unchanged. A TimeoutError if another process, such as a suspended
+            one, holds the lock for longer.
     """
     with open_log(path, lock_wait=lock_wait) as fd:
         size = append(fd, line + b"\n")
         if size // _COMPACT_STEP_BYTES < os.fstat(fd).st_size // _COMPACT_STEP_BYTES:
-            # The line is written, so a failure to shorten the file does not matter.
+            # The line is written, so a failure to shorten the file is harmless.
             with contextlib.suppress(OSError):
                 _compact(path)
 
@@ -70,7 +70,7 @@ def restore_lines(path: Path, lines: bytes) -> None:
         lines: The objects, without a newline at the end.
 
     Raises:
-        OSError: It cannot be written, or the journal cannot be replaced: a directory for example.
+        OSError: The journal cannot be written or, like a directory, not be replaced.
     """
     try:
         append_line(path, lines)
@@ -86,10 +86,10 @@ def drop_lines(path: Path, names: Collection[str], *, lock_wait: float = LOCK_WA
     Args:
         path: The journal.
         names: The names.
-        lock_wait: How long to wait for the lock, in seconds.
+        lock_wait: Longest wait for the lock, in seconds.
 
     Raises:
-        OSError: The journal is as it was. A TimeoutError when another process keeps the lock.
+        OSError: The journal is unchanged. A TimeoutError if another process holds the lock.
     """
     with open_log(path, lock_wait=lock_wait):
         latest = _latest_lines(path)
@@ -97,17 +97,18 @@ def drop_lines(path: Path, names: Collection[str], *, lock_wait: float = LOCK_WA
 
 
 def check_journal(path: Path) -> None:
-    """Check that a journal can be read, if there is anything in its place.
+    """Check that a journal can be read if its path exists.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is too large; names the path.
+        OSError: The journal cannot be read, is not a regular file, or is too large; the error names
+            the path.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.close(open_regular(path, max_bytes=MAX_LOG_BYTES))
 
 
 def read_lines(path: Path) -> dict[str, bytes]:
-    """Return the last line of each name; empty without a journal that can be read."""
+    """Return the last line of each name; empty if the journal is missing or unreadable."""
     return _remembered(path).read()
 
 
@@ -117,7 +118,7 @@ def read_line(path: Path, name: str) -> bytes | None:
 
 
 def _compact(path: Path) -> None:
-    """Drop the history if that halves the file; the caller has its lock."""
+    """Drop the history if that halves the file; the caller holds the lock."""
     kept = b"".join(_latest_lines(path).values())
     if 2 * len(kept) <= path.stat().st_size:
         publish_bytes(path, kept)
@@ -137,7 +138,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 def _note_lines(latest: dict[str, bytes], lines: Iterable[bytes]) -> None:
-    """Note the last line of each name, in the order of these lines."""
+    """Store the last line of each name, in the order of these lines."""
     for line in lines:
         try:
             name = _named.decode(line).name
@@ -186,7 +187,7 @@ class _JournalReader:
             os.lseek(fd, self._end - len(self._last_line), os.SEEK_SET)
             data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
             if not data.startswith(self._last_line):
-                # It is another file, or was rewritten.
+                # The file was replaced or rewritten.
                 self._forget()
                 os.lseek(fd, 0, os.SEEK_SET)
                 data = read_rest(fd, max_bytes=MAX_LOG_BYTES)
@@ -198,5 +199,5 @@ class _JournalReader:
 
 
 _remembered = functools.lru_cache(_JOURNALS_REMEMBERED)(_JournalReader)
-# A lock that another thread of the parent held at the fork would never be free in the child.
+# In a child, a lock that another thread held at the fork would stay locked forever.
 os.register_at_fork(after_in_child=_remembered.cache_clear)

@@ -1,10 +1,10 @@
-"""Remnants of killed orchestrators in a run directory: noted as interrupted, registered or removed.
+"""Cleans up after killed orchestrators: marks runs as interrupted, registers or removes files.
 
-A file is removed only when its writer is gone: either its name identifies the writer, or this
-process has the lock that the writer would have. A snapshot that was published and not registered
-is registered if it is newer than the last save that the manifest lists of its run. An older one
-is a remnant of an interrupted removal, and is removed. A run directory may come from a stranger:
-what its records name outside of it is left alone. Everything here blocks.
+A file is removed only if its writer is gone: either the file's name identifies the writer, or this
+process holds the lock that the writer would hold. A published but unregistered snapshot is
+registered if it is newer than the last save of its run in the manifest; an older one is the remnant
+of an interrupted removal, and is removed. A run directory may come from a stranger, so files that
+its records name outside of it are left alone. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _log = OwnLog(__name__)
 
 
 def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[Path]:
-    """Mark instances as interrupted in their records; return the runs that are left open.
+    """Mark instances as interrupted in their records; return the directories of open runs.
 
     Args:
         run_dir: The run directory.
-        without: Names of instances that are left as they are.
+        without: Names of instances to leave unchanged.
 
     Returns:
-        The directories whose manifests still have the run as running.
+        The directories whose manifests still list the run as running.
     """
     stale = close_stale_records(run_dir, without=without)
     directories = {Path(record.instance_dir) for record in stale if _is_inside(record, run_dir)}
@@ -59,15 +59,15 @@ def close_interrupted(run_dir: Path, *, without: Collection[str] = ()) -> list[P
 
 
 def is_left_open(instance_dir: Path) -> bool:
-    """Return whether a manifest has its run as running."""
+    """Return whether a manifest lists its run as running."""
     return try_read_manifest(instance_dir).run.get("status") == "running"
 
 
 def remove_leftovers(run_dir: Path) -> None:
     """Remove the half-written files of killed writers from a run directory.
 
-    The manifests of killed writers are first merged into the manifest. A file that cannot be
-    removed stays; the next writer tries again.
+    Unpublished manifests of killed writers are first merged into the manifest. The next writer
+    retries to remove files that could not be removed.
     """
     known = read_records(run_dir)
     records = [record for record in known if not (record.is_alive or has_owner(record))]
@@ -92,7 +92,7 @@ def remove_leftovers(run_dir: Path) -> None:
 
 
 def _is_inside(record: InstanceRecord, run_dir: Path) -> bool:
-    """Return whether the files of an instance are in its run directory, as they always are."""
+    """Return whether the files of an instance are in its run directory, as clawblox writes them."""
     return all(is_below(p, run_dir) for p in (Path(record.instance_dir), _find_saves(record)))
 
 
@@ -108,11 +108,11 @@ _LEFT_BY_THE_DEAD: Final = ("starting", "ready", "interrupted")
 _FILE_NAME: Final = re.compile(
     r"(?P<instance>.+)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-[0-9a-f]{6}\.(json|snapshot)"
 )
-"""As ``snapshot.capture`` names a file: instance, UTC time, a few random digits."""
+"""File names that ``snapshot.capture`` uses: instance, UTC time, a few random digits."""
 
 
 def is_save_name(name: str, instance: str) -> bool:
-    """Return whether a file is named as the saves of an instance are."""
+    """Return whether a file name is that of a save of an instance."""
     match = _FILE_NAME.fullmatch(name)
     return match is not None and match["instance"] == instance
 
@@ -120,7 +120,8 @@ def is_save_name(name: str, instance: str) -> bool:
 def settle_unlisted_saves(run_dir: Path) -> None:
     """Register or remove the snapshots of a run directory that no manifest lists.
 
-    The snapshots of a living orchestrator are left alone: it may be about to register them.
+    The snapshots of a running orchestrator are left alone, because it may be about to register
+    them.
     """
     for record in read_records(run_dir):
         is_dead = not (record.is_alive or has_owner(record))
@@ -159,11 +160,11 @@ def _settle(record: InstanceRecord) -> None:
 
 
 def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Return whether a file was saved before the last save that is listed."""
+    """Return whether a file was saved before the last listed save."""
     last_created_at = str(last.get("created_at", ""))
     if created_at != last_created_at:
         return created_at < last_created_at
-    # Names have whole seconds; an autosave that was removed from the list may be of the same one.
+    # Names have whole seconds, so an unlisted autosave may be from the same second.
     try:
         last_status = os.stat(manifest.resolve(str(last.get("path"))))  # noqa: PTH116
     except OSError:
@@ -172,7 +173,7 @@ def _is_older(created_at: str, path: Path, last: Mapping[str, Any], manifest: Ma
 
 
 def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
-    """Remove the rows of snapshots that were never published; rows are published first."""
+    """Remove rows that were published without their snapshots; rows are published first."""
     for rows in place.glob(f"{glob.escape(record.name)}-*{ROWS_SUFFIX}"):
         snapshot = rows.with_name(rows.name.removesuffix(ROWS_SUFFIX))
         if is_save_name(snapshot.name, record.name) and not snapshot.exists():
@@ -180,7 +181,7 @@ def _remove_lone_rows(record: InstanceRecord, place: Path) -> None:
 
 
 def _find_files(record: InstanceRecord, place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield time and path of the files in ``place`` that are named as saves of a record's run."""
+    """Yield time and path of the files in ``place`` whose names are those of a run's saves."""
     try:
         names = os.listdir(place)  # noqa: PTH208 - names are enough
     except OSError:
@@ -194,7 +195,7 @@ def _find_files(record: InstanceRecord, place: Path) -> Iterator[tuple[str, Path
 
 
 def _last_listed_save(manifest: Manifest, record: InstanceRecord) -> Mapping[str, Any]:
-    """Return the entry of the run's newest save, the last one within a second; {} if none."""
+    """Return the entry of the run's newest save, the last within its second; {} if none."""
     last: Mapping[str, Any] = {}
     for entry in objects_in(manifest.checkpoints):
         is_of_the_run = entry.get("run_id") == record.run_id
@@ -209,7 +210,7 @@ def _read_save(instance: str, path: Path, created_at: str) -> SavedSnapshot:
     with os.fdopen(open_regular(path, max_bytes=limit), "rb") as file:
         sha256 = digest_open(file.fileno(), max_bytes=limit)
         with contextlib.closing(check):
-            if path.suffix == ".json":  # it was strict JSON when it was published
+            if path.suffix == ".json":  # published files were strict JSON
                 header = check.read_header(file.fileno())
         size_bytes = os.fstat(file.fileno()).st_size
     rows = rows_beside(path)

@@ -1,8 +1,8 @@
-"""The lineage of a run: the origin of each instance, its lives, its saves, its forks.
+"""The lineage of a run: the origin, lives, saves and forks of each instance.
 
-It is read from the manifests and the records of a run directory. Of processes only one thing is
-asked: whether they live. Manifests are written by several programs and by hand, so an entry that
-makes no sense is passed over, and each instance appears exactly once whatever they say.
+The lineage is read from the manifests and the records of a run directory; processes are only
+checked for being alive. Several programs and people write manifests, so invalid entries are
+skipped, and each instance appears exactly once.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class InstanceLineage:
     """One instance of a run directory.
 
     Attributes:
-        name: Its name.
-        depth: How many instances of this run directory it descends from.
-        parent: What its run began from; None if it began fresh.
-        state: Its state; None if neither its record nor its manifest has it.
-        exit: How its process ended the last time; None while it runs, or if not known.
-        labels: What its start was labelled with.
-        run_id: Id of its latest run; empty if not known.
-        restarts: How often its latest run was brought back.
-        lives: Its lives, oldest first. Earlier runs under its name are among them as far as the
-            manifest tells: each restart and each save names its run, the rest is overwritten.
+        name: Name of the instance.
+        depth: Number of ancestors in this run directory.
+        parent: The snapshot that the run started from; None for a fresh start.
+        state: State of the instance; None if neither record nor manifest has it.
+        exit: Last exit of the process; None while it is running or if unknown.
+        labels: Labels of the start.
+        run_id: Id of the latest run; empty if unknown.
+        restarts: Number of restarts in the latest run.
+        lives: The lives of the instance, oldest first. Earlier runs under this name are included if
+            the manifest still lists their restarts and saves; the rest is overwritten.
     """
 
     name: str
@@ -65,7 +65,7 @@ class InstanceLineage:
 
     @property
     def saves(self) -> tuple[LineageSave, ...]:
-        """The saves of all its lives, removed ones included."""
+        """The saves of all lives, including removed saves."""
         return tuple(save for life in self.lives for save in life.saves)
 
     @property
@@ -76,16 +76,16 @@ class InstanceLineage:
 
 @attrs.frozen
 class Lineage:
-    """The instances of a run directory, and the saves that they began from.
+    """The instances of a run directory, and the saves that they started from.
 
     Attributes:
         run_dir: The run directory.
-        instances: Each after its parent. Of the children of a parent, the latest fork comes first,
-            so that lines drawn down to them do not cross.
+        instances: The instances, each after its parent. Among siblings, the latest fork comes
+            first, so that lines drawn down to them do not cross.
         problems: Errors of manifests that could not be read; their content is missing.
-        archives: Its saves of all instances with their agents.
-        origins: The archives that its instances began from in their latest runs.
-        former_dirs: Where the run directory was before it was moved.
+        archives: Archives of all instances with their agents.
+        origins: The archives that the latest runs started from.
+        former_dirs: Paths of the run directory before it was moved.
     """
 
     run_dir: Path
@@ -97,13 +97,13 @@ class Lineage:
 
 
 def read_lineage(run_dir: Path | str) -> Lineage:
-    """Read the lineage of a run directory, of running and of finished runs. Blocks.
+    """Read the lineage of a run directory with running or finished instances. Blocks.
 
     Args:
         run_dir: The run directory.
 
     Raises:
-        ManifestError: No instance is known, and the manifest cannot be read; or a later version of
+        ManifestError: There are no records and the manifest cannot be read; or a later version of
             clawblox wrote the records.
         ConfigError: ``run_dir`` is not a path.
     """
@@ -131,8 +131,8 @@ class _Manifests:
     """The manifests of a run directory, each read once.
 
     Attributes:
-        move: Returns where a path of them is now.
-        problems: Errors of those that could not be read.
+        move: Returns the current location of a path in these manifests.
+        problems: Errors of the manifests that could not be read.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -142,7 +142,7 @@ class _Manifests:
         self.problems: list[ManifestError] = []
 
     def read(self, directory: Path) -> Manifest:
-        """Return the manifest of a directory; an unreadable one is empty and noted."""
+        """Return the manifest of a directory; if unreadable, note it and return an empty one."""
         if directory not in self._known:
             path = manifest_path(directory)
             self._known[directory] = Manifest(path)
@@ -153,7 +153,7 @@ class _Manifests:
         return self._known[directory]
 
     def read_saves(self, directory: Path, name: str) -> list[LineageSave]:
-        """Return the saves of an instance in the manifest of a directory; archives for none."""
+        """Return the saves of an instance in a directory's manifest; archives if unnamed."""
         if directory not in self._saves:
             saves = self._saves.setdefault(directory, {})
             for save in list_saves(self.read(directory), self.move):
@@ -166,7 +166,7 @@ class _Manifests:
             yield from self.read_saves(directory, "")
 
     def list_origins(self) -> Iterator[Origin]:
-        """Yield the archives that the latest runs began from."""
+        """Yield the archives that the latest runs started from."""
         for manifest in self._known.values():
             if (path := read_text(manifest.run, "resume_archive")) is not None:
                 yield Origin(self.move(_normal(manifest.resolve(path))))
@@ -177,11 +177,11 @@ class _Draft:
     """The sources of one instance.
 
     Attributes:
-        name: Its name.
-        manifest: Its manifest.
-        record: Its record.
-        is_alone: Whether no other instance has this manifest.
-        saves: Its saves, of all its runs.
+        name: Name of the instance.
+        manifest: Manifest of the instance.
+        record: Record of the instance.
+        is_alone: Whether the manifest belongs to this instance only.
+        saves: The saves of all runs of the instance.
     """
 
     name: str
@@ -192,7 +192,7 @@ class _Draft:
 
     @property
     def run(self) -> ManifestEntry:
-        """The manifest's section on its latest run; empty if that describes another run."""
+        """The manifest's section on the latest run; empty if it describes another run."""
         run, record = self.manifest.run, self.record
         run_id = read_text(run, "id")
         if record is None or not record.run_id or run_id is None:
@@ -201,11 +201,11 @@ class _Draft:
 
     @property
     def run_id(self) -> str:
-        """Id of its latest run; empty if not known."""
+        """Id of the latest run; empty if unknown."""
         return (self.record.run_id if self.record else None) or read_text(self.run, "id") or ""
 
     def read_restarts(self) -> list[tuple[str, ManifestEntry]]:
-        """Return its restarts, each with the id of its run."""
+        """Return the restarts of the instance, each with the id of its run."""
         known = {self.run_id, *(save.run_id for save in self.saves)}
         entries = [
             (read_text(entry, "run_id") or "", entry)
@@ -220,7 +220,7 @@ def _find_instances(run_dir: Path, manifests: _Manifests) -> Iterator[_Draft]:
     places = {name: listed.get(name, run_dir) for name in dict.fromkeys([*records, *listed])}
     for name, record in records.items():
         written = _normal(Path(record.instance_dir))
-        if written.is_relative_to(run_dir):  # else the instance was left behind by a move
+        if written.is_relative_to(run_dir):  # otherwise the instance was left behind by a move
             places[name] = written
     counts = Counter(places.values())
     for name, place in places.items():
@@ -236,7 +236,7 @@ class _SaveIndex:
 
     Args:
         drafts: The instances.
-        move: Returns where a path of a manifest is now.
+        move: Returns the current location of a path in a manifest.
     """
 
     def __init__(self, drafts: Iterable[_Draft], move: PathMover) -> None:
@@ -252,15 +252,15 @@ class _SaveIndex:
                     self._by_digest.setdefault(save.sha256, []).append((save.run_id, origin))
 
     def find(self, path: Path, sha256: str | None, run_id: str = "") -> Origin:
-        """Return the save that a life began from.
+        """Return the save that a life started from.
 
-        After the run directory was moved, a path in a manifest can be out of date. Then the digest
-        decides, and among saves with the same content the file name.
+        After a move of the run directory, paths in a manifest can be out of date. Then the save is
+        found by its digest, and among saves with the same content by the file name.
 
         Args:
-            path: The path that the manifest names.
-            sha256: The digest that it names; None if it names none.
-            run_id: The run that began; it did not begin from a save of its own. Empty for a
+            path: The path in the manifest.
+            sha256: The digest in the manifest, or None.
+            run_id: The run that started, which cannot have started from its own saves. Empty for a
                 restart.
         """
         origin = self._by_path.get(path)
@@ -287,7 +287,7 @@ class _SaveIndex:
 def _read_origin(
     entry: ManifestEntry, draft: _Draft, saves: _SaveIndex, run_id: str = ""
 ) -> Origin | None:
-    """Return the save that a run or a restart names as its origin; None for a fresh one."""
+    """Return the save that a run or a restart names as its origin; None for a fresh start."""
     path = read_text(entry, "resume_from")
     if path is None:
         return None
@@ -296,11 +296,11 @@ def _read_origin(
 
 
 def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
-    """Return the save that the latest run of an instance began from."""
+    """Return the save that the latest run of an instance started from."""
     record, origin = draft.record, _read_origin(draft.run, draft, saves, draft.run_id)
     if origin is not None or record is None:
         return origin
-    # A single instance has no section of its own, and its record has the path of its last restart.
+    # A single instance has no own section, and its record has the path of its last restart.
     path = read_text(record.options, "resume")
     if path is None and not record.restarts:
         path = record.resume_path
@@ -347,7 +347,7 @@ def _describe(draft: _Draft, index: _SaveIndex) -> InstanceLineage:
 
 
 def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _SaveIndex) -> Life:
-    """Return the life that a restart began; its ``exit`` ended the life before it."""
+    """Return the life that a restart started; its ``exit`` ended the previous life."""
     by, origin = entry.get("by"), _read_origin(entry, draft, saves)
     return Life(
         run_id,
@@ -363,7 +363,7 @@ def _read_restart(entry: ManifestEntry, run_id: str, draft: _Draft, saves: _Save
 
 
 def _find_end(draft: _Draft, state: InstanceState | None) -> dict[str, Any]:
-    """Return the fields of a life for the end of the latest run of an instance."""
+    """Return the fields of a life that describe the end of the latest run."""
     record = draft.record
     if state not in OVER:
         return {}

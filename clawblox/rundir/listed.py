@@ -1,7 +1,7 @@
-"""Instances that a manifest names, for run directories that have no records any more.
+"""Instances named in a manifest, for run directories without records.
 
-Such are runs of older versions, archives without ``.clawblox/instances``, and runs of programs that
-write a manifest only. They are shown, and nothing else: no instance here can be stopped or resumed.
+These are runs of older versions, archives without ``.clawblox/instances``, and runs of programs
+that only write a manifest. The instances can only be shown, not stopped or resumed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _UNKNOWN: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("index", "exit")),
     "is_detached": False,
 }
-"""Members of a record that no manifest has."""
+"""Members of a record that manifests do not contain."""
 
 
 def is_run_dir(directory: Path) -> bool:
-    """Return whether a directory has records, or a manifest and is no part of a run. Blocks."""
+    """Return whether a directory has records, or a manifest and is not part of a run. Blocks."""
     if has_records(directory):
         return True
     if not os.path.isfile(manifest_path(directory)):  # noqa: PTH113 - no error for a closed one
@@ -46,9 +46,9 @@ def is_run_dir(directory: Path) -> bool:
 
 
 def read_listed(run_dir: Path) -> list[InstanceRecord]:
-    """Return the records of a run directory, or else what its manifest says. Blocks.
+    """Return the records of a run directory, or records made from its manifest. Blocks.
 
-    Records made from a manifest are of instances that have ended, or of which nothing is known.
+    Records made from a manifest describe instances that have ended or whose state is unknown.
 
     Args:
         run_dir: The run directory; it may have been moved.
@@ -60,7 +60,7 @@ def read_listed(run_dir: Path) -> list[InstanceRecord]:
 
 
 def list_instances(manifest: Manifest) -> dict[str, Path]:
-    """Return the directories of the instances that the manifest of a run names, by their names."""
+    """Return the directories of the instances in the manifest of a run, by instance name."""
     listed: dict[str, Path] = {}
     for entry in objects_in(manifest.instances):
         name, directory = read_text(entry, "name"), read_text(entry, "dir")
@@ -73,12 +73,12 @@ def list_instances(manifest: Manifest) -> dict[str, Path]:
 
 
 def state_in(run: ManifestEntry) -> _EndState | None:
-    """Return the state of an instance by the section ``run`` of its manifest; None if unknown."""
+    """Return the state of an instance from the ``run`` section of its manifest; None if unknown."""
     return _STATES.get(read_text(run, "status") or "")
 
 
 def clean_labels(labels: object) -> Mapping[str, Any]:
-    """Return the labels that can be shown, of those that a world may have written."""
+    """Return the labels that can be shown; a world may have written others."""
     cleaned = clean_value(labels) if isinstance(labels, Mapping) else {}
     return {key: value for key, value in cleaned.items() if isinstance(value, str | int | float)}
 

@@ -1,9 +1,9 @@
-"""The lives of an instance, and which of its saves belong to each.
+"""The lives of an instance, from each start to its end, with the saves of each.
 
-A save belongs to the life that its time of day falls into. Times of day are whole seconds, so a
-save of the very second of a restart belongs to the later life if the manifest lists it after the
-snapshot that the restart took; without that, if its simulation time is below that of the save
-before it. The same decides where a time of day is missing.
+A save belongs to the life in which it was made, according to its UTC time. Times are whole seconds,
+so a save in the same second as a restart belongs to the later life if the manifest lists it after
+the snapshot that the restart took; without such a snapshot, if its simulation time is below that of
+the save before it. The same rule applies if a time is missing.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 
 _GOOD_EXITS: Final = frozenset(map(str, GOOD_EXITS))
-"""In the words of manifests."""
+"""The good exits in the words of manifests."""
 
 LifeBeginning: TypeAlias = Literal["start", "policy", "request", "resume"]
-"""What began a life: a start or fork, the restart policy, a restart on request, or a resume."""
+"""Cause of a life: a start or fork, the restart policy, a restart on request, or a resume."""
 
 LifeEnding: TypeAlias = Literal["restart", "resume", "another_run", "exit"]
-"""What followed a life: a restart, a resume, another run under the same name, or nothing."""
+"""Event at the end of a life: a restart, a resume, another run with the name, or an exit."""
 
 
 @attrs.frozen
 class Origin:
-    """The snapshot that a life began from.
+    """The snapshot that a life started from.
 
     Attributes:
         path: The file, absolute.
-        sha256: Its digest; None when the manifest does not have it.
-        instance: The instance of this run directory that saved it; None for another's.
-        time: Its simulation time; None when no manifest has it.
+        sha256: Digest of the file; None if the manifest does not contain it.
+        instance: The instance of this run directory that saved the snapshot; None if the snapshot
+            came from elsewhere.
+        time: Simulation time of the snapshot; None if unknown.
     """
 
     path: Path
@@ -48,20 +49,19 @@ class Origin:
 
 @attrs.frozen
 class Life:
-    """A life of an instance: from a start to the end of its process.
+    """A life of an instance: the time from a start to the end of its process.
 
     Attributes:
-        run_id: Id of its run; empty if not known.
-        begun_by: What began it.
-        origin: The snapshot that it began from; None if it began fresh, or if that is not known
-            any more.
-        begun_at: UTC time at which it began; after a restart, at which it was ready again.
-        time: Simulation time at which it began: 0 for a fresh one; None if not known.
-        saves: Its saves, in the order of the manifest.
-        ended_by: What followed it; None while it lasts.
-        ended_at: UTC time of its end, or at which what followed it had begun.
-        exit: How its process ended, in words.
-        has_died: Whether it ended badly: it died, failed, halted or was interrupted.
+        run_id: Id of the run; empty if unknown.
+        begun_by: Cause of the start.
+        origin: The snapshot that the life started from; None for a fresh start or if unknown.
+        begun_at: UTC time of the start; after a restart, the time of readiness.
+        time: Simulation time at the start: 0 for a fresh start; None if unknown.
+        saves: The saves of this life, in the order of the manifest.
+        ended_by: Event that ended the life; None while it lasts.
+        ended_at: UTC time of the end, or of the start of the next life.
+        exit: Exit of the process, in words.
+        has_died: Whether the instance died, failed, halted or was interrupted.
     """
 
     run_id: str
@@ -80,9 +80,9 @@ def join_lives(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSav
     """Return the lives of one run, each with its saves and its end.
 
     Args:
-        first: The life that its start began.
-        restarts: The lives that its restarts began, oldest first; the ``exit`` of each is that of
-            the life before it.
+        first: The life that the run started with.
+        restarts: The lives that restarts started, oldest first; the ``exit`` of each belongs to the
+            previous life.
         saves: The saves of the run, oldest first.
 
     Returns:
@@ -106,7 +106,7 @@ def join_lives(first: Life, restarts: Sequence[Life], saves: Sequence[LineageSav
 
 
 def _split(saves: Sequence[LineageSave], restarts: Sequence[Life]) -> list[list[LineageSave]]:
-    """Sort the saves of a run by the life that they belong to; see the module."""
+    """Split the saves of a run by life; see the module docstring."""
     parts: list[list[LineageSave]] = [[] for _ in (None, *restarts)]
     places = {save.path: place for place, save in enumerate(saves)}
     life = 0

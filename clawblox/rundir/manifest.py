@@ -1,8 +1,8 @@
-"""The run manifest: its values, its merge rules, and how tools read it.
+"""The run manifest: its values, its merge rules, and reading it.
 
 ``<run dir>/.clawblox/manifest.json`` describes one run and lists its files. Several programs write
-it, so none of them owns the document: each merges an :class:`Update` into it. Merging is pure and
-idempotent, and keeps every unknown key. ``manifest_writer`` writes the file.
+the file, so each merges an :class:`Update` into the document instead of owning it. Merging is pure
+and idempotent, and keeps unknown keys. ``manifest_writer`` writes the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clawblox.system.regular_files import read_regular
 
 MANIFEST_NAME: Final = "manifest.json"
 MAX_MANIFEST_BYTES: Final = 64 << 20
-"""Size above which a manifest is neither read nor written."""
+"""Maximum size of a manifest that is read or written."""
 SCHEMA_VERSION: Final = 1
 
 _RUN_FIELDS: Final = (
@@ -61,12 +61,12 @@ _PATH_FIELDS: Final = {
     "restarts": "",
     "world_files": "sha256",
 }
-"""The lists of the document, each with the key of its path. A restart has no path, and is
-identified by all its fields; the files of a world have a digest in its place."""
+"""The lists of the document, each with the key of an entry's path. A restart has no path and is
+identified by all its fields; the files of a world are identified by a digest."""
 _MAX_WORLD_FILES: Final = 20
-"""Number of versions of the files of its worlds that a manifest keeps, the latest ones."""
+"""Number of the latest versions of world files that a manifest keeps."""
 _LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
-"""Their entries name their run by ``run_id``."""
+"""The lists whose entries name their run by ``run_id``."""
 
 
 @attrs.frozen
@@ -81,12 +81,12 @@ class Update:
         checkpoints: Entries for ``checkpoints``.
         restarts: Entries for ``restarts``.
         world_files: Entries for ``world_files``: the files that worlds were started with.
-        renamed_runs: New ids of runs by their old ones, for the entries that belong to them.
+        renamed_runs: New ids of runs by their old ids, for the entries of these runs.
         retired: Autosaves whose files were removed, each with ``path`` and ``removed_at``. Their
-            entries go too, except those that a restart, a run or a label names.
-        forked: Paths of checkpoints that runs began from; their entries stay for good.
-        left: Agents whose session is over, each with ``id`` and ``name``; their entries go, before
-            ``agents`` come.
+            entries are removed too, unless a restart, a run or a label names them.
+        forked: Paths of checkpoints that runs started from; their entries are kept permanently.
+        left: Agents whose session is over, each with ``id`` and ``name``; their entries are removed
+            before ``agents`` are added.
     """
 
     run: ManifestEntry = attrs.field(factory=dict)
@@ -117,8 +117,8 @@ class Manifest:
     """An immutable state of a run's manifest; merging returns a new value.
 
     Attributes:
-        path: Its file.
-        document: The whole document, unknown keys included. To be read, not changed.
+        path: File of the manifest.
+        document: The whole document, including unknown keys; read-only.
     """
 
     path: Path
@@ -126,7 +126,7 @@ class Manifest:
 
     @property
     def state_root(self) -> Path:
-        """The run directory, which relative paths in the document start from."""
+        """The run directory, the base of relative paths in the document."""
         return self.path.parent.parent
 
     @property
@@ -135,29 +135,29 @@ class Manifest:
         return self.document.get("run") or {}
 
     instances = _Entries("instances")
-    """The instances of a run directory with many; each has a manifest in its ``dir``."""
+    """The instances in a run directory with many, each with a manifest in its ``dir``."""
     agents = _Entries("agents")
     """The agents of the run, in the order of their registration."""
     recordings = _Entries("recordings")
-    """The recordings of the run; their files may be gone."""
+    """The recordings of the run; their files may be missing."""
     checkpoints = _Entries("checkpoints")
-    """The snapshots that were saved, oldest first; their files may be gone."""
+    """The saved snapshots, oldest first; their files may be missing."""
     restarts = _Entries("restarts")
-    """The restarts of its instance, oldest first."""
+    """The restarts of the instance, oldest first."""
     world_files = _Entries("world_files")
-    """The files that its worlds were started with, a version for each change, oldest first."""
+    """The source files of the started worlds, one version for each change, oldest first."""
 
     def resolve(self, written: str) -> Path:
-        """Return the absolute path that a path of the document means."""
+        """Return the absolute path of a path in the document."""
         return self.state_root / written
 
     def merged(self, *updates: Update) -> Manifest:
-        """Return the manifest with ``updates`` in it; their values replace those that are there.
+        """Return the manifest with ``updates`` merged in; their values replace existing values.
 
-        Merging the same updates again changes nothing.
+        Merging the same updates again has no effect.
         """
         if len(updates) > 1 and any(new.retired or new.forked or new.left for new in updates):
-            # Removals depend on the present entries.
+            # Removals depend on the current entries.
             return functools.reduce(Manifest.merged, updates, self)
         root = self.state_root
         run = dict(self.run)
@@ -192,10 +192,10 @@ class Manifest:
         return attrs.evolve(self, document=document)
 
     def filled(self, other: Manifest) -> Manifest:
-        """Return the manifest with what it lacks of ``other``; its own values win.
+        """Return the manifest completed with values of ``other``; its own values win.
 
-        Whole sections, entries of the lists and fields of an entry are filled in; a section
-        ``run`` that is there stays as it is.
+        Missing sections, list entries and fields of entries are filled in; an existing section
+        ``run`` stays unchanged.
         """
         document = {**other.document, **self.document}
         for name in _PATH_FIELDS:
@@ -206,9 +206,9 @@ class Manifest:
         return list(self.document.get(name) or ())
 
     def _lacking(self, name: str, other: Manifest) -> list[ManifestEntry]:
-        """Return the entries of ``other`` without most of those that would fill in nothing.
+        """Return the entries of ``other`` without those that are obviously in this manifest.
 
-        Nearly always that is all of them, and looking closer costs ten times as much.
+        Nearly always the result is empty, and a full comparison costs ten times as much.
         """
         field = _PATH_FIELDS[name]
         own = {entry[field]: entry for entry in self._entries(name) if is_placed(entry, field)}
@@ -244,7 +244,7 @@ def _merge_run(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
 
 def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> list[object]:
     def rename(entry: object) -> object:
-        # A world may have put anything there.
+        # The world may have written any value.
         old = entry.get("run_id") if isinstance(entry, Mapping) else None
         new = ids.get(old) if isinstance(old, str) else None
         return {**entry, "run_id": new} if isinstance(entry, Mapping) and new else entry
@@ -253,7 +253,7 @@ def _with_renamed_runs(entries: Iterable[object], ids: Mapping[str, str]) -> lis
 
 
 def _spelled(entry: ManifestEntry, root: Path, *fields: str) -> ManifestEntry:
-    """Return the entry with its paths as manifests have them: relative when inside the root."""
+    """Return the entry with paths in the form of manifests, relative if inside the root."""
     paths = {field: entry[field] for field in fields if isinstance(entry.get(field), str)}
     return {**entry, **{field: _relative(path, root) for field, path in paths.items()}}
 
@@ -273,34 +273,34 @@ def _relative(path: str, root: Path) -> str:
 
 
 def manifest_path(run_dir: Path) -> Path:
-    """Return where the manifest of a run directory is."""
+    """Return the path of the manifest of a run directory."""
     return state_dir(run_dir) / MANIFEST_NAME
 
 
 def serialise_manifest(manifest: Manifest) -> bytes:
-    """Write a manifest as its file has it: indented by 2, keys sorted, a newline at the end."""
+    """Return the content of a manifest's file: indented by 2, sorted keys, final newline."""
     document = manifest.document
     try:
         text = msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2)
     except (ValueError, OverflowError):
-        # A path that is not UTF-8 has lone surrogates, which JSON can only have escaped; another
-        # program may have written a whole number of more than 64 bits.
+        # A path that is not UTF-8 has lone surrogates, which JSON must escape; another program may
+        # have written an integer of more than 64 bits.
         text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False).encode()
     return text + b"\n"
 
 
 def parse_manifest(data: bytes, path: Path) -> Manifest:
-    """Read the content of a manifest.
+    """Parse the content of a manifest.
 
     Args:
         data: The whole file.
-        path: Where it is.
+        path: Path of the file.
 
     Raises:
-        ManifestError: It is not JSON, not a manifest, or of a later schema.
+        ManifestError: The content is not JSON, not a manifest, or has a later schema.
     """
     try:
-        document = parse_document(data)  # a world may have written NaN, which no tool can read
+        document = parse_document(data)  # refuses NaN, which a world may write
     except ValueError as error:
         raise ManifestError(f"the manifest is not JSON: {error}", path=path) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -325,13 +325,13 @@ def _complaint(document: object) -> str | None:
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """Read the manifest of one run; blocks. The files that it lists need not exist.
+    """Read the manifest of one run. Blocks. The listed files need not exist.
 
     Args:
         path: The run directory, or the manifest itself.
 
     Raises:
-        ManifestError: There is no manifest, or it cannot be read.
+        ManifestError: The manifest is missing or cannot be read.
         ConfigError: ``path`` is not a path.
     """
     file = check_read_path(path, "path")
@@ -345,7 +345,7 @@ def read_manifest(path: Path | str) -> Manifest:
 
 
 def try_read_manifest(directory: Path) -> Manifest:
-    """Return the manifest of a directory; one that cannot be read is empty. Blocks."""
+    """Return the manifest of a directory; empty if it cannot be read. Blocks."""
     path = manifest_path(directory)
     try:
         return read_manifest(path)
@@ -356,7 +356,7 @@ def try_read_manifest(directory: Path) -> Manifest:
 def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
     """Return the innermost manifest above a file that lists it as a checkpoint, and its entry.
 
-    Blocks. Manifests that cannot be read are passed over.
+    Blocks. Unreadable manifests are skipped.
     """
     place = Path(os.path.realpath(path))
     for directory in place.parents:
@@ -369,14 +369,13 @@ def find_checkpoint(path: Path) -> tuple[Manifest, ManifestEntry] | None:
 
 
 def read_runs(folder: Path | str) -> list[Manifest]:
-    """Read the manifests of the runs in a folder, in the order of the runs; blocks.
+    """Read the manifests of the runs in a folder, in the order of the runs. Blocks.
 
     Args:
-        folder: A directory whose sub-directories are run directories; others in it are
-            passed over.
+        folder: A directory whose sub-directories are run directories; other entries are skipped.
 
     Returns:
-        The runs with an index by their index, then those without one by their directory's name.
+        The runs with an index in the order of the index, then other runs by directory name.
 
     Raises:
         ManifestError: The folder or one of the manifests cannot be read.

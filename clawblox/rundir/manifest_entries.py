@@ -1,4 +1,4 @@
-"""The lists of a manifest: which entries are the same thing, and which of them may go. Pure."""
+"""The lists of a manifest: identity of entries, and rules for removing them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ManifestEntry: TypeAlias = Mapping[str, Any]
 """One object of the document: a run, an agent, a recording, a checkpoint."""
 
 Combine: TypeAlias = Callable[[ManifestEntry, ManifestEntry], ManifestEntry]
-"""Combines an old and a new entry of the same thing."""
+"""Combines an old and a new entry with the same identity."""
 
 _Keys: TypeAlias = dict[str, str]
 
@@ -22,9 +22,9 @@ class EntryList:
     """A list of the document without duplicates.
 
     Args:
-        entries: The present list.
-        field: The key of the path of an entry.
-        root: What relative paths start from.
+        entries: The current list.
+        field: The key of an entry's path.
+        root: Base of relative paths.
     """
 
     def __init__(self, entries: Iterable[ManifestEntry], field: str, root: Path) -> None:
@@ -40,9 +40,10 @@ class EntryList:
         self._gone: set[int] = set()
 
     def put(self, new: ManifestEntry, combine: Combine) -> None:
-        """Combine ``new`` with the entries that are the same thing, or append it.
+        """Combine ``new`` with the entries of the same identity, or append it.
 
-        It can be the same as several: an agent first known by its directory, then by its id.
+        Several entries can have the same identity: an agent first known by its directory, then by
+        id.
         """
         keys = self._find_keys(new)
         if not keys and new in self._entries:
@@ -54,15 +55,15 @@ class EntryList:
             new = combine(old, new)
             keys = self._find_keys(new)
             if self._field in keys and keys[self._field] == self._keys[place].get(self._field):
-                # The program that wrote the entry finds it by its own spelling of the path.
+                # The program that wrote the entry looks it up by its own spelling of the path.
                 new = {**new, self._field: old[self._field]}
             self._gone.add(place)
             at = min(at, place)
-        # A world may have put anything into the list; an entry of ours may have empty labels.
+        # A world may have written any value; clawblox's own entries may have empty labels.
         self._set(at, combine({}, new) if keys else new, keys)
 
     def listed(self) -> list[ManifestEntry]:
-        """Return the entries in their order."""
+        """Return the entries in order."""
         return [entry for place, entry in enumerate(self._entries) if place not in self._gone]
 
     def _set(self, place: int, entry: ManifestEntry, keys: _Keys) -> None:
@@ -80,18 +81,18 @@ class EntryList:
         return None
 
     def _may_be(self, place: int, keys: _Keys, name: str | None) -> bool:
-        """Return whether an entry may be the same agent as another that shares a key with it.
+        """Return whether an entry may be the same agent as another entry with a common key.
 
-        Two agents may have had one directory, but never one id. A world gives an id again that it
-        gave after the save from which it was restored.
+        Two agents may have used the same directory, but not the same id. However, a restored world
+        reuses the ids that it issued after the save.
         """
         ids = {keys.get("id"), self._keys[place].get("id")} - {None}
         names = {name, _name_in_world(self._entries[place])} - {None}
         return len(ids) < 2 and len(names) < 2
 
     def _find_keys(self, entry: object) -> _Keys:
-        """Return the keys of an entry: an agent's id when known, and its path."""
-        # This is most of the cost of a merge: no `root / path`, no isinstance of a Mapping.
+        """Return the keys of an entry: the agent's id if known, and the path."""
+        # This dominates the cost of a merge, so avoid `root / path` and isinstance with Mapping.
         keys: _Keys = {}
         if isinstance(entry, dict):
             if self._has_ids and is_filled(entry.get("id")):
@@ -103,22 +104,22 @@ class EntryList:
 
 
 def overlay(old: ManifestEntry, new: ManifestEntry) -> dict[str, Any]:
-    """Combine two entries of the same thing; the new one wins."""
+    """Combine two entries of the same identity; the new values win."""
     merged = {**old, **new}
-    if merged.get("labels") == {}:  # as good as none, but they replace those of an earlier start
+    if merged.get("labels") == {}:  # empty, but they replace those of an earlier start
         del merged["labels"]
-    if "sha256" in new and "removed_at" not in new:  # saved again, where another was removed
+    if "sha256" in new and "removed_at" not in new:  # saved again at the path of a removed file
         merged.pop("removed_at", None)
     return merged
 
 
 def fill(old: ManifestEntry, new: ManifestEntry) -> ManifestEntry:
-    """Combine two entries of the same thing; the old one wins."""
+    """Combine two entries of the same identity; the old values win."""
     return {**new, **old}
 
 
 def _name_in_world(entry: object) -> str | None:
-    """Return the name of an agent that is known by the id that a world gave it, else None."""
+    """Return the name of an agent that is identified by the world's id, else None."""
     if not isinstance(entry, dict) or "world_agent_id" not in entry:
         return None
     name = entry.get("name") if entry.get("id") == entry["world_agent_id"] else None
@@ -129,7 +130,7 @@ def without_left(entries: Iterable[Any], left: Iterable[ManifestEntry]) -> list[
     """Return agents without those whose session is over.
 
     Args:
-        entries: The agents; a world may have put anything there.
+        entries: The agents; a world may have written any value.
         left: Id and name of each agent that has left. An entry with a directory stays.
     """
     gone = {(entry["id"], entry["name"]) for entry in left}
@@ -150,14 +151,14 @@ def note_uses(
     retired: Mapping[str, str],
     document: ManifestEntry,
 ) -> list[Any]:
-    """Return checkpoints, those that were forked marked, without retired autosaves.
+    """Return checkpoints without retired autosaves, with forked checkpoints marked.
 
     Args:
-        entries: The checkpoints; a world may have put anything there.
-        root: What relative paths start from.
-        forked: Those that runs began from, by absolute path.
-        retired: When the files of autosaves were removed, by absolute path.
-        document: The document that may name them.
+        entries: The checkpoints; a world may have written any value.
+        root: Base of relative paths.
+        forked: Absolute paths of the checkpoints that runs started from.
+        retired: Removal times of the files of autosaves, by absolute path.
+        document: The document, which may name the checkpoints.
     """
     names: frozenset[str] | None = None
     left: list[Any] = []
@@ -176,7 +177,7 @@ def note_uses(
 
 
 def _find_names(document: ManifestEntry, root: Path) -> frozenset[str]:
-    """Return the paths of checkpoints that restarts, the run and labels name, and all labels."""
+    """Return the checkpoint paths named by restarts, the run and labels, and all labels."""
     run, names = document.get("run") or {}, set[str]()
     for entry in (run, *(document.get("restarts") or ())):
         if is_placed(entry, "resume_from"):
@@ -189,23 +190,23 @@ def _find_names(document: ManifestEntry, root: Path) -> frozenset[str]:
 
 
 def normal(path: str, root: Path) -> str:
-    """Return the absolute path that a path of the document means, however it is spelled."""
+    """Return the normalised absolute path of a path in the document."""
     return os.path.normpath(path if path[0] == "/" else f"{root}/{path}")
 
 
 def objects_in(entries: Iterable[object]) -> Iterator[ManifestEntry]:
-    """Yield the entries that are objects; a world may have put anything into a list."""
+    """Yield the entries that are objects; a world may have written other values."""
     return (entry for entry in entries if isinstance(entry, dict))
 
 
 def read_text(entry: ManifestEntry, key: str) -> str | None:
-    """Return a text of an entry; None if it is missing, empty or not a text that can be a path."""
+    """Return a string of an entry; None if it is missing, empty or cannot be a path."""
     value = entry.get(key)
     return value if isinstance(value, str) and value and is_printable(value) else None
 
 
 def is_printable(text: str) -> bool:
-    """Return whether a text can be a path, and be printed."""
+    """Return whether a text can be a path and can be printed."""
     try:
         return "\0" not in text and bool(text.encode())
     except UnicodeEncodeError:
@@ -213,7 +214,7 @@ def is_printable(text: str) -> bool:
 
 
 def read_number(entry: ManifestEntry, key: str) -> float | None:
-    """Return a number of an entry; None if it is missing, too large or not a number."""
+    """Return a number of an entry; None if missing, too large or not a number."""
     return finite_number(entry.get(key), low=-MAX_NUMBER)
 
 
@@ -223,5 +224,5 @@ def is_placed(entry: object, field: str) -> bool:
 
 
 def is_filled(value: object) -> bool:
-    """Return whether a value is a text with something in it."""
+    """Return whether a value is a non-empty string."""
     return isinstance(value, str) and value != ""

@@ -1,15 +1,16 @@
-"""One manifest on disk among several writers; everything here blocks.
+"""One manifest on disk, shared by several writers. Everything here blocks.
 
-Three kinds of programs write a manifest. Our own take the lock beside it, read, merge and
-publish, so they lose no entry of each other. Worlds know no lock: they read, append and rename.
+Two kinds of programs write a manifest. clawblox takes the lock next to the file, reads, merges and
+publishes, so entries are never lost between its processes. Worlds do not know the lock: they read,
+append and rename.
 
-* A version that a world renamed between our reading and our publishing returns from the exchange
-  of the two files (renameat2(2), ``RENAME_EXCHANGE``), and is merged in turn. Until it is in,
-  it stays on disk beside the manifest, where the next writer finds it should this one die.
-* Entries of ours that a world overwrites, because *it* had read before us, are remembered:
-  ``repair`` fills them in again.
+* A version that a world renamed into place between clawblox's read and publish is returned by the
+  exchange of the two files (renameat2(2), ``RENAME_EXCHANGE``), and then merged. Until it is
+  merged, it stays on disk next to the manifest, where the next writer finds it if this one dies.
+* Entries of clawblox that a world overwrites with an older version are remembered, and ``repair``
+  fills them in again.
 
-Merge rules belong to ``manifest``, the task that calls this to ``manifest_writer``.
+``manifest`` defines the merge rules; ``manifest_writer`` is the task that uses this module.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ from clawblox.system.regular_files import (
 )
 
 _ATTEMPTS: Final = 24
-"""How often a document is merged again because a program without the lock was faster."""
+"""Maximum number of merges when a program without the lock keeps changing the file."""
 _MOST_RETIRED: Final = 64
-"""How many retired entries are remembered, for programs that had read them before."""
+"""Number of retired entries to remember, because other programs may write them back."""
 _PATIENT_ATTEMPTS: Final = 8
-"""Number of attempts that give way to a change that is seen in time; later ones exchange."""
+"""Number of attempts that yield to a concurrent change; later attempts exchange the files."""
 
 
 class ManifestFile:
-    """A manifest, and what this process owes it: entries that must not go missing.
+    """A manifest, and the owed entries, which this process must restore if they are overwritten.
 
-    It owes the entries of this process, and the entries of others that it swapped out. Its methods
-    are thread-safe.
+    Owed entries are those that this process wrote, and those of others that it swapped out. The
+    methods are thread-safe.
 
     Args:
-        path: The manifest; its directory is made when it is first needed.
+        path: The manifest; its directory is created on first use.
         lock_wait: Seconds to wait for the lock that writers of other processes hold.
     """
 
@@ -79,16 +80,16 @@ class ManifestFile:
         self._busy = threading.Lock()
 
     def apply(self, updates: Sequence[Update], *, durable: bool = True) -> None:
-        """Merge ``updates`` into the file; every reader sees them when this returns.
+        """Merge ``updates`` into the file, visible to all readers when this returns.
 
         Args:
             updates: The updates.
-            durable: Whether they, and all that was applied before, must outlive a loss of power
-                when this returns. Without, that is so after :meth:`sync`.
+            durable: Whether these and all earlier updates must survive a loss of power when this
+                returns; otherwise they do after :meth:`sync`.
 
         Raises:
-            ManifestError: The file is as it was; or, when only the last step failed, it is as it
-                should be, but perhaps not durably.
+            ManifestError: The file is unchanged; or, if only the last step failed, updated but
+                perhaps not durable.
         """
         with self._busy, self._translated():
             if not self._create(updates, durable=durable):
@@ -106,17 +107,17 @@ class ManifestFile:
         """Make earlier updates durable.
 
         Raises:
-            ManifestError: It is perhaps not durable.
+            ManifestError: The file is perhaps not durable.
         """
         with self._busy, self._translated():
             self._sync()
 
     @contextlib.contextmanager
     def synced_by_caller(self) -> Iterator[Path]:
-        """Keep the file as it is while the caller makes it durable.
+        """Keep the file unchanged while the caller makes it durable.
 
         Yields:
-            Its directory, on the file system that must be synced.
+            The file's directory, on the file system that must be synced.
 
         Raises:
             ManifestError: The block raised an OSError; the file is perhaps not durable.
@@ -136,10 +137,10 @@ class ManifestFile:
                 self._look_again()
 
     def repair(self, *, is_thorough: bool) -> None:
-        """Fill in owed entries that are missing; does nothing when the file itself is gone.
+        """Fill in missing owed entries, unless the file itself is gone.
 
         Args:
-            is_thorough: Read the file even when it seems unchanged.
+            is_thorough: Whether to read the file even if it seems unchanged.
 
         Raises:
             ManifestError: The file cannot be read or written, or is locked.
@@ -150,7 +151,7 @@ class ManifestFile:
             stamp = _stamp(self._path)
             if stamp is None or (stamp == self._looked_at and not is_thorough):
                 return
-            # A file that cannot be repaired is not tried again until it changes.
+            # A file that cannot be repaired is not retried until it changes.
             self._looked_at = stamp
             self._look_again()
 
@@ -162,7 +163,7 @@ class ManifestFile:
         self._sync()
 
     def _create(self, updates: Sequence[Update], *, durable: bool) -> bool:
-        """Publish the first manifest of a run, for which no lock is needed; False if it exists."""
+        """Publish the first manifest of a run, without a lock; return False if one exists."""
         if self._path.exists():
             return False
         if not self._directory.is_dir():
@@ -182,14 +183,14 @@ class ManifestFile:
     def _rewrite(self, updates: Sequence[Update], *, durable: bool) -> None:
         if self._known is not None and _stamp(self._path) != self._known.stamp:
             self._known = None
-        # While no other program changes the file, none swaps anything out of it either.
+        # While other programs leave the file unchanged, they swap no content out.
         spent = self._find_leftovers() if self._known is None else []
-        for path in spent:  # left by killed writers: no writer is at work while we have the lock
+        for path in spent:  # left by killed writers, because other writers wait for the lock
             self._adopt(path)
         ours: _SeenFile | None = None
         for attempt in range(_ATTEMPTS):
             seen = self._known or self._read()
-            # What our own version swapped out is a better base than our own version.
+            # The swapped-out version is a better base than the own version.
             base = ours.manifest if ours is not None and ours.data == seen.data else seen.manifest
             is_changed = seen is not self._known
             wanted = self._without_retired(base) if is_changed else base
@@ -216,8 +217,8 @@ class ManifestFile:
             if ours is None:
                 message = "another program changes the manifest all the time"
                 raise ManifestError(message, path=self._path)
-            # The updates are published. Changes in between are owed: the next look finds them
-            # missing, and the files that contain them stay until then.
+            # The updates are published. Changes made in between are owed: the next check finds them
+            # missing, and the files that contain them are kept until then.
             spent, self._looked_at = [], None
         self._owe(updates, base, wanted)
         for path in spent:
@@ -225,16 +226,16 @@ class ManifestFile:
 
     def _owe(self, updates: Sequence[Update], base: Manifest, wanted: Manifest) -> None:
         """Owe ``updates``, which turned ``base`` into ``wanted``."""
-        # Where all that is in the file is owed, merging again would find the same.
+        # If everything in the file is owed, another merge would give the same result.
         self._owed = wanted if base == self._owed else self._owed.merged(*updates)
         self._retired.extend(entry for update in updates for entry in update.retired)
 
     def _without_retired(self, manifest: Manifest) -> Manifest:
-        """Remove the entries again that another program had read before they were removed."""
+        """Remove retired entries again that another program has written back."""
         return manifest.merged(Update(retired=tuple(self._retired))) if self._retired else manifest
 
     def _know(self, seen: _SeenFile) -> None:
-        """Note the version of the file that has every owed entry."""
+        """Remember the version of the file that contains all owed entries."""
         self._known = seen
         self._looked_at = seen.stamp
 
@@ -252,13 +253,13 @@ class ManifestFile:
     def _publish(
         self, manifest: Manifest, seen: _SeenFile, *, is_patient: bool, durable: bool
     ) -> Path | None:
-        """Replace the version that was read by ``manifest``.
+        """Replace the version that was read with ``manifest``.
 
         Returns:
-            The file with the version that was swapped out, if that was not read yet; else None.
+            The file with the swapped-out version if it has not been read; else None.
 
         Raises:
-            _ChangedError: The file has changed since it was read, and was left alone.
+            _ChangedError: The file has changed since it was read, and was left unchanged.
         """
         data = serialise_manifest(manifest)
         if len(data) > MAX_MANIFEST_BYTES:
@@ -303,12 +304,12 @@ class ManifestFile:
 
     def _sync(self) -> None:
         for path in self._unsynced:
-            with contextlib.suppress(FileNotFoundError):  # then there is nothing to lose
+            with contextlib.suppress(FileNotFoundError):  # no data can be lost
                 _fsync(path)
         self._unsynced.clear()
 
     def _find_leftovers(self) -> list[Path]:
-        # Not glob: it costs more than the rest of writing a small manifest.
+        # glob would cost more than writing a small manifest.
         prefix = f".{self._path.name}."
         names = os.listdir(self._directory)  # noqa: PTH208
         return [
@@ -318,7 +319,7 @@ class ManifestFile:
         ]
 
     def _adopt(self, path: Path) -> Manifest | None:
-        """Owe the entries of a file; None if it is incomplete, or was merged already."""
+        """Owe the entries of a file; return None if it is incomplete or already merged."""
         try:
             data = read_regular(path, max_bytes=MAX_MANIFEST_BYTES)
             if path.name.startswith(_partial_prefix(self._path.name, data)):
@@ -351,12 +352,12 @@ class ManifestFile:
 
 
 class _ChangedError(Exception):
-    """Another program changed the file after it was read; it was left alone."""
+    """Another program changed the file after it was read, so it was left unchanged."""
 
 
 @attrs.frozen
 class _SeenFile:
-    """The manifest as it was read; ``data`` and ``stamp`` are None if there was none."""
+    """A manifest that was read; ``data`` and ``stamp`` are None if it was missing."""
 
     manifest: Manifest
     data: bytes | None = attrs.field(default=None, repr=False)
@@ -370,10 +371,10 @@ def _partial_prefix(name: str, seen: bytes | None) -> str:
 
 
 def _is_same(path: Path, seen: _SeenFile) -> bool:
-    """Return whether a file that was swapped out is the version that was read."""
+    """Return whether a swapped-out file is the version that was read."""
     try:
         return read_regular(path, max_bytes=MAX_MANIFEST_BYTES) == seen.data
-    except OSError:  # another program put something else there, a pipe for example
+    except OSError:  # another program put another kind of file there, such as a pipe
         return False
 
 
@@ -385,7 +386,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tuple[int, ...]:
-    """Write a new file; return its stamp, which a rename does not change."""
+    """Write a new file, and return its stamp, which survives a rename."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with closing_fd(os.open(path, flags, 0o600)) as fd:
         write_all(fd, data)
@@ -393,8 +394,8 @@ def _write_private(path: Path, data: bytes, mode: int, *, durable: bool) -> tupl
         if durable:
             os.fsync(fd)
         else:
-            # Starts the writing and waits for nothing. A journalling file system then has the data
-            # on the disk before the name, so a loss of power costs no version that was complete.
+            # Start writing to disk without waiting. A journalling file system then writes the data
+            # before the name, so a loss of power never costs a complete version.
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         return make_stamp(os.fstat(fd))
 

@@ -1,7 +1,7 @@
-"""The updates of a manifest, as :class:`clawblox.rundir.manifest.Update` values.
+"""Builds updates of a manifest, as :class:`clawblox.rundir.manifest.Update` values.
 
-Owns the checking of the arguments: a complaint is a ConfigError that names the argument and
-its value. How an update is merged belongs to ``manifest``.
+Arguments are checked here: an invalid one raises a ConfigError that names the argument and the
+value. ``manifest`` merges the updates.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from clawblox.rundir.manifest_entries import ManifestEntry, is_filled
 from clawblox.system.clock import format_utc
 
 RunStatus: TypeAlias = Literal["running", "complete", "failed", "interrupted"]
-"""How far a run is."""
+"""Status of a run."""
 
 RestartedBy: TypeAlias = Literal["policy", "request", "resume"]
-"""Who brought an instance back: the restart policy, a person, or a new orchestrator."""
+"""Cause of a restart: the restart policy, a request, or a resume by a new orchestrator."""
 
 
 def run_update(
@@ -46,26 +46,26 @@ def run_update(
 ) -> Update:
     """Describe the run; a field that is None keeps its value.
 
-    An ``id`` that differs from the present one begins another run: the documented fields start
-    over.
+    An ``id`` that differs from the current one starts another run, which resets the documented
+    fields.
 
     Args:
         id: Name of the run, unique among the runs that are compared.
-        index: Its place among them, from 0.
-        status: How far it is.
-        started_at: When it began; a time without a zone is UTC, text is ISO 8601.
-        ended_at: When it ended.
-        resume_from: The checkpoint it was resumed from: its path, or the mapping that
-            ``save`` returned or the manifest holds (a relative path in a mapping counts
-            from the run directory).
+        index: Index of the run among them, from 0.
+        status: Status of the run.
+        started_at: Start of the run; a time without a zone is UTC, text is ISO 8601.
+        ended_at: End of the run.
+        resume_from: The checkpoint that the run was resumed from: a path, or a mapping from
+            ``save`` or from the manifest (in a mapping, a relative path starts from the run
+            directory).
         parent_sha256: Digest of that checkpoint, in hexadecimal.
-        resume_archive: The archive that the checkpoint was taken out of.
-        labels: Labels of the run, in place of the present ones.
-        seed: Seed that its random state began with.
-        script_errors: The errors of its scripts, as its world last reported.
+        resume_archive: The archive that contained the checkpoint.
+        labels: Labels of the run, replacing the current ones.
+        seed: Seed of the run's initial random state.
+        script_errors: The script errors that the world last reported.
 
     Raises:
-        ConfigError: A value is not of its kind; names the argument.
+        ConfigError: A value has the wrong type; the error names the argument.
     """
     given = {
         "id": _checked("id", id, _check_filled),
@@ -94,17 +94,17 @@ def agent_update(
     driver: str | None = None,
     sandbox: str | None = None,
 ) -> Update:
-    """Register an agent; entries with its ``id``, or else its ``dir``, become one with it.
+    """Register an agent, merging existing entries with the same ``id``, or the same ``dir``.
 
     Args:
         dir: The agent's directory.
-        id: The agent's own id, when it has one.
-        name: The name it shows.
-        run_name: Its full name, with the run's suffix.
-        world_agent_id: The id that the world gave it.
-        run_id: Id of the run that it joined.
-        driver: How its program is driven.
-        sandbox: Level of its sandbox.
+        id: The agent's own id, if it has one.
+        name: The displayed name.
+        run_name: The full name, with the run's suffix.
+        world_agent_id: The id from the world.
+        run_id: Id of the run that the agent joined.
+        driver: Driver of the agent's program.
+        sandbox: Level of the sandbox.
 
     Raises:
         ConfigError: Neither ``dir`` nor ``id`` is given, or a value is not a string.
@@ -133,17 +133,17 @@ def recording_update(
     size_bytes: int | None = None,
     sha256: str | None = None,
 ) -> Update:
-    """Register a recording; an entry with its ``path`` becomes one with it.
+    """Register a recording, merging an existing entry with the same ``path``.
 
     Args:
         path: The recording.
-        events: The events as the recording protocol describes them, any JSON value.
-        format: Its format.
+        events: The events in the form of the recording protocol, any JSON value.
+        format: Format of the recording.
         size_bytes: Length of the finished file.
         sha256: Digest of the finished file, in hexadecimal.
 
     Raises:
-        ConfigError: A value is not of its kind; names the argument.
+        ConfigError: A value has the wrong type; the error names the argument.
     """
     entry = {
         "path": _absolute("path", path),
@@ -159,8 +159,8 @@ def instances_update(directories: Mapping[str, Path], labels: Mapping[str, Label
     """Register the instances of a run directory with many.
 
     Args:
-        directories: The directories with the manifests, by name of the instance.
-        labels: By name of the instance its labels.
+        directories: The directories with the manifests, by instance name.
+        labels: The labels, by instance name.
     """
     return Update(
         instances=tuple(
@@ -181,18 +181,18 @@ def restart_update(
     by: RestartedBy,
     seed: int | None = None,
 ) -> Update:
-    """Note that an instance was brought back, for the lineage of its run.
+    """Note the restart of an instance, for the lineage of its run.
 
     Args:
-        number: How many times by now, from 1.
+        number: Number of the restart, from 1.
         at: UTC time.
-        exit: How its process had ended, in words.
-        resume_from: Snapshot that it was brought back from; None for a fresh start.
-        parent_sha256: Digest of that snapshot; None if not known.
-        run_id: Id of its run.
-        by: Who brought it back.
-        seed: Seed that its random state begins with, from now on the seed of the run; None if it
-            continues that of the snapshot.
+        exit: Exit of the previous process, in words.
+        resume_from: Snapshot that was restored; None for a fresh start.
+        parent_sha256: Digest of that snapshot; None if unknown.
+        run_id: Id of the run.
+        by: Cause of the restart.
+        seed: Seed of the new random state, which becomes the seed of the run; None if the random
+            state of the snapshot is kept.
     """
     entry = {
         "number": number,
@@ -207,7 +207,7 @@ def restart_update(
 
 
 def reopened_update() -> Update:
-    """Note that a run continues after its end was noted."""
+    """Note that a run whose end was noted continues."""
     return Update(run={"status": "running", "ended_at": None, "script_errors": None})
 
 
@@ -217,13 +217,13 @@ def checkpoint_update(
     run_id: str | None = None,
     is_autosave: bool = False,
 ) -> Update:
-    """Register a checkpoint; an entry with its ``path`` becomes one with it.
+    """Register a checkpoint, merging an existing entry with the same ``path``.
 
     Args:
-        checkpoint: What ``save`` returned, or a mapping with at least ``path``; a relative one
-            counts from the run directory, as in the manifest.
-        run_id: Id of the run that it belongs to; None where that is not known.
-        is_autosave: Whether it may be removed once there are later autosaves.
+        checkpoint: Result of ``save``, or a mapping with at least ``path``; a relative path starts
+            from the run directory, as in the manifest.
+        run_id: Id of the run; None if unknown.
+        is_autosave: Whether the checkpoint may be removed once there are later autosaves.
 
     Raises:
         ConfigError: ``path`` is missing, or a value is not a JSON value.
@@ -244,10 +244,10 @@ def removal_update(paths: Iterable[Path], *, at: str) -> Update:
 
 
 def retirement_update(paths: Iterable[Path], *, at: str) -> Update:
-    """Note that the files of autosaves were removed, because there are newer ones.
+    """Note that the files of autosaves were removed because there are newer ones.
 
     Args:
-        paths: The files, absolute; those that are not listed stay unlisted.
+        paths: The files, absolute; unlisted files stay unlisted.
         at: UTC time.
     """
     return Update(retired=tuple({"path": str(path), "removed_at": at} for path in paths))
@@ -295,7 +295,7 @@ def _path_in(checkpoint: Mapping[str, Any], key: str) -> str:
 
 
 def _plain(key: str, value: object) -> object:
-    """Return a copy of a JSON value, which the caller may change later."""
+    """Return a copy of a JSON value, so that the caller may change the original."""
     if isinstance(value, Path):
         return str(value)
     try:

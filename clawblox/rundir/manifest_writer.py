@@ -1,9 +1,8 @@
-"""The single task through which a process writes a run manifest, and the set of all such tasks.
+"""The only task of a process that writes a run manifest, and the set of these tasks.
 
-Owns the queue: updates of any number of callers go to disk together, in a worker thread that
-no caller's cancellation reaches. All manifests of a process are looked after together. How the
-file is shared with other programs is the business of ``manifest_file``, how documents merge that
-of ``manifest``.
+This module owns the queue: updates of all callers are written together, in a worker thread that is
+not affected by the cancellation of a caller. All manifests of a process are repaired together.
+``manifest_file`` shares the file with other programs, and ``manifest`` merges documents.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from clawblox.system.files import sync_file_system
 from clawblox.telemetry.own_log import OwnLog
 
 _SYNC_TOGETHER: Final = 4
-"""How many manifests at least are synced by a sync of their file system (syncfs(2)). For 32 that
-took 2 to 20 ms in place of 10 to 400, and a tenth of the processor time."""
+"""Minimum number of manifests that are synced by syncing the file system (syncfs(2)). For 32, this
+took 2 to 20 ms instead of 10 to 400, and a tenth of the processor time."""
 _MUCH_DIRTY_BYTES: Final = 64 << 20
-"""When the machine has more than this to write, a sync of the file system would wait for what
-worlds and strangers are writing; then each manifest is synced for itself."""
+"""If the machine has more dirty data than this, each manifest is synced separately, because a sync
+of the file system would wait for the data of worlds and other programs."""
 _MEMINFO: Final = Path("/proc/meminfo")
 
 _log = OwnLog(__name__)
@@ -43,16 +42,16 @@ _log = OwnLog(__name__)
 
 @attrs.define(eq=False)
 class ManifestWriter:
-    """Writes the updates of one process into one manifest, many at a time.
+    """Writes the updates of one process to one manifest in batches.
 
-    Other processes may write the file too, with a writer of their own or without any lock.
+    Other processes may also write the file, with their own writer or without any lock.
 
     Args:
         file: The manifest.
-        tasks: Runs the task that writes while updates are queued, and finishes it when left.
+        tasks: Runs the writing task while updates are queued, and completes it when left.
 
     Attributes:
-        file: The same.
+        file: The manifest.
         is_writing: Whether updates are queued.
     """
 
@@ -62,15 +61,14 @@ class ManifestWriter:
     is_writing: bool = attrs.field(default=False, init=False)
 
     async def apply(self, update: Update) -> None:
-        """Put an update into the manifest; it is on disk, durably, when this returns.
+        """Merge an update into the manifest, durably on disk when this returns.
 
         Raises:
-            ManifestError: The manifest cannot be read or written, or its lock could not be
-                acquired in time. It is as it was; or, when only the last step failed, as it should
-                be.
+            ManifestError: The manifest cannot be read or written, or its lock could not be acquired
+                in time. It is unchanged; or, if only the last step failed, updated.
             UsageError: The writer is closed.
 
-        Cancellation: the update is written nevertheless.
+        Cancellation: the update is still written.
         """
         if not self.is_writing:
             self._tasks.start_soon(self._write_all)
@@ -88,16 +86,16 @@ class ManifestWriter:
                     await self._write_queued()
         finally:
             self.is_writing = False
-            for request in self._queue:  # only after a defect
+            for request in self._queue:  # only after a bug
                 request.finish(ManifestError("the manifest writer ended before it wrote"))
             self._queue.clear()
 
     async def _write_queued(self) -> None:
         batch = tuple(self._queue)
         errors = [await self._write(batch)] * len(batch)
-        if errors[0] is not None and len(batch) > 1:  # one of them may be to blame
+        if errors[0] is not None and len(batch) > 1:  # one of the updates may be the cause
             errors = [await self._write([request]) for request in batch]
-        # Only now: a batch that was interrupted is written again, which changes nothing.
+        # Only now, because an interrupted batch is written again, which is harmless.
         for request, error in zip(batch, errors, strict=True):
             self._queue.popleft()
             request.finish(error)
@@ -105,7 +103,7 @@ class ManifestWriter:
     async def _write(self, batch: Sequence[_WriteRequest]) -> ManifestError | None:
         updates = [request.update for request in batch]
         try:
-            # Not limited with others: many manifests may wait for their locks.
+            # Uses its own limiter, because many manifests may wait for their locks.
             limiter = anyio.CapacityLimiter(1)
             await run_blocking(self.file.apply, updates, limiter=limiter)
         except ManifestError as error:
@@ -121,12 +119,12 @@ class ManifestWriter:
 class ManifestWriters:
     """The writers of one process; an async context manager.
 
-    Leaving its block writes the queue, however it is cancelled. Within it, and at its end, entries
-    of ours that another program overwrote are restored, for all manifests together.
+    Leaving the block writes the queue even after a cancellation. During the block and at its end,
+    own entries that other programs overwrote are restored in all manifests together.
 
     Args:
         lock_wait: Seconds to wait for the lock of other processes.
-        check_interval: Seconds between two looks for entries of ours that were overwritten.
+        check_interval: Seconds between two checks for own entries that were overwritten.
     """
 
     def __init__(self, *, lock_wait: float = 10.0, check_interval: float = 1.0) -> None:
@@ -173,20 +171,20 @@ class ManifestWriters:
         return self._writers.setdefault(run_dir, ManifestWriter(file, self._tasks))
 
     def leave(self, run_dir: Path) -> None:
-        """Forget a manifest: nothing here writes it any more, for now.
+        """Forget a manifest that this process has stopped writing for now.
 
-        Within a second or so, entries of ours are restored for the last time.
+        Within about a second, overwritten own entries are restored for the last time.
         """
         if run_dir in self._writers:
             self._left.add(run_dir)
 
     def apply(self, run_dir: Path, update: Update, *, durable: bool = True) -> None:
-        """Put an update into the manifest of a run, for code in a worker thread. Blocks.
+        """Merge an update into the manifest of a run, for code in a worker thread. Blocks.
 
         Args:
             run_dir: The directory of the manifest.
-            update: The update; every reader sees it when this returns.
-            durable: Whether it must outlive a loss of power when this returns. Without, that is so
+            update: The update, visible to all readers when this returns.
+            durable: Whether it must survive a loss of power when this returns; otherwise it does
                 after the next durable update of this manifest, or after :meth:`flush`.
 
         Raises:
@@ -195,9 +193,9 @@ class ManifestWriters:
         self.of(run_dir).file.apply([update], durable=durable)
 
     def note_forks(self, snapshots: Iterable[Path]) -> None:
-        """Note that runs begin from snapshots, in the manifests that list them as autosaves.
+        """Note that runs start from snapshots in the manifests that list these as autosaves.
 
-        Their entries then stay when the files are removed. A failure is reported. Blocks.
+        The entries then stay when the files are removed. A failure is reported. Blocks.
         """
         for snapshot in snapshots:
             listed = find_checkpoint(snapshot)
@@ -213,14 +211,14 @@ class ManifestWriters:
     async def flush(self) -> None:
         """Make all earlier updates of all manifests durable.
 
-        The end of the block does so too.
+        The end of the block does the same.
 
         Raises:
-            ManifestError: A manifest cannot be synced; the others are.
+            ManifestError: A manifest cannot be synced; the others are synced.
 
-        Cancellation: waits for a sync that has begun.
+        Cancellation: waits for a sync in progress.
         """
-        async with self._flushing:  # a caller waits for the sync of another
+        async with self._flushing:  # a caller waits for another caller's sync
             error = await run_blocking(_sync, self._files())
         if error is not None:
             raise error
@@ -243,10 +241,10 @@ class ManifestWriters:
 
 
 def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
-    """Make manifests durable; return the first error."""
+    """Make manifests durable, and return the first error, if any."""
     unsynced = [file for file in files if not file.is_synced]
     if len(unsynced) >= _SYNC_TOGETHER and _read_dirty_bytes() <= _MUCH_DIRTY_BYTES:
-        # Where that fails, syncing them one by one shows which of them is to blame.
+        # If that fails, syncing each manifest separately finds the cause.
         with contextlib.suppress(ManifestError):
             _sync_together(unsynced)
     first: ManifestError | None = None
@@ -259,7 +257,7 @@ def _sync(files: Iterable[ManifestFile]) -> ManifestError | None:
 
 
 def _sync_together(files: Iterable[ManifestFile]) -> None:
-    """Make manifests durable by one wait for each file system that they are on."""
+    """Make manifests durable with one sync for each file system."""
     with contextlib.ExitStack() as stack:
         directories = [stack.enter_context(file.synced_by_caller()) for file in files]
         for directory in {path.stat().st_dev: path for path in directories}.values():
@@ -269,13 +267,13 @@ def _sync_together(files: Iterable[ManifestFile]) -> None:
 
 
 def _read_dirty_bytes() -> int:
-    """Return how much this machine has yet to write to its disks."""
+    """Return the number of bytes that this machine has not yet written to its disks."""
     found = re.search(r"^Dirty: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     return sys.maxsize if found is None else 1024 * int(found[1])
 
 
 def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: FBT001, RUF100
-    """Put back entries of ours that were overwritten."""
+    """Restore own entries that were overwritten."""
     for file in files:
         with _log.contain("manifest_repair_failed", expected=(ManifestError,)):
             file.repair(is_thorough=is_thorough)
@@ -291,7 +289,7 @@ class _WriteRequest:
 
     def finish(self, error: ManifestError | None) -> None:
         if error is not None:
-            # An exception of its own for each: raising one twice would mix the tracebacks.
+            # Each caller gets its own exception, because sharing one would mix the tracebacks.
             self.error = ManifestError(error.message, path=error.path, hint=error.hint)
             self.error.__cause__ = error.__cause__
         self.is_done.set()

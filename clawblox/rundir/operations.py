@@ -1,8 +1,8 @@
 """Operations on a run directory from another process: save, restart, fork, stop.
 
-An orchestrator that owns the instances is asked through its control socket, so that it knows what
-happens. Detached instances have no orchestrator, and are handled directly, by their records.
-``status`` reads the state of a run.
+Requests for owned instances go through the control socket of their orchestrator, so that its state
+stays correct. Detached instances without an orchestrator are handled directly, through their
+records. ``status`` reads the state of a run.
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ OnEvent: TypeAlias = Callable[[Mapping[str, Any]], None]
 async def save_instances(
     run_dir: Path, names: Sequence[str], options: SaveOptions, *, on_saved: OnSaved
 ) -> None:
-    """Save instances concurrently, whichever process started them.
+    """Save instances concurrently, regardless of the process that started them.
 
     Args:
         run_dir: The run directory.
-        names: The instances; none of them means all that are ready.
-        options: How to save.
-        on_saved: Called with each outcome as it lands.
+        names: Names of the instances; empty means all that are ready.
+        options: The options of the saves.
+        on_saved: Called with each outcome as it arrives.
 
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: A named instance does not exist.
 
-    Cancellation: each instance has both file and entry, or neither.
+    Cancellation: each instance has both its file and its manifest entry, or neither.
     """
     owners = await find_owners(
         run_dir,
@@ -105,7 +105,7 @@ async def save_instances(
     )
     asked = attrs.asdict(options, recurse=False)
     async with ManifestWriters() as writers, Tasks() as tasks:
-        # A save changes nothing for the owner, so an owner that does not answer is not needed.
+        # A save does not affect the owner, so it is possible even if the owner does not answer.
         jobs = {
             record.name: partial(_save_record, record, options, writers)
             for record in (*owners.free, *owners.lost)
@@ -119,12 +119,12 @@ async def save_instances(
 
 
 async def save_one(run_dir: Path, name: str) -> SavedSnapshot:
-    """Save an instance, whichever process started it.
+    """Save an instance, regardless of the process that started it.
 
     Raises:
-        ClawbloxError: It could not be saved.
+        ClawbloxError: The instance could not be saved.
 
-    Cancellation: it has both file and entry, or neither.
+    Cancellation: leaves both the file and its manifest entry, or neither.
     """
     outcomes: list[Outcome[SavedSnapshot]] = []
     await save_instances(run_dir, [name], SaveOptions(), on_saved=outcomes.append)
@@ -146,7 +146,7 @@ async def _save_record(
 
 
 def _find_source(record: InstanceRecord) -> SnapshotSource:
-    # The token is on no disk, only in the world's own environment.
+    # The token is not on disk, only in the world's environment.
     token = read_variables(record.pid).get(protocol.OPERATOR_TOKEN_ENV)
     if not record.is_alive or token is None:
         raise UsageError(f"instance {record.name!r} does not run")
@@ -162,19 +162,19 @@ def _find_source(record: InstanceRecord) -> SnapshotSource:
 async def restart_instances(
     run_dir: Path, names: Sequence[str], options: RestartOptions, *, on_restarted: OnRestarted
 ) -> None:
-    """Have the orchestrators of instances restart them, all at the same time.
+    """Restart instances concurrently through their orchestrators.
 
     Args:
         run_dir: The run directory.
-        names: The instances; none of them means all.
-        options: How to restart; a snapshot is absolute.
-        on_restarted: Called with each outcome as it lands.
+        names: Names of the instances; empty means all.
+        options: The options of the restarts; the path of a snapshot is absolute.
+        on_restarted: Called with each outcome as it arrives.
 
     Raises:
-        UsageError: One of ``names`` is not there.
-        ClawbloxError: All are meant, and no orchestrator runs there.
+        UsageError: A named instance does not exist.
+        ClawbloxError: ``names`` is empty, and no orchestrator is running there.
 
-    Cancellation: restarts that have begun continue.
+    Cancellation: restarts in progress continue.
     """
     select = partial(select_records, run_dir, names)
     owners = await find_owners(run_dir, select, with_ended=True)
@@ -210,22 +210,22 @@ async def fork_instances(
     on_event: OnEvent,
     options: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Have the orchestrator of a run directory start instances from a snapshot.
+    """Start instances from a snapshot through the orchestrator of a run directory.
 
     Args:
         run_dir: The run directory.
-        world_dir: The world that the snapshot is of.
-        checkpoint: The snapshot, absolute: its path, or a mapping with ``path`` and ``sha256``.
-        count: How many instances.
-        on_event: Called with events: ``progress`` as each instance is ready or has failed; at the
-            end ``started`` or ``failed`` for each.
-        options: Further options of ``AsyncWorld.fork`` by their names, plain values.
+        world_dir: The world of the snapshot.
+        checkpoint: The snapshot: an absolute path, or a mapping with ``path`` and ``sha256``.
+        count: Number of instances.
+        on_event: Called with events: ``progress`` when an instance is ready or has failed, and
+            ``started`` or ``failed`` for each at the end.
+        options: Further options of ``AsyncWorld.fork`` by name, as plain values.
 
     Returns:
         Whether there is an orchestrator of that world.
 
     Raises:
-        ControlError: It refused, or went away.
+        ControlError: The orchestrator refused, or ended.
 
     Cancellation: the new instances are ended and removed.
     """
@@ -242,8 +242,8 @@ def find_orchestrator(run_dir: Path, world_dir: Path) -> Path | None:
     """Return the control socket of the orchestrator that runs a world in a run directory. Blocks.
 
     Returns:
-        None if there is no such orchestrator. Of several, the owner of the run directory: any other
-        would find it locked.
+        The socket; None without such an orchestrator. If there are several, the socket of the owner
+        of the run directory, because the others would find it locked.
     """
     owners = sort_by_owner(run_dir, select_records(run_dir, ()))
     owner = run_owner(run_dir)
@@ -263,26 +263,26 @@ async def stop_instances(
     grace_seconds: float,
     on_stopped: OnStopped = lambda _: None,
 ) -> list[StopResult]:
-    """End instances, whichever process started them: TERM, the grace, KILL for the rest.
+    """End instances of any process: send TERM, wait for the grace, send KILL to the rest.
 
-    An instance that has ended already is only noted as stopped on purpose, so that no resume brings
-    it back. Where all are meant, starts that an orchestrator has not begun yet are cancelled too.
+    An instance that has already ended is only marked as stopped on purpose, so that it is not
+    resumed. If all instances are stopped, queued starts of an orchestrator are cancelled too.
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all.
+        names: Names of the instances; empty means all.
         grace_seconds: Seconds between TERM and KILL.
-        on_stopped: Called with each result as it lands.
+        on_stopped: Called with each result as it arrives.
 
     Returns:
         The results, one for each instance, by name.
 
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: A named instance does not exist.
         WorldStopError: A process survived even SIGKILL; the other instances have ended.
-        ControlError: An orchestrator runs and does not answer; instances that it would start again
-            keep running. An OrchestratorSuspendedError, when it is suspended.
-        OSError: The end of an instance cannot be noted; all have ended.
+        ControlError: A running orchestrator does not answer; instances that it would restart keep
+            running. An OrchestratorSuspendedError if it is suspended.
+        OSError: The end of an instance cannot be recorded; all instances have ended.
 
     Cancellation: instances that have not ended yet may keep running.
     """
@@ -298,7 +298,7 @@ async def stop_instances(
 
 @attrs.define
 class _Stopping:
-    """The end of instances: first by the orchestrators that own them, the rest directly."""
+    """Ends instances, first through their orchestrators, then the rest directly."""
 
     run_dir: Path
     names: Sequence[str]
@@ -318,7 +318,7 @@ class _Stopping:
                 stops.start_soon(self._ask, path, its)
             await self._stop_directly(owners.free)
         await self._stop_left()
-        # An orchestrator noted these ends elsewhere: the run directory was moved.
+        # The run directory was moved, so the orchestrator recorded these ends elsewhere.
         for record in await run_blocking(read_records, self.run_dir):
             if record.name in self.results and record.state not in OVER:
                 await _close_in_time(self.run_dir, record.name, self.writers, False)
@@ -351,15 +351,15 @@ class _Stopping:
 
         def take(event: Mapping[str, Any]) -> None:
             outcome = read_outcome(event, to_stopped)
-            if outcome.error is None:  # else this process ends it
+            if outcome.error is None:  # otherwise this process ends it
                 self._note(outcome)
 
         try:
             await request(path, "stop", asked, take)
         except OrchestratorSuspendedError as error:
-            # It would restart instances that others end.
+            # The orchestrator would restart instances that others end.
             self.failures.update(dict.fromkeys(names, error))
-        except ControlError as error:  # the rest is ended here
+        except ControlError as error:  # this process ends the rest
             self._refusals.update(dict.fromkeys(names, error))
 
     async def _stop_directly(self, records: Iterable[InstanceRecord]) -> None:
@@ -372,7 +372,7 @@ class _Stopping:
     def _note(self, outcome: Outcome[StopResult]) -> None:
         if outcome.error is not None:
             self.failures[outcome.instance] = outcome.error
-        elif outcome.value is not None and outcome.value.instance:  # else it had no name yet
+        elif outcome.value is not None and outcome.value.instance:  # otherwise it had no name yet
             self.results[outcome.value.instance] = outcome.value
             self.on_stopped(outcome.value)
 
@@ -408,7 +408,7 @@ async def _stop_record(
 async def _close_in_time(
     run_dir: Path, name: str, writers: ManifestWriters, was_interrupted: bool
 ) -> None:
-    """Note the end of an instance as soon as it has no owner; give up after a few seconds."""
+    """Record the end of an instance once it has no owner; give up after a few seconds."""
     with anyio.move_on_after(_OWNER_TIMEOUT_S):
         while True:
             if await run_blocking(_close_record, run_dir, name, writers, was_interrupted):
@@ -419,7 +419,7 @@ async def _close_in_time(
 def _close_record(
     run_dir: Path, name: str, writers: ManifestWriters, was_interrupted: bool
 ) -> bool:
-    """Note the end of an instance without an owner; return False while it has one."""
+    """Record the end of an instance without an owner; return False while it has an owner."""
     try:
         claim = claim_name(run_dir, name)
     except RunLockedError:
@@ -430,7 +430,7 @@ def _close_record(
             note_end_without_owner(record, was_interrupted=was_interrupted)
             write_records(run_dir, record.ended(was_interrupted=was_interrupted))
             directory = Path(record.instance_dir)
-            # The orchestrator of a single instance labels its end, unless it was killed before.
+            # The orchestrator of a single instance labels the end unless it was killed earlier.
             if record.index is not None or (was_interrupted and is_left_open(directory)):
                 status: RunStatus = "interrupted" if was_interrupted else "complete"
                 status = status if record.halt is None else "failed"
@@ -456,10 +456,10 @@ async def _ask(
     on_outcome: Callable[[Outcome[_T]], None],
     names: Sequence[str] | None,
 ) -> None:
-    """Send a request to an orchestrator; if it goes away, the unfinished parts have failed.
+    """Send a request to an orchestrator; if it ends, the unfinished parts have failed.
 
     Raises:
-        ControlError: None of its instances was named, and it refused or went away.
+        ControlError: No instance was named, and the orchestrator refused or ended.
     """
     waiting = set(names or ())
 

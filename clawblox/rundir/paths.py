@@ -16,7 +16,7 @@ STATE_DIR_NAME: Final = ".clawblox"
 """The directory of clawblox's own files in a run directory, or in a world directory."""
 
 DATASTORE_DIR_NAME: Final = "datastore"
-"""Where an instance has the rows of its data stores, among its files."""
+"""Directory for the rows of an instance's data stores, among its files."""
 
 SESSION_FILE: Final = "world_session.txt"
 """The file in an agent's directory that records its session in the world."""
@@ -33,7 +33,7 @@ def state_dir(run_dir: Path) -> Path:
 
 @functools.lru_cache(maxsize=256)
 def records_dir(run_dir: Path) -> Path:
-    """Return the directory of the records of a run directory, and of the locks of its names."""
+    """Return the directory of the records and name locks of a run directory."""
     return run_dir / STATE_DIR_NAME / "instances"
 
 
@@ -44,12 +44,12 @@ def records_journal(run_dir: Path) -> Path:
 
 
 def make_stamp(status: os.stat_result) -> tuple[int, ...]:
-    """Return what distinguishes the versions of a file."""
+    """Return a value that identifies the version of a file."""
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode
 
 
 def file_stamp(path: Path) -> tuple[int, ...] | None:
-    """Return the stamp of a file as it is now; None if it cannot be inspected. Blocks."""
+    """Return the current stamp of a file; None if it cannot be inspected. Blocks."""
     try:
         return make_stamp(path.stat())
     except OSError:
@@ -62,14 +62,14 @@ def name_lock(run_dir: Path, name: str) -> Path:
 
 
 def run_lock(run_dir: Path) -> Path:
-    """Return the lock file of the one orchestrator that runs many instances there."""
+    """Return the lock file of the orchestrator that runs many instances in a directory."""
     return run_dir / STATE_DIR_NAME / "run.lock"
 
 
 def resolve_run_dir(path: str | Path) -> Path:
     """Return the canonical path of a run directory. Blocks.
 
-    Locks, sockets and writers use it, so a link that is moved meanwhile does not move the run.
+    Locks, sockets and writers use this path, so changing a symbolic link does not move the run.
 
     Raises:
         ConfigError: A record cannot contain this path.
@@ -78,18 +78,18 @@ def resolve_run_dir(path: str | Path) -> Path:
 
 
 def run_dir_candidates(instance_dir: Path) -> tuple[Path, ...]:
-    """Return where the run directory of an instance may be, given the directory of its manifest.
+    """Return the possible run directories of an instance, given the directory of its manifest.
 
-    One of many has its manifest in ``worlds/<name>``, which may be below ``.clawblox``.
+    The manifest of one of many instances is in ``worlds/<name>``, which may be below ``.clawblox``.
     """
     return (instance_dir, *instance_dir.parents[:3])
 
 
 def make_run_dir(run_dir: Path) -> Path:
-    """Make a run directory, if it is not there, with the place for its records. Blocks.
+    """Create a run directory if it is missing, with the directory for its records. Blocks.
 
     Raises:
-        ConfigError: It cannot be made, or not be written.
+        ConfigError: The directory cannot be created, or is not writable.
     """
     try:
         records = make_private_dir(state_dir(run_dir))
@@ -107,8 +107,8 @@ def make_run_dir(run_dir: Path) -> Path:
 
 
 def files_dir(world_dir: Path, instance_dir: Path) -> Path:
-    """Return where the files of an instance go.
+    """Return the directory for the files of an instance.
 
-    A world directory is a source tree, so there they stay below ``.clawblox``.
+    A world directory is a source tree, so the files in it go below ``.clawblox``.
     """
     return state_dir(instance_dir) if instance_dir == world_dir else instance_dir

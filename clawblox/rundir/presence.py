@@ -1,7 +1,7 @@
-"""Tells whether instances run, in any process, and waits until they have ended for good.
+"""Checks whether instances of any process are running, and waits until they have ended for good.
 
-The kernel reports the end of a process through its pidfd. Restarts, and ends that an orchestrator
-notes, are found in the records, which are read twice a second at most.
+The kernel reports the end of a process through its pidfd. Restarts, and ends noted by an
+orchestrator, are found in the records, which are read at most twice a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clawblox.system.process_tree import is_same_process
 from clawblox.telemetry.logs import last_lines
 
 PresenceState: TypeAlias = Literal["serving", "away", "over"]
-"""``away`` has died and may be restarted, or is being stopped; ``over`` does not come back."""
+"""``away``: it died and may be restarted, or is being stopped; ``over``: it ended for good."""
 
 _LOG_LINES = 10
 
@@ -44,8 +44,8 @@ class Presence:
     """An instance at one moment.
 
     Attributes:
-        record: Its record.
-        state: Whether it serves.
+        record: Record of the instance.
+        state: State of the instance.
     """
 
     record: InstanceRecord
@@ -53,28 +53,28 @@ class Presence:
 
     @property
     def number(self) -> tuple[str, int]:
-        """The run and the number of its restarts, which identify a life."""
+        """The run id and the number of restarts, which identify one start of the instance."""
         return self.record.run_id, self.record.restarts
 
     @property
     def will_restart(self) -> bool:
-        """True if its orchestrator restarts it while the restart budget lasts."""
+        """True if the orchestrator restarts the instance as long as the restart budget lasts."""
         has_policy = self.record.options.get("restart", "never") != "never"
         is_under_way = self.record.state == "starting" and self.record.restarts > 0
         return self.state == "away" and (has_policy or is_under_way)
 
     @property
     def end(self) -> str:
-        """Its end, in words."""
+        """Description of the instance's end."""
         return describe_end(self.record.exit, self.record.halt)
 
 
 def look(run_dir: Path, record: InstanceRecord) -> Presence:
-    """Look at an instance again. Blocks.
+    """Return the current presence of an instance. Blocks.
 
     Args:
         run_dir: The run directory.
-        record: Its last known record.
+        record: Last known record of the instance.
     """
     latest = read_record(run_dir, record.name) or record
     if is_ready(latest) and latest.halt is None:
@@ -83,12 +83,12 @@ def look(run_dir: Path, record: InstanceRecord) -> Presence:
 
 
 def exited_error(run_dir: Path, presence: Presence, log_start: int) -> WorldExitedError:
-    """Return the error of a call to an instance that does not serve. Blocks: it reads the log.
+    """Return the error for a call to an instance that is not serving. Blocks to read the log.
 
     Args:
         run_dir: The run directory.
-        presence: The instance, as it is now.
-        log_start: Where the log of the life that has ended begins.
+        presence: Current presence of the instance.
+        log_start: Offset in the log at which the output since the last start begins.
     """
     record = presence.record
     log = shown_log(run_dir, Path(record.log_file))
@@ -114,18 +114,18 @@ def exited_error(run_dir: Path, presence: Presence, log_start: int) -> WorldExit
 
 _LOOK_INTERVAL_S = 0.5
 _GATHER_S = 0.05
-"""Time for an orchestrator to write down the end of a process, and for others to end as well."""
+"""Seconds for an orchestrator to record the end of a process, and for more instances to end."""
 
 
 @attrs.frozen
 class EndedInstance:
-    """An instance that has ended and is not restarted any more.
+    """An instance that has ended for good.
 
     Attributes:
-        name: Its name.
-        state: The state that it ended in.
-        exit: How the world's process ended; None if that is not known.
-        halt: Why it halted, in the world's words; None if it did not.
+        name: Name of the instance.
+        state: Final state.
+        exit: Exit of the world's process; None if unknown.
+        halt: Reason for the halt, in the world's words; None without a halt.
     """
 
     name: str
@@ -137,18 +137,17 @@ class EndedInstance:
 class EndWatch:
     """Waits for the ends of instances of a run directory; a context manager.
 
-    It waits for planned instances and for restarting ones too. Nothing is changed. The constructor
-    blocks.
+    Planned and restarting instances are included. The watch only reads. The constructor blocks.
 
     Args:
         run_dir: The run directory.
-        names: The instances that are meant; none means all.
+        names: Names of the instances; empty means all.
 
     Attributes:
-        left: The names of the instances that had not ended at the last look, sorted.
+        left: Names of the instances that had not ended at the last check, sorted.
 
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: A named instance does not exist.
     """
 
     def __init__(self, run_dir: Path, names: Sequence[str] = ()) -> None:
@@ -169,18 +168,18 @@ class EndWatch:
         self._epoll.close()
 
     async def next_ends(self) -> list[EndedInstance]:
-        """Wait until instances have ended and return those that were not returned before.
+        """Wait until more instances have ended, and return them.
 
         Returns:
-            The instances by name; empty when all have ended.
+            The newly ended instances, sorted by name; empty when all have ended.
 
         Raises:
-            OSError: The processes cannot be looked at, for lack of file descriptors.
+            OSError: The processes cannot be checked because file descriptors have run out.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         while True:
-            with anyio.CancelScope(shield=True):  # at least one look, however short the time is
+            with anyio.CancelScope(shield=True):  # at least one check, however short the timeout
                 ended, can_be_seen = await run_blocking(self._look)
             looked_at = anyio.current_time()
             if ended or not self.left:
@@ -194,14 +193,14 @@ class EndWatch:
                 os.close(pidfd)
 
     def _look(self) -> tuple[list[EndedInstance], bool]:
-        """Return the ended instances, and whether the kernel reports every next end. Blocks."""
+        """Return the ended instances, and whether the kernel reports all further ends. Blocks."""
         records = {record.name: record for record in read_records(self._run_dir)}
         wanted = self._names or records.keys()
         ended, can_be_seen = [], True
         self.left = []
         for name in sorted(wanted - self._told):
             record = records.get(name)
-            if record is None:  # it was planned, and its orchestrator died before it began
+            if record is None:  # its orchestrator died before the planned start
                 ended.append(EndedInstance(name, "failed", None))
             elif (state := judge_state(record)) in OVER:
                 ended.append(EndedInstance(name, state, record.exit, record.halt))
@@ -212,7 +211,7 @@ class EndWatch:
         return ended, can_be_seen
 
     def _is_watched(self, record: InstanceRecord) -> bool:
-        """Watch the process of a record, if it lives; return whether it is watched."""
+        """Watch the process of a record if it is alive; return whether it is watched."""
         process = record.pid, record.start_time
         if process not in self._watched.values() and record.is_alive:
             # Without a descriptor, fall back to polling the records.

@@ -1,7 +1,7 @@
-"""The recordings of a run directory: found through its manifests, and opened to be read.
+"""Finds the recordings of a run directory through its manifests, and opens them for reading.
 
-Worlds write these entries, and anyone may have written the files: no link is followed below the run
-directory, and nothing but a regular file is opened.
+Worlds write the entries, and anyone may have written the files, so links below the run directory
+are not followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from clawblox.recording.writer import FileDigest
 
 Damage: TypeAlias = Literal["incomplete", "changed"]
-"""Damage of a file since it was written: its end is missing, or its content has changed."""
+"""Damage to a finished file: its end is missing, or its content has changed."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_INSTANCES: Final = 10_000
 _RUN_DEPTH: Final = 4
-"""How many directories above a recording to search: ``worlds/w000/recordings`` in a run."""
+"""Number of parent directories to search above a recording in ``worlds/w000/recordings``."""
 
 
 @attrs.frozen
@@ -43,12 +43,12 @@ class FoundRecording:
     """A recording that a manifest lists.
 
     Attributes:
-        path: Its file, absolute; it may be gone.
-        instance: Name of its instance in a run directory with many; empty for the only one.
-        format: Its format.
-        manifest: The manifest that lists it; None for a file that a person has named.
-        size_bytes: Its length when it was finished; None if that is not known.
-        sha256: Its digest then, in hexadecimal; None if that is not known.
+        path: File of the recording, absolute; it may be missing.
+        instance: Name of the instance in a run directory with many; empty for a single instance.
+        format: Format of the recording.
+        manifest: The manifest that lists the recording; None for a file that the user named.
+        size_bytes: Size of the finished file; None if unknown.
+        sha256: Digest of the finished file, in hexadecimal; None if unknown.
     """
 
     path: Path
@@ -60,17 +60,17 @@ class FoundRecording:
 
     @property
     def is_readable(self) -> bool:
-        """True if clawblox reads its format."""
+        """True if clawblox can read the format."""
         return self.format in (FORMAT, OLD_FORMAT)
 
 
 def find_recordings(run_dir: Path) -> Sequence[FoundRecording]:
-    """Return the recordings of a run directory, in the order in which they were registered. Blocks.
+    """Return the recordings of a run directory in the order of registration. Blocks.
 
-    Recordings of other programs, in formats of their own, are left out.
+    Recordings in formats of other programs are left out.
 
     Raises:
-        ManifestError: There is no manifest, or it cannot be read.
+        ManifestError: The manifest is missing or cannot be read.
     """
     return [found for found in list_recordings(run_dir) if found.is_readable]
 
@@ -81,7 +81,7 @@ def list_recordings(run_dir: Path) -> Sequence[FoundRecording]:
     found, move = list(_listed(manifest, "")), path_mover(run_dir)
     for entry in manifest.instances[:_MAX_INSTANCES]:
         if is_placed(entry, "dir"):
-            with contextlib.suppress(ManifestError, ConfigError):  # none until it is up
+            with contextlib.suppress(ManifestError, ConfigError):  # not yet started
                 inner = read_manifest(manifest.resolve(entry["dir"]))
                 found += _listed(inner, str(entry.get("name", "")))
     return [attrs.evolve(recording, path=move(recording.path)) for recording in found]
@@ -94,7 +94,7 @@ def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:
             name = clean_text(str(entry.get("format")))
             size, digest = whole_number(entry.get("size_bytes")), entry.get("sha256")
             if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-                size = digest = None  # as before there were digests
+                size = digest = None  # written before manifests had digests
             yield FoundRecording(path, instance, name, manifest.path, size, digest)
 
 
@@ -112,7 +112,7 @@ def find_run_dir(recording: Path) -> Path | None:
 
 
 def find_record(run_dir: Path, recording: FoundRecording) -> InstanceRecord | None:
-    """Return the record of the instance that made a recording; None if it is not known. Blocks.
+    """Return the record of the instance that made a recording; None if unknown. Blocks.
 
     Raises:
         ManifestError: A later version of clawblox wrote the records.
@@ -125,13 +125,13 @@ def find_record(run_dir: Path, recording: FoundRecording) -> InstanceRecord | No
 
 
 def refuse_archive(path: Path) -> None:
-    """Refuse an archive where a recording is meant. Blocks.
+    """Raise an error if a file that should be a recording is an archive. Blocks.
 
     Args:
         path: The file.
 
     Raises:
-        UsageError: It is an archive of world and agents; the hint names its run.
+        UsageError: The file is an archive of world and agents; the hint names its run.
     """
     if not is_archive(path):
         return
@@ -148,16 +148,16 @@ def opened_recording(
 
     Args:
         path: The file.
-        run_dir: The run directory that lists it; no link below it is followed. None where a person
-            has named the file.
-        known: Its reader of an earlier block, which then reads only new blocks.
+        run_dir: The run directory that lists the file; links below it are not followed. None for a
+            file that the user named.
+        known: A reader of this file from an earlier call, which reads only new blocks.
 
     Yields:
-        Its reader.
+        The reader.
 
     Raises:
-        RecordingError: It cannot be opened, is not a recording, or is damaged.
-        ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
+        RecordingError: The file cannot be opened, is not a recording, or is damaged.
+        ModuleNotFoundError: Zstandard is missing; the message contains the command to install it.
     """
     from clawblox.recording.reader import RecordingReader
 
@@ -169,16 +169,16 @@ def opened_recording(
 
 
 def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damage | None:
-    """Return how a finished recording has changed since; None if it has not, or is not known.
+    """Return the damage to a finished recording; None if it is intact or this is unknown.
 
-    Blocks for about a second for each gigabyte.
+    Blocks for about a second per gigabyte.
 
     Args:
         recording: The recording.
         run_dir: As for :func:`opened_recording`.
 
     Raises:
-        RecordingError: It cannot be read.
+        RecordingError: The file cannot be read.
     """
     wanted, digest = recording.size_bytes, recording.sha256
     if wanted is None or digest is None:
@@ -192,14 +192,14 @@ def find_damage(recording: FoundRecording, run_dir: Path | None = None) -> Damag
 
 
 def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
-    """Return the digest of a recording as it is, in hexadecimal. Blocks.
+    """Return the current digest of a recording, in hexadecimal. Blocks.
 
     Args:
         recording: The recording.
         run_dir: As for :func:`opened_recording`.
 
     Raises:
-        RecordingError: It cannot be read, or grows beyond all limits.
+        RecordingError: The file cannot be read, or grows beyond all limits.
     """
     with _refusing(recording.path), closing_fd(_open(recording.path, run_dir)) as fd:
         return digest_open(fd, max_bytes=MAX_DIGEST_BYTES)
@@ -208,15 +208,15 @@ def read_digest(recording: FoundRecording, run_dir: Path | None = None) -> str:
 def digest_recording(
     recording: FoundRecording, run_dir: Path, check: Callable[[], object]
 ) -> FileDigest | None:
-    """Return the digest of a recording of another program; None if its entry has it. Blocks.
+    """Return the digest of another program's recording; None if its entry has one. Blocks.
 
     Args:
         recording: The recording.
-        run_dir: The run directory that lists it; no link below it is followed.
+        run_dir: The run directory that lists the file; links below it are not followed.
         check: Called often; ends the call by raising an error.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or grows.
+        OSError: The file cannot be read, is not a regular file, or grows.
     """
     from clawblox.recording.writer import FileDigest
 
@@ -229,7 +229,7 @@ def digest_recording(
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Turn an error of the system in the block into one about the recording."""
+    """Convert an OSError in the block to an error about the recording."""
     try:
         yield
     except (OSError, ValueError) as error:  # a null character in a path is a ValueError
@@ -238,7 +238,7 @@ def _refusing(path: Path) -> Iterator[None]:
 
 
 def _open(path: Path, run_dir: Path | None) -> int:
-    """Open the file of a recording, and follow no link to it."""
+    """Open the file of a recording without following links."""
     if run_dir is not None and path.is_relative_to(run_dir):
         return open_file(run_dir, str(path.relative_to(run_dir)))
     return open_regular(path)

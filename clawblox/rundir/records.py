@@ -1,11 +1,11 @@
-"""Instance records: the instances of a run directory, on disk for every other process to read.
+"""Instance records: descriptions on disk of the instances of a run directory, for all processes.
 
-Each line of ``<run dir>/.clawblox/instances/records.jsonl`` is a record: where an instance is, how
-it was started and how it ended. The last line of a name is its record. A record has no secret.
-Only the process that has the lock of a name (see ``claims``) writes its record.
+Each line of ``<run dir>/.clawblox/instances/records.jsonl`` is a record with the location, start
+and end of an instance. The last line of each name is valid. Records contain no secrets. Only the
+process that holds the lock of a name (see ``claims``) writes its record.
 
-Records have absolute paths. Where an instance's directory is not in the run directory that has its
-record, that was moved, and the paths below the old run directory are below the new one.
+Records contain absolute paths. If an instance's directory is not in the run directory with its
+record, the run directory was moved, and paths below the old location are mapped to the new one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clawblox.system.record_file import LaterVersionError, RecordError, RecordFo
 from clawblox.telemetry.log_index import note_end
 
 PathMover: TypeAlias = Callable[[Path], Path]
-"""Returns where a path of a manifest is now; see :func:`path_mover`."""
+"""Returns the current location of a path in a manifest; see :func:`path_mover`."""
 
 RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted", "unknown"]
 
@@ -44,43 +44,44 @@ class InstanceRecord:
     """The record of one instance on disk.
 
     Attributes:
-        name: Its name.
-        state: What its orchestrator wrote last; see :attr:`is_alive`. A ``planned`` instance waits
-            for its turn to start; ``unknown`` is never written, see ``listed``.
+        name: Name of the instance.
+        state: State that the orchestrator wrote last; see :attr:`is_alive`. A ``planned`` instance
+            is queued to start; ``unknown`` is never written, see ``listed``.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
-        instance_dir: Directory with its manifest and its files.
-        index: Its place among many; None for an instance that was started alone.
-        host: Address that it binds.
-        port: Its port.
-        base_path: Prefix of its routes.
-        url: Its address.
-        pid: Process of the world; 0 before there is one.
+        instance_dir: Directory with the manifest and the files of the instance.
+        index: Index among many instances; None for an instance that was started alone.
+        host: Address to which the world binds.
+        port: Port of the world.
+        base_path: Prefix of the world's routes.
+        url: Address of the instance.
+        pid: Process of the world; 0 before it is spawned.
         start_time: Start of that process, in clock ticks since boot.
-        boot_id: The boot in which pid and start time mean anything.
-        cookie: Value of ``CLAWBLOX_INSTANCE`` in its processes.
+        boot_id: The boot to which pid and start time belong.
+        cookie: Value of ``CLAWBLOX_INSTANCE`` in the processes of the instance.
         command_file: Script that reruns the launch.
-        log_file: Its output.
-        log_start: Offset of its first byte in the log.
+        log_file: Output of the world's processes.
+        log_start: Offset in the log of the first byte of the instance.
         started_at: UTC time of the start.
         ended_at: UTC time of the end.
-        resume_path: Snapshot that it was restored from.
-        is_detached: Whether it outlives its orchestrator.
-        orchestrator_pid: Process of its orchestrator.
-        control: Name of the control socket of its orchestrator; empty for none.
-        restarts: How often it was brought back.
-        exit: How it ended, the last time.
-        halt: Why it had halted before it was ended, in the world's words.
-        run_id: Id of its run; empty if not known.
-        options: The options of its start, by the names of ``StartOptions``: JSON values, without
+        resume_path: Snapshot that the instance was restored from.
+        is_detached: Whether the instance outlives its orchestrator.
+        orchestrator_pid: Process of the orchestrator.
+        control: Name of the orchestrator's control socket; empty without a socket.
+        restarts: Number of restarts.
+        exit: Last exit of the process.
+        halt: Reason for a halt before the end, in the world's words.
+        run_id: Id of the run; empty if unknown.
+        options: The options of the start, by the names of ``StartOptions``: JSON values, without
             values of environment variables, because they may be secret.
-        first_resume_path: Snapshot that its run began from; None if it began without.
-        first_sha256: Digest of that snapshot; None if not known.
-        stopped_on_purpose: Whether somebody had it stopped, so that a resume leaves it alone.
-        has_finished: Whether its world ended by itself, with status 0.
-        rate: How fast it runs, roughly, as its world reported; None if it did not.
-        script_errors: The errors of its scripts, as its world last reported; None without any.
-        datastore_path: File of the rows of its data stores; None if it has none of its own.
+        first_resume_path: Snapshot that the run started from; None for a fresh start.
+        first_sha256: Digest of that snapshot; None if unknown.
+        stopped_on_purpose: Whether the instance was stopped on request, so that a resume skips it.
+        has_finished: Whether the world exited without being stopped, with status 0.
+        rate: Approximate speed that the world reported; None without a report.
+        script_errors: The script errors that the world last reported; None without errors.
+        datastore_path: File with the rows of the data stores; None if the instance has no such
+            file.
         schema_version: Version of the format of records.
     """
 
@@ -123,13 +124,13 @@ class InstanceRecord:
 
     @property
     def labels(self) -> Mapping[str, Any]:
-        """The labels of its start."""
+        """The labels of the start."""
         labels = self.options.get("labels")
         return labels if isinstance(labels, Mapping) else {}
 
     @property
     def seed(self) -> int | None:
-        """The seed that its random state began with; None if that was a snapshot's, or unknown."""
+        """Seed of the initial random state; None if that came from a snapshot or is unknown."""
         seed = self.options.get("reseed")
         return seed if type(seed) is int else None
 
@@ -147,7 +148,7 @@ class InstanceRecord:
         """Return the record of an instance that has ended without its orchestrator.
 
         Args:
-            was_interrupted: Whether it had ended before anyone looked, in an unknown way.
+            was_interrupted: Whether the instance ended unobserved, in an unknown way.
         """
         state: RecordState = "exited" if self.state == "ready" else "failed"
         state = "interrupted" if was_interrupted else state
@@ -160,17 +161,17 @@ class InstanceRecord:
 
 
 def write_records(run_dir: Path, *records: InstanceRecord) -> None:
-    """Write the records of instances, in place of their earlier records. Blocks.
+    """Write the records of instances, replacing their earlier records. Blocks.
 
-    Call it as the owner of the instances' names only. It opens nothing that has to be closed, costs
-    a few system calls and does not wait for the disk: after a loss of power nothing runs.
+    Call this only as the owner of the instances' names. It keeps no file open, takes a few system
+    calls and does not wait for the disk, because no instance survives a loss of power.
 
     Args:
         run_dir: The run directory; :func:`clawblox.rundir.claims.claim_name` was called for it.
-        *records: The records; their ``options`` must be values that JSON has.
+        *records: The records; their ``options`` must be JSON values.
 
     Raises:
-        OSError: The old records are still valid.
+        OSError: The records cannot be written; the old records are still valid.
         TypeError: A value among the options is not a JSON value.
     """
     if records:
@@ -178,15 +179,15 @@ def write_records(run_dir: Path, *records: InstanceRecord) -> None:
 
 
 def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[str]:
-    """Write the records again that the journal lacks. Blocks.
+    """Write the records that are missing in the journal again. Blocks.
 
-    Call it as the owner of the names of the instances only. A file that is no journal is replaced.
+    Call this only as the owner of the instances' names. A file that is not a journal is replaced.
 
     Returns:
         The names of the instances whose records were lost.
 
     Raises:
-        OSError: They cannot be written.
+        OSError: The records cannot be written.
     """
     journal = records_journal(run_dir)
     lines = {record.name: encode_record(record) for record in records}
@@ -199,10 +200,10 @@ def restore_records(run_dir: Path, records: Iterable[InstanceRecord]) -> list[st
 
 
 def replace_record(run_dir: Path, record: InstanceRecord) -> None:
-    """Write another record of an instance that has ended, unless its name is in use again. Blocks.
+    """Replace the record of an instance that has ended unless its name is in use again. Blocks.
 
     Raises:
-        OSError: The old record is still valid.
+        OSError: The record cannot be written; the old record is still valid.
     """
     with locked_name(run_dir, record.name) as is_locked:
         known = read_record(run_dir, record.name) if is_locked else None
@@ -216,18 +217,18 @@ def has_records(run_dir: Path) -> bool:
 
 
 def check_records(run_dir: Path) -> None:
-    """Check that the records of a run directory, if it has any, can be read. Blocks.
+    """Check that the records of a run directory, if any, can be read. Blocks.
 
     Raises:
-        OSError: They cannot be read; names their file.
-        ManifestError: A later version of clawblox wrote them.
+        OSError: The records cannot be read; the error names their file.
+        ManifestError: A later version of clawblox wrote the records.
     """
     check_journal(records_journal(run_dir))
     read_records(run_dir)
 
 
 def read_records(run_dir: Path) -> list[InstanceRecord]:
-    """Return the records of a run directory by name; none when nothing ran there. Blocks.
+    """Return the records of a run directory, sorted by name; empty without any runs. Blocks.
 
     Raises:
         ManifestError: A later version of clawblox wrote a record.
@@ -241,7 +242,7 @@ def read_record(run_dir: Path, name: str) -> InstanceRecord | None:
     """Return the record of one instance, or None. Blocks.
 
     Raises:
-        ManifestError: A later version of clawblox wrote it.
+        ManifestError: A later version of clawblox wrote the record.
     """
     journal = records_journal(run_dir)
     line = read_line(journal, name)
@@ -249,7 +250,7 @@ def read_record(run_dir: Path, name: str) -> InstanceRecord | None:
 
 
 def read_running(run_dir: Path) -> list[InstanceRecord]:
-    """Return the records of the instances that live now. Blocks."""
+    """Return the records of the instances that are alive. Blocks."""
     return [record for record in read_records(run_dir) if record.is_alive]
 
 
@@ -258,10 +259,10 @@ def close_stale_records(run_dir: Path, *, without: Collection[str] = ()) -> list
 
     Args:
         run_dir: The run directory.
-        without: Names of instances that are left as they are.
+        without: Names of instances to leave unchanged.
 
     Returns:
-        Their records as they were: these instances were interrupted.
+        The previous records of the interrupted instances.
     """
     stale = [record for record in read_records(run_dir) if _is_stale(record)]
     meant = (record for record in stale if record.name not in without)
@@ -274,7 +275,7 @@ def _is_stale(record: InstanceRecord) -> bool:
 
 def _close(run_dir: Path, name: str) -> bool:
     with locked_name(run_dir, name) as is_locked:
-        # The last owner of the name may have written another record since.
+        # The last owner of the name may have written another record since then.
         record = read_record(run_dir, name) if is_locked else None
         if record is None or not _is_stale(record):
             return False
@@ -284,11 +285,11 @@ def _close(run_dir: Path, name: str) -> bool:
 
 
 def note_end_without_owner(record: InstanceRecord, *, was_interrupted: bool) -> None:
-    """Note in the index of its log that an instance ended without its orchestrator. Blocks.
+    """Note the end of an instance without its orchestrator in the index of its log. Blocks.
 
     Args:
         record: The record of the instance.
-        was_interrupted: Whether it had ended before anyone looked, in an unknown way.
+        was_interrupted: Whether the instance ended unobserved, in an unknown way.
     """
     event = "interrupted" if was_interrupted else "stopped"
     text = "interrupted: its orchestrator was killed" if was_interrupted else event
@@ -297,7 +298,7 @@ def note_end_without_owner(record: InstanceRecord, *, was_interrupted: bool) -> 
 
 @contextlib.contextmanager
 def locked_name(run_dir: Path, name: str) -> Iterator[bool]:
-    """Take the lock of a name for a moment; yield whether it was free. Blocks."""
+    """Take the lock of a name briefly; yield whether it was free. Blocks."""
     lock_path = name_lock(run_dir, name)
     fd = lock_file(lock_path)
     try:
@@ -315,14 +316,14 @@ _FORMAT: Final = RecordFormat(
 
 @functools.lru_cache(maxsize=1024)
 def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
-    """Return a record, or None for a line that another program wrote."""
+    """Return the record of a line; None if another program wrote the line."""
     try:
         record = _FORMAT.decode(line)
     except LaterVersionError as error:
         raise ManifestError(f"a record {error.problem}", path=journal, hint=error.hint) from error
     except RecordError:
         return None
-    # An address in place of a directory would be downloaded, and run.
+    # An address in place of a directory would be downloaded and run.
     return None if is_world_url(record.world_dir) else record
 
 
@@ -330,7 +331,7 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
 
 
 MEMBERS_DIR: Final = "worlds"
-"""The directory in a run directory with the directories of many instances."""
+"""Name of the directory with the directories of many instances."""
 _PATHS: Final = (
     *("instance_dir", "command_file", "log_file"),
     *("resume_path", "first_resume_path", "datastore_path"),
@@ -338,11 +339,11 @@ _PATHS: Final = (
 
 
 def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
-    """Return a record with its paths in the run directory that it lies in. Blocks.
+    """Return a record with its paths mapped to the current run directory. Blocks.
 
     Args:
         run_dir: The run directory, resolved.
-        record: One of its records.
+        record: A record of this run directory.
 
     Raises:
         UsageError: The run directory was moved without the directory of this instance.
@@ -370,16 +371,16 @@ def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
 
 
 def read_located(run_dir: Path) -> list[InstanceRecord]:
-    """Return all records of a run directory, with paths below it even if it was moved. Blocks.
+    """Return all records of a run directory, with current paths even after a move. Blocks.
 
-    Another run may be where it was, as when a failed run is renamed and its name used again. A
-    record whose instance's directory was left behind is as it was written.
+    Another run may be at the old location, for example if a failed run was renamed and its name
+    used again. Records whose instance directories were left behind are returned unchanged.
 
     Args:
         run_dir: The run directory.
 
     Raises:
-        ManifestError: A later version of clawblox has written the records.
+        ManifestError: A later version of clawblox wrote the records.
     """
     records = read_records(run_dir)
     if all(Path(record.instance_dir).is_relative_to(run_dir) for record in records):
@@ -396,10 +397,11 @@ def read_located(run_dir: Path) -> list[InstanceRecord]:
 
 
 def path_mover(run_dir: Path) -> PathMover:
-    """Return the function that returns where a path is now that a manifest of a run has. Blocks.
+    """Return a function that maps paths in the manifests of a run to current paths. Blocks.
 
-    The manifest of one of many has absolute paths of files in the run directory but outside of its
-    own, such as agents. After a move these paths are out of date, or lead into another run.
+    The manifest of one of many instances contains absolute paths of files outside of its own
+    directory but in the run directory, such as agents. After a move, these paths are out of date,
+    or lead into another run.
 
     Args:
         run_dir: The run directory.
@@ -417,7 +419,7 @@ def path_mover(run_dir: Path) -> PathMover:
 
 
 def former_run_dirs(run_dir: Path) -> frozenset[Path]:
-    """Return where a run directory was when its records were written, if it was moved. Blocks.
+    """Return the former paths of a moved run directory, according to its records. Blocks.
 
     Args:
         run_dir: The run directory.
@@ -433,7 +435,7 @@ def former_run_dirs(run_dir: Path) -> frozenset[Path]:
 def adopt_moved(run_dir: Path) -> None:
     """Write the records of a moved run directory with their new paths. Blocks.
 
-    Call it where no orchestrator of the run lives.
+    Call this only while no orchestrator of the run is alive.
 
     Args:
         run_dir: The run directory, resolved.
@@ -449,7 +451,7 @@ def adopt_moved(run_dir: Path) -> None:
 
 
 def former_run_dir(record: InstanceRecord) -> Path:
-    """Return the run directory of a record as it was; one of many has ``worlds/<name>`` in it."""
+    """Return the run directory as recorded, without ``worlds/<name>`` for one of many instances."""
     home = Path(record.instance_dir)
     if home.name != record.name or home.parent.name != MEMBERS_DIR:
         return home

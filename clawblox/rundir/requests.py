@@ -13,8 +13,8 @@
 | ``read_blob`` | ``path``, ``offset`` | none; the answer has ``data`` |
 | ``write_blob`` | ``sha256``, ``size_bytes``, ``offset``, ``data`` | none; see ``blobs`` |
 
-Both sides read and write the members and events here. A member that is None counts as missing.
-``control_client`` and ``control_server`` transport the requests.
+This module encodes and decodes members and events for both sides. A member that is None counts as
+missing. ``control_client`` and ``control_server`` transport the requests.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def _option_names(kind: type[attrs.AttrsInstance], *left_out: str) -> list[str]:
 _OPTIONS: Final[Mapping[str, Sequence[str]]] = {
     "save": _option_names(SaveOptions),
     "restart": _option_names(RestartOptions),
-    # A fork names its snapshot as the checkpoint, and belongs to the orchestrator that is asked.
+    # A fork gets its snapshot from ``checkpoint``, and its owner is the orchestrator.
     "fork": _option_names(ManyOptions, "resume", "detach"),
-    # A client that goes away must not leave an instance behind, nor choose another run directory.
+    # A client must not leave a detached instance behind or choose another run directory.
     "start": _option_names(StartOptions, "detach", "run_dir", "tmux_session"),
 }
 NEEDED: Final[Mapping[str, Sequence[str]]] = {
@@ -67,7 +67,7 @@ ALLOWED: Final[Mapping[str, Sequence[str]]] = {
     "restart": ("instances", *_OPTIONS["restart"]),
     "logs": ("instances", "follow", "tail"),
 }
-"""The other members that it may have."""
+"""The optional members of a request, by ``op``."""
 
 
 @attrs.frozen
@@ -77,8 +77,8 @@ class Restarted:
     Attributes:
         url: Address of the instance.
         pid: Process of the world.
-        resume_path: Snapshot that it continued from; None if it began without.
-        ready_s: Seconds that the restart took, without the save and the end before it.
+        resume_path: Snapshot that was restored; None for a fresh start.
+        ready_s: Seconds that the restart took, without the preceding save and stop.
     """
 
     url: str
@@ -88,7 +88,7 @@ class Restarted:
 
 
 def read_names(asked: Mapping[str, Any]) -> list[str] | None:
-    """Return the instances that a request names; None if it names none, and means all.
+    """Return the instances that a request names; None means all.
 
     Raises:
         UsageError: ``instances`` is not a list of names.
@@ -100,7 +100,7 @@ def read_names(asked: Mapping[str, Any]) -> list[str] | None:
 
 
 def read_options(op: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an operation that a request gives, unchecked."""
+    """Return the options in a request for an operation, unchecked."""
     return {name: asked[name] for name in _OPTIONS[op] if asked.get(name) is not None}
 
 
@@ -108,17 +108,17 @@ def read_grace_seconds(asked: Mapping[str, Any]) -> float:
     """Return the seconds between TERM and KILL.
 
     Raises:
-        ConfigError: It is not a duration.
+        ConfigError: The value is not a duration.
     """
     grace_seconds = asked.get("grace_seconds")
     return DEFAULT_GRACE_S if grace_seconds is None else check_grace(grace_seconds)
 
 
 def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    """Return a member that is true or false.
+    """Return a boolean member.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: The value is not a boolean.
     """
     value = asked.get(key)
     if value is None or isinstance(value, bool):
@@ -127,10 +127,10 @@ def read_flag(asked: Mapping[str, Any], key: str, *, default: bool) -> bool:
 
 
 def read_tail(asked: Mapping[str, Any]) -> int | None:
-    """Return the number of last lines that a request wants; None for all.
+    """Return the number of latest lines to return; None means all.
 
     Raises:
-        UsageError: It is not a whole number, 0 or more.
+        UsageError: The value is not an integer of 0 or more.
     """
     tail = asked.get("tail")
     if tail is None or (type(tail) is int and tail >= 0):
@@ -139,7 +139,7 @@ def read_tail(asked: Mapping[str, Any]) -> int | None:
 
 
 def describe_error(name: str, error: Exception) -> str:
-    """Return the text of an error without the name of its instance, which the event has."""
+    """Return the text of an error without the instance name, which the event contains."""
     return str(error).removeprefix(f"{name}: ")
 
 
@@ -153,7 +153,7 @@ def describe_event(event: WorldEvent) -> dict[str, Any]:
 
 
 def read_line(message: Mapping[str, Any]) -> LogLine:
-    """Return the line that a message of ``logs`` carries."""
+    """Return the line in a message of ``logs``."""
     return LogLine(**message["value"])
 
 
@@ -183,7 +183,7 @@ def read_outcome(event: Mapping[str, Any], convert: Callable[[object], _T]) -> O
 
 
 def to_path(kind: type[Any], value: Any) -> Any:  # noqa: ANN401 - as msgspec calls it
-    """Return the path that a text is, for :func:`clawblox.typed_values.converter`."""
+    """Convert a string to a path, for :func:`clawblox.typed_values.converter`."""
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} is not a plain value")

@@ -1,10 +1,10 @@
-"""Saves of instances: taking them, finding the last ones, and their rows of data stores.
+"""Saves of instances: makes saves, finds the last saves, and manages rows of data stores.
 
-A snapshot becomes a checkpoint in one way: a file, and its entry in the manifest. Orchestrators do
-that for the instances that they own, other processes for those without an owner.
+A checkpoint is a snapshot file with an entry in the manifest. Orchestrators save the instances that
+they own; other processes save instances without an owner.
 
-An instance that restores a snapshot begins with the rows of that snapshot, and without rows if it
-has none. An instance that begins without a snapshot keeps the rows that its directory has.
+An instance that restores a snapshot starts with the rows of that snapshot, or without rows if the
+snapshot has none. An instance that starts without a snapshot keeps the rows in its directory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from clawblox.system.regular_files import closing_fd, open_regular
 from clawblox.telemetry.own_log import OwnLog
 
 Retire: TypeAlias = Callable[[SavedSnapshot], Awaitable[Collection[Path]]]
-"""Returns the files of older autosaves that a new one makes superfluous."""
+"""Returns the files of older autosaves that a new autosave replaces."""
 
 
 async def save_snapshot(
@@ -61,19 +61,19 @@ async def save_snapshot(
 
     Args:
         source: The instance.
-        options: How to save.
+        options: The options of the save.
         writers: The writers of the manifests.
-        world_dir: Its world.
-        instance_dir: The directory of its manifest and its files.
-        run_id: Returns the id of its run, which may change during the transfer.
+        world_dir: Directory of the world.
+        instance_dir: Directory of the instance's manifest and files.
+        run_id: Returns the id of the run, which may change during the transfer.
         retire: Called for an autosave once its file is complete; returns the files of older
-            autosaves that are removed now that it exists. None for other saves.
+            autosaves to remove. None if the save is not an autosave.
 
     Raises:
-        SnapshotError: There is no file and no entry.
+        SnapshotError: The save failed, and left neither a file nor an entry.
         ManifestError: The file is complete, but not registered.
 
-    Cancellation: either there is no file and no entry, or there are both.
+    Cancellation: leaves both the file and its manifest entry, or neither.
     """
     directory = options.dir or files_dir(world_dir, instance_dir) / "checkpoints"
     saved = await capture(source, directory, timeout=options.timeout, max_bytes=options.max_bytes)
@@ -94,18 +94,18 @@ _log = OwnLog(__name__)
 
 @attrs.frozen
 class LineageSave:
-    """A save of an instance that a manifest lists; its file may be gone.
+    """A save in a manifest; its file may be missing.
 
     Attributes:
-        instance: Name of the instance; empty for an archive, which has all.
-        run_id: Id of its run; empty for a save of an older version.
+        instance: Name of the instance; empty for an archive, which contains all instances.
+        run_id: Id of the run; empty for a save of an older version.
         path: The file, absolute.
-        time: Simulation time; None when the snapshot does not have it.
+        time: Simulation time; None if the snapshot does not contain it.
         created_at: UTC time of the save.
         size_bytes: Size of the file.
         sha256: Digest of the file, in hexadecimal.
         removed_at: UTC time at which the file was removed on purpose; None while it is kept.
-        is_autosave: Whether it may be removed once there are later autosaves.
+        is_autosave: Whether the save may be removed once there are later autosaves.
     """
 
     instance: str
@@ -120,11 +120,11 @@ class LineageSave:
 
 
 def list_saves(manifest: Manifest, move: PathMover = Path) -> Iterator[LineageSave]:
-    """Yield the saves that a manifest lists, oldest first; archives are of no instance.
+    """Yield the saves in a manifest, oldest first, with an empty instance name for archives.
 
     Args:
         manifest: The manifest.
-        move: Returns where a path of it is now.
+        move: Returns the current location of a path in the manifest.
     """
     for entry in objects_in(manifest.checkpoints):
         path = read_text(entry, "path")
@@ -144,15 +144,15 @@ def list_saves(manifest: Manifest, move: PathMover = Path) -> Iterator[LineageSa
 
 
 def last_saves_by_run(name: str, instance_dir: Path, move: PathMover) -> dict[str, LineageSave]:
-    """Return the last save of an instance in each of its runs that is still there. Blocks.
+    """Return the last existing save of an instance in each of its runs. Blocks.
 
     Args:
         name: Name of the instance.
-        instance_dir: The directory with its manifest.
-        move: Returns where a path of the manifest is now.
+        instance_dir: The directory with the manifest.
+        move: Returns the current location of a path in the manifest.
 
     Returns:
-        By the id of the run, the latest first; earlier runs in the directory are among them.
+        The saves by run id, the latest run first, including earlier runs in the directory.
     """
     found: dict[str, LineageSave] = {}
     for save in _saves_in(instance_dir):
@@ -169,7 +169,7 @@ def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
     Args:
         instance_dir: The directory with the manifest.
         name: Name of the instance.
-        run_id: Id of its run.
+        run_id: Id of the run.
     """
     return [
         save.path
@@ -179,11 +179,11 @@ def autosaves(instance_dir: Path, name: str, run_id: str) -> list[Path]:
 
 
 def last_saves(records: Iterable[InstanceRecord], move: PathMover) -> dict[str, LineageSave]:
-    """Return the last save of each instance that is of its run and still there. Blocks.
+    """Return the last existing save of each instance in its current run. Blocks.
 
     Args:
         records: The records of the instances.
-        move: Returns where a path of their manifests is now.
+        move: Returns the current location of a path in their manifests.
     """
     saves = {}
     for record in records:
@@ -193,7 +193,7 @@ def last_saves(records: Iterable[InstanceRecord], move: PathMover) -> dict[str, 
 
 
 def _saves_in(instance_dir: Path) -> tuple[LineageSave, ...]:
-    """Return the saves that were not removed on purpose, the last first."""
+    """Return the saves that were not removed on purpose, latest first."""
     version = file_stamp(manifest_path(instance_dir))
     if version is None:
         return ()
@@ -208,9 +208,9 @@ def _saves_in(instance_dir: Path) -> tuple[LineageSave, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _latest_reading(_instance_dir: Path) -> dict[tuple[int, ...], tuple[LineageSave, ...]]:
-    """Return the latest reading of one manifest, by the version of its file.
+    """Return the cached saves of one manifest, by the version of its file.
 
-    A table of a run looks every second, and a manifest with many saves is slow to read.
+    A table of a run is refreshed every second, and a manifest with many saves is slow to read.
     """
     return {}
 
@@ -229,7 +229,7 @@ def _read_saves(instance_dir: Path) -> tuple[LineageSave, ...]:
 
 def is_good_save(saved: SavedSnapshot) -> bool:
     """Return whether the files of a save are unchanged."""
-    # A world can write the size, too.
+    # A world can write the size too.
     most = min(saved.size_bytes or DEFAULT_MAX_SNAPSHOT_BYTES, MAX_DIGEST_BYTES)
     is_good = has_digest(saved.path, saved.sha256, max_bytes=most)
     return is_good and has_good_rows(saved.path, saved.rows_sha256)
@@ -240,7 +240,7 @@ def has_good_rows(snapshot: Path, sha256: object) -> bool:
 
     Args:
         snapshot: The snapshot.
-        sha256: Their digest, as a manifest has it; None without rows.
+        sha256: Digest of the rows from a manifest; None without rows.
     """
     if sha256 is None:
         return True
@@ -248,10 +248,10 @@ def has_good_rows(snapshot: Path, sha256: object) -> bool:
 
 
 def unlink_saves(snapshots: Iterable[Path]) -> None:
-    """Remove the files of saves, each with its rows; absent ones are no error.
+    """Remove the files of saves with their rows, ignoring missing files.
 
     Raises:
-        OSError: One cannot be removed; the others are gone.
+        OSError: A file cannot be removed; the others were removed.
     """
     failure: OSError | None = None
     for snapshot in snapshots:
@@ -265,26 +265,26 @@ def unlink_saves(snapshots: Iterable[Path]) -> None:
 
 
 def prepare_rows(own: Path | None, snapshot: Path | None) -> None:
-    """Let an instance begin with the rows of the snapshot that it restores.
+    """Give an instance the rows of the snapshot that it restores.
 
     Args:
-        own: Its file of rows, closed in every process; None if it has no such file.
-        snapshot: The snapshot; None if the instance begins without.
+        own: The instance's file of rows, closed in every process; None without such a file.
+        snapshot: The snapshot; None for a start without a snapshot.
 
     Raises:
-        OSError: The rows of the snapshot are missing, or not those that were saved; or its own
-            file cannot be written.
+        OSError: The rows of the snapshot are missing or have changed, or the instance's file cannot
+            be written.
     """
     if own is None or snapshot is None:
         return
     source = _find_rows(snapshot)
     if source is None and not own.parent.exists():
         return
-    from clawblox.system.foreign_database import remove_database  # here, as few worlds have rows
+    from clawblox.system.foreign_database import remove_database  # few worlds have rows
 
     make_private_dir(own.parent)
     sweep_partials(own.parent)
-    # The log of the old file must not be taken for a part of the new file.
+    # The log of the old file must not be applied to the new file.
     remove_database(own.parent, own.name)
     if source is not None:
         _copy(source, own)

@@ -1,6 +1,6 @@
-"""Snapshots that a caller names: which file is meant, and which run it was saved in.
+"""Resolves snapshots that a caller names: their files, and the runs that saved them.
 
-A caller may also name an archive with a snapshot; ``world.archives`` extracts it.
+A caller may also name an archive that contains a snapshot; ``world.archives`` extracts it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _FIRST_MEMBER: Final = b"metadata.json"
 
 
 def find_archive(given: SnapshotLike | None, world_dir: Path, key: str) -> Path | None:
-    """Return the archive that a caller names in place of a snapshot. Blocks.
+    """Return the archive that a caller names instead of a snapshot. Blocks.
 
     Args:
-        given: A path, or a mapping with ``path`` and perhaps ``sha256``.
-        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
-        key: The argument that it was given as.
+        given: A path, or a mapping with ``path`` and optionally ``sha256``.
+        world_dir: A base of relative paths, see :func:`find_snapshot`.
+        key: Name of the argument, for errors.
 
     Returns:
-        Its path; None for a snapshot, or for None.
+        Path of the archive; None for a snapshot or for None.
 
     Raises:
-        ConfigError: There is no such file, there are two, or it is not the one that was saved.
+        ConfigError: The file is missing, ambiguous, or different from the one that was saved.
     """
     if given is None:
         return None
@@ -46,7 +46,7 @@ def find_archive(given: SnapshotLike | None, world_dir: Path, key: str) -> Path 
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is an archive: by its suffix, or because it begins as one. Blocks."""
+    """Return whether a file is an archive, by its suffix or its first bytes. Blocks."""
     if path.suffix == protocol.ARCHIVE_SUFFIX:
         return True
     try:
@@ -54,14 +54,14 @@ def is_archive(path: Path) -> bool:
             start = file.read(_LOCAL_HEADER_BYTES + len(_FIRST_MEMBER))
     except OSError:
         return False
-    # Of the header of a zip file's first member: the signature, and the length of its name.
+    # From the header of a zip file's first member: the signature, and the length of its name.
     length = len(_FIRST_MEMBER).to_bytes(2, "little")
     expected = (b"PK\x03\x04", length, _FIRST_MEMBER)
     return (start[:4], start[26:28], start[_LOCAL_HEADER_BYTES:]) == expected
 
 
 def find_resume(resume: SnapshotLike | None, world_dir: Path) -> tuple[Path | None, str | None]:
-    """Return the path of the snapshot to restore, and its digest when that came with it. Blocks."""
+    """Return the path of the snapshot to restore, and its digest if given. Blocks."""
     if resume is None:
         return None, None
     given, digest = check_snapshot(resume, "resume")
@@ -72,11 +72,11 @@ def find_parent(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
     """Return the path and the digest of the snapshot that instances are forked from. Blocks.
 
     Args:
-        checkpoint: Its path, or a mapping with ``path`` and perhaps ``sha256``.
-        world_dir: One of the places of a relative path, see :func:`find_snapshot`.
+        checkpoint: A path, or a mapping with ``path`` and optionally ``sha256``.
+        world_dir: A base of relative paths, see :func:`find_snapshot`.
 
     Raises:
-        ConfigError: The file cannot be read, or is not the one that was saved.
+        ConfigError: The file cannot be read, or is different from the one that was saved.
     """
     given, known = check_snapshot(checkpoint, "checkpoint")
     path = find_snapshot(given, world_dir, "checkpoint")
@@ -93,16 +93,16 @@ def find_parent(checkpoint: SnapshotLike, world_dir: Path) -> tuple[Path, str]:
 def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
     """Return the file of a snapshot that a caller names. Blocks.
 
-    A relative path means the file in the world directory if there is one, else the one in the
-    current directory.
+    A relative path names the file in the world directory if it exists, else the file in the current
+    directory.
 
     Args:
-        given: Its path.
+        given: Path of the snapshot.
         world_dir: The world directory, absolute.
-        key: The argument that it was given as.
+        key: Name of the argument, for errors.
 
     Raises:
-        ConfigError: There is no such file, or there are two.
+        ConfigError: The file is missing or ambiguous.
     """
     places = snapshot_places(given, world_dir, key)
     try:
@@ -123,10 +123,10 @@ def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
 
 
 def snapshot_places(given: object, world_dir: Path, key: str) -> list[Path]:
-    """Return where a snapshot that a caller names may be: one place, or two for a relative path.
+    """Return the possible paths of a snapshot that a caller names: two for a relative path.
 
     Raises:
-        ConfigError: It is not a path.
+        ConfigError: ``given`` is not a path.
     """
     path = check_path(given, key)
     return list(dict.fromkeys((world_dir / path, path.absolute())))
@@ -136,7 +136,7 @@ def source_run_dir(snapshot: Path) -> Path | None:
     """Return the run directory that a snapshot was saved in. Blocks.
 
     Returns:
-        None if no manifest above the file lists it.
+        The run directory; None if no manifest above the file lists it.
     """
     found = find_checkpoint(snapshot)
     if found is None:

@@ -1,7 +1,7 @@
 """The status of the instances of a run directory, running or ended, and their logs.
 
-It is read from records, manifests, logs and ``/proc``, which works on runs of another orchestrator
-and on finished runs, and changes nothing.
+The status is read from records, manifests, logs and ``/proc``, so it is also available for runs of
+other orchestrators and for finished runs.
 """
 
 from __future__ import annotations
@@ -55,62 +55,61 @@ InstanceState: TypeAlias = Literal[
     "interrupted",
     "unknown",
 ]
-"""The state of an instance: that of its record, corrected by the processes that live.
+"""The state of an instance: the recorded state, corrected by the state of its processes.
 
-``restarting`` died and is starting again; ``stopping`` has no process any more while its
-orchestrator still cleans up; ``halted`` reported that it has stopped for good, and was ended;
-``interrupted`` was left behind by an orchestrator that is gone;
-``failed`` was never ready;
-``unknown`` has no record, and its manifest does not say how it ended.
+``restarting`` died and is starting again; ``stopping`` has no more processes, but its orchestrator
+is still cleaning up; ``halted`` reported that it has stopped for good, and was ended;
+``interrupted`` was left behind by an orchestrator that is gone; ``failed`` was never ready;
+``unknown`` has no record, and its manifest does not contain its end.
 """
 
 OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted", "unknown")
-"""The states of instances that have ended, or of which nothing shows that they run."""
+"""The states of instances that have ended or are unknown."""
 
 GOOD_EXITS = (ProcessExit(status=0), ProcessExit(signal="SIGTERM"))
-"""How the process of a world ends well, or by the TERM of a stop."""
+"""Exits of a world's process that are not failures: status 0, or the TERM of a stop."""
 
 _LOOK_INTERVAL_S = 0.5
 
 
 @attrs.frozen
 class InstanceStatus:
-    """One instance of a run directory, as it is now.
+    """The current status of one instance of a run directory.
 
     Attributes:
-        name: Its name.
-        state: Its state.
+        name: Name of the instance.
+        state: State of the instance.
         world: Name of the world.
         world_dir: Directory with the ``world.toml``.
-        instance_dir: Directory with its manifest and its files.
+        instance_dir: Directory with the manifest and the files of the instance.
         run_dir: The run directory.
-        pid: Process of the world; None if it does not live.
-        host: Address that it binds.
-        port: Its port.
-        url: Its address.
-        uptime_s: Seconds that it has lived, or did live; None if not known. Ignored in comparisons,
-            as the other measurements of processes are: ``rss_bytes``, ``cpu_s`` and ``rate``.
+        pid: Process of the world; None if it is not alive.
+        host: Address to which the world binds.
+        port: Port of the world.
+        url: Address of the instance.
+        uptime_s: Seconds from the start until now or until the end; None if unknown. Ignored in
+            comparisons, like the other measurements ``rss_bytes``, ``cpu_s`` and ``rate``.
         started_at: UTC time of the start.
-        ended_at: UTC time of the end; None if it lives, or when that was not noted.
-        exit: How the world's process ended, when that is known.
-        restarts: How often it was brought back.
-        rss_bytes: Resident memory of all its processes; None when none lives.
-        cpu_s: Processor time of all its living processes, in seconds; None when none lives.
-        saved_at: UTC time of the last save of its run that is still there; None without any.
-        saved_path: The file of that save.
-        saved_sha256: Its digest; None when the manifest does not have it.
-        sim_time: Its simulation time; None when the snapshot does not have it.
-        is_detached: Whether it outlives its orchestrator.
-        orchestrator_pid: Process of its orchestrator.
-        resume_path: Snapshot that it was restored from, if any.
+        ended_at: UTC time of the end; None if the instance is alive or the time is unknown.
+        exit: Exit of the world's process, if known.
+        restarts: Number of restarts.
+        rss_bytes: Resident memory of all processes of the instance; None if none is alive.
+        cpu_s: Processor time of all live processes, in seconds; None if none is alive.
+        saved_at: UTC time of the last existing save of the run; None without a save.
+        saved_path: File of the last save.
+        saved_sha256: Digest of the last save; None if the manifest does not contain it.
+        sim_time: Simulation time of the last save; None if the snapshot does not contain it.
+        is_detached: Whether the instance outlives its orchestrator.
+        orchestrator_pid: Process of the orchestrator.
+        resume_path: Snapshot that the instance was restored from, if any.
         command_file: Script that reruns the launch.
-        log_file: Its output.
-        halt: Why it halted, in the world's words; None if it did not.
-        run_id: Id of its run, which the save is of; empty for a run of an older version.
-        labels: Labels of its start.
-        seed: Seed that the random state of its run began with; None if it was a snapshot's.
-        rate: How fast it runs, roughly, as its world reports; None if it does not, or has ended.
-        script_errors: The errors of its scripts, as its world last reported; None without any.
+        log_file: Output of the world's processes.
+        halt: Reason for a halt, in the world's words; None without a halt.
+        run_id: Id of the run, including the last save; empty for a run of an older version.
+        labels: Labels of the start.
+        seed: Seed of the run's initial random state; None if that came from a snapshot.
+        rate: Approximate speed that the world reports; None without a report or after the end.
+        script_errors: The script errors that the world last reported; None without errors.
     """
 
     name: str
@@ -148,12 +147,12 @@ class InstanceStatus:
 
     @property
     def has_died(self) -> bool:
-        """True if it ended, and neither well nor by the TERM of a stop."""
+        """True if the instance has ended, but not with a good exit or by the TERM of a stop."""
         return is_death(self.state, self.exit)
 
 
 def is_death(state: InstanceState, exit: ProcessExit | None) -> bool:  # noqa: A002 - its name
-    """Return whether an instance ended, and neither well nor by the TERM of a stop."""
+    """Return whether an instance has ended, but not with a good exit or by the TERM of a stop."""
     if state != "exited":
         return state in ("halted", "failed", "interrupted")
     return exit is not None and exit not in GOOD_EXITS
@@ -165,10 +164,10 @@ class Run:
 
     Attributes:
         directory: The run directory.
-        instances: The instances that were begun, by name.
-        waiting: Number of instances that an orchestrator has planned and not begun to start.
-        owner_pid: The orchestrator that starts many instances there; None if there is none.
-        interrupted: Names of the instances that a resume would bring back.
+        instances: The instances that were started, sorted by name.
+        waiting: Number of planned instances that an orchestrator has not started yet.
+        owner_pid: Pid of the orchestrator that starts many instances there, or None.
+        interrupted: Names of the instances that a resume would continue.
     """
 
     directory: Path
@@ -182,11 +181,11 @@ def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
     """Return the instances of a run directory, running or ended. Blocks.
 
     Args:
-        run_dir: The run directory; there are no instances if nothing ever ran there.
-        names: The instances to return; none means all.
+        run_dir: The run directory; without any runs, it has no instances.
+        names: Names of the instances to return; empty means all.
 
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: A named instance does not exist.
     """
     (run,) = _read_runs({run_dir: select_records(run_dir, names)})
     return run
@@ -195,8 +194,8 @@ def read_run(run_dir: Path, names: Sequence[str] = ()) -> Run:
 def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
     """Return the instances of run directories, in one pass over the processes. Blocks.
 
-    The instances of a run directory without records are those that its manifest names. A run
-    directory that a later version of clawblox has written is left out, with a warning.
+    For a run directory without records, the instances come from its manifest. A run directory
+    written by a later version of clawblox is skipped with a warning.
     """
     runs = {}
     for run_dir in run_dirs:
@@ -206,7 +205,7 @@ def read_runs(run_dirs: Iterable[Path]) -> list[Run]:
 
 
 def is_interrupted(record: InstanceRecord) -> bool:
-    """Return whether a resume would bring an instance back. Blocks."""
+    """Return whether a resume would continue an instance. Blocks."""
     if record.has_finished or record.stopped_on_purpose:
         return False
     return is_over(record) or not (has_owner(record) or record.is_detached)
@@ -218,7 +217,7 @@ def run_owner(run_dir: Path) -> int | None:
 
 
 def living_owner(lock_path: Path) -> int | None:
-    """Return the pid of the living process that has a lock; None without one. Blocks."""
+    """Return the pid of the live process that holds a lock, or None. Blocks."""
     owner = lock_owner(lock_path)
     return owner.pid if owner is not None and read_process(owner.pid) is not None else None
 
@@ -232,20 +231,20 @@ def read_logs(
     since: str | None = None,
     pattern: re.Pattern[str] | None = None,
 ) -> dict[str, LogReader]:
-    """Return a reader for the log of each instance by its name, from its first line on. Blocks.
+    """Return a reader for the log of each instance, by instance name. Blocks.
 
-    Further lines mark where an instance ended and came back.
+    Additional lines mark the ends and restarts of an instance.
 
     Args:
         run_dir: The run directory.
         names: The instances; empty means all.
         follow: Wait for more lines until the instance has ended.
-        tail: How many of the last lines to begin with; None begins at the start.
-        since: UTC time with milliseconds before which no line is wanted; None for all times.
-        pattern: What a line must contain; None for anything.
+        tail: Number of latest lines to start with; None starts at the first line.
+        since: UTC time with milliseconds of the earliest line; None for all times.
+        pattern: Pattern that a line must contain; None for all lines.
 
     Raises:
-        UsageError: One of ``names`` is not there.
+        UsageError: A named instance does not exist.
     """
     return {
         record.name: LogReader(
@@ -267,7 +266,7 @@ def read_logs(
 
 
 def own_start(run_dir: Path) -> InstanceRecord | None:
-    """Return the record of what this process is starting in a run directory, if any. Blocks."""
+    """Return the record of the instance that this process is starting, if any. Blocks."""
     mine = (found for found in read_records(run_dir) if found.orchestrator_pid == os.getpid())
     return next((found for found in mine if found.state == "starting"), None)
 
@@ -275,15 +274,15 @@ def own_start(run_dir: Path) -> InstanceRecord | None:
 def select_records(
     run_dir: Path, names: Sequence[str], labels: Labels | None = None
 ) -> list[InstanceRecord]:
-    """Return the records of a run directory: the named ones, or all. Blocks.
+    """Return the named records of a run directory, or all. Blocks.
 
     Args:
         run_dir: The run directory.
         names: The instances; empty means all.
-        labels: Labels that they must have.
+        labels: Labels that the instances must have.
 
     Raises:
-        UsageError: One of ``names`` is not there, or no instance has the labels.
+        UsageError: A named instance does not exist, or no instance has the labels.
     """
     found = choose_named(run_dir, read_located(run_dir), names)
     if not labels:
@@ -302,10 +301,10 @@ def select_records(
 def choose_named(
     run_dir: Path, records: Sequence[InstanceRecord], names: Sequence[str]
 ) -> list[InstanceRecord]:
-    """Return the named records among those of a run directory; all of them without names.
+    """Return the named records among those of a run directory; without names, return all.
 
     Raises:
-        UsageError: One of ``names`` is not among them.
+        UsageError: A named instance is not among them.
     """
     known = [record.name for record in records]
     if unknown := [name for name in names if name not in known]:
@@ -315,17 +314,17 @@ def choose_named(
 
 
 def is_ready(record: InstanceRecord) -> bool:
-    """Return whether an instance serves. Blocks."""
+    """Return whether an instance is serving. Blocks."""
     return record.state == "ready" and record.is_alive
 
 
 def is_waiting(record: InstanceRecord) -> bool:
-    """Return whether an instance waits for its orchestrator to start it. Blocks."""
+    """Return whether an instance is queued to start in its orchestrator. Blocks."""
     return record.state == "planned" and has_owner(record)
 
 
 def has_owner(record: InstanceRecord) -> bool:
-    """Return whether the orchestrator of an instance lives. Blocks."""
+    """Return whether the orchestrator of an instance is alive. Blocks."""
     return record.boot_id == boot_id() and read_process(record.orchestrator_pid) is not None
 
 
@@ -335,18 +334,18 @@ def is_over(record: InstanceRecord) -> bool:
 
 
 def is_owned(run_dir: Path, record: InstanceRecord) -> bool:
-    """Return whether an orchestrator that lives starts, runs or restarts an instance. Blocks."""
+    """Return whether a live orchestrator is starting, running or restarting an instance. Blocks."""
     if is_over(record) or not has_owner(record):
         return False
     if record.state == "planned":
         return run_owner(run_dir) == record.orchestrator_pid
-    # Where the lock is free, it is detached, or another program has its orchestrator's number.
+    # With a free lock, it is detached, or another program has its orchestrator's pid.
     with locked_name(run_dir, record.name) as is_free:
         return not is_free
 
 
 def make_mark(record: InstanceRecord) -> Mark:
-    """Return what marks the processes of an instance. Blocks."""
+    """Return the mark of an instance's processes. Blocks."""
     is_this_boot = record.pid > 0 and record.boot_id == boot_id()
     leaders = ((record.pid, record.start_time),) if is_this_boot else ()
     return Mark(f"{INSTANCE_ENV}={record.cookie}".encode(), leaders)
@@ -354,9 +353,9 @@ def make_mark(record: InstanceRecord) -> Mark:
 
 @attrs.define
 class _Ending:
-    """True if an instance has ended, by its latest record; a later start counts too.
+    """A check for the end of an instance; a new start under its name also counts as the end.
 
-    It reads the record twice a second at most, because followers of many logs ask more often.
+    The record is read at most twice a second, because followers of many logs check more often.
     """
 
     run_dir: Path
@@ -434,8 +433,8 @@ def judge_state(record: InstanceRecord, *, is_alive: bool | None = None) -> Inst
     """Return the state of an instance now. Blocks.
 
     Args:
-        record: Its record.
-        is_alive: Whether its process lives; None looks.
+        record: Record of the instance.
+        is_alive: Whether its process is alive; None checks.
     """
     if record.state in OVER:
         return "halted" if record.halt is not None else record.state

@@ -66,7 +66,7 @@ class RecordedLife:
 
 
 class AgentRecorder:
-    """The recording of one run of an instance. :meth:`run` is the task that writes it.
+    """The recording of an instance between a start and its end; :meth:`run` is the writing task.
 
     Args:
         life: The facts of the instance.
