@@ -46,7 +46,7 @@ _log = OwnLog(__name__)
 
 
 class AsyncExperiment:
-    """A plan, its directory, and the sessions in which its chains are run.
+    """A plan, its directory, and the runs of its chains.
 
     Leaving the ``async with`` block pauses what runs, with a checkpoint, and stops it. The same
     call continues an experiment that was interrupted: by Ctrl-C, SIGKILL or a reboot.
@@ -283,7 +283,7 @@ class AsyncExperiment:
         """
         return self.record.results(forked_from=forked_from)
 
-    # -- sessions -------------------------------------------------------------------------------
+    # -- runs -------------------------------------------------------------------------------
 
     def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
         """Run chains until each is done, has failed or is paused.
@@ -292,12 +292,12 @@ class AsyncExperiment:
             chains: Their names; None means all. Branches that are added meanwhile run too.
 
         Returns:
-            The session: await it for its :class:`RunOutcome`, or iterate over it for the row of
+            The run: await it for its :class:`RunOutcome`, or iterate over it for the row of
             each generation as it is committed.
 
         Raises:
             ConfigError: There is no such chain.
-            UsageError: The experiment is not open, or a session of it runs.
+            UsageError: The experiment is not open, or is running.
         """
         return self._require_open().run(chains)
 
@@ -351,7 +351,7 @@ class AsyncExperiment:
     ) -> list[str]:
         """Add branches of a checkpoint: each has a copy of the world and of every agent's mind.
 
-        The branches run in the current session, or in the next :meth:`run`. Each gets a world of
+        The branches run in the current run, or in the next :meth:`run`. Each gets a world of
         its own, restored from the same snapshot, and copies of the agents' workspaces and
         conversations, which join the world as the same players. The original is never opened for
         writing.
@@ -408,7 +408,7 @@ class AsyncExperiment:
 
         Raises:
             ConfigError: There is none, or it cannot be imported.
-            UsageError: A session runs.
+            UsageError: The experiment is running.
 
         Cancellation: scores that were recorded remain.
         """

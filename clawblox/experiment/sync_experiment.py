@@ -20,7 +20,7 @@ from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 
 
 class Experiment(Twin[AsyncExperiment]):
-    """A plan, its directory, and the sessions in which its chains are run.
+    """A plan, its directory, and the runs of its chains.
 
     The first call begins the experiment or opens it. Leaving the optional ``with`` block, or the
     end of the interpreter, pauses what runs, with a checkpoint, and stops it. Ctrl-C in :meth:`run`

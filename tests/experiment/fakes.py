@@ -294,7 +294,7 @@ class FakeBackend:
 
     Attributes:
         troubles: By chain, what goes wrong in its next attempts.
-        surveys: For each session, whether logins were checked before it.
+        surveys: For each run, whether logins were checked before it.
         ends: For each time that what killed orchestrators have left was ended, the number of
             attempts before.
         open_now: Chains whose attempts are open.
@@ -444,7 +444,7 @@ class Simulation:
         return Plans([self.plan], self.state)
 
     async def run(self, during: Callable[[Scheduler], Any] | None = None) -> bool:
-        """Run a session; return whether it came to its end, and was not killed."""
+        """Run the experiment; return whether the run ended without a kill."""
         plans = self.plans
 
         async def call(function: Callable[[], JournalLine]) -> JournalLine:
@@ -488,7 +488,7 @@ class Simulation:
             await self.clock.jump()
 
     async def run_until_full(self) -> None:
-        """Run a session on a disk that becomes so full that no line can be written."""
+        """Run the experiment on a disk that becomes so full that no line can be written."""
         with contextlib.suppress(OSError):
             await self.run()
 
@@ -497,13 +497,13 @@ class Simulation:
         self.journal.is_written = is_written
         self.journal.is_dead = False
 
-    async def run_to_end(self, sessions: int = 20) -> None:
-        """Run sessions until one comes to its end."""
-        for _ in range(sessions):
+    async def run_to_end(self, runs: int = 20) -> None:
+        """Run the experiment until a run comes to its end."""
+        for _ in range(runs):
             if await self.run():
                 return
             self.kill_at(None)
-        raise AssertionError("no session comes to its end")
+        raise AssertionError("no run comes to its end")
 
     def types(self, chain: str = "r1") -> list[str]:
         return [line.type for line in self.journal.lines if line.chain == chain]

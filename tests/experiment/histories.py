@@ -1,4 +1,4 @@
-"""Histories of an experiment over fakes: sessions in which everything may go wrong."""
+"""Histories of an experiment over fakes: runs in which everything may go wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.running import opening
 from clawblox.experiment.running.events import ExperimentEvents
-from clawblox.experiment.running.experiment_run import ExperimentRun, RunOutcome, SessionContext
+from clawblox.experiment.running.experiment_run import ExperimentRun, RunContext, RunOutcome
 from clawblox.experiment.running.forking import ForkRequest, plan_fork
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
@@ -28,7 +28,7 @@ from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
 
 MAX_JUMPS = 20_000
-"""Jumps of the clock after which a session should have ended: a week of looks at the disk."""
+"""Jumps of the clock after which a run should have ended: a week of looks at the disk."""
 
 
 @attrs.frozen
@@ -66,8 +66,8 @@ Happening: TypeAlias = PauseChains | ForkChain | FillDisk | LogIn
 
 
 @attrs.frozen(kw_only=True)
-class SessionScript:
-    """What happens in a session.
+class RunScript:
+    """What happens in a run.
 
     Attributes:
         happenings: What happens, each with the seconds after its beginning.
@@ -95,7 +95,7 @@ class SessionScript:
 
 
 class History:
-    """An experiment over fakes, session by session.
+    """An experiment over fakes, run by run.
 
     Args:
         plan: The plan.
@@ -108,7 +108,7 @@ class History:
         self.backend = FakeBackend(self.clock)
         self.plans = [plan]
         self._callbacks = callbacks
-        self._session: ExperimentRun
+        self._current: ExperimentRun
         self._recorder: JournalRecorder
         self._forking = anyio.Lock()
         self.journal.append("experiment.begun", {"plan": "plan.toml", "format": 1})
@@ -121,8 +121,8 @@ class History:
     def plan(self) -> Plan:
         return self.plans[-1]
 
-    async def play(self, script: SessionScript) -> RunOutcome | None:
-        """Play a session; return its outcome, or None if it was killed or its disk was full."""
+    async def play(self, script: RunScript) -> RunOutcome | None:
+        """Play a run; return its outcome, or None if it was killed or its disk was full."""
         self._revive()
         self._amend(script)
         self.backend.troubles = {name: list(queue) for name, queue in script.troubles.items()}
@@ -148,7 +148,7 @@ class History:
         self.journal.is_dead = False
         self.backend.open_now.clear()
 
-    def _amend(self, script: SessionScript) -> None:
+    def _amend(self, script: RunScript) -> None:
         plan = self.plan
         limits = attrs.evolve(plan.limits, dollars=script.dollars)
         self.plans[-1] = plan.but(limits=limits)
@@ -158,11 +158,11 @@ class History:
             facts = {"revision": revision, "plan": f"plan-{revision}.toml", "changes": []}
             self.journal.append("plan.amended", facts)
 
-    async def _run(self, script: SessionScript) -> RunOutcome | None:
+    async def _run(self, script: RunScript) -> RunOutcome | None:
         journal: Any = self.journal
         plans, begins_at = Plans(self.plans, self.state), len(self.journal.lines)
         state = plans.state
-        opening._end_killed_session(journal, state)
+        opening._end_killed_run(journal, state)
         if script.retries_failed:
             opening._retry_failed(journal, plans)
 
@@ -172,12 +172,12 @@ class History:
         def note(line: JournalLine) -> None:
             if line.type == "committed":
                 row = make_row(plans, str(line.chain), int(line.generation or 0))
-                self._session.note(row)
+                self._current.note(row)
 
         self._recorder = JournalRecorder(journal, state, note, call)
-        tasks: Any = None  # its session is run here
-        self._session = ExperimentRun(
-            SessionContext(
+        tasks: Any = None  # the test runs it
+        self._current = ExperimentRun(
+            RunContext(
                 plans=plans,
                 journal=journal,
                 recorder=self._recorder,
@@ -193,26 +193,26 @@ class History:
             tasks.start_soon(self._tick)
             for after_s, happening in script.happenings:
                 tasks.start_soon(self._happen, self.clock.monotonic() + after_s, happening)
-            await self._session.run()
+            await self._current.run()
             tasks.cancel_scope.cancel()
-        outcome = await self._session.wait()
-        # A session that is not recorded from its beginning to its end has left as much undone as
+        outcome = await self._current.wait()
+        # A run that is not recorded from its beginning to its end has left as much undone as
         # one that was killed.
         is_begun = any(line.type == "session.begun" for line in self.journal.lines[begins_at:])
-        return outcome if is_begun and self.state.session is None else None
+        return outcome if is_begun and self.state.current_run is None else None
 
     async def _tick(self) -> None:
         for _ in range(MAX_JUMPS):
             await self.clock.settle()
             assert self.clock.sleepers, "everything waits, and for no time"
             await self.clock.jump()
-        raise AssertionError("the session does not end")
+        raise AssertionError("the run does not end")
 
     async def _happen(self, at: float, happening: Happening) -> None:
         await self.clock.sleep_until(at)
         match happening:
             case PauseChains(chain=name):
-                self._session.pause(None if name is None else [name])
+                self._current.pause(None if name is None else [name])
             case ForkChain():
                 async with self._forking:  # as an experiment does
                     await self._fork(happening)
@@ -237,10 +237,10 @@ class History:
             duration=wish.duration_s,
         )
         try:
-            branches = plan_fork(fork, chain, state, self._session.running)
+            branches = plan_fork(fork, chain, state, self._current.running)
         except UsageError:  # its agents run outside a sandbox
             return
         with contextlib.suppress(OSError):
             for name, branch in branches:
                 await self._recorder.write("chain.forked", attrs.asdict(branch), About(name))
-                self._session.add([name])
+                self._current.add([name])

@@ -320,7 +320,7 @@ async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_c
     assert (await run(scene, None)).status == "done"
 
 
-async def test_a_session_whose_journal_is_replaced_stops_everything_and_keeps_its_history(
+async def test_a_run_whose_journal_is_replaced_stops_everything_and_keeps_its_history(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = scene.directory / "journal.jsonl"
@@ -397,14 +397,14 @@ async def test_an_outcome_says_how_many_scores_failed(scene: Scene) -> None:
     assert str(outcome) == "done: 2 generations committed, 2 scores failed"
 
 
-async def test_a_session_with_other_hooks_is_reported(scene: Scene) -> None:
+async def test_a_run_with_other_hooks_is_reported(scene: Scene) -> None:
     async def points(_end: Any) -> dict[str, float]:
         return {"points": 1.0}
 
     async def more_points(_end: Any) -> dict[str, float]:
         return {"points": 2.0}
 
-    async def sessions(*scores: Any) -> list[str]:
+    async def runs(*scores: Any) -> list[str]:
         texts: list[str] = []
 
         async def on_event(event: Any) -> None:
@@ -415,14 +415,10 @@ async def test_a_session_with_other_hooks_is_reported(scene: Scene) -> None:
             await run(scene, scene.plan(), score=score, on_event=on_event)
         return texts
 
-    own = f"{__name__}:{sessions.__qualname__.rpartition('.')[0]}"
-    assert await sessions(None, points, points, partial(points)) == []
-    assert await sessions(more_points) == [
-        f"score: {own}.more_points is not as in the session before"
-    ]
-    assert await sessions(None) == [
-        f"score: {own}.more_points of the session before was not given again"
-    ]
+    own = f"{__name__}:{runs.__qualname__.rpartition('.')[0]}"
+    assert await runs(None, points, points, partial(points)) == []
+    assert await runs(more_points) == [f"score: {own}.more_points differs from the previous run"]
+    assert await runs(None) == [f"score: {own}.more_points of the previous run was not given again"]
     (hooks, *_others) = [
         line.data["hooks"] for line in read_lines(scene.directory) if line.data.get("hooks")
     ]
@@ -430,7 +426,7 @@ async def test_a_session_with_other_hooks_is_reported(scene: Scene) -> None:
     assert hooks == {"score": {"name": f"{own}.points", "digest": digest}}
 
 
-async def test_a_fork_is_one_call_and_runs_in_the_same_session(scene: Scene) -> None:
+async def test_a_fork_is_one_call_and_runs_in_the_same_run(scene: Scene) -> None:
     plan = scene.plan(generations=1, save=None)
     sandboxed = plan.but(agents=[agent.but(sandbox=True) for agent in plan.agents])
     async with scene.experiment(sandboxed) as exp, anyio.create_task_group() as tasks:

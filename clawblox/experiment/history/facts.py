@@ -87,7 +87,7 @@ class InputFacts(Struct):
 
 
 class HookFacts(Struct):
-    """A hook of a session."""
+    """A hook of a run of the experiment."""
 
     name: str
     digest: str | None
@@ -137,7 +137,7 @@ class Amended(Struct):
             raise ValueError(f"plan: must be {expected}")
 
 
-class SessionBegun(Struct):
+class ExperimentRunBegun(Struct):
     """A process begins to run the experiment."""
 
     pid: Count = 0
@@ -155,7 +155,7 @@ class WaitFacts(Struct):
     text: str = ""
 
 
-class SessionEnded(Struct):
+class ExperimentRunEnded(Struct):
     """A process has stopped running the experiment."""
 
     elapsed_s: Seconds = 0.0
@@ -387,8 +387,8 @@ class _AttemptLine(_GenerationLine[_T]):
 
 _DECODERS: Final[Mapping[LineType, msgspec.json.Decoder[Any]]] = {
     "experiment.begun": msgspec.json.Decoder(_ExperimentLine[Begun]),
-    "session.begun": msgspec.json.Decoder(_ExperimentLine[SessionBegun]),
-    "session.ended": msgspec.json.Decoder(_ExperimentLine[SessionEnded]),
+    "session.begun": msgspec.json.Decoder(_ExperimentLine[ExperimentRunBegun]),
+    "session.ended": msgspec.json.Decoder(_ExperimentLine[ExperimentRunEnded]),
     "plan.amended": msgspec.json.Decoder(_ExperimentLine[Amended]),
     "account.limited": msgspec.json.Decoder(_ExperimentLine[Limited]),
     "account.cleared": msgspec.json.Decoder(_ExperimentLine[Cleared]),

@@ -85,7 +85,7 @@ class Journal:
 
         Raises:
             RunLockedError: Another process runs the experiment.
-            UsageError: A session has lost the journal, and nobody has decided what continues.
+            UsageError: A run has lost the journal, and nobody has decided what continues.
             ClawbloxError: The journal cannot be read, or a line is not valid.
         """
         try:
@@ -203,7 +203,7 @@ class Journal:
             make_private_dir(self.directory)
             publish_bytes(kept, b"".join(map(encode, lines)))
         except OSError as error:
-            hint = f"the history of this session could not be kept in {kept}: {error}"
+            hint = f"the history of this run could not be kept in {kept}: {error}"
             return JournalLostError(message, journal=self._path, hint=hint)
         hint = _explain_lost(self._path, kept)
         return JournalLostError(message, journal=self._path, kept=kept, hint=hint)
@@ -296,13 +296,13 @@ def require_none_lost(directory: Path) -> None:
         directory: The directory of the experiment.
 
     Raises:
-        UsageError: A session has lost its journal; the hint has the ways to continue.
+        UsageError: A run has lost its journal; the hint has the ways to continue.
     """
     lost = sorted(file.path for file in find_files(directory, f"{LOST_PREFIX}*.jsonl"))
     if lost:
         journal = directory / JOURNAL_NAME
         raise UsageError(
-            f"a session of the experiment in {directory} has lost its journal, and kept its history"
+            f"a run of the experiment in {directory} has lost its journal, and kept its history"
             f" in {lost[-1].name}",
             hint=_explain_lost(journal, lost[-1]),
         )

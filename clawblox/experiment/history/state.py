@@ -269,11 +269,11 @@ class ExperimentState:
         revision: Revision of the plan.
         plan_file: Name of the file with the plan.
         accounts: Data of the latest line of each account that is limited.
-        wall_s: Seconds of the sessions that have ended.
-        waits: Why each chain waits that the latest session has left, by its name; empty while one
+        wall_s: Seconds of the runs that have ended.
+        waits: Why each chain waits that the latest run has left, by its name; empty while one
             runs.
-        session: The line with which the current or a killed session began; None without one.
-        hooks: Name and digest of each hook in the latest session, by its argument.
+        current_run: The line with which the current or a killed run began; None without one.
+        hooks: Name and digest of each hook in the latest run, by its argument.
         score_versions: Latest version of the function that computes each score, by its name.
         seq: Number of the last line.
         endings: Number of attempts that have ended.
@@ -286,7 +286,7 @@ class ExperimentState:
         self.accounts: dict[str, Mapping[str, Any]] = {}
         self.wall_s = 0.0
         self.waits: dict[str, Mapping[str, Any]] = {}
-        self.session: JournalLine | None = None
+        self.current_run: JournalLine | None = None
         self.hooks: Mapping[str, Mapping[str, str | None]] = {}
         self.score_versions: dict[str, str] = {}
         self.seq = 0
@@ -323,9 +323,9 @@ class ExperimentState:
         found = self.chain(str(chain)).generations.get(generation or 0)
         return None if found is None else found.find_attempt(str(attempt_id))
 
-    def is_of_session(self, line: JournalLine) -> bool:
-        """Return whether a line is one of the session that runs now."""
-        return self.session is not None and line.seq > self.session.seq
+    def is_of_run(self, line: JournalLine) -> bool:
+        """Return whether the current run wrote a line."""
+        return self.current_run is not None and line.seq > self.current_run.seq
 
     def apply(self, line: JournalLine) -> None:
         """Take the next line into account; lines that change nothing are ignored."""
@@ -341,15 +341,15 @@ class ExperimentState:
             raise _contradiction(line, "an experiment begins in line 1")
         self.plan_file = str(line.data.get("plan", self.plan_file))
 
-    def _begin_session(self, line: JournalLine) -> None:
-        self.session = line
+    def _begin_run(self, line: JournalLine) -> None:
+        self.current_run = line
         self.waits = {}
         hooks = line.data.get("hooks")
         self.hooks = hooks if isinstance(hooks, Mapping) else {}
 
-    def _end_session(self, line: JournalLine) -> None:
+    def _end_run(self, line: JournalLine) -> None:
         self.wall_s += float(line.data.get("elapsed_s", 0.0))
-        self.session = None
+        self.current_run = None
         self.waits = {name: wait for wait in line.data.get("waits", ()) for name in wait["chains"]}
 
     def _amend(self, line: JournalLine) -> None:
@@ -483,8 +483,8 @@ _to_branch: Final = converter(Branch)
 _to_ref: Final = converter(CheckpointRef)
 _HANDLERS: Final[Mapping[str, Callable[[ExperimentState, JournalLine], None]]] = {
     "experiment.begun": ExperimentState._begin,
-    "session.begun": ExperimentState._begin_session,
-    "session.ended": ExperimentState._end_session,
+    "session.begun": ExperimentState._begin_run,
+    "session.ended": ExperimentState._end_run,
     "plan.amended": ExperimentState._amend,
     "account.limited": ExperimentState._limit,
     "account.cleared": ExperimentState._clear,

@@ -23,8 +23,8 @@ NoticeEvent: TypeAlias = Literal["pause", "failure", "done"]
 
 _OF_CHAIN: Final = frozenset({"secret", "checkpoint"})
 """Reasons of pauses that concern one chain, whatever the others do."""
-_OF_SESSION: Final = frozenset({"disk", "dollars", "wall", "auth", "limit"})
-"""Reasons of pauses with which a session ends."""
+_OF_RUN: Final = frozenset({"disk", "dollars", "wall", "auth", "limit"})
+"""Reasons of pauses with which a run ends."""
 _TRIGGERS: Final = frozenset({"failed", "paused", "account.limited", "session.ended"})
 """Types of the lines after which an event may be due."""
 
@@ -65,7 +65,7 @@ class NoticeBook:
         self._told: dict[tuple[str, bool], int] = {}
         self._amended: list[int] = []
         self._limited: dict[str, int] = {}
-        self._working = self._session = self._ending = 0
+        self._working = self._run_seq = self._ending = 0
         self._ended: JournalLine | None = None
         for line in lines:
             self.note(line)
@@ -85,7 +85,7 @@ class NoticeBook:
             case "account.cleared":
                 self._limited.pop(str(line.data["account"]), None)
             case "session.begun":
-                self._session, self._ended = line.seq, None
+                self._run_seq, self._ended = line.seq, None
             case "session.ended":
                 self._ended = line
             case "working":
@@ -103,7 +103,7 @@ class NoticeBook:
         """
         states = (False,) if reason == "limit" else (False, True)
         told = max(self._told.get((reason, state), 0) for state in states)
-        return told > min(self._session, self._working)
+        return told > min(self._run_seq, self._working)
 
     def take_due(self, plans: Plans, chain: str | None = None) -> list[Notice]:
         """Return the events that are due, and count them as announced.
@@ -129,7 +129,7 @@ class NoticeBook:
     def _find(self, plans: Plans, only: str | None) -> Iterator[tuple[int, Notice]]:
         """Yield all events that the state shows, each with the number of its line."""
         chains, state = plans.chains, plans.state
-        is_running = state.session is not None
+        is_running = state.current_run is not None
         failed = dict(_find_failed(plans))
         for name, ending in failed.items():
             if only in (None, name):
@@ -155,7 +155,7 @@ class NoticeBook:
     def _find_ends(
         self, ended: JournalLine, plans: Plans, failed: Mapping[str, JournalLine]
     ) -> Iterator[tuple[int, Notice]]:
-        """Yield what the end of a session shows, with the number of its line."""
+        """Yield what the end of a run shows, with the number of its line."""
         status = ended.data.get("reason")
         if status == "done" and all(
             next_step(plans, chain) == Finished(status="done") for chain in plans.chains.values()
@@ -168,7 +168,7 @@ class NoticeBook:
         waits = ended.data.get("waits", ()) if status != "stopped" else ()
         for wait in waits:
             reason = str(wait["reason"])
-            if reason in _OF_SESSION and not self._is_told(reason):
+            if reason in _OF_RUN and not self._is_told(reason):
                 texts = dict.fromkeys(map(str, wait["chains"]), str(wait.get("text", "")))
                 key = f"pause:{ended.seq}:{reason}"
                 notice = Notice(event="pause", reason=reason, chains=texts, keys=(key,))

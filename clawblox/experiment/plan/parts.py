@@ -391,7 +391,7 @@ class Limits:
         worlds: Number of worlds at a time.
         agents: Number of agents at a time; None sets no limit.
         dollars: Cost of all agents; None sets no limit.
-        wall: Seconds for which the experiment may run, in all sessions; None sets no limit.
+        wall: Seconds for which the experiment may run, in all its runs; None sets no limit.
         min_free: Bytes that must remain free on disk, also as text (``"5GB"``); None sets no limit.
         per_model: Number of agents at a time that use a model, by model.
 

@@ -1,4 +1,4 @@
-"""An experiment while one process has it open: from its opening to the end of its sessions.
+"""An experiment while one process has it open: from its opening to the end of its runs.
 
 - ``opening``: begins an experiment in its directory, or compares it with its plan.
 - ``open_experiment``: owns all that exists while an experiment is open, and answers requests.

@@ -1,4 +1,4 @@
-"""A session of an experiment: the time in which one process runs its chains."""
+"""A run of an experiment: the time in which one process runs its chains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = OwnLog(__name__)
 _REQUEST = PauseRequest(reason="request", text="stopped on request")
 
 RunStatus: TypeAlias = Literal["done", "failed", "paused", "stopped"]
-"""How a session ended: all generations are committed, a chain has failed, chains are paused by
+"""How a run ended: all generations are committed, a chain has failed, chains are paused by
 something that passes, or a person has stopped it."""
 
 EXIT_STATUS: Final = {"done": 0, "failed": 1, "paused": 75, "stopped": 130}
@@ -44,7 +44,7 @@ EXIT_STATUS: Final = {"done": 0, "failed": 1, "paused": 75, "stopped": 130}
 
 @attrs.frozen(kw_only=True)
 class RunOutcome:
-    """The outcome of a session of an experiment.
+    """The outcome of a run of an experiment.
 
     Attributes:
         status: How it ended.
@@ -69,8 +69,8 @@ class RunOutcome:
 
 
 @attrs.frozen(kw_only=True)
-class SessionContext:
-    """The parts of an open experiment with which its sessions work.
+class RunContext:
+    """The parts of an open experiment with which its runs work.
 
     Attributes:
         plans: Its plans, with the state.
@@ -81,7 +81,7 @@ class SessionContext:
         hooks: Name and digest of each of them, by its argument.
         events: Takes warnings, and knows the latest actions of agents.
         clock: The clock.
-        tasks: Runs sessions.
+        tasks: Task group of the runs.
     """
 
     plans: Plans
@@ -98,8 +98,8 @@ class SessionContext:
 class ExperimentRun:
     """Runs chains of an open experiment, from the moment when it is awaited or iterated.
 
-    ``await session`` returns the :class:`RunOutcome`. ``async for row in session`` yields the row
-    of each generation as it is committed; the session continues when the loop is left early, until
+    ``await run`` returns the :class:`RunOutcome`. ``async for row in run`` yields the row
+    of each generation as it is committed; the run continues when the loop is left early, until
     the block of the experiment is left.
 
     Args:
@@ -109,10 +109,10 @@ class ExperimentRun:
     Attributes:
         is_over: Set when none of its chains runs any longer.
 
-    Cancellation: of ``await session`` pauses the session, and waits for its checkpoints.
+    Cancellation: of ``await run`` pauses the run, and waits for its checkpoints.
     """
 
-    def __init__(self, context: SessionContext, chosen: Collection[str] | None = None) -> None:
+    def __init__(self, context: RunContext, chosen: Collection[str] | None = None) -> None:
         self._context = context
         self._plans = context.plans
         self._hooks = context.hooks
@@ -137,16 +137,16 @@ class ExperimentRun:
         self.is_over = anyio.Event()
 
     def __await__(self) -> Generator[Any, Any, RunOutcome]:
-        """Run the session and return its outcome.
+        """Run the chains and return the outcome.
 
         Raises:
             UsageError: The experiment is closed.
-            ClawbloxError: The session could not be run.
+            ClawbloxError: The run failed.
         """
         return self._gather().__await__()
 
     def __aiter__(self) -> Self:
-        """Run the session and yield the row of each generation that is committed."""
+        """Run the chains and yield the row of each generation that is committed."""
         self._start()
         return self
 
@@ -211,9 +211,9 @@ class ExperimentRun:
             self._hub.close()
 
     async def _check(self) -> None:
-        """Check everything that the session needs, and import the score of the plan.
+        """Check everything that the run needs, and import the score of the plan.
 
-        A session that starts no agent needs neither programs nor the variables of agents.
+        A run that starts no agent needs neither programs nor the variables of agents.
 
         Raises:
             ConfigError: There are faults.
@@ -237,7 +237,7 @@ class ExperimentRun:
         return not is_at_end and not isinstance(step, Commit)
 
     async def _begin(self) -> bool:
-        """Write that the session begins; return whether that was possible."""
+        """Write that the run begins; return whether that was possible."""
         hooks, before = self._hooks, self._plans.state.hooks
         facts = {"pid": os.getpid(), **self._context.journal.facts, "hooks": hooks}
         try:
@@ -247,10 +247,10 @@ class ExperimentRun:
             return False
         for name, known in before.items():
             if name not in hooks:
-                text = f"{name}: {known['name']} of the session before was not given again"
+                text = f"{name}: {known['name']} of the previous run was not given again"
                 self._context.events.warn("hook.changed", text)
             elif hooks[name] != known:
-                text = f"{name}: {hooks[name]['name']} is not as in the session before"
+                text = f"{name}: {hooks[name]['name']} differs from the previous run"
                 self._context.events.warn("hook.changed", text)
         return True
 
@@ -259,8 +259,8 @@ class ExperimentRun:
             await self._context.recorder.write("session.ended", facts)
         except JournalLostError:
             raise
-        except OSError as error:  # on a full disk; the next session ends it
-            _log.warning("end of a session not recorded", error=str(error))
+        except OSError as error:  # on a full disk; the next run ends it
+            _log.warning("end of a run not recorded", error=str(error))
 
     async def watch_lease(self) -> None:
         """End everything once another process drives the experiment, or the lease is not renewed.
@@ -268,7 +268,7 @@ class ExperimentRun:
         Where the file system hangs, nothing may end: the guard kills this process at the end of
         the lease, with its worlds and agents, since another process may drive from then on.
 
-        Cancellation: the session is not watched any longer.
+        Cancellation: the run is not watched any longer.
         """
         lease = self._context.journal.lease
         quarter_s = lease.driver.lease_s / 4
@@ -295,9 +295,9 @@ class ExperimentRun:
         """Return the outcome, at the end.
 
         Raises:
-            Exception: The session could not be run.
+            Exception: The run failed.
 
-        Cancellation: the session continues.
+        Cancellation: the run continues.
         """
         await self.is_over.wait()
         if self._error is not None:
@@ -371,7 +371,7 @@ class ExperimentRun:
         return any(attempt.working for chain in chains for attempt in chain.attempts)
 
     def _recall_limits(self) -> None:
-        """Take the limits into account that an earlier session has met."""
+        """Take the limits into account that an earlier run has met."""
         for account, facts in self._plans.state.accounts.items():
             until = parse_utc(facts.get("until"))
             self._scheduler.accounts.recall(account, facts["reason"], until)

@@ -1,4 +1,4 @@
-"""An open experiment: one object that owns its journal, attempts, sessions and requests.
+"""An open experiment: one object that owns its journal, attempts, runs and requests.
 
 Requests of other processes come through the control socket in its directory:
 
@@ -31,7 +31,7 @@ from clawblox.experiment.history.recorder import JournalRecorder
 from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.reading.record import ExperimentRecord
 from clawblox.experiment.running.events import ExperimentEvents
-from clawblox.experiment.running.experiment_run import ExperimentRun, SessionContext
+from clawblox.experiment.running.experiment_run import ExperimentRun, RunContext
 from clawblox.experiment.running.forking import (
     FORK_ARGUMENTS,
     ForkRequest,
@@ -68,7 +68,7 @@ class OpenExperiment:
         hooks: Name and digest of each of them, by its argument.
         events: Takes the events.
         clock: The clock.
-        tasks: Runs what an open experiment does by itself, and its sessions.
+        tasks: Runs what an open experiment does by itself, and its runs.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class OpenExperiment:
         self._files = DerivedFiles(directory, plans, journal.lines)
         derive = partial(self._files.flush, with_results=False)
         recorder = JournalRecorder(journal, plans.state, self._note, derive=derive)
-        self._context = SessionContext(
+        self._context = RunContext(
             plans=plans,
             journal=journal,
             recorder=recorder,
@@ -102,7 +102,7 @@ class OpenExperiment:
         )
         self._notifier = Notifier(directory, plans, journal.lines, recorder, self.status)
         self._control = ControlServer(directory, _NAME, self._operations())
-        self._session: ExperimentRun | None = None
+        self._run: ExperimentRun | None = None
         self._forking = anyio.Lock()  # two forks at once would find the same free names
 
     @property
@@ -119,11 +119,11 @@ class OpenExperiment:
 
     @property
     def _pid(self) -> int | None:
-        is_running = self._session is not None and self._session.is_running
+        is_running = self._run is not None and self._run.is_running
         return os.getpid() if is_running else None
 
     def _live(self) -> Mapping[str, LiveChain]:
-        return {} if self._session is None else self._session.live()
+        return {} if self._run is None else self._run.live()
 
     # -- from the start to the end --------------------------------------------------------------
 
@@ -163,9 +163,9 @@ class OpenExperiment:
         Cancellation: has no effect before all of that is done.
         """
         with anyio.CancelScope(shield=True):
-            if self._session is not None and self._session.is_running:
-                self._session.halt()
-                await self._session.is_over.wait()
+            if self._run is not None and self._run.is_running:
+                self._run.halt()
+                await self._run.is_over.wait()
             if not self._context.journal.is_lost:  # else another program has the directory
                 await self._notifier.flush()
                 await self._files.flush()
@@ -175,26 +175,26 @@ class OpenExperiment:
         """Hand out a line that was written, and the row of the generation that it commits."""
         self._files.note(line)
         self._notifier.note(line)
-        if line.type == "committed" and self._session is not None:
+        if line.type == "committed" and self._run is not None:
             assert line.chain is not None
             assert line.generation is not None
             row = make_row(self.plans, line.chain, line.generation)
-            self._session.note(row)
+            self._run.note(row)
             self._context.tasks.start_soon(self._context.events.report_row, row)
         self._context.events.note(line)
 
-    # -- sessions, forks and scores -------------------------------------------------------------
+    # -- runs, forks and scores -------------------------------------------------------------
 
     def run(self, chains: Collection[str] | None = None) -> ExperimentRun:
-        """Return a session of some chains; None means all.
+        """Return a run of some chains; None means all.
 
         Raises:
             ConfigError: There is no such chain.
-            UsageError: A session of the experiment runs.
+            UsageError: The experiment is running.
         """
-        self._require_no_session()
-        self._session = ExperimentRun(self._context, self._check_chains(chains))
-        return self._session
+        self._require_no_run()
+        self._run = ExperimentRun(self._context, self._check_chains(chains))
+        return self._run
 
     def pause(self, chains: Collection[str] | None = None) -> None:
         """Ask chains to make checkpoints and to stop; None means all.
@@ -203,8 +203,8 @@ class OpenExperiment:
             ConfigError: There is no such chain.
         """
         names = self._check_chains(chains)
-        if self._session is not None:
-            self._session.pause(names)
+        if self._run is not None:
+            self._run.pause(names)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
         """Pause chains, or end all of them now, and wait until none of their attempts runs.
@@ -215,18 +215,18 @@ class OpenExperiment:
         Cancellation: they are stopped nevertheless.
         """
         names = self._check_chains(chains)
-        if self._session is None:
+        if self._run is None:
             return
         if now:
-            self._session.cancel()
+            self._run.cancel()
         else:
-            self._session.pause(names)
-        await self._session.wait_idle(names)
+            self._run.pause(names)
+        await self._run.wait_idle(names)
 
     def kill_now(self) -> None:
         """End what runs without checkpoints, and do not wait for it; idempotent."""
-        if self._session is not None:
-            self._session.cancel()
+        if self._run is not None:
+            self._run.cancel()
 
     def _check_chains(self, chains: Collection[str] | None) -> tuple[str, ...] | None:
         known = self.plans.chains
@@ -236,9 +236,9 @@ class OpenExperiment:
                 raise ConfigError("there is no such chain", key="chains", value=name, hint=hint)
         return None if chains is None else tuple(chains)
 
-    def _require_no_session(self, hint: str | None = None) -> None:
-        if self._session is not None and self._session.is_running:
-            raise UsageError("a session of this experiment runs already", hint=hint)
+    def _require_no_run(self, hint: str | None = None) -> None:
+        if self._run is not None and self._run.is_running:
+            raise UsageError("this experiment is running already", hint=hint)
 
     async def fork(self, fork: ForkRequest) -> list[str]:
         """Add the branches of a fork, and return their names.
@@ -251,7 +251,7 @@ class OpenExperiment:
         """
         context = self._context
         async with self._forking:
-            running = () if self._session is None else self._session.running
+            running = () if self._run is None else self._run.running
             chain = self.plans.chains[fork.source.ref.chain]
             branches = plan_fork(fork, chain, self.plans.state, running)
             if not running:  # not recorded if it could not be run
@@ -259,8 +259,8 @@ class OpenExperiment:
                 await context.backend.survey(plan, has_worked=True)
             await record_branches(context.recorder, fork.source, branches)
         names = [name for name, _ in branches]
-        if self._session is not None:
-            self._session.add(names)
+        if self._run is not None:
+            self._run.add(names)
         return names
 
     async def rescore(self, score: Score | None, on_scored: OnRescored) -> list[Row]:
@@ -268,11 +268,11 @@ class OpenExperiment:
 
         Raises:
             ConfigError: There is no score, or it cannot be imported.
-            UsageError: A session runs.
+            UsageError: The experiment is running.
 
         Cancellation: scores that were recorded remain.
         """
-        self._require_no_session(hint="stop it first")
+        self._require_no_run(hint="stop it first")
         context = self._context
         callbacks = context.callbacks if score is None else Callbacks(score)
         rescoring = Rescoring(

@@ -72,7 +72,7 @@ def begin_or_continue(
         _amend(journal, directory, plan, accept, check)
     record = read_record(directory, lines)
     record.require_no_links()
-    _end_killed_session(journal, record.state)
+    _end_killed_run(journal, record.state)
     take_over(journal, record.state, directory, record.plan, resume_from)
     if retry_failed:
         _retry_failed(journal, record.plans)
@@ -156,11 +156,11 @@ def _last_inputs(directory: Path, lines: Sequence[JournalLine]) -> InputDigests:
     raise invalid_line(directory, "no line has the digests of the files that the plan names")
 
 
-def _end_killed_session(journal: Journal, state: ExperimentState) -> None:
-    """Record the end of a session whose process was killed, at the time of its last line."""
-    if state.session is None:
+def _end_killed_run(journal: Journal, state: ExperimentState) -> None:
+    """Record the end of a run whose process was killed, at the time of its last line."""
+    if state.current_run is None:
         return
-    begun, ended = parse_utc(state.session.at), parse_utc(journal.lines[-1].at)
+    begun, ended = parse_utc(state.current_run.at), parse_utc(journal.lines[-1].at)
     elapsed_s = 0.0 if begun is None or ended is None else (ended - begun).total_seconds()
     facts = {"reason": "killed", "elapsed_s": max(0.0, elapsed_s)}
     state.apply(journal.append("session.ended", facts))

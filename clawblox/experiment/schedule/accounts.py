@@ -85,7 +85,7 @@ class Accounts:
         self._notify()
 
     def recall(self, account: str, reason: PauseReason, until: datetime | None) -> None:
-        """Note a limit that an earlier session has met; one chain tries when it should be over.
+        """Note a limit that an earlier run has met; one chain tries when it should be over.
 
         Args:
             account: The account.

@@ -312,9 +312,9 @@ class Scheduler:
                     await self._run_attempt(running, order)
 
     async def _outlast_hosts(self, running: _RunningChain) -> None:
-        """Wait until no host can live any longer that an earlier session has left."""
+        """Wait until no host can live any longer that an earlier run has left."""
         for attempt in self.state.chain(running.chain.name).attempts:
-            # No other process has given signs of a driver since this session began.
+            # No other process has given signs of a driver since this run began.
             ends_at = self._started_at + attempt.host.get("bound_s", 0.0)
             rest_s = ends_at - self._clock.monotonic()
             if attempt.ending is None and rest_s > 0.0:
@@ -329,7 +329,7 @@ class Scheduler:
         """Return whether the chain must pause now; note why."""
         name = running.chain.name
         ending = self.state.chain(name).last_ending
-        if ending is not None and ending.type == "paused" and self.state.is_of_session(ending):
+        if ending is not None and ending.type == "paused" and self.state.is_of_run(ending):
             cause = PauseRequest(
                 reason=ending.data["reason"], text=str(ending.data.get("text", ""))
             )
@@ -345,7 +345,7 @@ class Scheduler:
         """Wait until the chain may start an attempt, as far as it does not need a slot."""
         chain = running.chain
         ending = self.state.chain(chain.name).last_ending
-        if ending is not None and ending.type == "failed" and self.state.is_of_session(ending):
+        if ending is not None and ending.type == "failed" and self.state.is_of_run(ending):
             self._admission.grant()
             await self._clock.sleep_until(self._clock.monotonic() + chain.plan.retry.delay)
 

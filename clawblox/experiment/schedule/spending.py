@@ -100,7 +100,7 @@ class Spending:
         self._running: dict[str, float] = {}
 
     async def count_left(self, read: Callable[[str, str], Awaitable[Sequence[Usage]]]) -> None:
-        """Count attempts that an earlier session has left, until their ends are recorded.
+        """Count attempts that an earlier run has left, until their ends are recorded.
 
         Args:
             read: Returns the usage of an attempt, by its chain and its name.
@@ -115,7 +115,7 @@ class Spending:
                         self._left[chain.name] = attempt, tuple(usage)
 
     def left(self, chain: str) -> tuple[Usage, ...]:
-        """Return the usage of the agents in an attempt that an earlier session has left."""
+        """Return the usage of the agents in an attempt that an earlier run has left."""
         attempt, usage = self._left.get(chain, (None, ()))
         return () if attempt is None or attempt.ending is not None else usage
 

@@ -228,7 +228,7 @@ def make_status(
         live: Facts by chain that this process knows; None if it knows none.
     """
     facts, plan, state = live or {}, plans.present, plans.state
-    session = state.session if pid is not None else None
+    run = state.current_run if pid is not None else None
     views = [
         _StatusView(plans, chain, facts.get(name, LiveChain()), now, pid is not None)
         for name, chain in plans.chains.items()
@@ -236,8 +236,8 @@ def make_status(
     chains = tuple(view.status() for view in views)
     spent = sum_costs(view.spent() for view in views)
     counts = _count(views, chains)
-    begun_at = None if session is None else parse_utc(session.at)
-    session_s = 0.0 if begun_at is None else max(0.0, (now - begun_at).total_seconds())
+    begun_at = None if run is None else parse_utc(run.at)
+    run_s = 0.0 if begun_at is None else max(0.0, (now - begun_at).total_seconds())
     return ExperimentStatus(
         name=plan.name,
         dir=directory,
@@ -252,7 +252,7 @@ def make_status(
         spent_usd=spent.usd,
         is_estimated=spent.is_estimated,
         limit_usd=plan.limits.dollars,
-        elapsed_s=state.wall_s + session_s,
+        elapsed_s=state.wall_s + run_s,
         forecast_s=forecast(chains, plan.limits, len(plan.agents)),
         accounts=tuple(
             LimitedAccount(name=name, reason=str(data.get("reason")), until=data.get("until"))
@@ -376,9 +376,9 @@ class _StatusView:
             return {"state": following.status, **facts}
         if self.live.reason:
             return {"state": "waiting", "cause": "node", "reason": self.live.reason}
-        if attempt is not None and attempt.ending is None and self._is_of_session(attempt.opened):
+        if attempt is not None and attempt.ending is None and self._is_of_run(attempt.opened):
             return {"state": describe_attempt(attempt)}
-        is_news = not self.is_run or (ending is not None and self._is_of_session(ending))
+        is_news = not self.is_run or (ending is not None and self._is_of_run(ending))
         if ending is not None and ending.type == "paused" and is_news:
             return {"state": "paused", **_find_ending(ending.data)}
         wait = None if self.is_run else self.plans.state.waits.get(self.chain.name)
@@ -386,9 +386,9 @@ class _StatusView:
             return {"state": "waiting" if attempt is None else "paused", **_find_ending(wait)}
         return {"state": "waiting", "reason": _describe_wait(attempt)}
 
-    def _is_of_session(self, line: JournalLine) -> bool:
+    def _is_of_run(self, line: JournalLine) -> bool:
         """Return whether the process that runs the experiment wrote a line."""
-        return self.is_run and self.plans.state.is_of_session(line)
+        return self.is_run and self.plans.state.is_of_run(line)
 
     def _active_s(self, generation: GenerationState) -> float:
         if self.live.active_s is not None:
@@ -413,7 +413,7 @@ class _StatusView:
 
 
 def _find_ending(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why a chain waits or has failed, from the line that ended its attempt or session."""
+    """Return why a chain waits or has failed, from the line that ended its attempt or run."""
     return {
         "cause": str(data.get("cause", data.get("reason", ""))),
         "reason": str(data.get("text", "")),

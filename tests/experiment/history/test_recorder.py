@@ -34,4 +34,4 @@ async def test_a_line_is_written_and_reported_although_its_writer_is_cancelled()
         may_end.set()
     assert journal.lines == reported
     assert [line.type for line in reported] == ["session.begun"]
-    assert state.session == reported[0]
+    assert state.current_run == reported[0]

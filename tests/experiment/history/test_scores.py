@@ -61,7 +61,7 @@ def test_versions_with_the_same_source_are_the_same() -> None:
     assert not is_same_version(VERSION, "")
 
 
-def test_the_scores_of_a_generation_name_the_function_of_their_session() -> None:
+def test_the_scores_of_a_generation_name_the_function_of_their_run() -> None:
     journal = Journal()
     journal.write("session.begun", {"hooks": {"score": POINTS}})
     attempt = journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 1.0}})

@@ -147,8 +147,8 @@ async def test_a_plan_that_never_worked_is_mended_by_a_resume(
 
 async def test_a_moved_world_is_used_by_the_next_attempts(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp:
-        session = exp.run()
-        aiter(session)
+        running = exp.run()
+        aiter(running)
         await wait_until_async(lambda: scene.backend.open_now)
     elsewhere = scene.world.parent / "elsewhere" / scene.world.name
     elsewhere.parent.mkdir()
@@ -184,11 +184,11 @@ async def test_a_directory_that_an_old_plan_has_prepared_is_not_used_by_a_mended
         patched.setattr(scene.backend, "prepare", wait)
         async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
             tasks.start_soon(scene.tick)
-            session = aiter(exp.run())
+            running = aiter(exp.run())
             while not any(line.type == "opened" for line in exp.record.lines):
                 await anyio.sleep(0)
             await exp.stop(now=True)
-            del session
+            del running
             tasks.cancel_scope.cancel()
     (name,) = {str(line.attempt) for line in read_lines(scene.directory) if line.type == "opened"}
     assert (await run(scene, scene.plan(inherit={"workspace": False}))).status == "done"

@@ -30,7 +30,7 @@ async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_mea
 
 
 @pytest.mark.parametrize(("reason", "blocking"), [("limit", "limit"), ("auth", None)])
-async def test_what_an_earlier_session_has_met_is_waited_for_except_for_a_login(
+async def test_what_an_earlier_run_has_met_is_waited_for_except_for_a_login(
     reason: PauseReason, blocking: PauseReason | None
 ) -> None:
     clock = SimulatedClock()

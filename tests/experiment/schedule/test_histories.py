@@ -1,4 +1,4 @@
-"""Whatever happens to an experiment, its history stays true: generated sessions over fakes."""
+"""Whatever happens to an experiment, its history stays true: generated runs over fakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.experiment.histories import (
     History,
     LogIn,
     PauseChains,
-    SessionScript,
+    RunScript,
 )
 
 CHAINS = ("r1", "r2", "r3")
@@ -101,8 +101,8 @@ HAPPENINGS: st.SearchStrategy[Happening] = st.one_of(
     st.builds(FillDisk, st.sampled_from([10, 10**9])),
     st.builds(LogIn, st.booleans()),
 )
-SESSIONS = st.builds(
-    SessionScript,
+RUNS = st.builds(
+    RunScript,
     happenings=st.lists(st.tuples(SECONDS, HAPPENINGS), max_size=4),
     troubles=st.dictionaries(NAMES, st.lists(st.none() | TROUBLES, max_size=5), max_size=3),
     kill_after=st.none() | st.integers(0, 60),
@@ -134,7 +134,7 @@ def sum_ledgers(history: History) -> int:
 
 
 def check_journal(history: History) -> None:
-    """Check what must be true after every session, however it has ended."""
+    """Check what must be true after every run, however it has ended."""
     lines = history.journal.lines
     commits = Counter((line.chain, line.generation) for line in lines if line.type == "committed")
     assert max(commits.values(), default=1) == 1
@@ -154,8 +154,8 @@ def check_journal(history: History) -> None:
         assert recorded[made.order.attempt_id] == made.room.host
 
 
-def has_outlasted_hosts(history: History, script: SessionScript) -> bool:
-    """Return whether the last session has waited until no host of an earlier one could live.
+def has_outlasted_hosts(history: History, script: RunScript) -> bool:
+    """Return whether the last run has waited until no host of an earlier one could live.
 
     A chain that is paused while it waits does not wait any longer.
     """
@@ -177,7 +177,7 @@ def has_outlasted_hosts(history: History, script: SessionScript) -> bool:
 
 
 def check_rest(history: History) -> None:
-    """Check what must be true after a session that was not killed."""
+    """Check what must be true after a run that was not killed."""
     state = history.state
     for chain in state.chains.values():
         for attempt in chain.attempts:
@@ -232,8 +232,8 @@ def find_plan(history: History, generation: GenerationState) -> Plan:
     return plan if branch is None else plan.but(duration=branch.duration_s or plan.duration)
 
 
-def check_money(history: History, script: SessionScript, spent_before: float) -> None:
-    """Check that a session has not spent more than its limit and what a turn costs."""
+def check_money(history: History, script: RunScript, spent_before: float) -> None:
+    """Check that a run has not spent more than its limit and what a turn costs."""
     if script.dollars is None:
         return
     worlds = history.plan.limits.worlds
@@ -241,8 +241,8 @@ def check_money(history: History, script: SessionScript, spent_before: float) ->
     assert sum_ledgers(history) * USD_PER_TOKEN <= max(script.dollars, spent_before) + above
 
 
-async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> History:
-    """Play sessions, then calm ones until everything is done; check the history on the way."""
+async def play(plan: Plan, scripts: list[RunScript], *, has_score: bool) -> History:
+    """Play runs, then calm ones until everything is done; check the history on the way."""
     history = History(plan, Callbacks(score_nothing if has_score else None))
     history.backend.turn_s = TURN_S
     for script in scripts:
@@ -254,7 +254,7 @@ async def play(plan: Plan, scripts: list[SessionScript], *, has_score: bool) -> 
             check_money(history, script, spent)
     history.backend.is_logged_in = True
     history.backend.free = 10**12
-    calm = SessionScript(retries_failed=True)
+    calm = RunScript(retries_failed=True)
     for _ in range(3):
         outcome = await history.play(calm)
         assert outcome is not None
@@ -272,11 +272,11 @@ async def score_nothing(_end: Any) -> dict[str, float]:
     return {"cubes": 0.0}
 
 
-async def play_to_the_end(plan: Plan, scripts: list[SessionScript], has_score: bool) -> None:
+async def play_to_the_end(plan: Plan, scripts: list[RunScript], has_score: bool) -> None:
     history = await play(plan, scripts, has_score=has_score)
     before = list(history.journal.lines)
     results = make_results(Plans([history.plan], history.state)).to_csv()
-    assert await history.play(SessionScript(retries_failed=True)) is not None
+    assert await history.play(RunScript(retries_failed=True)) is not None
     assert [line.type for line in history.journal.lines[len(before) :]] == [
         "session.begun",
         "session.ended",
@@ -284,18 +284,18 @@ async def play_to_the_end(plan: Plan, scripts: list[SessionScript], has_score: b
     assert make_results(Plans([history.plan], history.state)).to_csv() == results
 
 
-@given(PLANS, st.lists(SESSIONS, max_size=3), st.booleans())
+@given(PLANS, st.lists(RUNS, max_size=3), st.booleans())
 @settings(max_examples=15)
 def test_no_history_contradicts_itself(
-    plan: Plan, scripts: list[SessionScript], has_score: bool
+    plan: Plan, scripts: list[RunScript], has_score: bool
 ) -> None:
     anyio.run(play_to_the_end, plan, scripts, has_score)
 
 
 @pytest.mark.thorough
-@given(PLANS, st.lists(SESSIONS, max_size=5), st.booleans())
+@given(PLANS, st.lists(RUNS, max_size=5), st.booleans())
 @settings(max_examples=400)
 def test_no_long_history_contradicts_itself(
-    plan: Plan, scripts: list[SessionScript], has_score: bool
+    plan: Plan, scripts: list[RunScript], has_score: bool
 ) -> None:
     anyio.run(play_to_the_end, plan, scripts, has_score)

@@ -1,4 +1,4 @@
-"""What a session takes over from those before it: wall time, and accounts that are limited."""
+"""What a run takes over from those before it: wall time, and accounts that are limited."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from tests.experiment.fakes import Trouble, make_plan
-from tests.experiment.histories import History, SessionScript
+from tests.experiment.histories import History, RunScript
 
 pytestmark = pytest.mark.anyio
 
-CALM = SessionScript()
+CALM = RunScript()
 
 
 def begin(**changes: Any) -> History:
@@ -21,7 +21,7 @@ def begin(**changes: Any) -> History:
     return History(plan, Callbacks())
 
 
-async def test_the_wall_time_is_that_of_all_sessions() -> None:
+async def test_the_wall_time_is_that_of_all_runs() -> None:
     history = begin(generations=5, limits={"wall": 5000.0})
     for _ in range(2):
         outcome = await history.play(CALM)
@@ -31,9 +31,9 @@ async def test_the_wall_time_is_that_of_all_sessions() -> None:
     assert [attempt.order.generation for attempt in history.backend.attempts] == [1, 2]
 
 
-async def test_the_wall_time_of_a_killed_session_ends_with_its_last_line() -> None:
+async def test_the_wall_time_of_a_killed_run_ends_with_its_last_line() -> None:
     history = begin()
-    assert await history.play(SessionScript(kill_after=5, is_written=True)) is None
+    assert await history.play(RunScript(kill_after=5, is_written=True)) is None
     assert history.journal.lines[-1].data["elapsed_s"] == 1800.0
     assert await history.play(CALM) is not None
     ended, _ = (line.data for line in history.journal.lines if line.type == "session.ended")
@@ -41,10 +41,10 @@ async def test_the_wall_time_of_a_killed_session_ends_with_its_last_line() -> No
     assert history.state.wall_s == history.clock.monotonic()
 
 
-async def test_a_limit_that_an_earlier_session_has_met_is_waited_for() -> None:
+async def test_a_limit_that_an_earlier_run_has_met_is_waited_for() -> None:
     history = begin(retry={"longest_pause": "1h"})
     limit: list[Trouble | None] = [Trouble(1000.0, "limit", lasts=9000.0)]
-    for script in (SessionScript(troubles={"r1": limit}), CALM):
+    for script in (RunScript(troubles={"r1": limit}), CALM):
         outcome = await history.play(script)
         assert outcome is not None
         assert outcome.exit_status == 75

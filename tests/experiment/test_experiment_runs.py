@@ -49,7 +49,7 @@ async def test_a_run_that_is_cancelled_makes_checkpoints_first(scene: Scene) -> 
         assert exp.record.lines[-2].type == "paused"
 
 
-async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
+async def test_one_run_runs_at_a_time_and_its_errors_end_the_iteration(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
@@ -63,13 +63,13 @@ async def test_one_session_runs_at_a_time_and_its_errors_end_the_iteration(
                 assert [row async for row in exp.run()] == []
         rows = aiter(exp.run())
         await anext(rows)
-        with pytest.raises(UsageError, match="runs already"):
+        with pytest.raises(UsageError, match="is running already"):
             exp.run()
         assert [row.generation async for row in rows] == [2]
         tasks.cancel_scope.cancel()
 
 
-async def test_a_session_that_is_not_awaited_holds_up_nothing(scene: Scene) -> None:
+async def test_a_run_that_is_not_awaited_holds_up_nothing(scene: Scene) -> None:
     with anyio.fail_after(HANG_S):
         async with scene.experiment(scene.plan()) as exp:
             exp.run()
@@ -79,7 +79,7 @@ async def test_a_session_that_is_not_awaited_holds_up_nothing(scene: Scene) -> N
     assert "session.begun" not in [line.type for line in read_experiment(scene.directory).lines]
 
 
-async def test_a_session_without_its_lease_ends_its_attempts_although_it_writes_no_line(
+async def test_a_run_without_its_lease_ends_its_attempts_although_it_writes_no_line(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_lease, "LEASE_S", 0.4)
@@ -146,7 +146,7 @@ async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None
     assert scene.backend.surveys == [True, False]
 
 
-async def test_a_session_that_starts_no_agent_needs_nothing_of_agents(scene: Scene) -> None:
+async def test_a_run_that_starts_no_agent_needs_nothing_of_agents(scene: Scene) -> None:
     await run(scene, scene.plan())
     scene.backend.surveys.clear()
     outcome = await run(scene, scene.plan())
@@ -177,18 +177,18 @@ async def test_an_attempt_that_was_killed_while_it_scored_needs_nothing_of_agent
     assert [row.scores for row in outcome.rows] == [{"score": 7.0}]
 
 
-async def test_an_open_experiment_has_its_tables_and_the_end_of_a_killed_session(
+async def test_an_open_experiment_has_its_tables_and_the_end_of_a_killed_run(
     scene: Scene,
 ) -> None:
     await run(scene, scene.plan())
     (scene.directory / "results.csv").unlink()
-    await run_blocking(begin_session, scene.directory)
+    await run_blocking(begin_run, scene.directory)
     async with scene.experiment(None) as exp:
         assert (scene.directory / "results.csv").exists()
         assert exp.record.lines[-1].data["reason"] == "killed"
 
 
-def begin_session(directory: Path) -> None:
+def begin_run(directory: Path) -> None:
     """Leave what an orchestrator leaves that is killed at once."""
     with Journal(directory) as killed:
         killed.append("session.begun")
@@ -214,10 +214,10 @@ async def test_the_rename_of_a_failed_attempt_is_repeated_after_a_crash(
 async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
-        session = exp.run()
-        async for _ in session:
+        running = exp.run()
+        async for _ in running:
             await exp.stop()
-        outcome = await session
+        outcome = await running
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.exit_status) == ("stopped", 130)
     assert outcome.text == "r1: stopped on request"
@@ -289,16 +289,16 @@ async def test_a_defect_ends_its_chain_and_no_other(
     assert [row.chain for row in outcome.rows] == ["r2"]
 
 
-async def test_branches_of_a_session_with_chosen_chains_count_in_its_outcome(scene: Scene) -> None:
+async def test_branches_of_a_run_with_chosen_chains_count_in_its_outcome(scene: Scene) -> None:
     agents = [AgentSpec("claude", name="Eko", sandbox=True)]
     scene.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world")] * 9
     plan = scene.plan(agents=agents, repeats=2)
     async with scene.experiment(plan) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
-        session = exp.run(["r1"])
-        await anext(aiter(session))
+        running = exp.run(["r1"])
+        await anext(aiter(running))
         await exp.fork(exp.find_checkpoint("r1/g001"))
-        outcome = await session
+        outcome = await running
         tasks.cancel_scope.cancel()
     assert (outcome.status, outcome.text) == ("failed", "r1-f1-1: the world has ended")
 
@@ -316,7 +316,7 @@ async def test_only_committed_generations_are_scored_again_and_while_none_run(
         tasks.start_soon(scene.tick)
         rows = aiter(exp.run())
         await anext(rows)
-        with pytest.raises(UsageError, match="a session of this experiment runs"):
+        with pytest.raises(UsageError, match="is running already"):
             await exp.rescore(score)
         monkeypatch.setattr(scene.backend, "validate", validate)
         assert [row async for row in rows] == []
