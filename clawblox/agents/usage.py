@@ -25,7 +25,7 @@ _HINT: Final = "put back the file of an archive, or remove it to count from noth
 
 
 @attrs.frozen
-class _Conversation:
+class _ConversationUsage:
     """Counters of one conversation.
 
     Attributes:
@@ -84,7 +84,7 @@ class Ledger:
 
     schema_version: Literal[1]
     usage: Usage
-    conversations: dict[str, _Conversation]
+    conversations: dict[str, _ConversationUsage]
     process: _Process = attrs.field(factory=_Process)
     log_offset: int | None = None
     inherited: Usage | None = attrs.field(factory=Usage)
@@ -135,7 +135,7 @@ class Ledger:
             conversation_id: The new conversation.
         """
         ledger = Ledger.empty()
-        parent = self.conversations.get(parent_id, _Conversation())
+        parent = self.conversations.get(parent_id, _ConversationUsage())
         ledger.conversations[conversation_id] = attrs.evolve(
             parent, last_tokens=parent.last_tokens or parent.counted, counted=Usage()
         )
@@ -149,11 +149,11 @@ class Ledger:
         """
         self.process = _Process()
         if continued_id is not None:
-            self.conversations.setdefault(continued_id, _Conversation())
+            self.conversations.setdefault(continued_id, _ConversationUsage())
 
     def find_version(self, conversation_id: str | None) -> str:
         """Return the version of the program that last read a conversation; '' if unknown."""
-        return self.conversations.get(conversation_id or "", _Conversation()).version or ""
+        return self.conversations.get(conversation_id or "", _ConversationUsage()).version or ""
 
     def end_turn(self) -> None:
         """Note that a turn has ended."""
@@ -192,7 +192,7 @@ class Ledger:
         Returns:
             The usage that was added.
         """
-        past = self.conversations.get(conversation_id, _Conversation(last_cost=0.0))
+        past = self.conversations.get(conversation_id, _ConversationUsage(last_cost=0.0))
         readings: dict[str, Any] = {}
         if scope == "recorded":
             added, readings["files"] = _count_files(files or {}, past.files)
@@ -219,7 +219,7 @@ class Ledger:
         )
         return added
 
-    def _count_tokens(self, reading: Usage, scope: UsageScope, past: _Conversation) -> Usage:
+    def _count_tokens(self, reading: Usage, scope: UsageScope, past: _ConversationUsage) -> Usage:
         if scope == "turn":
             return reading
         if scope == "process":
@@ -231,7 +231,7 @@ class Ledger:
         return reading if reading.tokens < before.tokens else reading.minus(before)
 
     def _count_cost(
-        self, cost: float | None, scope: UsageScope, past: _Conversation
+        self, cost: float | None, scope: UsageScope, past: _ConversationUsage
     ) -> float | None:
         if cost is None or scope == "turn":
             return cost
