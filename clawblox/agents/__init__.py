@@ -2,14 +2,14 @@
 
 Nothing here depends on worlds, instances or archives. Archives use ``programs`` only.
 
-- ``programs``: the facts of each program, and where it keeps its files.
+- ``programs``: the facts of each program, and the places of its files.
 - ``layout``: the files of an agent's directory.
 - ``values``: events, usage and results.
 - ``sandbox``: isolates a program from this machine.
 - ``drivers``: how each program is started and continued, and how its output is read.
-- ``status``: the status of an agent for other processes, and who was left by its orchestrator.
-- ``listing``: which runs, instances and agents a list shows.
-- ``control``: requests of other processes to a running agent.
+- ``status``: the status of an agent for other processes; agents whose orchestrator has died.
+- ``listing``: the runs, instances and agents of a list.
+- ``control``: requests from other processes to a running agent.
 - ``window``: the tmux window of an agent.
 - ``screen``: the program that runs in the window.
 - ``narration``: an agent's activity as lines for people.
@@ -17,9 +17,9 @@ Nothing here depends on worlds, instances or archives. Archives use ``programs``
 - ``prompts``: the default texts for agents.
 - ``options``: the arguments of an agent's constructor.
 - ``events``: the stream of events, and the file that keeps the important events.
-- ``running``: the one task that owns an agent.
+- ``running``: the task that owns an agent.
 - ``async_agent``: AsyncAgent.
 - ``sync_agent``: Agent, the same without ``await``.
-- ``access``: the access of an agent to its world: the capability proxy.
+- ``access``: an agent's access to its world: the capability proxy.
 - ``trajectory``: an agent's trajectory in an interchange format.
 """

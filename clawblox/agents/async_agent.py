@@ -1,4 +1,4 @@
-"""AsyncAgent: one agent in its directory, and the programs that this process runs for it."""
+"""AsyncAgent: an agent in its directory, and the program that this process runs for it."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class AsyncAgent:
         dir: Directory of the agent. Files already in its ``workspace`` are kept.
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: The program's own name for what it may do without asking; None means
-            everything.
+        permission_mode: The program's own name for a permission mode; None lets it do everything
+            without asking.
         tmux: tmux session for a window that shows the agent, created if needed; None opens no
             window.
         sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
@@ -197,7 +197,7 @@ class AsyncAgent:
 
     @property
     def options(self) -> AgentOptions:
-        """The arguments of the constructor, with the present budget; frozen."""
+        """Arguments of the constructor, with the current budget; frozen."""
         return self._options
 
     @property
@@ -217,7 +217,7 @@ class AsyncAgent:
 
     @property
     def visible_workspace_dir(self) -> Path:
-        """The agent's working directory, as its program sees it."""
+        """Working directory of the agent, as its program sees it."""
         return SANDBOX_WORKSPACE if self._options.sandbox else self._directory.workspace
 
     @property
@@ -277,11 +277,12 @@ class AsyncAgent:
             grant: The grant of the world.
 
         Returns:
-            The address by which the agent knows the world.
+            The address under which the agent knows the world.
 
         Raises:
             UsageError: The agent is not open, so nothing would answer at its address.
-            AgentResumeError: The agent knows its world by an address that is no longer available.
+            AgentResumeError: The agent knows its world under an address that is no longer
+                available.
             AgentSetupError: No address is available, or the address cannot be recorded.
         """
         self._open_tasks()
@@ -336,7 +337,7 @@ class AsyncAgent:
             self._owner.set_budget(budget)
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way: kill all remaining processes now."""
+        """End the grace period of the current stop: kill all remaining processes now."""
         if self._owner is not None:
             self._owner.kill_now()
 
@@ -354,7 +355,7 @@ class AsyncAgent:
         Args:
             initial_prompt: First message to the agent.
             system_prompt: Its system prompt; None means :func:`clawblox.default_system_prompt`.
-            env: Variables for its program, also after a restart. They are kept in memory only.
+            env: Variables for its program, including after a restart; kept only in memory.
 
         Returns:
             The facts of the agent.
@@ -408,8 +409,8 @@ class AsyncAgent:
         begins its conversation; see :meth:`fork`.
 
         Args:
-            prompt: The message; None means the prompt that :meth:`fork` gave a branch for its
-                beginning, and else :data:`clawblox.AUTO_CONTINUE`.
+            prompt: The message; None means the branch's prompt from :meth:`fork` if it has not been
+                sent yet, and otherwise :data:`clawblox.AUTO_CONTINUE`.
             env: As for :meth:`start`; ignored if the program already runs.
 
         Returns:
@@ -444,20 +445,20 @@ class AsyncAgent:
         prompt: str | None = None,
         origin: str | Path | None = None,
     ) -> AsyncAgent:
-        """Make a branch: another agent, with a copy of this one's workspace, home and conversation.
+        """Make a branch: a new agent with a copy of this agent's workspace, home and conversation.
 
-        The branch is not started: connect it to its world, then :meth:`send` it a message. That
-        begins a conversation under a new id, with everything in the conversation of this agent,
-        which may work on. Without a sandbox, a branch of an agent that was connected to a world
-        gets the same address, so it can run only while this agent and its other branches are
-        stopped. Nothing in this agent's directory is opened for writing. Links in the workspace are
-        copied as links. The usage and the budget of the branch begin at zero.
+        The branch is not started: connect it to its world, then :meth:`send` it a message. The
+        message begins a conversation with a new id and the whole history of this agent, which may
+        continue to work. Without a sandbox, a branch of an agent that was connected to a world gets
+        the same address, so it can run only while this agent and its other branches are stopped.
+        Nothing in this agent's directory is opened for writing. Links in the workspace are copied
+        as links. The usage of the branch starts at zero.
 
         Args:
             dir: Directory of the branch, new or empty, and outside this agent's directory.
             name: Full name of the branch; None means the name of this agent.
             system_prompt: System prompt of the branch; None keeps the recorded one.
-            prompt: Message for the first :meth:`send` that is given none; None means
+            prompt: Message for the first :meth:`send` without a prompt; None means
                 :data:`clawblox.AUTO_CONTINUE`.
             origin: Directory of the agent before it was archived and loaded here, since its
                 conversation contains paths there; None means the directory of this agent.
@@ -506,15 +507,15 @@ class AsyncAgent:
 
         Args:
             grace_seconds: Seconds between TERM and KILL; 0 kills immediately.
-            reason: Why, in a few words, for its result and its status.
+            reason: The reason, in a few words, for its result and its status.
 
         Returns:
-            How it ended; ``new`` if it was never started.
+            The final result; its state is ``new`` if the agent was never started.
 
         Raises:
             ConfigError: The grace is not a number of seconds, 0 or more.
 
-        Cancellation: the agent is stopped nevertheless.
+        Cancellation: the agent is still stopped.
         """
         check_grace(grace_seconds)
         await self._stop(grace_seconds, reason)
@@ -538,7 +539,7 @@ class AsyncAgent:
         return self._result()
 
     def events(self) -> AgentEventStream:
-        """Return a stream of the agent's events from now on; it may be opened before the start.
+        """Return a stream of the agent's future events; it may be opened before the start.
 
         The stream ends when the ``async with`` block of the agent is left.
         """
@@ -581,7 +582,7 @@ class AsyncAgent:
         return order
 
     async def _own_begin(self, order: StartRequest) -> StartedAgent:
-        """Start the agent or queue a message, in its own task so that cancellation undoes it."""
+        """Start the agent or queue a message, in a separate task so that cancellation undoes it."""
         tasks = self._open_tasks()
         begun: list[Owner] = []
 
@@ -610,7 +611,7 @@ class AsyncAgent:
         return await tasks.own(begin, undo=undo)
 
     async def _make_owner(self, order: StartRequest, tasks: Tasks) -> Owner:
-        """Create a new owner, once the previous owner has ended, and serve other processes.
+        """Create a new owner after the previous owner has ended, and serve other processes.
 
         Raises:
             AgentStartError: Another orchestrator runs the agent.
@@ -639,12 +640,12 @@ class AsyncAgent:
         await self._close_control()
 
     async def _stop(self, grace_seconds: float, reason: str = STOPPED) -> None:
-        """Stop the agent without closing its control socket, as for other processes."""
+        """Stop the agent but keep its control socket open, as for requests of other processes."""
         if self._owner is not None and not self._owner.is_over:
             await self._owner.stop(grace_seconds, reason)
 
     async def _close_control(self) -> None:
-        """Let another orchestrator run the agent, if it has ended here."""
+        """Close the control socket if the agent has ended: another orchestrator may run it."""
         if self._control is not None and self._owner is not None and self._owner.is_over:
             await self._control.aclose()
 

@@ -1,4 +1,4 @@
-"""Requests of other processes to a running agent, through the control socket of its directory.
+"""Requests from other processes to a running agent, through the control socket in its directory.
 
 | ``op`` | members of the request | members of the answer |
 |---|---|---|
@@ -6,8 +6,8 @@
 | ``stop`` | ``grace_seconds`` | ``status`` |
 | ``status`` | | ``status``, an :class:`~clawblox.agents.status.AgentRecord` |
 
-``rundir.control_client`` and ``rundir.control_server`` define how requests travel. The socket is
-in ``.clawblox`` of the agent's directory, and no sandbox shows it to the agent's program.
+``rundir.control_client`` and ``rundir.control_server`` define the transport. The socket is in
+``.clawblox`` in the agent's directory; sandboxes hide it from the agent's program.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ async def open_control(
         stop: Stops the agent, with seconds between TERM and KILL.
 
     Returns:
-        The server; None if there is no socket, so that other processes cannot send requests.
+        The server; None if no socket could be made, so that other processes cannot send requests.
 
     Raises:
         AgentStartError: Another orchestrator runs the agent.
 
-    Cancellation: no socket remains.
+    Cancellation: the socket is removed.
     """
 
     async def handle_send(asked: Mapping[str, Any], _send: SendEvent) -> Mapping[str, Any]:

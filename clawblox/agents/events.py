@@ -1,8 +1,8 @@
 """Events of agents: their stream, and the file ``events.jsonl`` that keeps the important events.
 
-The file records processes, conversations and turns, one JSON object a line, under the keys that
-tools look for: ``operation``, ``status``, ``exit_code`` and ``error``. The agent's messages and
-tool calls are in its log, at ``raw_offset``.
+The file records processes, conversations and turns, one JSON object per line, with the usual keys
+``operation``, ``status``, ``exit_code`` and ``error``. The agent's messages and tool calls are in
+its log, at ``raw_offset``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 AgentEventStream: TypeAlias = Subscription[AgentEvent]
-"""The events of one agent."""
+"""Events of one agent."""
 
 AgentEventHub: TypeAlias = Hub[AgentEvent]
 """Hands every event of one agent to the current streams."""
 
 EVENTS_VERSION: Final = 1
-"""Version of the format of ``events.jsonl``, named in each of its lines."""
+"""Version of the format of ``events.jsonl``; each line contains it."""
 
 NOT_KEPT: Final[frozenset[EventType]] = frozenset(
     {"message", "reasoning", "tool.called", "tool.returned"}
@@ -49,10 +49,10 @@ class LastEvent(NamedTuple):
     """State of an agent at the last event in the file.
 
     Attributes:
-        seq: Number of that event; 0 for none.
+        seq: Number of that event; 0 without an event.
         raw_offset: Largest offset in the log of a line that produced an event in the file.
-        is_end: Whether the agent had ended, so that nothing can have happened since.
-        process_start: Offset in the log at which the latest recorded process begins to write.
+        is_end: Whether the agent had ended, so that no event can have followed.
+        process_start: Offset in the log at which the output of the latest recorded process starts.
     """
 
     seq: int = 0
@@ -90,7 +90,7 @@ class EventFile:
         )
 
     def append(self, events: Sequence[AgentEvent]) -> None:
-        """Append events; terminates a line that a killed writer left incomplete."""
+        """Append events, after terminating a line that a killed writer left incomplete."""
         lines = [self._line(event) for event in events]
         if not lines:
             return

@@ -1,4 +1,4 @@
-"""Paths of the files in an agent's directory, and reading its records; nothing is created here."""
+"""Paths of the files in an agent's directory, and reading its records. Creates no file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawblox.system.record_file import RecordError, RecordFormat
 _T = TypeVar("_T")
 
 AGENTS_DIR: Final = "agents"
-"""The directory in a run directory with the directories of its agents."""
+"""Directory of a run directory that contains the agents' directories."""
 
 
 @attrs.frozen
@@ -44,13 +44,13 @@ class AgentDir:
     home = _AgentPlace("home")
     """The program's ``HOME``."""
     state = _AgentPlace(STATE_DIR)
-    """Where the program keeps its conversations."""
+    """Directory in which the program keeps its conversations."""
     log_file = _AgentPlace("logs/agent.log")
     """The program's standard output, unchanged."""
     errors_file = _AgentPlace("logs/agent.stderr.log")
     """The program's standard error, unchanged."""
     events_file = _AgentPlace("events.jsonl")
-    """Events of the agent's processes and turns, one JSON object a line."""
+    """Events of the agent's processes and turns, one JSON object per line."""
     usage_file = _AgentPlace("usage.json")
     """Usage of the agent so far."""
     command_file = _AgentPlace("runtime/start.sh")
@@ -58,7 +58,7 @@ class AgentDir:
     system_prompt_file = _AgentPlace("runtime/system_prompt.md")
     """The system prompt."""
     access_file = _AgentPlace("world_access.json")
-    """The address by which the agent knows its world; a resume needs the same address."""
+    """The address under which the agent knows its world; a resume needs the same address."""
     status_file = _AgentPlace("runtime/status.json")
     """Status of the agent for other processes."""
 
@@ -71,7 +71,8 @@ def read_agent_file(path: Path, record_format: RecordFormat[_T]) -> _T | None:
     """Return the record in a file of an agent; None if it is missing. Blocks.
 
     Raises:
-        AgentError: It cannot be read, is something else, or is of a later version of clawblox.
+        AgentError: The file cannot be read, is invalid, or was written by a later version of
+            clawblox.
     """
     try:
         return record_format.read(path)

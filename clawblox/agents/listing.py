@@ -1,6 +1,6 @@
 """Chooses the runs, instances and agents that a list shows, in a terminal or on a page.
 
-A list is of one run, of the runs below a directory, or of the runs of this user.
+A list covers one run, the runs below a directory, or the runs of this user.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Scope:
     """The instances and agents that a list shows.
 
     Attributes:
-        directory: A run directory or any other, absolute; None means all runs of this user.
-        is_one_run: Whether it is a single run, always the same.
+        directory: A run directory or another directory, absolute; None means all runs of this user.
+        is_one_run: Whether the list is always of the same single run.
         experiment: The experiment that the directory belongs to, unless it is a single run.
         shows_ended: Whether instances that have ended are shown.
         labels: Labels that the instances must have.
@@ -54,7 +54,7 @@ class Scope:
         return [status for status in instances if self.shows(status)]
 
     def read_agents(self, run_dirs: Iterable[Path]) -> list[AgentStatus]:
-        """Return the agents of runs that are shown: none where only some instances are. Blocks."""
+        """Return the agents of runs; empty if labels select the instances. Blocks."""
         if self.labels:
             return []
         agents = [agent for run_dir in run_dirs for agent in read_agents(run_dir)]
@@ -64,18 +64,18 @@ class Scope:
 def make_scope(
     directory: Path | None, *, wants_ended: bool, watches: bool = False, labels: Labels
 ) -> Scope:
-    """Return which instances and agents are shown. Blocks.
+    """Return the scope of a list. Blocks.
 
     Args:
-        directory: A run directory or any other, absolute; None means all runs of this user.
-        wants_ended: Whether instances that have ended are asked for.
-        watches: Whether it is a live table without room for all. Ended instances would then hide
-            running instances, unless it is a single run.
+        directory: A run directory or another directory, absolute; None means all runs of this user.
+        wants_ended: Whether the user asks for instances that have ended.
+        watches: Whether the list is a live table with limited room, where ended instances of
+            several runs would hide running ones.
         labels: Labels that the instances must have.
 
     Raises:
         OSError: The records of the run directory cannot be read.
-        ManifestError: A later version of clawblox wrote them.
+        ManifestError: A later version of clawblox wrote the records.
     """
     if directory is None:
         return Scope(None, False, None, wants_ended, labels)
@@ -83,6 +83,6 @@ def make_scope(
     if is_run_dir(directory):
         return Scope(directory, True, None, True, labels)
     part = find_experiment_part(directory)
-    shows_ended = wants_ended or not (watches or part)  # of an experiment, they are hundreds
+    shows_ended = wants_ended or not (watches or part)  # an experiment may have hundreds
     experiment = None if part is None else part.experiment
     return Scope(directory, False, experiment, shows_ended, labels)

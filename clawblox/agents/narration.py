@@ -1,6 +1,6 @@
 """An agent's activity as lines for people: its messages, its tool calls, its errors.
 
-Usage is left out, because tables show it. Nothing is assumed about what programs write.
+Usage is left out, because tables show it. Output of programs may have any content.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from clawblox.foreign_values import clean_value, finite_number
 from clawblox.printable import printable, printable_lines, printable_name
 
 Tone: TypeAlias = Literal["plain", "faint", "action", "error"]
-"""Style of a line: the agent's own text, a detail, an action, an error."""
+"""Style of a line: the agent's own text, a detail, an action or an error."""
 
 _MESSAGE_PREFIX: Final = "| "
-"""Prefix of each line of an agent's message, so that none can pass for a line of clawblox."""
+"""Prefix of each line of an agent's message, which distinguishes it from lines of clawblox."""
 _FAULT: Final = "! "
 _MAX_COLUMNS: Final = 300
 _MAX_MESSAGE_COLUMNS: Final = 4000
@@ -29,7 +29,7 @@ _MAX_PROMPT_LINES: Final = 12
 _ENDED: Final = {"stopped": "agent stopped", "failed": "agent failed"}
 """Text for the end of a process by its ``status``; these two also end the agent."""
 _MAIN_ARGUMENTS: Final = ("command", "cmd", "file_path", "path", "url", "pattern", "query")
-"""Arguments that describe a tool call on their own."""
+"""Arguments that suffice to describe a tool call."""
 
 
 @attrs.frozen
@@ -128,7 +128,7 @@ def _fault(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
 
 
 def _limit(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
-    message = _word(data.get("message"))  # e.g. "budget of 20 turns used up", which names the kind
+    message = _word(data.get("message"))  # names the kind: "budget of 20 turns used up"
     yield from [NarrationLine(_cut(_FAULT + message), "error")] if message else _fault(data)
 
 
@@ -159,7 +159,7 @@ def _arguments(value: object) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as a single line; None as an empty text."""
+    """Return a value as a single line; None becomes ``""``."""
     return printable(_text(value))
 
 

@@ -35,10 +35,10 @@ DEFAULT_STALL_TIMEOUT_S: Final = 600.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,127}")
 
 DRIVER_NAMES: Final = (*PROGRAMS, "acp", "command")
-"""The names of all drivers."""
+"""Names of all drivers."""
 
 IN_WORKSPACE: Final = "{workspace}/"
-"""Begins the path of a program in the agent's workspace, as ``command=`` may name it."""
+"""Prefix in ``command=`` of the path of a program in the agent's workspace."""
 
 SandboxChoice: TypeAlias = bool | Literal["strict"]
 """Whether the program runs in a sandbox; ``"strict"`` refuses a weaker sandbox."""
@@ -64,7 +64,7 @@ def check_name(value: object, key: str) -> None:
     """Check that a value can be the name of an agent.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: The value is not a valid name.
     """
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise mismatch(key, "a name of 1 to 128 letters, digits, '_', '.', '-' or blanks", value)
@@ -74,7 +74,7 @@ def check_word(value: object, key: str) -> None:
     """Check that a value is printable text, such as the name of a model.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not printable text.
     """
     if not (isinstance(value, str) and value and value.isprintable()):
         raise mismatch(key, "printable text, not empty", value)
@@ -86,13 +86,13 @@ OPTIONAL_WORD: Final = checked(check_word, optional=True)
 
 @attrs.frozen(kw_only=True)
 class CommonAgentOptions:
-    """The options of an agent that the plans of experiments have too.
+    """The options of an agent that are also in the plans of experiments.
 
     Attributes:
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: The program's own name for what it may do without asking; None means
-            everything.
+        permission_mode: The program's own name for a permission mode; None lets it do everything
+            without asking.
         sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it
             is user 0 of this machine, or whose system calls are not filtered.
         claude_native_sandbox: Whether Claude Code also runs its commands in its own sandbox.
@@ -161,7 +161,7 @@ class AgentOptions(CommonAgentOptions):
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Name the agent and its directory in the errors that the block raises."""
+        """Add the agent and its directory to errors raised in the block."""
         try:
             yield
         except AgentError as error:

@@ -36,14 +36,14 @@ def default_system_prompt() -> str:
 
 
 def check_text(value: object, key: str) -> str:
-    """Return a text that can be passed to a program.
+    """Return the value if it is text that can be passed to a program.
 
     Args:
         value: The caller's value.
         key: Name of the argument.
 
     Raises:
-        ConfigError: The value is not text, or has a character that no program can receive.
+        ConfigError: The value is not text, or contains a character that no program can receive.
     """
     if not isinstance(value, str):
         raise mismatch(key, "text", value)
@@ -58,14 +58,14 @@ def check_text(value: object, key: str) -> str:
 
 
 def check_prompt(value: object, key: str) -> str:
-    """Return a message for an agent.
+    """Return the value if it can be a message to an agent.
 
     Args:
         value: The caller's value.
         key: Name of the argument.
 
     Raises:
-        ConfigError: The value is not text, is blank, or has a character that no program can
+        ConfigError: The value is not text, is blank, or contains a character that no program can
             receive.
     """
     if not check_text(value, key).strip():

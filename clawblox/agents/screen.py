@@ -1,8 +1,8 @@
-"""The program in an agent's tmux window: shows the agent's activity from its log and its events.
+"""The program in an agent's tmux window, which shows the agent's activity from its log and events.
 
 ``python -m clawblox.agents.screen DIR DRIVER PID START_TIME LOG_BYTES EVENTS_BYTES`` shows
-additions to both files until the orchestrator with this pid ends. It writes nothing and has no
-secrets. While nothing happens, it checks the lengths of the two files three times a second.
+additions to both files until the orchestrator with this pid ends. It writes no file and has no
+secrets. While the agent is quiet, it checks the lengths of the two files three times a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clawblox.telemetry.tail import Tail
 _INTERVAL_MS: Final = 300
 _CHUNK_BYTES: Final = 1 << 18
 _MAX_BACKLOG_BYTES: Final = 1 << 20
-"""Backlog that is too long to read in one go; the screen skips to the latest."""
+"""Maximum backlog to read; the screen skips the older part of a longer backlog."""
 _COLOURS: Final[Mapping[Tone, bytes]] = {
     "faint": b"\x1b[2m",
     "action": b"\x1b[36m",
@@ -36,7 +36,7 @@ _COLOURS: Final[Mapping[Tone, bytes]] = {
 _SHOWN_EVENTS: Final = frozenset(
     {"process.started", "process.exited", "turn.started", "limit", "stalled", "oversized"}
 )
-"""Event types that only the orchestrator reports; the others come from the log."""
+"""Event types that are only in ``events.jsonl``; the log contains the others."""
 
 
 class ActivityScreen:
@@ -88,10 +88,10 @@ class ActivityScreen:
 
 
 def _news(tail: Tail) -> Iterator[bytes]:
-    """Yield the lines since the last call; only the latest of a long backlog. Blocks."""
+    """Yield the lines since the last call, or the latest lines of a long backlog. Blocks."""
     with contextlib.suppress(OSError):
         yield from _read_latest(tail)
-        if tail.follow():  # the rest of the segment before was read
+        if tail.follow():  # the rest of the previous segment was read
             yield from _read_latest(tail)
 
 

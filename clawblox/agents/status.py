@@ -1,7 +1,7 @@
 """The status of an agent for other processes, from ``runtime/status.json`` in its directory.
 
-The orchestrator writes the file, without secrets, when something changes. A reader checks whether
-that orchestrator is alive: if not, the agent was interrupted, whatever state the file records.
+The orchestrator writes the file, without secrets, when the status changes. A reader checks whether
+that orchestrator is alive; if not, the agent was interrupted, regardless of the recorded state.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class AgentDescription:
     Attributes:
         name: Its full name.
         driver: The driver of its program.
-        session_id: Its conversation; None before that is confirmed.
-        turn: Number of the current turn, from 1, or else of the latest finished turn.
-        usage: Its usage, which budgets count.
-        inherited: The part of it that came with the archive from which the agent was loaded.
+        session_id: Its conversation; None before the conversation is confirmed.
+        turn: Number of the current turn, from 1, or of the latest finished turn.
+        usage: Its usage, as budgets count it.
+        inherited: The part of the usage that came with the archive from which the agent was loaded.
         reason: Why it is idle or has ended, in a few words; empty while it works.
-        pid: Process of its program; None if none runs.
+        pid: Process of its program; None if no process runs.
         window: Name of its tmux window; None without tmux.
         sandbox: Level of its sandbox.
         time: UTC time of the latest event; ignored in comparisons.
-        orchestrator_pid: The process that runs it, or ran it.
+        orchestrator_pid: Process that runs or ran the agent.
     """
 
     name: str
@@ -76,7 +76,7 @@ class AgentDescription:
 
     @property
     def own_usage(self) -> Usage:
-        """Usage in this directory, without what came with an archive."""
+        """Usage in this directory, without inherited usage."""
         return self.usage.minus(self.inherited)
 
 
@@ -112,7 +112,7 @@ class AgentRecord(AgentDescription):
 
 
 class StatusWriter:
-    """Writes the status file of an agent, but only when something has changed.
+    """Writes the status file of an agent whenever the status has changed.
 
     Args:
         directory: The agent's directory.
@@ -123,9 +123,9 @@ class StatusWriter:
         self._written: AgentRecord | None = None
 
     def write(self, record: AgentRecord) -> None:
-        """Replace the file atomically, unless nothing but the time has changed. Blocks.
+        """Replace the file atomically if more than the time has changed. Blocks.
 
-        The file is not flushed to disk: after a power loss, no agent runs anyway.
+        The file is not flushed to disk, because no agent survives a power loss.
 
         Raises:
             OSError: The file was not replaced.
@@ -136,7 +136,7 @@ class StatusWriter:
         full = attrs.evolve(
             record, orchestrator_start=started_at, boot_id=record.boot_id or boot_id()
         )
-        # The record can be encoded and decoded again even if a path or an error is not valid UTF-8.
+        # The record survives encoding and decoding even if a path or an error is not valid UTF-8.
         content = msgspec.json.format(encode_line(msgspec.to_builtins(full)), indent=2) + b"\n"
         publish_bytes(self._path, content, durable=False)
         self._written = record
@@ -156,7 +156,7 @@ class AgentStatus(AgentDescription):
 
     @property
     def is_over(self) -> bool:
-        """True if nothing will happen to it until it is started again."""
+        """True if the agent does not run and will not continue by itself."""
         return self.state not in _UNDER_WAY
 
 
@@ -175,7 +175,7 @@ def make_status(directory: Path, record: AgentRecord, *, was_left: bool = False)
     return attrs.evolve(
         status,
         state="interrupted",
-        turn=record.usage.turns,  # a turn that was cut off is not counted
+        turn=record.usage.turns,  # an interrupted turn is not counted
         reason="its orchestrator was killed",
         pid=None,
         window=None,
@@ -193,7 +193,7 @@ def read_status(directory: Path) -> AgentStatus | None:
     """Return the status of the agent in a directory; None if no agent ever ran there. Blocks.
 
     Raises:
-        AgentError: The status file cannot be read, is not one of ours, or is of a later version.
+        AgentError: The status file cannot be read, is invalid, or was written by a later version.
     """
     record = read_record(directory)
     if record is None:
@@ -203,7 +203,7 @@ def read_status(directory: Path) -> AgentStatus | None:
 
 
 def read_record(directory: Path) -> AgentRecord | None:
-    """Return what the orchestrator of the agent in a directory wrote last. Blocks.
+    """Return the latest record of the agent in a directory, from its orchestrator. Blocks.
 
     Returns:
         The record; None if no agent ever ran there.
@@ -220,8 +220,8 @@ def read_record(directory: Path) -> AgentRecord | None:
 def read_agents(run_dir: Path) -> list[AgentStatus]:
     """Return the agents of a run directory by name, running or not. Blocks.
 
-    They are the agents in its ``agents`` directory and those that a manifest of the run names. An
-    agent whose status cannot be read is left out.
+    These are the agents in its ``agents`` directory and the agents named in a manifest of the run.
+    An agent whose status cannot be read is left out.
     """
     agents = []
     run_dir = resolve_run_dir(run_dir)
@@ -291,10 +291,10 @@ def find_agent(path: Path) -> AgentStatus:
 
 
 def find_agent_around(path: Path) -> Path | None:
-    """Return the directory of the agent whose program can write a path; None if none can. Blocks.
+    """Return the directory of the agent whose program can write to a path, or None. Blocks.
 
     Args:
-        path: A path, resolved; the workspace, home or state of an agent, or a path below.
+        path: A resolved path: the workspace, home or state of an agent, or a path below it.
     """
     for place in (path, *path.parents):
         agent = AgentDir(place.parent)
@@ -318,25 +318,25 @@ def describe_metrics(status: AgentStatus) -> AgentMetrics:
     )
 
 
-# -- processes of agents whose orchestrator was killed together with its guard --------------------
+# -- processes of agents whose orchestrator was killed together with the guard -------------------
 
 
 def left_agents(run_dir: Path) -> list[str]:
-    """Return the cookies of the agents in a run directory that no orchestrator runs. Blocks.
+    """Return the cookies of the agents in a run directory without an orchestrator. Blocks.
 
     Args:
-        run_dir: The run directory; agents elsewhere, which its manifest may name, are left out.
+        run_dir: The run directory; agents outside it that its manifest names are left out.
     """
     places = [place for place in agents_in(run_dir) if not place.is_symlink()]
     return [cookie for place in places if (cookie := find_left_cookie(place)) is not None]
 
 
 def find_left_cookie(directory: Path) -> str | None:
-    """Return the cookie of an agent that no orchestrator runs; None if one does, or for a copy.
+    """Return the cookie of an agent without an orchestrator; None if it has one or is a copy.
 
     Blocks.
     """
-    with contextlib.suppress(AgentError):  # its next start raises that
+    with contextlib.suppress(AgentError):  # the next start raises this error
         record = read_record(directory)
         if record is not None and record.cookie and not record.has_owner:
             return None if _is_copied(directory, Path(record.dir), record.cookie) else record.cookie
@@ -344,7 +344,7 @@ def find_left_cookie(directory: Path) -> str | None:
 
 
 def _is_copied(directory: Path, place: Path, cookie: str) -> bool:
-    """Return whether the directory in which an agent ran is still where it was."""
+    """Return whether the original directory of an agent still exists."""
     with contextlib.suppress(AgentError):
         original = read_record(place)
         if original is not None and original.cookie == cookie:

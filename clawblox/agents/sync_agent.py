@@ -1,8 +1,8 @@
 """Agent: AsyncAgent without ``await``.
 
-Each method runs the method of AsyncAgent through the portal, and has its signature, docstring and
-types. Agent works without a ``with`` block, inside a running event loop (a notebook cell), and with
-Ctrl-C. Agents left open are stopped when the interpreter ends.
+Each method runs the method of AsyncAgent through the portal, and has the same signature, docstring
+and types. Agent works without a ``with`` block, inside a running event loop (a notebook cell), and
+with Ctrl-C. Open agents are stopped when the interpreter exits.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from clawblox.concurrency.synchronous import (
 class Agent(OpenTwin[AsyncAgent]):
     """An agent: a program for language models, supervised in a directory of its own.
 
-    Leaving the optional ``with`` block, or the end of the interpreter, stops the agent. The
-    constructor touches neither the disk nor tmux.
+    The agent is stopped at the end of the optional ``with`` block or when the interpreter exits.
+    The constructor touches neither the disk nor tmux.
 
     Args:
         agent: Driver of the program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
@@ -41,8 +41,8 @@ class Agent(OpenTwin[AsyncAgent]):
         dir: Directory of the agent. Files already in its ``workspace`` are kept.
         model: Model to use; None leaves the choice to the program.
         binary: The program: a path, or a name to look up in PATH; None means the usual name.
-        permission_mode: The program's own name for what it may do without asking; None means
-            everything.
+        permission_mode: The program's own name for a permission mode; None lets it do everything
+            without asking.
         tmux: tmux session for a window that shows the agent, created if needed; None opens no
             window.
         sandbox: Whether the program runs in a sandbox; ``"strict"`` refuses a sandbox in which it

@@ -2,7 +2,7 @@
 
 Programs count in different ways: per turn, per process, or per conversation including its resumes.
 The ledger combines these readings into one total that never decreases. A driver states the scope of
-each reading; costs are those that the program reports.
+each reading; costs come from the program's reports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _ConversationUsage:
 
 @attrs.frozen
 class _Process:
-    """The last readings of the current process, where they covered the whole process."""
+    """The last readings of the current process that covered the whole process."""
 
     tokens: Usage = attrs.field(factory=Usage)
     cost_usd: float = 0.0
@@ -67,19 +67,19 @@ def _is_plausible(value: object) -> bool:
 class Ledger:
     """Counts the usage of an agent, over all its processes and conversations.
 
-    It belongs to one task, and is passive: the agent's owner reports the starts of processes, the
-    readings, and the ends of turns. Its attributes are the content of ``usage.json``.
+    The agent's owner reports the starts of processes, the readings, and the ends of turns, all in
+    one task. The attributes are the content of ``usage.json``.
 
     Attributes:
         schema_version: Version of the file.
-        usage: Usage of the agent so far. None of its members ever decreases.
+        usage: Usage of the agent so far; its members never decrease.
         conversations: Counters of each conversation, by its id.
         process: The last readings of the current process.
         log_offset: Offset in the agent's log of the first line that is not yet counted; None if
             unknown.
-        inherited: The part of ``usage`` that came with an archive; nothing in a file of an earlier
-            version, which does not tell. None in a file that was just loaded: everything, and also
-            the rest of the log that came with it.
+        inherited: The part of ``usage`` that came with an archive; zero in a file of an earlier
+            version, which does not record it. None in a file that was just loaded: all usage,
+            including the rest of the log from the archive.
     """
 
     schema_version: Literal[1]
@@ -91,7 +91,7 @@ class Ledger:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a ledger that has counted nothing."""
+        """Return an empty ledger."""
         return cls(1, Usage(), {})
 
     @classmethod
@@ -113,7 +113,7 @@ class Ledger:
             for conversation in ledger.conversations.values()
             for counts in conversation.files.values()
         )
-        # Such a number would raise the budget.
+        # Such a number would increase the budget.
         if not has_all or not _is_plausible(msgspec.to_builtins(ledger)):
             message = f"{path} is not a record of usage: it has a number below 0 or too large"
             raise AgentError(message, agent_dir=path.parent, hint=_HINT)
@@ -128,10 +128,10 @@ class Ledger:
         publish_record(path, self)
 
     def branch(self, parent_id: str, conversation_id: str) -> Ledger:
-        """Return the ledger of a branch: empty, with readings counted from the parent's last one.
+        """Return the empty ledger of a branch, which counts from the parent's last reading.
 
         Args:
-            parent_id: The conversation that is branched.
+            parent_id: The branched conversation.
             conversation_id: The new conversation.
         """
         ledger = Ledger.empty()
@@ -142,21 +142,21 @@ class Ledger:
         return ledger
 
     def begin_process(self, continued_id: str | None = None) -> None:
-        """Note that a process of the program begins: readings per process restart at zero.
+        """Note the start of a process of the program: readings per process restart at zero.
 
         Args:
-            continued_id: The conversation that it continues; None for a new one or if unknown.
+            continued_id: The conversation that it continues; None if it is new or unknown.
         """
         self.process = _Process()
         if continued_id is not None:
             self.conversations.setdefault(continued_id, _ConversationUsage())
 
     def find_version(self, conversation_id: str | None) -> str:
-        """Return the version of the program that last read a conversation; '' if unknown."""
+        """Return the version of the program that last reported on a conversation; '' if unknown."""
         return self.conversations.get(conversation_id or "", _ConversationUsage()).version or ""
 
     def end_turn(self) -> None:
-        """Note that a turn has ended."""
+        """Note the end of a turn."""
         self.usage = attrs.evolve(self.usage, turns=self.usage.turns + 1)
 
     def count(
@@ -173,18 +173,18 @@ class Ledger:
         """Add the growth of a reading since the last reading.
 
         A cumulative reading below the last one starts a new count, because the program has lost the
-        old count. The cost of a conversation is the exception: a program that was killed continues
-        from an older total, which cannot be told from the cost of the turn. So a reading below the
-        last one, equal to it after a turn with tokens, or without a last one, adds nothing and is
-        the base of the next. Files that record
-        less than before add nothing: their content was lost, or moved.
+        old count. The cost of a conversation is the exception: a killed program continues from an
+        older total, which cannot be distinguished from the cost of the turn. Such a reading adds no
+        cost if it is the first, is below the last, or equals it after a turn with tokens; it is the
+        base of the next reading. Files that record less than before add no usage: their content was
+        lost or moved.
 
         Args:
             reading: The program's report; its turns are ignored.
             conversation_id: The conversation of the reading.
             version: Version of the program; None if unknown.
             scope: Scope of the reading.
-            cost_scope: Scope of its cost; None means the same.
+            cost_scope: Scope of its cost; None means the same scope.
             past_cost_scope: Scope of the costs of the version that gave the last reading of the
                 conversation: ``process`` means that the program kept no total with it.
             files: Usage recorded by each file, for the scope ``recorded``.
@@ -226,7 +226,7 @@ class Ledger:
             before = self.process.tokens
             self.process = attrs.evolve(self.process, tokens=reading)
         else:
-            # An older version of the program may have counted the conversation in another way.
+            # An older version of the program may have counted the conversation differently.
             before = past.last_tokens or past.counted
         return reading if reading.tokens < before.tokens else reading.minus(before)
 
@@ -261,7 +261,7 @@ def _count_conversation_cost(tokens: Usage, cost: float | None, before: float | 
 def _count_files(
     files: Mapping[str, Usage], known: Mapping[str, tuple[int, ...]]
 ) -> tuple[Usage, dict[str, tuple[int, ...]]]:
-    """Return the growth of each file's record since the last count, and the new count."""
+    """Return the growth of all files' records since the last count, and the new counts."""
     counted, added = dict(known), Usage()
     for name, reading in files.items():
         before = counted.get(name, (0,) * len(TOKEN_KINDS))
@@ -273,7 +273,7 @@ def _count_files(
 
 
 def _plausible(reading: Usage) -> Usage:
-    """Return a reading without impossible numbers, such as negative ones."""
+    """Return a reading with impossible numbers, such as negative numbers, removed."""
     return Usage(
         **{name: whole_number(getattr(reading, name)) or 0 for name in TOKEN_KINDS},
         cost_usd=finite_number(reading.cost_usd),
@@ -289,10 +289,10 @@ _FORMAT: Final = RecordFormat(
 
 
 def read_usage(directory: Path) -> Usage:
-    """Return the recorded usage of an agent, whether it runs or not. Blocks.
+    """Return the recorded usage of an agent, which may be running. Blocks.
 
     Args:
-        directory: The agent's directory; without a record, nothing is used.
+        directory: The agent's directory; without a record, the usage is zero.
 
     Raises:
         AgentError: As for :meth:`Ledger.load`.
@@ -312,18 +312,18 @@ _NO_LIMIT: Final = {HINT: LEFT_OUT}
 class Budget:
     """Limits after which an agent is stopped; None sets no limit.
 
-    It is checked between turns, so the turn that uses it up is finished. Only the minutes also end
-    a turn, because a turn might last forever.
+    The budget is checked between turns, so the turn that uses it up is finished. Only the minutes
+    also end a turn, because a turn might last forever.
 
     Args:
-        tokens: Tokens of all kinds, cached ones included.
-        output_tokens: Answer tokens, reasoning included.
-        usd: Cost in US dollars, as far as the program reports it.
+        tokens: Tokens of all kinds, including cached tokens.
+        output_tokens: Answer tokens, including reasoning.
+            usd: Cost in US dollars, if the program reports it.
         turns: Turns.
         minutes: Minutes since the agent's first start in this process.
 
     Raises:
-        ConfigError: A limit is not a number above 0, or not a whole number where it must be.
+        ConfigError: A limit is not a number above 0, or not a whole number where one is required.
     """
 
     tokens: int | None = attrs.field(default=None, validator=_IS_COUNT, metadata=_NO_LIMIT)
@@ -333,7 +333,7 @@ class Budget:
     minutes: float | None = attrs.field(default=None, validator=_IS_AMOUNT, metadata=_NO_LIMIT)
 
     def exceeded(self, usage: Usage, minutes: float) -> str | None:
-        """Return the limit that is used up, as a reason to stop; None if none is.
+        """Return the used-up limit as a reason to stop, or None.
 
         Args:
             usage: Usage of the agent.

@@ -14,7 +14,7 @@ from clawblox.results import Event
 
 AgentState: TypeAlias = Literal["new", "starting", "working", "idle", "stopped", "failed"]
 """State of an agent: ``working`` within a turn; ``idle`` between turns, with or without a
-program."""
+running program."""
 
 MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
     "new": frozenset({"starting"}),
@@ -27,7 +27,7 @@ MOVES: Final[dict[AgentState, frozenset[AgentState]]] = {
 """All legal moves between states. A restart after a crash is part of ``working``."""
 
 EndCause: TypeAlias = Literal["request", "budget", "failure"]
-"""What ended an agent: a call of ``stop``, its used-up budget, or a failure."""
+"""Cause of an agent's end: a call of ``stop``, its used-up budget, or a failure."""
 
 SandboxLevel: TypeAlias = Literal[
     "none", "native", "bwrap", "bwrap+native", "bwrap-root", "bwrap-root+native"
@@ -63,7 +63,7 @@ which), or everything recorded in the files of the conversation.
 """
 
 _MAX_TEXT_CHARS: Final = 8 << 20
-"""Length of the longest output line that is read, and so of any text in it."""
+"""Maximum characters of a text: the length of the longest output line that is read."""
 
 
 TOKEN_KINDS: Final = (
@@ -73,11 +73,11 @@ TOKEN_KINDS: Final = (
     "output_tokens",
     "reasoning_tokens",
 )
-"""The members of :class:`Usage` that are tokens."""
+"""Members of :class:`Usage` that count tokens."""
 _COUNTS: Final = (*TOKEN_KINDS, "turns", "missing_costs")
 
 STOPPED: Final = "stopped on request"
-"""Reason of an agent that was stopped without another."""
+"""Default reason of a stop."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,15 +85,15 @@ class Usage:
     """Tokens, turns and money.
 
     Attributes:
-        input_tokens: Prompt tokens that were not cached.
-        cached_tokens: Prompt tokens that were read from a cache.
-        cache_write_tokens: Prompt tokens that were written to a cache.
-        output_tokens: Answer tokens, reasoning included.
-        reasoning_tokens: The part of the answer tokens that was reasoning.
-        cost_usd: Cost reported by the program, in US dollars; None if it reports none.
-        turns: Turns that have ended.
-        missing_costs: How often the program did not tell its earlier costs from those of a turn, as
-            after a kill; each time, the cost of up to one turn is missing in ``cost_usd``.
+        input_tokens: Prompt tokens outside the cache.
+        cached_tokens: Prompt tokens read from a cache.
+        cache_write_tokens: Prompt tokens written to a cache.
+        output_tokens: Answer tokens, including reasoning.
+        reasoning_tokens: Reasoning tokens among the answer tokens.
+        cost_usd: Cost reported by the program, in US dollars; None without a reported cost.
+        turns: Finished turns.
+        missing_costs: Number of times that the program mixed earlier costs with the cost of a turn,
+            as after a kill; each time, the cost of up to one turn is missing in ``cost_usd``.
     """
 
     input_tokens: int = 0
@@ -107,29 +107,29 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All tokens, cached ones included."""
+        """All tokens, including cached tokens."""
         cached = self.cached_tokens + self.cache_write_tokens
         return self.input_tokens + cached + self.output_tokens
 
     @property
     def tokens_by_kind(self) -> dict[str, int]:
-        """The same by kind, such as ``cache_write``; no token is of two kinds."""
+        """Tokens by kind, such as ``cache_write``; each token has one kind."""
         kinds = ("input", "cached", "cache_write", "output")
         return {kind: getattr(self, f"{kind}_tokens") for kind in kinds}
 
     @property
     def is_unreported(self) -> bool:
-        """True if turns have ended, and the program has reported neither tokens nor a cost."""
+        """True if turns have ended but the program has reported neither tokens nor a cost."""
         return self.turns > 0 and self.cost_usd is None and not self.tokens
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum of both; a cost that only one reports is that one's cost."""
+        """Return the sum of both; a missing cost counts as 0 if the other reports a cost."""
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         cost_usd = min(float(MAX_NUMBER), sum(costs)) if costs else None
         return Usage(**self._counts(other, 1), cost_usd=cost_usd)
 
     def minus(self, other: Usage) -> Usage:
-        """Return what this has more than another; no member is below 0."""
+        """Return the difference to another usage; members are at least 0."""
         cost = self.cost_usd
         cost_usd = None if cost is None else max(0.0, cost - (other.cost_usd or 0.0))
         return Usage(**self._counts(other, -1), cost_usd=cost_usd)
@@ -140,7 +140,7 @@ class Usage:
 
 
 def sum_usage(parts: Iterable[Usage]) -> Usage:
-    """Return the sum of the usage of several agents; it is unreported if a part of it is."""
+    """Return the sum of the usage of several agents; unreported if any part is unreported."""
     usages = tuple(parts)
     total = reduce(Usage.plus, usages, Usage())
     if any(usage.is_unreported for usage in usages):
@@ -159,35 +159,35 @@ def _clean_member(value: Any) -> Any:  # noqa: ANN401 - any value of a program
     if value is None or isinstance(value, bool | Usage):
         return value
     if isinstance(value, dict) and value and all(isinstance(u, Usage) for u in value.values()):
-        return value  # its keys are names that a driver has checked
+        return value  # a driver has checked the names that are its keys
     return clean_value(value, max_chars=_MAX_TEXT_CHARS)
 
 
 @attrs.frozen
 class DriverReport:
-    """Report that a driver read from a line of its program's output, before it becomes an event.
+    """A driver's report on a line of its program's output, before it becomes an event.
 
-    Whatever the program wrote, the members are values that can be encoded as JSON.
+    The members can always be encoded as JSON.
 
     The members of ``data`` by type:
 
-    - ``session.confirmed``: ``session_id``; ``version`` and ``model`` where the program names them.
-    - ``turn.started``: nothing.
-    - ``turn.finished``: ``ok``; ``text``, the last message of the turn. ``origin`` where the
-      program began the turn by itself: what began it, such as ``task-notification``, or
-      ``unknown``. Such a turn answers no message and is not counted.
+    - ``session.confirmed``: ``session_id``; ``version`` and ``model`` if the program names them.
+    - ``turn.started``: no members.
+    - ``turn.finished``: ``ok``; ``text``, the last message of the turn. ``origin`` if the program
+    started the turn by itself: the cause, such as ``task-notification``, or ``unknown``. Such a
+    turn answers no message and is not counted.
     - ``message``: ``role`` (``assistant``, ``user`` or ``system``), ``text``.
     - ``reasoning``: ``text``.
     - ``tool.called``: ``id``, ``name``, ``arguments``.
     - ``tool.returned``: ``id``, ``content``, ``is_error``.
     - ``usage``: ``usage`` (a :class:`Usage` without turns) with its ``scope`` (:data:`UsageScope`),
-      and ``cost_scope`` where the scope of the cost differs; with the scope ``recorded`` also
-      ``files``, the usage recorded in each file that has grown, by file name.
+      and ``cost_scope`` if the scope of the cost differs; with the scope ``recorded`` also
+      ``files``, the usage recorded in each grown file, by file name.
     - ``retry``: ``attempt``, ``max_attempts``, ``delay_s``, ``status``, ``error``: the program
       retries by itself.
-    - ``limit``: ``kind``, ``message``; ``resets_at``, a UTC time, where the program reports it.
-    - ``error``: ``kind`` (:data:`~clawblox.errors.agent.ErrorKind`), ``message``; ``status`` where
-      an API gave one.
+    - ``limit``: ``kind``, ``message``; ``resets_at``, a UTC time, if the program reports it.
+    - ``error``: ``kind`` (:data:`~clawblox.errors.agent.ErrorKind`), ``message``; ``status`` if an
+    API returned one.
     """
 
     type: EventType
@@ -200,18 +200,18 @@ class AgentEvent(Event):
 
     ``data`` has the members that :class:`DriverReport` lists. ``process.started`` has ``pid``,
     ``command``, ``version``; ``process.exited`` has ``status``, ``exit_code``, ``error``;
-    ``turn.started`` has ``prompt``, unless the program began the turn by itself.
+    ``turn.started`` has ``prompt``, unless the program started the turn by itself.
 
     Attributes:
         kind: Type of the event.
-        seq: Number of the event, from 1, over all starts of the agent; it always increases, and
-            skips some numbers after the orchestrator was killed.
-        session_id: Its conversation; None before that is confirmed.
-        turn: Number of the current turn, from 1, or else of the latest finished turn. A turn that
-            was cut off does not count: the next turn has the same number.
+        seq: Number of the event, from 1, over all starts of the agent. It always increases; numbers
+            may be missing after the orchestrator was killed.
+        session_id: Its conversation; None before the conversation is confirmed.
+        turn: Number of the current turn, from 1, or of the latest finished turn. An interrupted
+            turn does not count: the next turn has the same number.
         raw_offset: Offset in ``logs/agent.log``, counted from its first segment, of the line that
-            reported the event; for ``process.started``, the offset where the process begins to
-            write; None for other events.
+            reported the event; for ``process.started``, the offset at which the output of the
+            process starts; None for other events.
     """
 
     kind: EventType
@@ -258,7 +258,7 @@ class AgentResult:
         name: Its full name.
         state: ``idle``, ``stopped`` or ``failed``; ``new`` if it was never started.
         reason: Reason in a few words: ``stopped on request``, ``budget of 20 turns used up``.
-        ended_by: What ended it (:data:`EndCause`); None if it has not ended.
+        ended_by: Cause of its end (:data:`EndCause`); None if it has not ended.
         exit_code: Exit status of its last process, negative for a signal; None if unknown.
         usage: Its usage.
     """

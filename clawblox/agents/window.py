@@ -1,7 +1,7 @@
-"""The tmux window of an agent: shows the agent's activity across restarts of its program.
+"""The tmux window of an agent, which shows the agent's activity across restarts of its program.
 
-The agent's program does not run in the window. Closing the window does no harm, and it stays open
-while the program is restarted.
+The agent's program does not run in the window, so closing the window does no harm, and the window
+stays open while the program is restarted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawblox.system.process_tree import read_start_time
 from clawblox.system.tmux import Pane, close_window, has_pane, open_view, tmux_name
 
 _PASSED_ON: Final = ("LANG", "LC_ALL", "PATH", "PYTHONPATH")
-"""Variables passed on to the window's program; it needs no others."""
+"""Variables passed on to the window's program."""
 
 _numbers: dict[str, dict[Path, int]] = {}
 _numbering = threading.Lock()
@@ -29,7 +29,7 @@ class AgentWindow:
 
     The number counts this process's agents in that session, in the order in which their windows
     were created. A second window for the same agent directory gets the same number, so that a new
-    agent object finds its window. The constructor does not call tmux.
+    agent object finds the window. The constructor does not call tmux.
 
     Args:
         session: Name of the session; it need not exist.
@@ -37,7 +37,7 @@ class AgentWindow:
         driver: Name of its driver.
 
     Attributes:
-        name: Its name.
+        name: Name of the window.
     """
 
     def __init__(self, session: str, directory: AgentDir, driver: str) -> None:
@@ -49,16 +49,16 @@ class AgentWindow:
 
     @property
     def pane_id(self) -> str | None:
-        """Id of its pane, for example ``%3``; None while it is closed."""
+        """Id of its pane, for example ``%3``; None while the window is closed."""
         return None if self._pane is None else self._pane.id
 
     def open(self) -> None:
-        """Open it, and its session if needed, unless it is open already. Blocks.
+        """Open the window, and its session if needed, unless it is already open. Blocks.
 
-        It shows additions to the agent's log and events from this moment on.
+        The window shows subsequent additions to the agent's log and events.
 
         Raises:
-            TmuxError: It cannot be opened.
+            TmuxError: The window cannot be opened.
         """
         if self._pane is not None and has_pane(self._pane):
             return
@@ -77,7 +77,7 @@ class AgentWindow:
         )
 
     def close(self) -> None:
-        """Close it; does nothing if it is already closed. Blocks."""
+        """Close the window. Idempotent. Blocks."""
         if self._pane is not None:
             close_window(self._pane.pid)
             self._pane = None

@@ -1,9 +1,9 @@
-"""AgentAccess: the address by which one agent knows its world, and the proxy behind it.
+"""AgentAccess: the address under which one agent knows its world, and the proxy behind it.
 
-The address is recorded in ``<agent dir>/world_access.json``, because it occurs throughout the
-agent's conversation: once recorded, it must stay the same, or the agent cannot be resumed. An agent
-on this machine gets a port of its own. A sandboxed agent gets ``http://<name of the world>``, whose
-listening socket is in its network namespace and is passed on by each of its processes.
+The address is recorded in ``<agent dir>/world_access.json``, because the agent's conversation
+contains it; if it changed, the agent could not be resumed. An agent outside the sandbox gets a port
+of its own. A sandboxed agent gets ``http://<name of the world>``; each of its processes passes on a
+listening socket in its network namespace.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _FORMAT: Final = RecordFormat(
 )
 
 _holders: weakref.WeakValueDictionary[int, AgentAccess] = weakref.WeakValueDictionary()
-"""The holder of each port in this process, by number."""
+"""Holder of each port in this process, by port number."""
 
 
 @attrs.define(eq=False, slots=False)
 class AgentAccess:
-    """The access of one agent to its world. Thread-safe, except :meth:`serve`.
+    """One agent's access to its world. Thread-safe, except :meth:`serve`.
 
     Args:
         agent: Full name of the agent.
@@ -91,24 +91,24 @@ class AgentAccess:
 
     @property
     def granted(self) -> Grant | None:
-        """The latest grant of a world; None before the first."""
+        """Latest grant of a world; None before the first."""
         return self._granted
 
     @property
     def base_url(self) -> str | None:
-        """The address by which the agent knows its world; None before the first grant."""
+        """Address under which the agent knows its world; None before the first grant."""
         return self._base_url
 
     @property
     def host(self) -> str | None:
-        """The name that must resolve to 127.0.0.1 in the sandbox; None without a sandbox."""
+        """Host name that must resolve to 127.0.0.1 in the sandbox; None without a sandbox."""
         named = _NAME_URL.fullmatch(self._base_url or "")
         return named[1] if named else None
 
     # -- its address --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Let addresses be opened again after :meth:`close`."""
+        """Allow addresses to be opened again after :meth:`close`."""
         self._is_closed = False
 
     def grant(self, grant: Grant) -> str:
@@ -120,12 +120,13 @@ class AgentAccess:
             grant: The grant of the world.
 
         Returns:
-            The agent's address of the world.
+            The address under which the agent knows the world.
 
         Raises:
-            UsageError: It was closed meanwhile: nothing would release the address.
-            AgentResumeError: The agent knows its world by an address that is no longer available.
-            AgentSetupError: No address is available, or it cannot be recorded.
+            UsageError: The access was closed, so nothing would release the address.
+            AgentResumeError: The agent knows its world under an address that is no longer
+                available.
+            AgentSetupError: No address is available, or the address cannot be recorded.
         """
         with self._address_lock:
             self._require_begun()
@@ -144,11 +145,11 @@ class AgentAccess:
         return base_url
 
     def open(self) -> None:
-        """Open the address again if it was handed on; does nothing before a grant. Blocks.
+        """Reopen the address if it was handed over; do nothing before a grant. Blocks.
 
         Raises:
-            UsageError: It was closed meanwhile.
-            AgentResumeError: The address is taken.
+            UsageError: The access was closed.
+            AgentResumeError: The address is in use.
         """
         with self._address_lock:
             self._require_begun()
@@ -160,15 +161,15 @@ class AgentAccess:
     def rest(self) -> None:
         """Keep the address, but allow another agent of this process to take it if needed.
 
-        For example, when that agent continues this agent's conversation from a checkpoint.
+        Another agent needs it to continue this agent's conversation from a checkpoint.
         """
         self._is_resting = True
 
     def close(self) -> None:
         """Release the address and close the sockets of processes. Idempotent.
 
-        Sockets in use by :meth:`serve` are closed by that method. No address is opened afterwards,
-        until :meth:`begin`: a thread may be about to do so for a caller that was cancelled.
+        :meth:`serve` closes the sockets that it uses. No address can be opened until :meth:`begin`,
+        because a thread may still try for a cancelled caller.
         """
         with self._address_lock:
             self._is_closed = True
@@ -232,10 +233,10 @@ class AgentAccess:
     def _hand_on(self) -> tuple[PortLease, socket.socket] | None:
         """Hand over the port with its listening socket if the agent rests; else return None.
 
-        The socket is a duplicate: this object may still be serving its own, and closes that when
-        it has stopped. It accepts no more connections on it.
+        The socket is a duplicate. This object may still be serving its own socket, but accepts no
+        more connections there, and closes it when it stops.
         """
-        # An agent that is using its address does not rest; waiting for it could take forever.
+        # An agent that uses its address does not rest; waiting for it could take forever.
         if not self._address_lock.acquire(blocking=False):
             return None
         try:
@@ -290,7 +291,8 @@ class AgentAccess:
         """Return the recorded address; None if the agent never had an address. Blocks.
 
         Raises:
-            AgentResumeError: It cannot be read, or the agent cannot reach it with this sandbox.
+            AgentResumeError: The record cannot be read, or the agent cannot reach the address from
+                this sandbox.
         """
         path = self._directory.access_file
         try:
@@ -301,7 +303,7 @@ class AgentAccess:
             return None
         base_url = record.base_url
         port_url, is_name = _PORT_URL.fullmatch(base_url), bool(_NAME_URL.fullmatch(base_url))
-        # In a foreign archive it may be any port, such as the port of a login service.
+        # A foreign archive may name any port, such as the port of a login service.
         is_port = port_url is not None and int(port_url[1]) in LEASE_RANGE
         if not is_port and not is_name:
             message = f"{path} has no address that clawblox gives: {base_url!r:.200}"
@@ -325,8 +327,8 @@ class AgentAccess:
     async def serve(self) -> None:
         """Serve the agent until cancelled, including sockets added later.
 
-        It runs as long as the agent is open, whether or not its program runs: scripts read the
-        world's documentation through the address before they start the program.
+        Serving lasts as long as the agent is open, even while its program does not run: scripts
+        read the world's documentation through the address before they start the program.
 
         Cancellation: pending requests are dropped. The address stays open until :meth:`close`.
         """

@@ -1,6 +1,7 @@
-"""The access that a world gives an agent: a frozen table of allowed routes.
+"""An agent's access to a world: a frozen table of allowed routes.
 
-All other requests are refused. Also derives the host name of a world for sandboxed agents.
+The proxy refuses all other requests. The module also derives the host name of a world for sandboxed
+agents.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from clawblox.system.request import Answer
 
 _MAX_LABEL_CHARS = 63
 _NO_NAME = re.compile(r"|localhost|[0-9]+|0x[0-9a-f]*")
-"""Labels with another meaning: this machine, or a numeric address."""
+"""Labels that have another meaning as a host name: this machine, or a numeric address."""
 
 
 @attrs.frozen(kw_only=True)
 class Grant:
-    """The access that a world gives an agent.
+    """An agent's access to a world.
 
     Attributes:
         world: Name of the world.
         headers: Headers of each request to the world, naming the agent's session. The world
             replaces them when the agent gets another session.
         policy: The routes that the agent may use.
-        upstream: Returns the address of the instance, base path included; None while it does not
-            serve. It is called for each request, from any thread, and must not block.
-        suspect: Called when the world answers 503, as it does after halting. It is called from any
-            thread, and must not block.
-        note: Called with each request that the world may have received: its method, its path, its
-            body, and the answer, or None without a usable one. It is called from any thread, and
-            must neither block nor raise.
+        upstream: Returns the address of the instance, including the base path; None while it does
+            not serve. Called for each request, from any thread; must not block.
+        suspect: Called when the world answers 503, as it does after halting. Called from any
+            thread; must not block.
+        note: Called with each request that the world may have received: method, path, body, and
+            answer (None without a usable answer). Called from any thread; must neither block nor
+            raise.
         sandbox: The table ``[sandbox]`` of the ``world.toml``, with absolute paths.
     """
 
@@ -66,7 +67,7 @@ _FIXED: Final = (
     ("GET", protocol.CHAT_MESSAGES_ROUTE),
 )
 _NAMED: Final = (("GET", "doc_url_path"), ("GET", "observe"), ("POST", "input"))
-"""Routes whose path is in the world's ``api`` metadata, by their key there."""
+"""Method and metadata key of the routes whose path is in the world's ``api`` metadata."""
 
 
 def _sorted(routes: Iterable[AgentRoute]) -> tuple[AgentRoute, ...]:

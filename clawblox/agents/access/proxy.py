@@ -1,12 +1,12 @@
-"""The capability proxy of one agent: requests allowed by its policy reach its world, others do not.
+"""The capability proxy of one agent: only requests that its policy allows reach its world.
 
-Each connection serves one request. Its bytes are never forwarded: the request to the world is built
-again, with the agent's own session. Only status, content type and body of the world's answer are
-returned, so the agent sees no date, no redirect and no address of this machine.
+Each connection serves one request. Its bytes are never forwarded: the proxy builds a new request,
+with the agent's own session. Only status, content type and body of the world's answer are returned,
+so the agent sees no date, no redirect and no address of this machine.
 
 Listening sockets are created elsewhere and may belong to another network namespace; they stay open
-when the proxy stops. A socket that every user of the machine can reach serves only this process's
-user and root, because any client that connects acts as the agent.
+when the proxy stops. On a socket that every user of the machine can reach, only this process's user
+and root are served, because any client that connects acts as the agent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = OwnLog(__name__)
 _MOST_DRAINED_BYTES = 4 << 20
 _ROOT: Final = 0
 _BURST_S: Final = 2.0
-"""Length of the allowed burst, in seconds of the rate."""
+"""Size of the allowed burst, in seconds at the full rate."""
 
 _CONTENT_TYPE = re.compile(r"[ -~]{1,200}")
 _WITHOUT_BODY = frozenset({204, 205})
@@ -61,7 +61,7 @@ class ProxyLimits:
         request_s: Seconds within which a whole request must arrive.
         world_s: Seconds within which the world must answer.
         answer_s: Seconds within which the agent must read the answer.
-        linger_s: Seconds for the agent to stop sending a refused request.
+        linger_s: Seconds during which the rest of a refused request is drained.
         answer_bytes: Maximum size of an answer's body.
         requests_per_s: Requests per second that are forwarded, after a burst of two seconds' worth;
             others are answered with 429. None sets no limit.
@@ -241,7 +241,7 @@ class Proxy:
 
 
 class _Gone(Exception):  # noqa: N818 - named after the condition
-    """The client has closed its connection before its request was complete."""
+    """The client closed its connection before its request was complete."""
 
 
 class _Client:

@@ -1,7 +1,7 @@
-"""Requests of agents: strict parsing of their bytes into unambiguous values. Pure.
+"""Parses the requests of agents strictly, into unambiguous values. Pure.
 
-None of the bytes are forwarded: the request to the world is built from the values here.
-Format: RFC 9112 (HTTP/1.1), of which only a small part is accepted.
+The request to the world is built from these values; no received byte is forwarded. Format: a small
+part of RFC 9112 (HTTP/1.1).
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _UNDERSTOOD = frozenset(
         "transfer-encoding",
     }
 )
-"""The headers that are interpreted; all others are dropped."""
+"""Headers that are interpreted; all others are dropped."""
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 
 
 class RequestRefusal(Exception):  # noqa: N818 - an answer to the agent, not an error
-    """A request is refused.
+    """An agent's request is refused.
 
     Args:
         status: Status of the answer.
-        text: The explanation for the agent.
+        text: Explanation for the agent.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -79,7 +79,7 @@ class AgentRequest:
         path: The path, in its canonical form.
         query: The query, without its question mark.
         headers: The headers that are forwarded.
-        length: Bytes of the body; None without one.
+        length: Bytes of the body; None without a body.
         awaits_continue: Whether the agent waits for "100 Continue" before it sends the body.
     """
 

@@ -10,7 +10,7 @@ command lines, and parses lines of output. ``running`` does the rest.
 - ``kimi``: Kimi Code.
 - ``opencode``: opencode.
 - ``acp``: programs that speak the Agent Client Protocol.
-- ``acp_client``: our side of that protocol.
+- ``acp_client``: the client side of that protocol.
 - ``command``: any program, by a template of its command line.
 - ``output``: parsing lines of JSON from programs.
 """
@@ -48,7 +48,7 @@ DRIVERS: Final[Mapping[str, Driver]] = MappingProxyType(
 
 
 def find_driver(name: str) -> Driver:
-    """Return the driver with a name.
+    """Return the driver with this name.
 
     Args:
         name: The value of an agent's ``agent=``.

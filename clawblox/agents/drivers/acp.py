@@ -68,7 +68,7 @@ KNOWN_PROGRAMS: Final[Mapping[str, KnownProgram]] = {
         package=OPENCODE.package,
     ),
 }
-"""Programs that ``binary=`` alone can name."""
+"""Programs that need only ``binary=``."""
 
 
 class AcpDriver(Driver):
@@ -81,7 +81,7 @@ class AcpDriver(Driver):
         """Return the program for a caller's ``binary=`` or ``command=``.
 
         Raises:
-            ConfigError: Neither names a program, or how to start it is unknown.
+            ConfigError: Neither names a program, or the program needs a ``command``.
         """
         if command is not None:
             words = check_words(command, "command")
@@ -96,7 +96,7 @@ class AcpDriver(Driver):
         return (binary, "--version") if PurePath(binary).name in KNOWN_PROGRAMS else ()
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Create the state directory; questions of the program are answered by the protocol."""
+        """Create the state directory; the protocol answers the program's questions."""
         make_private_dir(setup.directory.state)
 
     def invocation(self, setup: AgentSetup, turn: Turn) -> Invocation:

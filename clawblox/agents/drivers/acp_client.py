@@ -1,7 +1,7 @@
 """The client side of the Agent Client Protocol, for one process of a program. Pure.
 
-Requests, answers and notifications are JSON-RPC lines. Only one request is pending at a time during
-the setup, then one prompt for each turn.
+Requests, answers and notifications are JSON-RPC lines. During the setup only one request is pending
+at a time; after that, one prompt per turn.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _INITIALIZE: Final = {
     "clientInfo": {"name": "clawblox", "version": "1"},
 }
 
-# The program would record an "always", some programs in the workspace.
+# The program would record an "always"; some programs do so in the workspace.
 _ALLOWING: Final = ("allow_once", "allow_always")
 _REFUSING: Final = ("reject_once", "reject_always")
 
 _MAX_MESSAGE_CHARS: Final = 1 << 20
-"""Characters after which a message that arrives in pieces is reported as several messages."""
+"""Maximum characters of a reported message; a longer message is reported in parts."""
 
 _MAX_CALLS: Final = 10_000
 """Maximum number of tool calls remembered in a turn."""
@@ -70,8 +70,8 @@ class _PendingCall:
 class AcpClient(Conversation):
     """The client side of the protocol: one request at a time, then a prompt for each turn.
 
-    An onlooker recognises the answer to a prompt by its content, because it does not know the
-    earlier requests. It may begin at any line.
+    An onlooker may start reading at any line. It recognises the answer to a prompt by its content,
+    because it does not know the earlier requests.
 
     Args:
         setup: The agent.
@@ -140,7 +140,7 @@ class AcpClient(Conversation):
     # -- messages --
 
     def _send(self, **message: Any) -> None:
-        # Echoed values, such as an id, come from the program.
+        # Echoed values, such as ids, come from the program.
         self._outgoing += encode_line({"jsonrpc": "2.0", **message})
 
     def _ask(
@@ -164,7 +164,7 @@ class AcpClient(Conversation):
             yield from answered(record_in(message, "result"))
 
     def _join_late(self, message: Record) -> None:
-        """Expect the answer to a prompt, unless the process has only just begun."""
+        """Expect the answer to a prompt, unless these are the first lines of the process."""
         if self._has_read or text_in(message, "method") not in ("", "session/update"):
             return
         self._has_read = True
@@ -199,7 +199,7 @@ class AcpClient(Conversation):
             outcome = {"outcome": "selected", "optionId": clean_value(chosen)}
         self._send(id=number, result={"outcome": outcome})
 
-    # -- the beginning --
+    # -- setup --
 
     def _initialized(self, result: Record) -> Iterator[DriverReport]:
         self._version = text_in(record_in(result, "agentInfo"), "version")
@@ -244,7 +244,7 @@ class AcpClient(Conversation):
         return iter(())
 
     def _choose(self, category: str, value: str | None, result: Record) -> None:
-        """Request a model or a mode, in the newer form of the protocol where it is offered."""
+        """Request a model or a mode, in the newer form of the protocol if the program offers it."""
         if value is None:
             return
         conversation = {"sessionId": self._conversation_id}
@@ -327,7 +327,7 @@ class AcpClient(Conversation):
             yield report_result(number, "\n".join(texts), is_error=status == "failed")
 
     def _find_call(self, number: str, name: str) -> _PendingCall:
-        """Return the call with a number, creating it if needed; beyond the limit the oldest go."""
+        """Return the call with this number, creating it if needed; drop the oldest at the limit."""
         if number not in self._calls and len(self._calls) >= _MAX_CALLS:
             del self._calls[next(iter(self._calls))]
         return self._calls.setdefault(number, _PendingCall(name))
@@ -363,7 +363,7 @@ def _read_error(error: Record, *, otherwise: ErrorKind = "model") -> Record:
 
 
 def _give_up(error: Record) -> Iterator[DriverReport]:
-    """Yield the error that prevents the first turn; the program would not exit by itself."""
+    """Yield the error that prevents the first turn; the program does not exit by itself."""
     yield DriverReport("error", error)
     yield DriverReport("turn.finished", {"ok": False, "text": error["message"]})
 

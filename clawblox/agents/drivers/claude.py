@@ -1,8 +1,8 @@
 """Claude Code: one process that reads user messages on standard input, as JSON lines.
 
-Measured with versions 2.1.197 to 2.1.330. A ``result`` ends a turn, but the program also begins
-turns by itself, for example when something that it ran in the background reports. Such a turn
-answers none of our messages, unless the program has read one in it, and has asked the model.
+Measured with versions 2.1.197 to 2.1.330. A ``result`` ends a turn. The program also starts turns
+by itself, for example when a background task reports. Such a turn answers one of our messages only
+if the program read the message during the turn and asked the model.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _STREAM: Final = (
     "--verbose",
 )
 _POLICY: Final = ("--setting-sources", "user", "--strict-mcp-config")
-"""Settings, hooks and MCP servers in the agent's workspace have no effect."""
+"""Options that disable settings, hooks and MCP servers in the agent's workspace."""
 
 _QUIET_ENV: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -98,16 +98,16 @@ _SETTINGS: Final = {
 }
 
 _COST_OF_CONVERSATION_SINCE: Final = (2, 1, 277)
-"""Older versions count ``total_cost_usd`` from the start of the process."""
+"""First version whose ``total_cost_usd`` is per conversation; before, it is per process."""
 
 _SYNTHETIC: Final = "<synthetic>"
 """Name of the model in messages that the program writes itself."""
 
 _HUMAN: Final = "human"
-"""Origin of a message from a person; ours usually have none."""
+"""Origin of a message from a person; our messages usually have no origin."""
 
 _UNKNOWN: Final = "unknown"
-"""Origin of a turn that nothing names, in which the model was not asked."""
+"""Origin of an unexplained turn in which the model was not asked."""
 
 _KEY: Final = "ANTHROPIC_API_KEY"
 _TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
@@ -190,10 +190,10 @@ class ClaudeDriver(KnownProgramDriver):
             merge_directory(setup.directory.state, old, f"projects/{slug}")
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
-        """Point the copied project and tasks to this agent; the program branches by itself.
+        """Point the copied project and tasks to this agent; the program does the branching.
 
-        Otherwise the conversation would lead the branch to the memory and the results of tools
-        in the directory of the original.
+        Otherwise the conversation would refer to the memory and the tool results in the original
+        agent's directory.
         """
         directory, root = setup.directory, setup.directory.state
         parent = self.transcripts(directory).get(branch.parent_id)
@@ -216,7 +216,7 @@ class ClaudeDriver(KnownProgramDriver):
         rewrite_lines(root, str(parent.relative_to(root)), move, max_bytes=MAX_TRANSCRIPT_BYTES)
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the main transcript of each conversation, by id; the newest for each id."""
+        """Return the newest main transcript of each conversation, by id."""
         files = find_files(directory.state, "projects/*/*.jsonl")
         return {
             file.path.stem: file.path
@@ -307,7 +307,8 @@ class _MessageLoop(RecordConversation):
     """A process that takes one user message after another.
 
     Args:
-        names_messages: Whether messages get ids; then newer versions report when they read one.
+        names_messages: Whether messages get ids; newer versions then report when they read a
+            message.
         is_resumed: Whether the process continues a conversation.
     """
 
@@ -322,7 +323,7 @@ class _MessageLoop(RecordConversation):
     _is_queued: bool = attrs.field(default=False, init=False)
 
     def join(self, conversation_id: str | None, version: str) -> None:
-        """Begin to read within the output of a process that has named its conversation."""
+        """Start reading in the middle of the output of a process, after its conversation's id."""
         self._conversation_id, self._version = conversation_id, version
 
     @property
@@ -367,14 +368,14 @@ class _MessageLoop(RecordConversation):
                 yield from self._read_result(record)
 
     def _read_progress(self, state: str) -> None:
-        """Note what becomes of our latest message; only our messages have ids."""
+        """Note the progress of our latest message; only our messages have ids."""
         if state == "queued":
             self._is_queued = True
         elif state == "started":
             self._is_queued, self._has_begun = False, True
 
     def _read_init(self, record: Record) -> Iterator[DriverReport]:
-        """Yield the reports in the record with which each turn begins."""
+        """Yield the reports in the first record of a turn."""
         conversation_id = text_in(record, "session_id")
         if not conversation_id:
             return
@@ -409,7 +410,7 @@ class _MessageLoop(RecordConversation):
             self._has_begun = self._is_queued = self._is_loading = False
 
     def _find_origin(self, record: Record, *, is_empty: bool) -> str:
-        """Return what began the turn of a result that answers no message; '' if one does."""
+        """Return the origin of a turn without a message of ours; '' if the turn answers one."""
         origin = text_in(record, "origin") or text_in(record_in(record, "origin"), "kind")
         if origin and origin != _HUMAN:
             # The program may have read our message within this turn, and asked the model about it.
@@ -421,13 +422,13 @@ class _MessageLoop(RecordConversation):
         failure = _read_failure(record, self._error_word)
         is_unexplained = failure.data["kind"] == "model" and failure.data.get("status") is None
         if is_unexplained and self._is_loading and not self._error_word:
-            # It could not read its transcript, so the model was not even asked.
+            # The program could not read its transcript and did not ask the model.
             return report_error(failure.data["message"], "resume")
         return failure
 
 
 def _has_failed(record: Record) -> bool:
-    """Return whether a turn failed; its subtype may be ``success`` nevertheless."""
+    """Return whether a turn failed; its subtype may still be ``success``."""
     return bool(record.get("is_error")) or record.get("subtype") != "success"
 
 
@@ -477,7 +478,7 @@ def _read_usage(record: Record) -> Usage:
 
 
 def _read_failure(record: Record, error_word: str) -> DriverReport:
-    """Return the reason for a failed result; its subtype may be ``success`` nevertheless."""
+    """Return the reason for a failed result; its subtype may still be ``success``."""
     errors = record.get("errors")
     listed = [text for text in errors if isinstance(text, str)] if isinstance(errors, list) else []
     subtype, status = text_in(record, "subtype"), status_in(record, "api_error_status")

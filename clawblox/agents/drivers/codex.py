@@ -71,7 +71,7 @@ _IDS: Final = ("id", "session_id")
 """Members of the first record of a rollout that name its thread."""
 
 _ALL: Final = 100.0
-"""Percentage of an allowance that is used up."""
+"""Percentage at which an allowance is used up."""
 
 _RETRY: Final = re.compile(
     r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9})|waiting for network) ?\(?(.*?)\)?"
@@ -122,17 +122,17 @@ class CodexDriver(KnownProgramDriver):
             yield may_lack_login(f"none of {', '.join(_KEYS)} is set", hint)
 
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Write the program's settings, and remove the copy that it keeps of itself."""
+        """Write the program's settings, and remove its copy of itself."""
         state = make_private_dir(setup.directory.state)
         settings = "\n".join(_settings(setup, env)) + "\n"
         publish_bytes(state / "config.toml", settings.encode(errors="replace"), durable=False)
         discard_tree(state / "packages")
 
     def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
-        """Remove the index of rollouts if it points to a different place, where they may still be.
+        """Remove the index of rollouts if it points to another directory.
 
-        The program would continue writing there. Without an index it builds an index
-        of the rollouts that it finds.
+        The program would continue to write to the rollouts there. Without an index, it builds one
+        from the rollouts that it finds.
         """
         directory = setup.directory
         transcript = self.transcripts(directory).get(conversation_id)
@@ -145,7 +145,7 @@ class CodexDriver(KnownProgramDriver):
                 remove_database(directory.state, index.path.name)
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
-        """Give the copied rollouts the new id; the program's own fork would only refer to them."""
+        """Give the copied rollouts the new id; a fork by the program would refer to the old id."""
         root = setup.directory.state
         threads = _find_threads(setup.directory)
         rollouts = [path for path, thread in threads.items() if thread == branch.parent_id]
@@ -153,22 +153,23 @@ class CodexDriver(KnownProgramDriver):
             return
         for index in find_files(root, _INDEX):
             remove_database(root, index.path.name)
-        thread = (branch.parent_id, branch.conversation_id)  # a killed call may have renamed some
+        # An interrupted call may have renamed some.
+        thread = (branch.parent_id, branch.conversation_id)
         own = frozenset(
             rollout_id(str(path.relative_to(root))) for path in threads if threads[path] in thread
         )
         rename = partial(_rename_thread, branch, own, interruption)
         for path in rollouts:
             rewrite_lines(root, str(path.relative_to(root)), rename, max_bytes=MAX_TRANSCRIPT_BYTES)
-        for path in reversed(rollouts):  # without the others, the program refuses the newest
+        for path in reversed(rollouts):  # the program refuses the newest rollout alone
             path.rename(path.with_name(path.name.replace(branch.parent_id, branch.conversation_id)))
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
-        """Return the rollout of each thread, by id; the newest if an id has several."""
+        """Return the newest rollout of each thread, by id."""
         return {thread: path for path, thread in _find_threads(directory).items()}
 
     def find_reset(self, directory: AgentDir, conversation_id: str) -> datetime | None:
-        """Return when the last of the thread's used-up allowances is renewed."""
+        """Return the time at which the last used-up allowance of the thread is renewed."""
         rollout = self.transcripts(directory).get(conversation_id)
         if rollout is None:
             return None
@@ -210,7 +211,7 @@ class CodexDriver(KnownProgramDriver):
 
 
 def _find_threads(directory: AgentDir) -> Mapping[Path, str]:
-    """Return the thread of each rollout, the newest rollout of a thread last."""
+    """Return the thread of each rollout; the newest rollout of a thread comes last."""
     files = find_files(directory.state, "sessions/*/*/*/rollout-*.jsonl")
     paths = sorted(file.path for file in files)
     threads = {path: thread_id(str(path.relative_to(directory.state))) for path in paths}
@@ -218,7 +219,7 @@ def _find_threads(directory: AgentDir) -> Mapping[Path, str]:
 
 
 def _read_allowances(line: bytes) -> Record:
-    """Return the limits in a line of a rollout; empty if it has none."""
+    """Return the limits in a line of a rollout; empty if there are none."""
     record = parse_record(line) if b"rate_limits" in line else None
     payload = record_in(record or {}, "payload")
     return record_in(payload, "rate_limits") if payload.get("type") == "token_count" else {}
@@ -227,7 +228,7 @@ def _read_allowances(line: bytes) -> Record:
 def _rename_thread(
     branch: Fork, own: frozenset[str | None], interruption: Interruption, line: bytes
 ) -> bytes:
-    """Return a line of a rollout, with the new id where it names the thread itself.
+    """Return a line of a rollout, with the new id in place of the thread's own ids.
 
     Args:
         branch: The branch.
@@ -236,7 +237,7 @@ def _rename_thread(
         line: The line, with its newline.
 
     Raises:
-        AgentResumeError: The history of the thread begins in another thread.
+        AgentResumeError: The history of the thread starts in another thread.
     """
     interruption.check()
     record = parse_record(line) if b"session_meta" in line else None
@@ -260,7 +261,7 @@ def _rename_thread(
 
 def _settings(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of ``config.toml``."""
-    # Applies to a new conversation, with which the program keeps the instructions.
+    # Applies to a new conversation; the program keeps the instructions with it.
     yield f"developer_instructions = {_quote(setup.system_prompt)}"
     yield "check_for_update_on_startup = false"
     base_url, key = env.get("OPENAI_BASE_URL"), next(filter(env.get, _KEYS), None)
@@ -280,12 +281,12 @@ def _settings(setup: AgentSetup, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _quote(text: str) -> str:
-    """Return a TOML string; TOML differs from JSON in one character."""
+    """Return text as a TOML string, which differs from JSON in one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _indexed_place(directory: AgentDir, index: str, conversation_id: str) -> str | None:
-    """Return the path of a rollout according to an index; None if it has none."""
+    """Return the path of a rollout according to an index; None if the index does not list it."""
     query = "SELECT rollout_path FROM threads WHERE id = ?"
     try:
         with copy_database(directory.state, index, scratch=directory.path) as database:
@@ -296,7 +297,7 @@ def _indexed_place(directory: AgentDir, index: str, conversation_id: str) -> str
 
 
 class _Events(RecordConversation):
-    """The output of a process for its single turn."""
+    """Output of a process for its single turn."""
 
     def __init__(self) -> None:
         self._called: set[str] = set()
@@ -334,7 +335,7 @@ class _Events(RecordConversation):
                 yield from _read_return(item)
 
     def _read_call(self, item: Record) -> Iterator[DriverReport]:
-        """Yield each tool call once; some are reported only after they have ended."""
+        """Yield each tool call once; the program reports some calls only after they have ended."""
         kind, call = text_in(item, "type"), text_in(item, "id")
         if kind in _TOOLS and call not in self._called:
             self._called.add(call)

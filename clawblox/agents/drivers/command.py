@@ -1,12 +1,12 @@
-"""Any program, by a template of its command line: one process for each turn.
+"""Any program, started with a template of its command line: one process per turn.
 
 The table is passed as the agent's ``command=``:
 
 - ``start``: the words that begin a conversation. The first word is the program.
-- ``resume``: the words that continue a conversation; without them it cannot be continued.
+- ``resume``: the words that continue a conversation; without it, a conversation cannot be
+continued.
 - ``session``: regular expression whose single group matches the id in a line of the program's
-  output. Without it the id is chosen by clawblox, and nothing could prove a resume; so ``resume``
-  requires it.
+  output. Without it, clawblox chooses the id and cannot verify a resume, so ``resume`` requires it.
 - ``prompt``: ``argument`` (``{prompt}`` in the words) or ``stdin``.
 
 In the words, ``{prompt}``, ``{session}`` (a new id in ``start``), ``{system_prompt_file}``,
@@ -45,11 +45,11 @@ _KEYS: Final = frozenset({"start", "resume", "session", "prompt"})
 _PROMPT_WAYS: Final = ("argument", "stdin")
 
 CONVERSATION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,199}")
-"""Ids become words of a command line and parts of paths, so their characters are restricted."""
+"""Allowed ids; they become words of a command line and parts of paths."""
 
 
 def _suggest_table(given: object) -> str | None:
-    """Return how to write the words of a program as a table."""
+    """Return a hint that shows a program's words as a table."""
     words = [given] if isinstance(given, str) else given
     if not isinstance(words, list | tuple) or not words:
         return None
@@ -108,7 +108,7 @@ def check_words(given: object, key: str) -> tuple[str, ...]:
     """Return the words of a command line.
 
     Raises:
-        ConfigError: The value is not a list of texts without NUL, or is empty.
+        ConfigError: The value is not a list of strings without NUL, or is empty.
     """
     is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     words = tuple(given) if isinstance(given, Sequence) and is_list else ()
@@ -182,7 +182,7 @@ def _check_pattern(given: object) -> re.Pattern[str] | None:
 
 
 class CommandDriver(Driver):
-    """Drives any program by a template; pass its keys with ``env=``."""
+    """Drives any program with a template; pass its keys with ``env=``."""
 
     program = Program(driver="command", id_pattern=CONVERSATION_ID, reads_prompts=False)
 
@@ -196,7 +196,7 @@ class CommandDriver(Driver):
         return binary or table.start[0]
 
     def can_continue(self, command: object) -> bool:
-        """Return whether the command has a way to resume; see :meth:`Driver.can_continue`."""
+        """Return whether the table has ``resume``; see :meth:`Driver.can_continue`."""
         return CommandTable.parse(command).resume is not None
 
     def version_argv(self, binary: str) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ def _fill(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class _Output(Conversation):
-    """A process that works on one prompt, and prints the id of its conversation."""
+    """Output of a process that works on one prompt and prints the id of its conversation."""
 
     def __init__(self, table: CommandTable, turn: Turn) -> None:
         self._pattern = table.session

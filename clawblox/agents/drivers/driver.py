@@ -1,4 +1,4 @@
-"""The interface of drivers, and the values that pass between a driver and ``running``."""
+"""The interface of drivers, and the values exchanged between a driver and ``running``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AgentSetup:
 
     Attributes:
         directory: The agent's directory on this machine.
-        binary: Path by which the program is executed.
+        binary: Path of the executable.
         workspace: Its working directory.
         home: Its ``HOME``.
         state: Its state directory.
@@ -47,7 +47,7 @@ class AgentSetup:
         model: Model to use; None leaves the choice to the program.
         permission_mode: The program's own name for a permission mode; None allows everything,
             because there is no person to ask.
-        is_bare: Whether to leave out hooks and files that the program would read by itself.
+        is_bare: Whether to leave out hooks and files that the program would read on its own.
         is_root: Whether the program sees itself as root.
         native_sandbox: Settings of the program's own sandbox; None leaves it off.
         command: The command for the ``command`` and ``acp`` drivers, as passed by the caller.
@@ -92,7 +92,7 @@ class Continue:
 
 @attrs.frozen
 class Fork:
-    """Branches a conversation: begins a new conversation with everything in an earlier one.
+    """Branches a conversation: the new conversation contains the history of the earlier one.
 
     Attributes:
         parent_id: Id of the earlier conversation, in a copy that belongs to this agent.
@@ -111,8 +111,8 @@ class Turn:
 
     Attributes:
         prompt: The first message to the program.
-        start: Whether it begins, continues or branches a conversation, with the ids.
-        is_onlooker: Whether output is only read, starting at any line, and nothing is written.
+        start: Begins, continues or branches a conversation.
+        is_onlooker: Whether the driver only reads output, starting at any line, and writes nothing.
         joined_version: Version of the program when an onlooker has missed its first lines; None
             when reading starts at the first line.
     """
@@ -124,7 +124,7 @@ class Turn:
 
     @property
     def continued_id(self) -> str | None:
-        """Id of the continued conversation; None for a new one."""
+        """Id of the continued conversation; None for a new conversation."""
         return self.start.conversation_id if isinstance(self.start, Continue) else None
 
 
@@ -135,7 +135,7 @@ class Invocation:
     Attributes:
         argv: Program and arguments, without secrets, because other users can read them.
         env: Variables for this program, in addition to those that every agent gets.
-        has_stdin: Whether it reads messages from standard input; that stays open.
+        has_stdin: Whether it reads messages from standard input, which then stays open.
         input: The whole standard input of a program that reads no messages there.
     """
 
@@ -152,9 +152,9 @@ class Requirement:
     Attributes:
         problem: The problem.
         hint: How to solve it.
-        kind: Kind of the failure to expect without it; None if that has none.
-        is_certain: Whether the program cannot work without it. If not, it is started anyway,
-            and the error of a failure mentions the problem.
+        kind: Kind of the failure to expect without it; None if the failure has no kind.
+        is_certain: Whether the program cannot work without it. Otherwise the program is started
+            anyway, and an error after a failure mentions the problem.
     """
 
     problem: str
@@ -168,7 +168,7 @@ class RecordedFile:
     """Read position in a file in which a program records its usage.
 
     Attributes:
-        inode: The file; a file with another inode is read from its beginning.
+        inode: Inode of the file; a file with another inode is read from its start.
         position: Offset of the next line.
         is_within: Whether that offset is inside a line that is too long to be read.
         usage: Usage recorded by the lines so far.
@@ -188,7 +188,7 @@ class RecordedUsage:
         conversation_id: The conversation; empty before the first call.
         files: Read position in each file, by name.
         refused: Paths of files that are too large to be read.
-        interruption: Ends a call soon; the next call resumes there.
+        interruption: Ends a call soon; the next call continues from there.
     """
 
     conversation_id: str = ""
@@ -197,7 +197,7 @@ class RecordedUsage:
     interruption: Interruption = attrs.field(factory=Interruption)
 
     def begin(self, conversation_id: str) -> None:
-        """Prepare for a call about a conversation; drops the state of any other conversation."""
+        """Prepare for a call about a conversation; drop the state of any other conversation."""
         if conversation_id != self.conversation_id:
             self.conversation_id = conversation_id
             self.files.clear()
@@ -208,7 +208,7 @@ class Conversation(ABC):
     """The conversation with one process of a program: bytes in, bytes and reports out.
 
     The caller writes the result of :meth:`outgoing` to the program's standard input, after
-    :meth:`say` and after each line read. A process for a single turn needs neither method.
+    :meth:`say` and after each line read. Processes for a single turn need neither method.
     """
 
     def say(self, text: str) -> bool:
@@ -229,7 +229,7 @@ class Conversation(ABC):
 
     @property
     def has_unread_message(self) -> bool:
-        """True if the program has reported that it has a message, and has not begun with it."""
+        """True if the program has reported receipt of a message but has not started on it."""
         return False
 
     def outgoing(self) -> bytes:
@@ -238,7 +238,7 @@ class Conversation(ABC):
 
 
 class Driver(ABC):
-    """Interface to one agent program. The defaults suit a program about which nothing is known.
+    """Interface to one agent program. The defaults suit an unknown program.
 
     Attributes:
         program: The facts of the program.
@@ -246,7 +246,7 @@ class Driver(ABC):
             reads.
         can_branch: Whether conversations can be branched.
         reports_cost: Whether the program reports the cost of its work.
-        keeps_system_prompt: Whether a conversation keeps its first system prompt for ever.
+        keeps_system_prompt: Whether a conversation always keeps its first system prompt.
         errors: Patterns of the program's messages.
     """
 
@@ -267,7 +267,7 @@ class Driver(ABC):
 
     @property
     def archives_conversation(self) -> bool:
-        """True if archives contain the conversation; otherwise only the workspace travels."""
+        """True if archives contain the conversation; otherwise they contain only the workspace."""
         return self.program.is_archived
 
     def can_continue(self, command: object) -> bool:
@@ -299,7 +299,7 @@ class Driver(ABC):
 
     @abstractmethod
     def prepare(self, setup: AgentSetup, env: Mapping[str, str]) -> None:
-        """Write the files of the private home, with answers to all the program's questions. Blocks.
+        """Write the files of the private home, which answer all questions of the program. Blocks.
 
         Files written there by the program are kept; clawblox replaces only its own.
 
@@ -317,7 +317,7 @@ class Driver(ABC):
         Args:
             setup: The agent.
             conversation_id: The conversation.
-            interruption: Ends the call soon, with an error; another call resumes there.
+            interruption: Ends the call soon, with an error; another call continues from there.
 
         Raises:
             OSError: A file cannot be moved or rewritten, or is too large.
@@ -325,10 +325,10 @@ class Driver(ABC):
         del setup, conversation_id, interruption
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
-        """Turn the copied conversation into the new one, as far as the program does not. Blocks.
+        """Turn the copied conversation into the new one; the program may do the rest. Blocks.
 
-        Called after :meth:`adopt`, and again after an interruption. Without a transcript of the new
-        conversation afterwards, the program is started with the :class:`Fork`.
+        Called after :meth:`adopt`, and again after an interruption. If no transcript of the new
+        conversation exists afterwards, the program is started with the :class:`Fork`.
 
         Args:
             setup: The agent.
@@ -344,16 +344,16 @@ class Driver(ABC):
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path] | None:
         """Return the main transcript of each conversation in the state directory, by id. Blocks.
 
-        None if the program keeps no transcripts, or in an unknown place: then only the program's
+        None if the program keeps no transcripts or their place is unknown: then only the program's
         own output can prove a resume.
         """
         del directory
         return None
 
     def progress(self, directory: AgentDir) -> Mapping[str, int] | None:
-        """Return the extent of each conversation, by id: a number that grows with it. Blocks.
+        """Return the extent of each conversation, by id: its bytes or its messages. Blocks.
 
-        None if the program keeps no transcripts, or in an unknown place.
+        None if the program keeps no transcripts or their place is unknown.
 
         Raises:
             OSError: A file cannot be read.
@@ -374,7 +374,7 @@ class Driver(ABC):
             version: The version; '' if unknown.
 
         Returns:
-            The scope; None if it is that of the tokens.
+            The scope; None if it is the same as for the tokens.
         """
         del version
         return None
@@ -392,7 +392,7 @@ class Driver(ABC):
             recorded: Read positions in the files.
 
         Returns:
-            The report; None if the usage is in the output, or the files have nothing new.
+            The report; None if the output contains the usage, or the files contain nothing new.
 
         Raises:
             OSError: A file cannot be read.
@@ -401,14 +401,14 @@ class Driver(ABC):
         return None
 
     def find_reset(self, directory: AgentDir, conversation_id: str) -> datetime | None:
-        """Return when the usage limit that ended a turn ends, according to files. Blocks.
+        """Return the end of the usage limit that stopped a turn, according to files. Blocks.
 
         Args:
             directory: The agent's directory.
             conversation_id: The conversation.
 
         Returns:
-            The UTC time; None if the program's output has it, or nothing has.
+            The UTC time; None if the program's output contains it, or it is unknown.
 
         Raises:
             OSError: A file cannot be read.
@@ -442,9 +442,10 @@ class Driver(ABC):
 
         Args:
             directory: The agent's directory.
-            conversation_id: The conversation that the process continues; None for a new one.
-            joined_version: Version of the program, '' if unknown, when reading starts after the
-                first line of a process that is in that conversation; else None.
+            conversation_id: The conversation that the process continues; None for a new
+                conversation.
+            joined_version: Version of the program ('' if unknown) if reading starts after the first
+                line of a process in that conversation; None if it starts at the first line.
         """
         name = self.program.driver
         command = {"start": [name, "{prompt}"]}

@@ -97,7 +97,7 @@ class KimiDriver(KnownProgramDriver):
     oldest = (2, 1)
     install_hint = f"npm install -g {KIMI.package}@latest, with Node 22 or newer"
     modes = (None, "auto", "bypassPermissions")
-    """With a prompt it has only one mode, and never asks; the last is Claude's name."""
+    """With a prompt, the program has only one mode and never asks; the last is Claude's name."""
     modes_hint = "leave permission_mode out: with a prompt it never asks"
     records_usage = True
     can_branch = True
@@ -149,7 +149,7 @@ class KimiDriver(KnownProgramDriver):
         conversation.rename(root / "sessions" / key / conversation_id)
 
     def branch(self, setup: AgentSetup, branch: Fork, interruption: Interruption) -> None:
-        """Give the copied conversation the new id; its transcripts have none."""
+        """Give the copied conversation the new id; the transcripts contain no id."""
         transcript = self.transcripts(setup.directory).get(branch.parent_id)
         if transcript is None:
             return
@@ -159,7 +159,7 @@ class KimiDriver(KnownProgramDriver):
         named = json.dumps({**state, "id": branch.conversation_id}, allow_nan=False).encode()
         publish_bytes(conversation / STATE_FILE, named)
         conversation.rename(conversation.with_name(branch.conversation_id))
-        self.adopt(setup, branch.conversation_id, interruption)  # its paths have the id too
+        self.adopt(setup, branch.conversation_id, interruption)  # its paths contain the id too
 
     def transcripts(self, directory: AgentDir) -> Mapping[str, Path]:
         """Return the newest main transcript of each conversation, by id."""
@@ -212,7 +212,7 @@ def _bind_line(key: str, interruption: Interruption, line: bytes) -> bytes:
 
 
 def _conversation_dir(transcript: Path) -> Path:
-    """Return the directory of the conversation of a main transcript."""
+    """Return the conversation's directory, given its main transcript."""
     return transcript.parents[len(Path(MAIN_TRANSCRIPT).parts) - 1]
 
 
@@ -220,10 +220,10 @@ def _conversation_dir(transcript: Path) -> Path:
 
 
 class _Lines(RecordConversation):
-    """The output of a process for its single turn.
+    """Output of a process for its single turn.
 
     Args:
-        conversation_id: The conversation that is continued; None for a new one.
+        conversation_id: The continued conversation; None for a new conversation.
     """
 
     def __init__(self, conversation_id: str | None) -> None:
@@ -251,7 +251,7 @@ class _Lines(RecordConversation):
                 yield from map(_read_call, list_in(record, "tool_calls"))
             case "tool", _:
                 call, content = text_in(record, "tool_call_id"), text_in(record, "content")
-                # It does not report whether the tool failed.
+                # The program does not report whether the tool failed.
                 yield report_result(call, content, is_error=False)
 
 
@@ -265,10 +265,10 @@ def _read_call(call: Record) -> DriverReport:
 _log = OwnLog(__name__)
 
 _MAX_LINE_BYTES: Final = 8 << 20
-"""Longest line that is read, as for the output of a program."""
+"""Maximum length of a line, as in the output of a program; longer lines are skipped."""
 
 _MAX_READ_BYTES: Final = 512 << 20
-"""Maximum bytes that one call reads from all wire files together; the next call continues."""
+"""Maximum bytes that a call reads from all wire files together; the next call continues."""
 
 _MAX_WIRES: Final = 4096
 _USAGE_MARK: Final = b'"usage.record"'
@@ -289,13 +289,13 @@ def _find_wires(root: Path, conversation: Path) -> list[str]:
 
 
 def _agent_name(wire: str) -> str | None:
-    """Return the agent of a wire file; None if it is not a name that the program gives."""
+    """Return the agent of a wire file; None if the program does not use such names."""
     name = wire.split("/")[-2]
     return name if re.fullmatch(AGENT_NAME, name) else None
 
 
 def _read_wires(root: Path, conversation: Path, recorded: RecordedUsage) -> DriverReport | None:
-    """Return the usage of a conversation, if its wire files record more than at the last call.
+    """Return the usage of a conversation; None if its wire files are unchanged since the last call.
 
     A wire file that cannot be read is left out, with a warning.
 

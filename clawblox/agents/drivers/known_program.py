@@ -27,7 +27,7 @@ MAX_TRANSCRIPT_BYTES: Final = 4 << 30
 
 
 def may_lack_login(what: str, hint: str) -> Requirement:
-    """Return the problem of a program that may not be logged in.
+    """Return the requirement of a login that may be missing.
 
     Args:
         what: The missing part.
@@ -38,7 +38,7 @@ def may_lack_login(what: str, hint: str) -> Requirement:
 
 
 class KnownProgramDriver(Driver):
-    """Drives one program with known versions; a ``command`` is refused.
+    """Drives one program with known versions; it refuses a ``command``.
 
     Attributes:
         product: Name of the program for people.
@@ -47,7 +47,7 @@ class KnownProgramDriver(Driver):
         install_hint: How to install it.
         needs_version: Whether a program without a recognizable version is refused.
         modes: Its permission modes; None accepts any.
-        modes_hint: How to replace another mode.
+        modes_hint: Suggestion for another mode.
     """
 
     product: ClassVar[str]
@@ -109,7 +109,7 @@ class RecordConversation(Conversation):
 
 
 def real_path(setup: AgentSetup, path: Path) -> str:
-    """Return one of the agent's paths as the program resolves it, possibly in a sandbox."""
+    """Return a path of the agent as the program resolves it, possibly in a sandbox."""
     is_here = setup.workspace == setup.directory.workspace
     return os.path.realpath(path) if is_here else str(path)
 
@@ -130,7 +130,7 @@ def describe_failure(
 
 
 def join_parts(record: Record) -> str:
-    """Return the parts of ``content`` as text; a part without text is shown by its type."""
+    """Return the parts of ``content`` as text; a part without text is replaced by its type."""
     parts = list_in(record, "content")
     return "\n".join(
         text_in(part, "text") or f"[{text_in(part, 'type') or 'unknown'}]" for part in parts

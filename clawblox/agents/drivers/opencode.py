@@ -62,14 +62,14 @@ _QUIET_ENV: Final = {
     "OPENCODE_PURE": "1",
 }
 _PLUGINS: Final = (".opencode/plugin", ".opencode/plugins")
-"""Directories of the workspace whose plugins the program runs, whatever its settings are."""
+"""Directories of the workspace whose plugins the program always runs."""
 
 _KEYS: Final = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
     "opencode": "OPENCODE_API_KEY",
 }
-"""The key variable of each known provider."""
+"""Environment variable with the key of each known provider."""
 
 _CONVERSATIONS: Final = (
     "SELECT id, (SELECT count(*) FROM message WHERE session_id = session.id) FROM session"
@@ -77,7 +77,7 @@ _CONVERSATIONS: Final = (
 )
 
 _CONTINUED: Final = ("tool-calls", "unknown")
-"""Reasons for the end of a step after which the program asks the model again."""
+"""Reasons of finished steps after which the program asks the model again."""
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE: Final = re.compile(r"Error: (.*)")
@@ -129,7 +129,7 @@ class OpencodeDriver(KnownProgramDriver):
         publish_bytes(state / _SETTINGS_FILE, settings, durable=False)
 
     def adopt(self, setup: AgentSetup, conversation_id: str, interruption: Interruption) -> None:
-        """Record this workspace as the conversation's own: the program hangs with any other.
+        """Record this workspace for the conversation: the program hangs with any other.
 
         Raises:
             OSError: The database cannot be written.
@@ -214,7 +214,7 @@ def _settings(setup: AgentSetup, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _move_conversations(database: DatabaseCopy, conversation_id: str, workspace: str) -> None:
-    """Record another directory for a conversation and all others in the same directory."""
+    """Record a new directory for a conversation and all others with the same directory."""
     rows = database.read("SELECT directory FROM session WHERE id = ?", conversation_id)
     directory = rows[0][0] if rows else workspace
     if isinstance(directory, str) and directory != workspace:
@@ -232,7 +232,7 @@ def _move_conversations(database: DatabaseCopy, conversation_id: str, workspace:
 
 
 class _Events(RecordConversation):
-    """The output of a process for its single turn."""
+    """Output of a process for its single turn."""
 
     def __init__(self) -> None:
         self._conversation_id = ""
@@ -265,7 +265,7 @@ class _Events(RecordConversation):
 
 
 def _read_tool(part: Record) -> Iterator[DriverReport]:
-    """Yield a tool call; it is reported only after it has ended."""
+    """Yield a tool call; the program reports it only after its end."""
     call, state = text_in(part, "callID"), record_in(part, "state")
     yield report_call(call, text_in(part, "tool"), record_in(state, "input"))
     content = text_in(state, "output") or text_in(state, "error")

@@ -1,6 +1,6 @@
-"""Reads lines of output from programs, with any content, and makes their reports.
+"""Parses lines of output from programs, with any content, into reports.
 
-Pure, except that the ends of limits are compared with the present time.
+Pure, except that the ends of limits are compared with the current time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Record: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 _MAX_DELAY_MS: Final = 24 * 3600 * 1000.0
-"""Maximum retry delay that is accepted as plausible."""
+"""Maximum plausible retry delay."""
 
 _LONGEST_LIMIT_S: Final = 30 * 24 * 3600.0
 _MOST_OVERDUE_S: Final = 24 * 3600.0
-"""A limit that is reported to end later, or to have ended earlier, has no known end."""
+"""Maximum plausible distance of a limit's end from now; beyond it, the end counts as unknown."""
 
 _decode = msgspec.json.Decoder(Record).decode
 
@@ -93,10 +93,10 @@ def reset_in(record: Record, key: str) -> datetime | None:
 # -- reports -----------------------------------------------------------------------------------
 
 KIND_BY_STATUS: Final[Mapping[int, ErrorKind]] = {401: "auth", 403: "auth", 429: "rate_limit"}
-"""Kinds of errors of a model's API, by HTTP status; others are ``invalid`` or ``overloaded``."""
+"""Error kinds of a model's API, by HTTP status; others are ``invalid`` or ``overloaded``."""
 
 ErrorPatterns = tuple[tuple[re.Pattern[str], ErrorKind], ...]
-"""Patterns of a program's messages, with the kinds of error they mean; the first match wins."""
+"""Patterns of a program's messages, with their kinds of error; the first match wins."""
 
 
 def find_error_kind(patterns: ErrorPatterns, text: str) -> ErrorKind | None:
@@ -114,7 +114,8 @@ def report_error(
 
     Args:
         message: The program's message.
-        kind: Kind of the error, unless the status decides it; a used-up allowance has any status.
+        kind: Kind of the error if the status does not determine it; a used-up allowance may have
+            any status.
         status: HTTP status from the model's API; None if unknown.
         kinds: Kinds by status.
     """
@@ -130,7 +131,7 @@ def report_retry(record: Record, keys: tuple[str, str, str, str, str]) -> Driver
 
     Args:
         record: The program's record.
-        keys: Names of its attempt, most attempts, delay in milliseconds, HTTP status and error.
+        keys: Names of its attempt, maximum attempts, delay in milliseconds, HTTP status and error.
     """
     attempt, most, delay, status, error = keys
     data = {

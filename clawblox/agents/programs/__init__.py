@@ -1,4 +1,4 @@
-"""Pure facts of each agent program and its files, used also for archives.
+"""Pure facts of each agent program and its files, also used for archives.
 
 - ``program``: the facts of each program, and the table of all programs.
 - ``kimi``: the transcripts of Kimi Code, and how to bind them to another working directory.

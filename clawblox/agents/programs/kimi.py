@@ -1,11 +1,11 @@
-"""The files of a Kimi Code conversation, and how to bind one to another working directory.
+"""The files of a Kimi Code conversation, and binding them to another working directory.
 
 Kimi refuses a conversation of another working directory, and reuses the permissions that it
 recorded. The functions here rewrite the directory and drop the permissions.
 
-Transcripts name images by their digests and plans by their ids. Version 2.1 does not check these
-names, but makes a path of each: with ``../`` in it, Kimi would send any file of the user to the
-model. The functions here leave only names that lead to files of the conversation.
+Transcripts name images by their digests and plans by their ids. Version 2.1 turns these names into
+paths without a check: a name with ``../`` would make Kimi send any file of the user to the model.
+The functions here keep only names of the conversation's own files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PLAN_NAME: Final = r"[A-Za-z0-9_.-]+"
 """Pattern of the ids of an agent's plans."""
 
 MEDIA_NAME: Final = r"f_[A-Za-z0-9][A-Za-z0-9_-]*"
-"""Pattern of the ids of images and videos that a person attached."""
+"""Pattern of the ids of images and videos that a user attached."""
 
 TASK_NAME: Final = r"[a-z0-9]+(?:-[a-z0-9]+)*-[0-9a-z]{8}"
 """Pattern of the ids of an agent's commands and other tasks."""
@@ -56,11 +56,11 @@ _MARKERS: Final = (
     *(text.encode() for text in (_BINDING, _PERMISSIONS, _PLAN, _BLOB)),
     b"\\u",
 )
-"""A line without any of these needs no rewriting; ``\\u`` because letters may be escaped."""
+"""Only lines with one of these need rewriting; ``\\u`` because letters may be escaped."""
 
 
 def work_dir_key(directory: Path) -> str:
-    """Return the name of Kimi Code's bucket for a working directory; also its workspace id.
+    """Return Kimi Code's workspace id for a working directory, also the name of its bucket.
 
     Args:
         directory: The working directory, absolute; it need not exist.
@@ -136,12 +136,13 @@ def bind_record(workspace_id: str, line: bytes) -> bytes:
 
     Returns:
         The replacement; empty for a permission, and for a plan whose file is not in the
-        conversation. A reference to any other image becomes the program's text for missing media.
+        conversation. A reference to an image outside it becomes the program's text for missing
+        media.
     """
     if not any(marker in line for marker in _MARKERS):
         return line
     record = parse_object(line)
-    if record is None:  # Kimi's parser might still read a permission from it
+    if record is None:  # Kimi's parser might still read a permission in it
         return b""
     kind = record.get("type")
     if isinstance(kind, str) and kind.startswith(_PERMISSIONS):

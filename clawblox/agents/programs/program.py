@@ -16,7 +16,7 @@ import attrs
 UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 STATE_DIR: Final = "session"
-"""The directory within an agent's directory where its program keeps its state."""
+"""Directory in an agent's directory in which its program keeps its state."""
 
 SANDBOX_WORKSPACE: Final = Path("/workspace")
 """The workspace as a program in our sandbox sees it."""
@@ -31,16 +31,16 @@ class Program:
         command: Name of the program on PATH; ``""`` if any program can be run.
         home_dir: Directory in ``HOME`` where it keeps its state by default.
         state_variable: Variable that names its state directory; None if it has none.
-        id_pattern: Pattern of its conversation ids. They become parts of paths.
+        id_pattern: Pattern of its conversation ids, which become parts of paths.
         takes_id: Whether clawblox chooses the id of a new conversation; otherwise the program does.
-        credential_variables: Variables for its keys and the address of its model's API. They are
-            taken from the orchestrator's environment if set there.
-        api_hosts: Hosts of its model's APIs and logins, reachable from the sandbox.
+        credential_variables: Variables for its keys and the address of its model's API, passed on
+            from the orchestrator's environment if set there.
+        api_hosts: Hosts of its model's API and login, reachable from the sandbox.
         package: Its npm package; ``""`` if unknown.
         own_sandbox_modes: Permission modes in which it runs its commands in a sandbox of its own,
             which needs namespaces.
-        reads_prompts: Whether a language model reads its prompts. A program without one gets the
-            address of its world and its name in variables.
+        reads_prompts: Whether a language model reads its prompts. Other programs get the address of
+            the world and the agent's name in variables.
         is_archived: Whether archives contain its conversations.
         id_file: Name of the file in an agent directory that records the conversation id.
     """
@@ -142,7 +142,7 @@ OPENCODE: Final = Program(
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {program.driver: program for program in (CLAUDE, CODEX, KIMI, OPENCODE)}
 )
-"""The programs by the name of their driver."""
+"""Programs by the name of their driver."""
 
 
 ROLLOUT: Final = re.compile(
@@ -151,12 +151,12 @@ ROLLOUT: Final = re.compile(
 )
 """Path of a rollout of Codex below the state directory.
 
-A thread begins with a rollout of its own id. When its last turns are reverted, Codex continues it
-in another rollout, whose first record refers to the rollout before. Codex resumes the rollout whose
-path is the last in alphabetical order.
+The first rollout of a thread has the thread's id. When the last turns are reverted, Codex continues
+the thread in another rollout, whose first record refers to the previous one. Codex resumes the
+rollout whose path is last in alphabetical order.
 
-A person can put a thread aside, which moves its rollouts to ``archived_sessions``. Codex does not
-resume it there, but reads it as the history of a thread that was forked from it.
+A person can archive a thread, which moves its rollouts to ``archived_sessions``. Codex does not
+resume them there, but reads them as the history of a forked thread.
 """
 
 
@@ -171,7 +171,7 @@ def thread_id(path: str) -> str | None:
 
 
 def rollout_id(path: str) -> str | None:
-    """Return the id by which records refer to a rollout; None if the path is not a rollout.
+    """Return the id with which records refer to a rollout; None if the path is not a rollout.
 
     Args:
         path: Path below the state directory.
@@ -187,8 +187,8 @@ _BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 def project_slug(path: str) -> str:
     """Return the name of Claude Code's project directory for a working directory.
 
-    Every UTF-16 unit other than an ASCII letter or digit becomes a dash. A long name is cut and
-    ends in Java's string hash of the path, in base 36.
+    Every UTF-16 unit other than an ASCII letter or digit becomes a dash. A long name is truncated
+    and ends with Java's string hash of the path, in base 36.
 
     Args:
         path: The working directory, absolute and with its links resolved.

@@ -1,4 +1,4 @@
-"""The next message to an agent: sent messages first, then the nudge. Pure, except for its event."""
+"""Chooses the next message to an agent: sent messages first, then the nudge."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Hold:
 
     @property
     def is_on(self) -> bool:
-        """True while somebody holds the agenda."""
+        """True while the agent is held."""
         return self._holders > 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold it while the block runs; holds may overlap."""
+        """Hold the agent while the block runs; holds may overlap."""
         self._holders += 1
         try:
             yield
@@ -67,8 +67,8 @@ class Agenda:
         hold: Delays the nudge.
 
     Attributes:
-        news: Set when a message was added, or the budget was replaced.
-        is_awaited: Whether the agent waits for the next message, so that no turn is about to begin.
+        news: Set when a message is added or the budget is replaced.
+        is_awaited: Whether the agent waits for the next message.
     """
 
     _nudge: str | None
@@ -98,7 +98,7 @@ class Agenda:
     def end_turn(self, turn_s: float, now: float) -> None:
         """Note that a turn has ended.
 
-        The nudges of an agent whose turns end as soon as they begin are delayed.
+        Nudges are delayed if the agent's turns end as soon as they start.
 
         Args:
             turn_s: Duration of the turn, in seconds.
@@ -110,7 +110,7 @@ class Agenda:
         self._nudge_at = now + delay_s
 
     def due_in(self, now: float) -> float:
-        """Return the seconds until a message is due; ``math.inf`` if none will be."""
+        """Return the seconds until a message is due; ``math.inf`` if none is pending."""
         if self._waiting:
             return 0.0
         if self._nudge is None:
@@ -128,7 +128,7 @@ class Agenda:
         return Message(self._nudge, is_nudge=True)
 
     async def wait(self) -> None:
-        """Wait until a message may be due, or there is other news.
+        """Wait until a message may be due or :attr:`news` is set.
 
         Cancellation: changes nothing.
         """
@@ -139,7 +139,7 @@ class Agenda:
     def settle_all(self) -> None:
         """Abandon all messages, and wake their senders.
 
-        That includes a message for which a process was started and then failed.
+        This includes the message of a process that was started and then failed.
         """
         self._waiting.clear()
         for message in self._unsettled:

@@ -55,11 +55,11 @@ _DRAINED_BYTES: Final = 16 << 20
 
 
 class _Left(Exception):  # noqa: N818 - named after the condition
-    """A finished process does not exit by itself; its owner ends it."""
+    """A finished process does not exit on its own; its owner ends it."""
 
 
 class _Heard(NamedTuple):
-    """Number of bytes that a poll has read, and whether they complete the output."""
+    """Result of a poll: the bytes that it read, and whether the output is complete."""
 
     size: int
     is_all: bool
@@ -79,11 +79,11 @@ class AgentProcess:
         turn: The same message, for the driver.
 
     Attributes:
-        dialogue: The dialogue with it.
+        dialogue: The dialogue with the process.
         process: The process; None before it runs and after its release.
-        following: First message to the next process; None if there is none yet.
-        log_start: Offset of its first byte in the log.
-        exit: How it ended; None while it runs.
+        following: First message to the next process; None without a message.
+        log_start: Offset of the process's first byte in the log.
+        exit: Exit of the process; None while it runs.
     """
 
     _order: StartRequest
@@ -123,13 +123,13 @@ class AgentProcess:
         """Start the process.
 
         Args:
-            is_asked_for: Whether a caller waits for it; only then the rerun script is written.
+            is_asked_for: Whether a caller waits for the process; only then write the rerun script.
 
         Raises:
-            CannotExecute: It cannot be executed.
-            OSError: It cannot be started or enclosed.
+            CannotExecute: The program cannot be executed.
+            OSError: The process cannot be started or enclosed.
 
-        Cancellation: a process that was spawned is kept as :attr:`process`.
+        Cancellation: a spawned process remains in :attr:`process`.
         """
         invocation = self._order.driver.invocation(self._setup, self._turn)
         self._takes_more = invocation.has_stdin
@@ -220,7 +220,7 @@ class AgentProcess:
             self._check(has_exited=has_exited)
             await self._books.flush()
             if self.dialogue.is_confirmed:
-                self._message.is_settled.set()  # everything that start promises is on disk now
+                self._message.is_settled.set()  # all that a start guarantees is on disk
             if has_exited and heard.is_all:
                 await self._conclude()
                 await self._books.flush()
@@ -241,7 +241,7 @@ class AgentProcess:
                 self._wake = anyio.Event()
 
     def wake(self) -> None:
-        """Poll immediately, because a message was queued."""
+        """Poll now, because a message was queued."""
         self._wake.set()
 
     # -- listening --------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class AgentProcess:
         """Process the output written since the last poll.
 
         Args:
-            rest: Whether the process has ended, so that the last line may lack its newline.
+            rest: Whether the process has ended, in which case the last line may lack its newline.
         """
         assert self._errors is not None
         has_errors = self._errors.has_grown()
@@ -287,7 +287,7 @@ class AgentProcess:
         lines = reader.read()
         is_all = self._end_offset is not None and (
             reader.position >= self._end_offset
-            or reader.position == before  # it was truncated in the meantime
+            or reader.position == before  # the log was truncated in the meantime
         )
         if is_all:
             lines += reader.finish(self.exit)
@@ -296,7 +296,7 @@ class AgentProcess:
         return _Heard(reader.position - before, is_all)
 
     async def _search_proof(self, now: float, *, is_last: bool) -> None:
-        """Look on disk for a proof of the conversation, unless the output has already proven it.
+        """Search the disk for a proof of the conversation, unless the output has already proven it.
 
         Raises:
             ProgramError: The program is in a different conversation than expected.
@@ -307,7 +307,7 @@ class AgentProcess:
         if dialogue.is_confirmed or not (must_decide or now >= self._next_search):
             return
         self._next_search = now + _SEARCH_INTERVAL_S
-        with suppress(OSError):  # the program may be rewriting it; its output can prove it too
+        with suppress(OSError):  # the program may be rewriting it; the output is a proof too
             proof = await run_blocking(find_proof, self._order, self._expected)
             if proof is not None:
                 dialogue.take_proof(proof)
@@ -338,7 +338,7 @@ class AgentProcess:
         return is_leaving or dialogue.is_working or not dialogue.is_confirmed
 
     def _send_next(self, now: float) -> None:
-        """Send the message that is due; a message that the program refuses waits for the next one.
+        """Send the due message; a message that the program refuses waits for the next process.
 
         Raises:
             BudgetUsedUp: The budget allows no further message.
@@ -351,7 +351,7 @@ class AgentProcess:
         self._books.move("working")
         assert self._errors is not None
         segment_bytes = max(self._reader.log_size() - self._segment_start, self._errors.size)
-        is_full = segment_bytes >= self._order.limits.segment_bytes  # another process begins anew
+        is_full = segment_bytes >= self._order.limits.segment_bytes  # then end the process
         if not is_full and self._conversation.say(message.text):
             self.dialogue.begin_turn(message, now)
             self._turn_offset = self._reader.position
@@ -363,24 +363,24 @@ class AgentProcess:
 
     @property
     def unanswered(self) -> Message | None:
-        """The message that another process must get; None if this one has begun to answer it."""
+        """Message that the next process must get; None if this process has started to answer it."""
         is_unread = self._conversation.has_unread_message
         return self.dialogue.message if is_unread else self.dialogue.unanswered
 
     @property
     def is_within_turn(self) -> bool:
-        """True if it runs, and its program is within a turn, also one that it began by itself."""
+        """True if the program runs and is within a turn, including a turn of its own."""
         return self.exit is None and self.dialogue.is_working
 
     @property
     def is_between_turns(self) -> bool:
-        """True if the program runs, its last turn is over, and no other is about to begin."""
+        """True if the program runs, its last turn is over, and no other turn is about to start."""
         return self.exit is None and not self._is_busy
 
     # -- deadlines --------------------------------------------------------------------------
 
     def _check(self, *, has_exited: bool) -> None:
-        """Check deadlines and limits, then send the message that is due.
+        """Check deadlines and limits, then send the due message.
 
         Raises:
             ProgramError: The program failed or exceeded a limit.
@@ -422,19 +422,19 @@ class AgentProcess:
             self._send_next(now)
 
     def _forgive(self, seconds: float) -> None:
-        """Extend the deadlines by an interval in which this process was stopped."""
+        """Extend the deadlines by the length of an interval in which this process was stopped."""
         self._confirm_by += seconds
         self._leave_by += seconds
         self.dialogue.forgive(seconds)
 
     def _see_off(self, now: float) -> None:
-        """Let the program exit by itself, by closing its input, and set a deadline for that."""
+        """Close the program's input so that it exits, and set a deadline for its exit."""
         self._leave_by = min(self._leave_by, now + self._order.limits.leave_timeout)
         if self._stdin is not None:
             self._stdin.end()
 
     async def _conclude(self) -> None:
-        """Conclude a process that has exited, once all its output is read.
+        """Conclude a process that has exited, after all its output is read.
 
         Raises:
             ProgramError: The process ended within a turn, or never proved its conversation.
@@ -451,7 +451,7 @@ class AgentProcess:
             words = await run_blocking(self.last_output)
             report = self._order.driver.explain(words)
             raise dialogue.last_error or dialogue.explain_end(report, words, str(self.exit))
-        if dialogue.message is not None:  # else it has ended a turn that it began by itself
+        if dialogue.message is not None:  # else the program has ended a turn of its own
             dialogue.end_turn({"ok": True, "text": ""}, None, now)
 
     # -- afterwards -------------------------------------------------------------------------
@@ -467,15 +467,15 @@ class AgentProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit status, negative for a signal; None if unknown."""
+        """Exit status of the process, negative for a signal; None if unknown."""
         return None if self.exit is None else exit_code(self.exit)
 
     async def release(self) -> None:
-        """Process the remaining output of a process that has ended, and release it.
+        """Process the remaining output of a process that has ended, and release its resources.
 
         Cancellation: call it in a shielded scope.
         """
-        async with AsyncExitStack() as releases:  # each runs even if another one fails
+        async with AsyncExitStack() as releases:  # each runs even if another fails
             releases.push_async_callback(self._order.hooks.enclosure.release)
             releases.callback(self._opened.close)
             releases.callback(self._let_go)
@@ -489,7 +489,7 @@ class AgentProcess:
         self._tree.release()
 
     async def _drain(self) -> None:
-        if self.process is None:  # it was not spawned, or was released before
+        if self.process is None:  # not spawned, or already released
             return
         total = 0
         with suppress(ProgramError, OSError), anyio.move_on_after(self._order.limits.drain_timeout):

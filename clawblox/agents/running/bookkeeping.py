@@ -45,14 +45,13 @@ _MAX_QUEUED_EVENTS: Final = 100
 """Upper bound on queued events."""
 
 _MAX_BYTES: Final = 1 << 30
-"""Maximum bytes of a log that are read; if a program wrote more, its earlier output is not
-counted."""
+"""Maximum bytes read from a log; earlier output is not counted."""
 
 _COUNTED: Final = ("session.confirmed", "usage", "turn.finished")
 
 
 class BudgetUsedUp(Exception):  # noqa: N818 - named after the condition
-    """A limit of the agent's budget is used up, so the agent is stopped; the text names it."""
+    """A limit of the agent's budget is used up; the message names it, and the agent is stopped."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -68,13 +67,13 @@ class Bookkeeping:
     Attributes:
         budget: Limits of its usage.
         ledger: Counts its usage; ``log_offset`` is the end of the output processed so far.
-        conversation_id: Its conversation; None before it is known.
-        is_confirmed: Whether a process has confirmed that conversation since this start.
-        version: Version of its program, as far as known.
-        pid: Process of its program; None without one.
+        conversation_id: Its conversation; None while unknown.
+        is_confirmed: Whether a process of this start has confirmed that conversation.
+        version: Version of its program; None if unknown.
+        pid: Process of its program; None without a process.
         cookie: Marks its processes.
         reason: Reason for its end or its pause.
-        changed: Set, and replaced, when its state has changed.
+        changed: Set and replaced when its state changes.
     """
 
     _order: StartRequest
@@ -120,20 +119,21 @@ class Bookkeeping:
         self._seq = last.seq
         if not last.is_end:
             # The orchestrator was killed. Each event that did not reach the file took at least a
-            # byte of the log, except for those still queued. Skip as many, to use no number twice.
+            # byte of the log, unless it was still queued. Skip as many numbers, so that none is
+            # used twice.
             self._seq += _MAX_QUEUED_EVENTS + max(0, written - last.raw_offset)
         order = self._order
         if os.path.lexists(order.directory.path / order.driver.program.id_file):
             with suppress(AgentResumeError):
                 self._former_id = read_conversation_id(order)
 
-    # -- reports that nothing has counted -----------------------------------------------------
+    # -- uncounted reports ---------------------------------------------------------------------
 
     async def catch_up(self) -> None:
-        """Count reports in the log and in the program's files that were never read.
+        """Count unread reports in the log and in the program's files.
 
         An orchestrator may be killed, or stop reading a program that it ends. Reports from that
-        time count against the budget too.
+        time also count against the budget.
 
         Cancellation: the rest is read next time.
         """
@@ -180,7 +180,7 @@ class Bookkeeping:
     def _read_rest(
         self, conversation_id: str | None, interruption: Interruption
     ) -> tuple[list[tuple[int, DriverReport]], int]:
-        """Return the reports in the rest of the log, and the offset of the line after it. Blocks.
+        """Return the reports in the rest of the log, and the offset after its last line. Blocks.
 
         Raises:
             OSError: The log cannot be read.
@@ -205,7 +205,7 @@ class Bookkeeping:
         return reports, start
 
     async def count_recorded(self, conversation_id: str) -> None:
-        """Count the usage that the program records itself, if its driver can read that.
+        """Count the usage in the program's own records, if the driver can read them.
 
         Cancellation: the rest is read the next time.
         """
@@ -236,18 +236,18 @@ class Bookkeeping:
 
     @property
     def turn(self) -> int:
-        """Number of the current turn, or else of the latest finished turn; 0 before the first.
+        """Number of the current turn, or of the latest finished turn; 0 before the first turn.
 
-        An interrupted turn has no number of its own: the next turn has the same number.
+        An interrupted turn and the next turn have the same number.
         """
         return self.ledger.usage.turns + self._is_within_turn
 
     def move(self, to: AgentState, reason: str = "") -> None:
-        """Change the agent's state; moving to the current state changes nothing.
+        """Change the agent's state; do nothing if it is the current state.
 
         Args:
             to: The new state.
-            reason: Reason of the change.
+            reason: Reason for the change.
         """
         if to == self._lifecycle.state:
             return
@@ -261,7 +261,7 @@ class Bookkeeping:
         self.changed = anyio.Event()
 
     def note_provider(self, *, is_awaited: bool) -> None:
-        """Note whether the agent can only wait for its model's provider now."""
+        """Note whether the agent waits only for its model's provider."""
         if not is_awaited:
             self._provider_wait_since = None
         elif self._provider_wait_since is None:
@@ -269,7 +269,7 @@ class Bookkeeping:
 
     @property
     def provider_wait_s(self) -> float | None:
-        """Seconds for which it has waited for its model's provider; None if it does not wait."""
+        """Seconds of the current wait for its model's provider; None without a wait."""
         since = self._provider_wait_since
         return None if since is None else time.monotonic() - since
 
@@ -284,7 +284,7 @@ class Bookkeeping:
 
     @property
     def is_out_of_time(self) -> bool:
-        """True if the minutes of the budget are used up. Unlike other limits, this ends a turn."""
+        """True if the minutes of the budget are used up; unlike other limits, this ends a turn."""
         limit = self.budget.minutes
         return limit is not None and self._minutes >= limit
 
@@ -307,7 +307,7 @@ class Bookkeeping:
         Args:
             kind: Type of the event.
             data: Its members.
-            raw_offset: Offset of the line in the log that reported it.
+            raw_offset: Offset of the line in the log that reported the event.
             conversation_id: The conversation of the event; None means the current one.
         """
         self._seq += 1
@@ -334,7 +334,7 @@ class Bookkeeping:
 
         Args:
             pid: The process.
-            continued_id: The conversation that it continues; None for a new one.
+            continued_id: The conversation that it continues; None for a new conversation.
         """
         self.pid = pid
         self.ledger.begin_process(continued_id)
@@ -349,16 +349,16 @@ class Bookkeeping:
         self.emit("session.confirmed", facts, raw_offset=raw_offset)
 
     def begin_turn(self, prompt: str | None) -> None:
-        """Note that the agent has begun a turn.
+        """Note the start of a turn.
 
         Args:
-            prompt: Its message; None if the program began the turn by itself.
+            prompt: Its message; None if the program started the turn by itself.
         """
         self._is_within_turn = True
         self.emit("turn.started", {} if prompt is None else {"prompt": prompt})
 
     def end_turn(self, data: Mapping[str, Any], raw_offset: int | None) -> None:
-        """Note that the turn has ended."""
+        """Note the end of the turn."""
         self.ledger.end_turn()
         self._is_within_turn = self._is_ledger_saved = False
         self.emit("turn.finished", data, raw_offset=raw_offset)
@@ -366,12 +366,12 @@ class Bookkeeping:
     def end_own_turn(
         self, data: Mapping[str, Any], raw_offset: int | None, *, is_within_turn: bool
     ) -> None:
-        """Note that a turn has ended that the program began by itself; it is not counted.
+        """Note the end of a turn that the program started by itself; it is not counted.
 
         Args:
-            data: The members of its report.
-            raw_offset: Offset of its line in the log.
-            is_within_turn: Whether a message is still to be answered.
+            data: The members of the report.
+            raw_offset: Offset of the report's line in the log.
+            is_within_turn: Whether a message is still unanswered.
         """
         self.emit("turn.finished", data, raw_offset=raw_offset)
         self._is_within_turn = is_within_turn
@@ -382,8 +382,8 @@ class Bookkeeping:
         """Count a reading of usage.
 
         Args:
-            data: The members of its report.
-            raw_offset: Offset of its line in the log.
+            data: The members of the report.
+            raw_offset: Offset of the report's line in the log.
             conversation_id: The conversation of the reading; None means the current one.
         """
         conversation = conversation_id or self.conversation_id or ""

@@ -1,4 +1,4 @@
-"""The directory of a branch: a copy of an agent's files, in which its conversation is branched.
+"""Makes the directory of a branch: a copy of an agent's files with a branched conversation.
 
 Nothing in the directory of the original is opened for writing.
 """
@@ -48,7 +48,7 @@ def require_branching(
     Args:
         driver: Its driver.
         name: Its full name.
-        system_prompt: The system prompt of the branch; None keeps the one of the original.
+        system_prompt: The system prompt of the branch; None keeps the original's system prompt.
         is_unborn: Whether the agent is itself a branch without a conversation of its own.
 
     Raises:
@@ -71,9 +71,9 @@ def require_branching(
 
 
 def require_connection(order: StartRequest) -> None:
-    """Check that a branch has the address by which its conversation knows the world. Blocks.
+    """Check that a branch has the address under which its conversation knows the world. Blocks.
 
-    Without a sandbox, the original's world may answer at that address, and would obey.
+    Without a sandbox, the original's world may answer at that address and accept requests.
 
     Args:
         order: The first order of the branch.
@@ -106,9 +106,9 @@ async def make_branch(
 
     Args:
         order: An order of the original.
-        books: Its bookkeeping; None if this process has not started it.
+        books: The original's bookkeeping; None if this process has not started the original.
         target: The directory of the branch, absolute.
-        system_prompt: The system prompt of the branch; None keeps the one of the original.
+        system_prompt: The system prompt of the branch; None keeps the original's system prompt.
         require_between_turns: Raises an error if the original is in a turn.
         is_running: Whether this process runs the original.
 
@@ -121,8 +121,8 @@ async def make_branch(
         AgentResumeError: The conversation is not recorded, or cannot be continued exactly.
         AgentError: The usage of the original cannot be read, or a file cannot be copied.
 
-    Cancellation: the copy is removed. Call it in its own task, so that asyncio's ``Task.cancel``
-    does not interrupt that.
+    Cancellation: the copy is removed. Call this in a task of its own, so that asyncio's
+    ``Task.cancel`` does not interrupt the removal.
     """
     await run_blocking(_require_target, order, target)
     if is_running:
@@ -147,7 +147,7 @@ async def make_branch(
     except OSError as error:
         raise AgentError(f"it could not be copied: {error}") from error
     try:
-        require_between_turns()  # a message may have begun one meanwhile
+        require_between_turns()  # a message may have started a turn in the meantime
         if books.turn != turn:
             raise UsageError(f"the agent {order.options.name!r} had a turn while it was copied")
         with anyio.CancelScope(shield=True):
@@ -168,7 +168,7 @@ def _require_target(order: StartRequest, target: Path) -> None:
 
 
 def _require_shared_address(order: StartRequest) -> None:
-    """Check that a branch can have the address that the conversation of a running agent names."""
+    """Check that a branch can use the address in the conversation of a running agent."""
     address = order.hooks.access.read_recorded()
     if address is not None and not order.options.sandbox:
         raise UsageError(
@@ -204,7 +204,7 @@ def _copy(
         make_private_dir(branch.runtime)
         publish_bytes(branch.system_prompt_file, prompt.encode())
         ledger.write(branch.usage_file)
-        with suppress(FileNotFoundError):  # it was never connected
+        with suppress(FileNotFoundError):  # the agent was never connected
             record = read_file(origin.path, origin.access_file.name, max_bytes=MAX_RECORD_BYTES)
             publish_bytes(branch.access_file, record)
     except BaseException:
@@ -214,5 +214,5 @@ def _copy(
 
 
 def _lead(origin: str, target: str, link: str, _path: PurePath) -> str:
-    """Return the destination of a copied link: one into the original leads into the branch."""
+    """Return the target of a copied link; a link into the original leads into the branch."""
     return target + link[len(origin) :] if f"{link}/".startswith(f"{origin}/") else link

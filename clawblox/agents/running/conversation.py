@@ -1,4 +1,4 @@
-"""The conversation of an agent: its record, and its proof on disk."""
+"""The conversation of an agent: its record, and the proof on disk that a program is in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Expected:
     """The conversation that a process should be in, and how to prove it.
 
     Attributes:
-        id: Its id; None for a new one whose id the program chooses.
+        id: Its id; None for a new conversation whose id the program chooses.
         is_resumed: Whether an existing conversation is continued.
         before: Extent of each conversation before the process ran; None if only the program's
             output can prove which conversation it is in.
@@ -38,7 +38,7 @@ class Expected:
 
 
 def read_conversation_id(order: StartRequest) -> str:
-    """Return the recorded conversation.
+    """Return the recorded conversation id.
 
     Raises:
         AgentResumeError: No id is recorded, or the text is not a conversation id of the program.
@@ -105,7 +105,7 @@ def _find_fault(state: Path, path: Path) -> str | None:
 
 
 def find_proof(order: StartRequest, expected: Expected) -> str | None:
-    """Return the conversation that a program is in, as far as files on disk prove it.
+    """Return the conversation that a program is in, if files on disk prove it.
 
     Args:
         order: The order of the start.
@@ -113,7 +113,7 @@ def find_proof(order: StartRequest, expected: Expected) -> str | None:
 
     Returns:
         The expected conversation if its transcript has grown; otherwise the only conversation that
-        is new or, on a resume, has grown; None if there is none or several.
+        is new or, on a resume, has grown; None if no conversation or several have.
 
     Raises:
         OSError: A file of the program cannot be read.

@@ -1,6 +1,6 @@
 """State of the dialogue with a process: its conversation, its turn, its errors and their retries.
 
-Touches no process and no file: reports come in, and facts can be read.
+It takes reports and offers facts; it touches no process and no file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _log = OwnLog(__name__)
 
 
 _LONGEST_RETRY_S: Final = 24 * 3600.0
-"""Longest announced retry delay that excuses a program's silence."""
+"""Maximum announced retry delay that excuses a program's silence."""
 
 FATAL_KINDS: Final[frozenset[ErrorKind]] = frozenset({"auth", "invalid", "resume", "limit"})
 """Kinds of failures after which a retry would fail in the same way."""
 
 BUSY_KINDS: Final[frozenset[ErrorKind]] = frozenset({"rate_limit", "overloaded"})
-"""Kinds of failures of a provider that will serve the agent later."""
+"""Kinds of failures after which the provider will serve the agent later."""
 
 _FIRST_DELAY_S: Final = 1.0
 _FIRST_BUSY_DELAY_S: Final = 15.0
@@ -78,9 +78,9 @@ class Dialogue:
         stall_timeout: Seconds of silence allowed within a turn; None sets no limit.
 
     Attributes:
-        is_confirmed: Whether the process has proven which conversation it is in.
-        is_working: Whether it is within a turn, or has a message that it did not answer.
-        is_budget_due: Whether the budget is to be checked, although no message was answered.
+        is_confirmed: Whether the process has proven its conversation.
+        is_working: Whether the process is within a turn, or has an unanswered message.
+        is_budget_due: Whether the budget must be checked although no message was answered.
         is_usage_due: Whether a turn has ended since the program's own usage record was read.
         trouble: Why the latest turn failed; None if it did not fail.
     """
@@ -110,7 +110,7 @@ class Dialogue:
     # -- messages to the program ------------------------------------------------------------
 
     def begin(self, expected: Expected, now: float) -> None:
-        """Note that the process runs and gets its first message.
+        """Note that the process runs and receives its first message.
 
         Args:
             expected: The conversation that the process should be in.
@@ -121,10 +121,10 @@ class Dialogue:
         self.begin_turn(self._message, now)
 
     def begin_turn(self, message: Message | None, now: float) -> None:
-        """Note that a message was sent to the program, or that it begins a turn by itself.
+        """Note that a message was sent to the program, or that the program starts a turn by itself.
 
         Args:
-            message: The message; None for a turn of the program's own.
+            message: The message; None for a turn that the program starts by itself.
             now: Monotonic time in seconds.
         """
         if message is not None:
@@ -136,25 +136,25 @@ class Dialogue:
 
     @property
     def message(self) -> Message | None:
-        """The message that the program has not answered yet; None if it has answered all."""
+        """The message that the program has not answered yet; None if all are answered."""
         return self._message
 
     @property
     def unanswered(self) -> Message | None:
-        """The message of a turn without any work so far; None once the turn has produced some."""
+        """The message of a turn without output so far; None once the turn has output."""
         return None if self._has_worked else self._message
 
     @property
     def is_passed_over(self) -> bool:
-        """True if a turn of another origin has ended, and nothing has followed."""
+        """True if a turn of another origin has ended, without output since."""
         return self._passed_over_at is not None
 
     def is_absorbed(self, now: float, least_s: float) -> bool:
-        """Return whether the message must have become part of a turn of another origin.
+        """Return whether the message has evidently become part of a turn of another origin.
 
         Args:
             now: Monotonic time in seconds.
-            least_s: Seconds for which nothing has followed that turn.
+            least_s: Minimum seconds without output after that turn.
         """
         ended_at = self._passed_over_at
         return self._may_be_absorbed and ended_at is not None and now - ended_at >= least_s
@@ -162,12 +162,12 @@ class Dialogue:
     # -- reports of the program -------------------------------------------------------------
 
     def forgive(self, seconds: float) -> None:
-        """Exclude an interval from the silence timeout, in seconds."""
+        """Exclude an interval, in seconds, from the silence timeout."""
         self._silent_since += seconds
         self._excused_until += seconds
 
     def hear_all(self, reports: Iterable[tuple[int, DriverReport]], now: float) -> None:
-        """Note that the program has written something, and process all reports in it.
+        """Note that the program has written output, and process all its reports.
 
         Args:
             reports: The reports with the offsets of their lines; all are processed, even if one of
@@ -232,11 +232,11 @@ class Dialogue:
     def take_name(self, conversation_id: str, facts: Mapping[str, Any], offset: int | None) -> None:
         """Process the conversation id that the program reports.
 
-        Where there are transcripts, a different id alone proves nothing: some versions of a program
-        begin with a throw-away id, and others repeat output of programs that the agent runs.
+        If the program keeps transcripts, a different id alone is no proof: some versions start with
+        a temporary id, and others repeat output of programs that the agent runs.
 
         Raises:
-            ProgramError: It is not the expected id, or not a valid id of the program.
+            ProgramError: The id is not the expected id, or not a valid id of the program.
         """
         if self._conversation_id is None:
             if not self._expected.id_pattern.fullmatch(conversation_id):
@@ -257,10 +257,10 @@ class Dialogue:
         """Process the id of the conversation whose transcript has grown.
 
         Raises:
-            ProgramError: It is not the expected conversation.
+            ProgramError: This is not the expected conversation.
         """
         if self._conversation_id not in (None, conversation_id):
-            # A program may create a second conversation when it begins.
+            # A program may create a second conversation when it starts.
             if self._expected.is_resumed or self._other_id is not None:
                 raise self._contradict(conversation_id)
             return
@@ -297,7 +297,7 @@ class Dialogue:
     # -- ends of turns ----------------------------------------------------------------------
 
     def _end_own_turn(self, data: Mapping[str, Any], offset: int | None, now: float) -> None:
-        """Process the end of a turn that the program began by itself: it answers no message."""
+        """Process the end of a turn that the program started by itself; it answers no message."""
         self.is_working, self.is_usage_due = self._message is not None, True
         self.is_budget_due = True
         may_answer = bool(data.get("may_answer"))
@@ -328,7 +328,7 @@ class Dialogue:
 
     @property
     def last_error(self) -> ProgramError | None:
-        """The error that the program reported in this turn; a limit takes precedence."""
+        """The error that the program reported in this turn; a usage limit takes precedence."""
         return self._limit or self._error
 
     def explain_end(
@@ -344,7 +344,7 @@ class Dialogue:
         if report is not None:
             self._books.emit(report.type, report.data)
             kind = report.data["kind"]
-            # A program that has begun to work was started correctly.
+            # A program that has started to work was started correctly.
             is_crash = kind == "invalid" and self.is_confirmed
             return ProgramError("crash" if is_crash else kind, report.data["message"])
         when = "within a turn" if self.is_confirmed else "before it confirmed its conversation"
@@ -352,7 +352,7 @@ class Dialogue:
         return ProgramError("crash", f"the program ended {when}: {exit_}{last}")
 
     def silence(self, now: float) -> float | None:
-        """Return the length of a silence, in seconds; None if it is not too long."""
+        """Return the seconds of a silence that is too long, or None."""
         if self._stall_timeout is None or not self.is_working:
             return None
         silence_s = now - max(self._silent_since, self._excused_until)

@@ -1,4 +1,4 @@
-"""The surroundings of a running agent: its sandbox, its access to worlds, its window, its status.
+"""The environment of a running agent: its sandbox, access to worlds, window and status.
 
 The owner of an agent uses these in the order of :class:`Hooks`.
 """
@@ -29,8 +29,8 @@ class Enclosed:
         argv: Program and arguments.
         env: The whole environment.
         pass_fds: Descriptors that the program inherits.
-        by_hand: Program and arguments for starting it by hand, without those descriptors; None
-            for the same.
+        by_hand: Program and arguments for a start by hand, without those descriptors; None if they
+            are the same.
     """
 
     argv: tuple[str, ...]
@@ -40,19 +40,19 @@ class Enclosed:
 
 
 class Enclosure:
-    """Surrounds the programs of an agent; this class itself adds no sandbox.
+    """Encloses the programs of an agent; this base class adds no sandbox.
 
-    Without one, programs run on this machine as the current user.
+    Without a sandbox, programs run on this machine as the current user.
     """
 
     @property
     def level(self) -> SandboxLevel:
-        """Its level."""
+        """Level of the sandbox."""
         return "none"
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Facts of the open sandbox for events: its level, and its weakness, if any."""
+        """Facts of the open sandbox for events: its level and its weakness, if any."""
         return {"level": self.level}
 
     @property
@@ -61,7 +61,7 @@ class Enclosure:
         return None
 
     def show(self, setup: AgentSetup) -> AgentSetup:
-        """Return a setup with the paths and the user that the program sees. Touches no file."""
+        """Return a setup with the paths and the user that the program sees; touch no file."""
         return attrs.evolve(setup, is_root=os.geteuid() == 0)
 
     def open(self, directory: AgentDir, binary: Path) -> None:
@@ -77,11 +77,11 @@ class Enclosure:
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
         """Return the command that runs a program enclosed. Blocks.
 
-        Called before each process. Resources opened for that process are closed by
-        :meth:`after_spawn`, or by :meth:`release` if there is no process.
+        Called before each process. :meth:`after_spawn` closes the resources opened for the process,
+        or :meth:`release` if it was not spawned.
 
         Args:
-            argv: Program and arguments, by the paths that the program sees.
+            argv: Program and arguments, with paths as the program sees them.
             env: The whole environment.
             cwd: Working directory, as the program sees it.
 
@@ -92,9 +92,9 @@ class Enclosure:
         return Enclosed(argv=argv, env=env)
 
     async def after_spawn(self) -> socket.socket | None:
-        """Return the socket on which an enclosed process expects its world, once it runs.
+        """Return the socket on which a running enclosed process expects its world.
 
-        It belongs to the caller. The wait may be cancelled at any time, for example when the
+        The caller owns the socket. The wait may be cancelled at any time, for example when the
         process dies.
 
         Raises:
@@ -103,24 +103,24 @@ class Enclosure:
         return None
 
     async def release(self) -> None:
-        """Close all resources of the latest process, after its end.
+        """Close all resources of the latest process, which has ended.
 
         Cancellation: called shielded.
         """
 
 
 Service = Callable[[], Awaitable[None]]
-"""Runs until cancelled, while the agent is started; raises nothing."""
+"""A coroutine function that runs until cancelled, while the agent is started, and never raises."""
 
 
 @attrs.frozen(kw_only=True)
 class Hooks:
-    """The surroundings of one agent.
+    """The environment of one agent.
 
     Attributes:
         enclosure: Its sandbox.
         access: Its access to worlds.
-        window: Its window; None without one.
+        window: Its window; None without a window.
         status: Publishes its status to other processes.
         services: Run while the agent is started.
     """

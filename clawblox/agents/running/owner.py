@@ -1,10 +1,10 @@
-"""The one task that owns an agent, from its start to the end of its last process.
+"""The task that owns an agent, from its start to the end of its last process.
 
-A failure before the conversation is confirmed is raised to the caller. A later failure leads
-to another process, as far as the options allow, or else to the end of the agent. However the task
-ends, it finally ends every process of the agent, shielded. A defect of this package in the task is
-treated as a failure of that agent: it is reported, every step of the shutdown still runs, and every
-waiting call returns.
+A failure before the conversation is confirmed is raised to the caller. A later failure leads to
+another process if the options allow one, and otherwise to the end of the agent. In the end the task
+always ends every process of the agent, shielded. A defect of this package in the task counts as a
+failure of that agent: it is reported, every step of the shutdown still runs, and every waiting call
+returns.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Owner:
 
     Args:
         order: The order of the start.
-        lifecycle: The agent's state; ``starting`` from here on.
+        lifecycle: The agent's state; set to ``starting``.
         books: State of the agent, and its observers.
 
     Attributes:
-        books: The same.
-        failure: Why it failed; None if it did not.
+        books: State of the agent, and its observers.
+        failure: The error that made the agent fail; None if it has not failed.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Owner:
         """Wait until the program runs and its conversation is confirmed.
 
         Args:
-            message: A message that is to be delivered, too; None means the first one.
+            message: A message that must also be delivered; None means the first message.
 
         Raises:
             AgentError: The start failed; all processes of the agent have ended.
@@ -139,14 +139,14 @@ class Owner:
         return self._facts()
 
     async def send(self, text: str) -> StartedAgent:
-        """Send the agent a message; return when a program runs that will read it.
+        """Send the agent a message; return when the program that will read it runs.
 
         Raises:
             AgentError: The program started for the message failed; all processes of the agent have
                 ended.
 
         Cancellation: a message that was not sent yet is withdrawn; a program that was started for
-            it is ended.
+        the message is ended.
         """
         if not self.books.is_confirmed:
             await self.wait_started()
@@ -166,27 +166,27 @@ class Owner:
             raise
 
     async def stop(self, grace_seconds: float, reason: str = STOPPED) -> AgentResult:
-        """End the agent and wait for that; concurrent stops share one stop ladder.
+        """End the agent and wait for its end; concurrent stops share one stop ladder.
 
         Args:
-            grace_seconds: Seconds between TERM and KILL. A later stop may shorten them.
-            reason: Why, in a few words.
+            grace_seconds: Seconds between TERM and KILL; a later stop may shorten this time.
+            reason: The reason, in a few words.
 
-        Cancellation: the agent is stopped nevertheless.
+        Cancellation: the agent is still stopped.
         """
         self._reason = reason if self._stopped_by == "request" else self._reason
         await self._stop.request(grace_seconds)
         return self.result
 
     def set_budget(self, budget: Budget | None) -> None:
-        """Replace the budget; it is checked before the next turn, and by an idle agent now."""
+        """Replace the budget; it is checked before the next turn, for an idle agent immediately."""
         self.books.budget = budget or UNLIMITED
         self._agenda.news.set()
         if self._attempt is not None:
             self._attempt.wake()
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way."""
+        """End the grace period of the current stop."""
         self._stop.kill_now()
 
     async def wait(self) -> AgentResult:
@@ -202,7 +202,7 @@ class Owner:
 
     @property
     def result(self) -> AgentResult:
-        """State of the agent, or how it ended."""
+        """Current or final result of the agent."""
         cause: EndCause = self._stopped_by if self.failure is None else "failure"
         return AgentResult(
             name=self._order.options.name,
@@ -295,7 +295,7 @@ class Owner:
         await self.books.catch_up()
         if order.hooks.enclosure.level != "none":
             self.books.emit("sandbox", order.hooks.enclosure.facts)
-        await self.books.flush()  # the cookie, before a process carries it
+        await self.books.flush()  # record the cookie before a process carries it
         await run_blocking(self._tree.watch)
         turn = self._make_turn(self._first)
         own = order.driver.invocation(setup, turn).env
@@ -355,7 +355,7 @@ class Owner:
         self.books.emit("process.exited", facts)
 
     async def _recover(self, trouble: ProgramError) -> Message | None:
-        """Wait, and return the first message to the next process; None if all are answered.
+        """Wait, then return the first message to the next process; None if all are answered.
 
         Raises:
             ProgramError: A retry would fail in the same way, or no restarts are left.
@@ -377,7 +377,7 @@ class Owner:
         return attempt.unanswered or (attempt.dialogue.message and nudge)
 
     async def _find_reset(self, trouble: ProgramError) -> None:
-        """Look on disk for the end of a usage limit that the program's output has not named."""
+        """Search the disk for the end of a usage limit that the program's output did not name."""
         conversation_id = self.books.conversation_id
         if trouble.kind != "limit" or trouble.retry_at is not None or conversation_id is None:
             return
@@ -388,7 +388,7 @@ class Owner:
             self.books.emit("limit", report_limit("usage", trouble.message, resets_at).data)
 
     async def _wait_for_message(self) -> Message:
-        """Wait between two processes until a message is due."""
+        """Wait, between two processes, until a message is due."""
         while True:
             self.books.require_budget()
             if (message := self._agenda.take(anyio.current_time())) is not None:
@@ -403,7 +403,7 @@ class Owner:
         """End the agent's processes, and release the resources of the attempt.
 
         Args:
-            grace: Time between TERM and KILL.
+            grace: The time between TERM and KILL.
             only_leader: Whether to keep the background processes of a program that has exited,
                 because the agent may need them in its next turn.
         """
@@ -485,7 +485,7 @@ class Owner:
             hooks.access.rest()
 
     def _release_waiters(self, reason: str) -> None:
-        """Release all waiting calls, even after an error in the steps before."""
+        """Release all waiting calls, even if an earlier step failed."""
         if self._lifecycle.state not in ("stopped", "failed"):
             self._lifecycle.state = "stopped" if self.failure is None else "failed"
             self.books.reason = reason if self.failure is None else self.failure.message
@@ -493,6 +493,6 @@ class Owner:
             event.set()
         with self._contained("messages not settled"):
             self._agenda.settle_all()
-        with self._contained("process not killed"):  # only left after a defect
+        with self._contained("process not killed"):  # present only after a defect
             self._tree.kill()
             self._tree.release()

@@ -1,7 +1,8 @@
-"""Steps of a start before the program runs: its files, its environment, its version, the check.
+"""Steps of a start before the program runs: files, environment, version and the driver's check.
 
-The environment has allowed variables only. All others of the orchestrator stay out: operator
-tokens, keys of other programs, variables of a Claude Code session in which it was started itself.
+The environment contains only allowed variables. The orchestrator's other variables are left out:
+operator tokens, keys of other programs, variables of a Claude Code session that started the
+orchestrator.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ _VERSION_GRACE_S = 1.0
 _MAX_VERSION_BYTES = 4096
 _NUMBER = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
-"""Limit of Linux, without the final NUL; see execve(2)."""
+"""Maximum bytes of an argument on Linux, without the final NUL; see execve(2)."""
 
 _INHERITED: Final = frozenset({"PATH", "LANG", "LANGUAGE", "TZ"})
 
 _WITHHELD: Final = frozenset({OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV, INSTANCE_ENV, LEASE_ENV})
-"""Variables that callers must not set either."""
+"""Variables of the orchestrator that callers must not set."""
 
 
 def find_binary(order: StartRequest) -> Path:
@@ -78,7 +79,7 @@ def find_binary(order: StartRequest) -> Path:
     if binary is None:
         raise _no_program(order, name)
     path = Path(binary).absolute()
-    if ".." in path.parts:  # no part of the path can be made in a sandbox then
+    if ".." in path.parts:  # a sandbox cannot recreate such a path
         path = Path(os.path.realpath(path.parent), path.name)
     return path
 
@@ -176,7 +177,7 @@ def require_arguments(order: StartRequest) -> None:
 
 
 async def check_setup(order: StartRequest) -> str | None:
-    """Check that an agent's program is installed and can work, also in its sandbox.
+    """Check that an agent's program is installed and can work, including in its sandbox.
 
     The agent's directory is not touched. The guard watches the processes.
 
@@ -186,7 +187,7 @@ async def check_setup(order: StartRequest) -> str | None:
     Raises:
         AgentSetupError: A requirement is missing.
 
-    Cancellation: ends the version command. Call it in its own task, so that asyncio's
+    Cancellation: ends the version command. Call this in a task of its own, so that asyncio's
     ``Task.cancel`` does not interrupt the cleanup.
     """
     binary = await run_blocking(find_binary, order)
@@ -221,7 +222,7 @@ def check_agent_env(env: Mapping[str, str], program: Program) -> None:
         program: The agent's program.
 
     Raises:
-        ConfigError: clawblox sets the variable itself, or no agent may get it.
+        ConfigError: clawblox sets the variable itself, or agents must not get it.
     """
     for name in sorted(env):
         if name in _WITHHELD:
@@ -248,13 +249,13 @@ def agent_environment(
 ) -> dict[str, str]:
     """Return the complete environment of an agent's program.
 
-    A key of another program is left out even if the caller passes it, because one ``env=`` may
-    serve agents of several programs. A program without a list of keys gets all variables passed.
+    Keys of other programs are left out even if the caller passes them, because one ``env=`` may
+    serve agents of several programs. A program without a list of keys gets all variables.
 
     Args:
         program: The program.
         inherited: The environment of the orchestrator.
-        home: The program's ``HOME``, as it sees it.
+        home: ``HOME``, as the program sees it.
         own: Variables from its driver, as in its :class:`Invocation`.
         given: Variables from the caller, already checked by :func:`check_agent_env`.
         cookie: Marks the agent's processes.
@@ -308,8 +309,8 @@ class VersionAnswer:
     """Answer of a version command.
 
     Attributes:
-        exit: How it ended.
-        text: Its standard output; its standard error if it printed nothing there.
+        exit: Exit of the command.
+        text: Its standard output, or its standard error if the output is empty.
     """
 
     exit: ProcessExit
@@ -317,7 +318,7 @@ class VersionAnswer:
 
 
 def find_number(text: str) -> str | None:
-    """Return the version number in a text, ``2.1.197``; None without one."""
+    """Return the version number in a text, such as ``2.1.197``; None without a number."""
     match = _NUMBER.search(text)
     return match[0] if match else None
 
@@ -325,12 +326,12 @@ def find_number(text: str) -> str | None:
 async def ask_version(
     argv: Sequence[str], *, env: Mapping[str, str], tree: ProcessTree, timeout: float
 ) -> VersionAnswer | None:
-    """Run a version command. What it leaves in the background ends with the tree.
+    """Run a version command. Processes that it leaves in the background end with the tree.
 
     Args:
         argv: The command that prints the version.
         env: Its whole environment.
-        tree: The tree of its processes, whose cookie is in ``env``; it has no other leader.
+        tree: The tree of its processes, whose cookie is in ``env``; the command is its only leader.
         timeout: Seconds after which the command is ended, with all its processes.
 
     Returns:
@@ -368,9 +369,9 @@ async def read_version(
 ) -> str:
     """Return the output of the version command; '' if it does not end within 20 seconds.
 
-    It runs without a sandbox, so it gets an empty home: the agent's home has files of the agent,
-    and the path of a home inside a sandbox may belong to another user of this machine. A program
-    that an agent in a sandbox can write is not run.
+    The command runs outside the sandbox, so it gets an empty home: the agent's home has files of
+    the agent, and the path of a home inside a sandbox may belong to another user of this machine. A
+    program that a sandboxed agent can write is not run.
 
     Args:
         order: The order of the start.
@@ -429,7 +430,7 @@ def check_program(
 
 
 async def adopt(order: StartRequest, setup: AgentSetup, start: Continue | Fork) -> None:
-    """Let the driver make a conversation of this or another agent ready to be continued.
+    """Let the driver prepare a conversation of this or another agent for continuation.
 
     Args:
         order: The order of the start.
@@ -439,7 +440,7 @@ async def adopt(order: StartRequest, setup: AgentSetup, start: Continue | Fork) 
     Raises:
         OSError: A file cannot be written.
 
-    Cancellation: a conversation may have been moved partly; the next start moves the rest.
+    Cancellation: the conversation may be moved in part; the next start moves the rest.
     """
     driver, interruption = order.driver, Interruption()
 
@@ -462,7 +463,7 @@ def write_script(order: StartRequest, enclosed: Enclosed, opening: bytes, cwd: P
         cwd: Its working directory.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The script cannot be written.
     """
     name = " ".join(order.options.name.split())
     lines = ["#!/bin/sh", f"# Reruns the latest start of the agent {name}."]

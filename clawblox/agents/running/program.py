@@ -1,6 +1,6 @@
-"""One process of an agent's program: its standard input, its log and when to look at it, its exit.
+"""One process of an agent's program: its standard input, its log, the polls of the log, its exit.
 
-The program writes to the log itself, so nothing is lost when this process is slow or dies.
+The program writes to the log directly, so no output is lost when this process is slow or dies.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _FIRST_S: Final = 0.005
 _WORKING_S: Final = 0.05
 _QUIET_S: Final = 1.0
-"""Maximum pauses."""
+"""Maximum pauses between polls, in seconds."""
 
 _LATE_S: Final = 2.0
-"""A longer interval between two polls means that this process was stopped in between."""
+"""Seconds between two polls above which this process must have been stopped."""
 
 _LONGER: Final = 1.3
-"""Factor by which each pause is longer than the pause before."""
+"""Factor by which each pause exceeds the previous pause."""
 
 
 def spawn_program(
@@ -53,7 +53,7 @@ def spawn_program(
         enclosed: The command.
         cwd: Its working directory on this machine.
         directory: The agent's directory.
-        stdin: Its standard input; None for an empty one.
+        stdin: Its standard input; None for an empty input.
 
     Raises:
         CannotExecute: The program cannot be executed.
@@ -88,11 +88,11 @@ MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 
 
 class StdinFull(Exception):  # noqa: N818 - named after the condition
-    """A program has not read its standard input."""
+    """A program does not read its standard input."""
 
 
 class StdinWriter:
-    """The two ends of the pipe.
+    """Both ends of the pipe to a program's standard input.
 
     Raises:
         OSError: No descriptor is left.
@@ -128,7 +128,7 @@ class StdinWriter:
         self._news.set()
 
     async def write_on(self) -> None:
-        """Write queued bytes whenever the program reads; return once the input has ended or broken.
+        """Write queued bytes while the program reads; return once the input has ended or broken.
 
         Cancellation: keeps the unwritten bytes.
         """
@@ -140,7 +140,7 @@ class StdinWriter:
                     written = os.write(self._write_end, self._unread)
                 except BlockingIOError:
                     await anyio.wait_writable(self._write_end)
-                except BrokenPipeError:  # the exit of the program explains why
+                except BrokenPipeError:  # the program's exit explains the failure
                     self._is_broken = True
                     self._unread.clear()
                 else:
@@ -150,13 +150,13 @@ class StdinWriter:
                 return
 
     def close_read_end(self) -> None:
-        """Close our copy of the program's end, after the spawn; a second call does nothing."""
+        """Close our copy of the program's end, after the spawn. Idempotent."""
         if self.read_end >= 0:
             os.close(self.read_end)
             self.read_end = -1
 
     def close(self) -> None:
-        """Close both ends; :meth:`write_on` must have ended. A second call does nothing."""
+        """Close both ends; :meth:`write_on` must have ended. Idempotent."""
         self.close_read_end()
         if self._write_end >= 0:
             os.close(self._write_end)
@@ -164,13 +164,13 @@ class StdinWriter:
 
 
 class ErrorOutput:
-    """The standard error of one process, after the output of earlier processes in the same file.
+    """Standard error of one process; the file starts with the output of earlier processes.
 
     Args:
         path: The file; it exists.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
 
     Attributes:
         start: Offset of the first byte of this process.
@@ -191,7 +191,7 @@ class ErrorOutput:
         """Return the last lines of this process, masked.
 
         Args:
-            count: Largest number of lines.
+            count: Maximum number of lines.
             secrets: Values to mask.
         """
         return last_lines(self._path, start=self.start, count=count, secrets=secrets)
@@ -232,8 +232,8 @@ class OutputReader(Tail):
 
     Args:
         path: The log; it exists.
-        offset: Where the first line of the process begins.
-        begins_at: Offset of the first byte of the file; not 0 for a log with older segments.
+        offset: Offset of the first line of the process.
+        begins_at: Offset of the first byte of the file; above 0 for a log with older segments.
 
     Raises:
         OSError: It cannot be opened.
@@ -246,7 +246,7 @@ class OutputReader(Tail):
         self._index.begin_run()
 
     def read(self) -> list[FileLine]:
-        """Return the next lines, whose times are then in the index."""
+        """Return the next lines, and record their times in the index."""
         self._index.look()
         return super().read()
 
@@ -259,10 +259,10 @@ class OutputReader(Tail):
         os.utime(self._fd)
 
     def finish(self, end: ProcessExit | None) -> list[FileLine]:
-        """Note the end of the process in the index; return a last line without its newline.
+        """Note the end of the process in the index; return the last line if it lacks its newline.
 
         Args:
-            end: How the process has ended; None if it still runs.
+            end: The exit of the process; None if it still runs.
         """
         how = "was left running" if end is None else f"ended: {end}"
         self._index.note_end("exited", f"the program {how}")
@@ -277,7 +277,7 @@ class LogPoller:
     _polled_at: float = attrs.field(default=math.inf, init=False)
 
     def begin_poll(self, now: float) -> float:
-        """Return how long this process was stopped since the last poll, in seconds; usually 0.
+        """Return the seconds for which this process was stopped since the last poll; usually 0.
 
         Args:
             now: Monotonic time in seconds.
@@ -300,5 +300,5 @@ class LogPoller:
         pause_s = min(self._pause_s, longest_s)
         self._pause_s = pause_s * _LONGER
         # All agents are polled at the same moments: the loop wakes up once, and one hop into a
-        # thread reads for all.
+        # thread reads all logs.
         return longest_s - now % longest_s if pause_s == longest_s else pause_s

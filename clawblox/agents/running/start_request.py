@@ -1,4 +1,4 @@
-"""The order of a start: an agent, its driver, its first message. Plain values."""
+"""The values of a start: an agent, its driver, its first message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ProgramLimits:
 
     Attributes:
         confirm_timeout: Seconds within which its conversation must be confirmed.
-        leave_timeout: Seconds within which a process that is done must exit.
-        pass_over_timeout: Seconds within which a program must begin with a waiting message after a
-            turn that it began by itself; else the message has become part of that turn.
-        drain_timeout: Maximum seconds for reading the rest of its output after it was ended.
-        max_log_bytes: Bytes that it may add to each of its logs in one turn.
-        segment_bytes: Length of a log after which the next process begins another segment.
+        leave_timeout: Seconds within which a finished process must exit.
+        pass_over_timeout: Seconds within which a program must start on a waiting message after a
+            turn of its own; otherwise the message counts as part of that turn.
+        drain_timeout: Maximum seconds for reading the rest of its output after its end.
+        max_log_bytes: Maximum bytes that it may add to each of its logs in one turn.
+        segment_bytes: Length of a log after which the next process starts another segment.
     """
 
     confirm_timeout: float = 90.0
@@ -37,30 +37,30 @@ class ProgramLimits:
 
 
 class Start(Enum):
-    """Says whether a start begins, continues or branches a conversation."""
+    """Kinds of starts, apart from branches."""
 
     BEGIN = "begin"
-    """In a new conversation."""
+    """The start begins a new conversation."""
     CONTINUE = "continue"
-    """In the conversation that its directory records."""
+    """The start continues the conversation recorded in the agent's directory."""
 
 
 @attrs.frozen(kw_only=True)
 class StartRequest:
-    """One start of an agent, in a new, in its recorded, or in a branched conversation.
+    """One start of an agent, in a new, recorded or branched conversation.
 
     Attributes:
         options: The agent's options.
         directory: Its directory.
         driver: Its driver.
-        program: Its program, as its driver names it: a path, or a name to look up.
+        program: Its program as named by the driver: a path, or a name to look up.
         prompt: Its first message.
         start: Whether it begins a conversation, continues the recorded one, or branches one.
-        system_prompt: Its system prompt; None uses the recorded one.
+        system_prompt: Its system prompt; None uses the recorded system prompt.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.
-        secrets: Values in both to redact everywhere, the longest first.
-        hooks: Its surroundings.
+        secrets: Secrets in ``env`` and ``inherited`` to redact everywhere, the longest first.
+        hooks: Its environment: sandbox, access to worlds, window, status.
         limits: Limits of its program.
         resume_text: Message after an interrupted turn.
         hold: Suspends automatic continuation.

@@ -1,13 +1,13 @@
 """Sandboxes: isolate an agent's program from this machine.
 
-- ``bubblewrap``: our sandbox, as running agents use it.
+- ``bubblewrap``: clawblox's sandbox.
 - ``native``: Claude Code's own sandbox.
-- ``entry``: how a process gets into it, and how much of this machine it may use.
-- ``inside``: the view of a program, as bubblewrap's arguments.
-- ``program_files``: which files a program needs.
-- ``system_calls``: which system calls a program may not make.
-- ``endpoints``: the addresses that can be reached from inside.
-- ``relay``: connections from inside, continued from this machine.
+- ``entry``: starts a process in the sandbox, and limits its use of this machine.
+- ``inside``: the program's view of this machine, as bubblewrap's arguments.
+- ``program_files``: the files that a program needs.
+- ``system_calls``: the filter of system calls.
+- ``endpoints``: the addresses reachable from inside.
+- ``relay``: forwards connections from inside.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def choose_sandbox(
 ) -> tuple[Enclosure, tuple[Service, ...]]:
     """Return the sandbox of an agent, and the services that run while the agent is started.
 
-    Claude Code's own sandbox is for Claude Code: other programs are started without it, since one
-    set of options may serve agents of several programs.
+    The option for Claude Code's own sandbox has no effect on other programs, because one set of
+    options may serve agents of several programs.
 
     Args:
         options: The agent's options.

@@ -1,10 +1,10 @@
 """The sandbox: bubblewrap, in a network namespace with listening sockets in the orchestrator.
 
-Each process gets its own namespaces. It is started by a helper that becomes bubblewrap, so guard,
-cookie and pidfd work as for any other process. If root starts it, the helper first becomes another
-user, if this machine allows that. bubblewrap does not use ``--die-with-parent``, because the parent
-would be the thread that spawned it. Its first process inside ends with the program, and the kernel
-then kills everything left in its pid namespace.
+Each process gets its own namespaces. A helper starts and then becomes bubblewrap, so guard, cookie
+and pidfd work as for any other process. A helper started by root first becomes another user if this
+machine allows it. bubblewrap does not use ``--die-with-parent``, because its parent would be the
+spawning thread. Its first process inside ends with the program; the kernel then kills all other
+processes in the pid namespace.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ _LIMITS: Final = {
     "max_net_namespaces": 0,
     "max_user_namespaces": 2,
 }
-"""Limits that bubblewrap itself needs; see namespaces(7). The network namespace is created before
-they apply. bubblewrap mounts in the first user namespace; the inner one is the program's."""
+"""Limits that leave bubblewrap the namespaces it needs; see namespaces(7). The network namespace is
+created before they apply. bubblewrap mounts in the first user namespace; the inner user namespace
+belongs to the program."""
 
 _NESTED_LIMITS: Final = {
     name: most
@@ -86,14 +87,14 @@ class Bubblewrap(Enclosure):
 
     Args:
         api_hosts: Hosts that its program may reach in addition to its world, by name.
-        host: Returns the name by which the agent knows its world; None without one.
+        host: Returns the host name under which the agent knows its world; None without a world.
         settings: Returns the table ``[sandbox]`` of its world.
-        has_native: Whether Claude Code's own sandbox is also on, inside this sandbox.
-        may_nest: Whether the program itself creates a sandbox of its own.
-        is_strict: Whether to refuse a machine on which the sandbox would be weaker than elsewhere.
+        has_native: Whether Claude Code's own sandbox is also on, within this sandbox.
+        may_nest: Whether the program creates a sandbox of its own.
+        is_strict: Whether to refuse a machine on which the sandbox would be weaker.
 
     Attributes:
-        relays: Relay the program's connections to its model; they serve while the agent is started.
+        relays: Relay the program's connections to its model while the agent is started.
     """
 
     _api_hosts: Sequence[str]
@@ -139,7 +140,7 @@ class Bubblewrap(Enclosure):
         if not self._has_native:
             return None
         host = self._host()
-        # A name with a loopback address is refused unless the address is allowed too.
+        # A name with a loopback address is refused unless the address is also allowed.
         hosts = [] if host is None else [host, WORLD_ENDPOINT.address]
         return native_settings(hosts, self._settings(), is_nested=True)
 
@@ -170,7 +171,7 @@ class Bubblewrap(Enclosure):
 
     def enclose(self, argv: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> Enclosed:
         """See ``Enclosure.enclose``."""
-        del cwd  # always the workspace
+        del cwd  # ``cwd`` is always the workspace
         self._close()
         self._remove_group()
         try:
@@ -248,7 +249,7 @@ class Bubblewrap(Enclosure):
         self, directory: AgentDir, binary: Path, env: Mapping[str, str]
     ) -> ProgramFiles:
         if _inside_workspace(directory, binary) is not None:
-            # The agent can write it: it must not name files that are shown.
+            # The agent can write to it, so it must not determine the visible files.
             return ProgramFiles(binary, (), (), ())
         try:
             return find_program_files(str(binary), env.get("PATH", os.defpath))
@@ -256,7 +257,7 @@ class Bubblewrap(Enclosure):
             raise AgentSetupError(f"its program cannot be shown in a sandbox: {error}") from error
 
     def _deps(self, env: Mapping[str, str]) -> tuple[Path | None, tuple[tuple[str, str], ...]]:
-        """Return the dependencies that the world shows, and the variables for them."""
+        """Return the world's dependencies, and their variables."""
         settings = self._settings()
         root = settings.get("deps_root")
         if root is None:
@@ -273,7 +274,7 @@ class Bubblewrap(Enclosure):
         return path, ((_LIBRARY_PATH, ":".join(libraries)),)
 
     def _names(self, endpoints: Sequence[Endpoint]) -> tuple[tuple[str, str], ...]:
-        """Return the names by which the program knows its world and its model."""
+        """Return the host names of the program's world and of its model's hosts."""
         names = {(end.address, end.host) for end in endpoints if end.has_name}
         if (world := self._host()) is not None:
             names.add((WORLD_ENDPOINT.address, world))
@@ -311,10 +312,10 @@ class Bubblewrap(Enclosure):
     # -- probes -------------------------------------------------------------------------------
 
     def _leave_root(self, directory: AgentDir, command: Sequence[str]) -> None:
-        """Try the sandbox; if this process is root, first as another user, then as root.
+        """Test the sandbox; if this process is root, first as another user, then as root.
 
         Raises:
-            AgentSetupError: It cannot be created or tried, or is weaker than required.
+            AgentSetupError: The sandbox cannot be created or tested, or is weaker than required.
         """
         self._user, self._weakness = None, None
         if os.geteuid() == 0:
@@ -336,10 +337,11 @@ class Bubblewrap(Enclosure):
             raise refusal
 
     def _find_refusal(self, command: Sequence[str]) -> AgentSetupError | None:
-        """Return why the sandbox cannot be created; None if it can.
+        """Return the error that prevents the sandbox; None if it can be created.
 
         Raises:
-            AgentSetupError: It cannot be tried, for example for lack of time or descriptors.
+            AgentSetupError: The sandbox cannot be tested, for example for lack of time or
+                descriptors.
         """
         try:
             outcome = self._try(command)
@@ -352,14 +354,14 @@ class Bubblewrap(Enclosure):
         return AgentSetupError(f"its sandbox cannot be made: {words}")
 
     def _try(self, command: Sequence[str]) -> ProgramOutcome:
-        """Run a command inside, in the same way as the program.
+        """Run a command in the sandbox, as the program will run.
 
         Raises:
             NamespaceRefused: The namespaces cannot be created.
             AgentSetupError: The command does not end, or cannot be started.
         """
         inside = self._look_inside([], os.environ)
-        # The parent is safe here, because its thread waits for the command.
+        # Safe here: the parent is this thread, which waits for the command.
         entry = self._enter(inside, [], "--die-with-parent")
         try:
             outcome = run_briefly(
@@ -381,7 +383,7 @@ class Bubblewrap(Enclosure):
 
 
 def _inside_workspace(directory: AgentDir, binary: Path) -> Path | None:
-    """Return where a program in the agent's workspace is inside; None for any other."""
+    """Return the inner path of a program in the agent's workspace; None for other programs."""
     if not binary.is_relative_to(directory.workspace):
         return None
     return SANDBOX_WORKSPACE / binary.relative_to(directory.workspace)

@@ -1,9 +1,8 @@
 """Endpoints: addresses in a sandbox, and the hosts to which they lead. Pure.
 
-Each host name gets an address of its own in the sandbox's loopback network, on which the
-orchestrator listens. So a program reaches its permitted hosts under their usual names and ports,
-with or without proxy support, and TLS runs end to end. A numeric address becomes an address of the
-sandbox itself.
+Each host name gets its own address in the sandbox's loopback network, on which the orchestrator
+listens. Programs thus reach their permitted hosts under the usual names and ports, with or without
+proxy support, and with end-to-end TLS. A numeric address becomes an address of the sandbox.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import attrs
 _HTTPS_PORT: Final = 443
 _PORTS: Final = {"http": 80, "https": _HTTPS_PORT}
 _FIRST: Final = ipaddress.IPv4Address("127.0.1.1")
-"""The address of the world; the names of model APIs get the addresses after it."""
+"""Address of the world; the hosts of model APIs get the following addresses."""
 
 
 @attrs.frozen
@@ -40,7 +39,7 @@ class Endpoint:
 
     @property
     def has_name(self) -> bool:
-        """True if programs know it by a name rather than its address."""
+        """True if programs use a name rather than the address."""
         return self.host not in ("", "localhost", self.address)
 
 
@@ -52,7 +51,7 @@ def find_endpoints(hosts: Iterable[str], env: Mapping[str, str]) -> tuple[Endpoi
 
     Args:
         hosts: Hosts of its model's APIs, by name, at the HTTPS port.
-        env: Variables of the program. Those whose name ends in ``BASE_URL`` give further hosts.
+        env: Variables of the program. Variables named ``…BASE_URL`` add hosts.
 
     Raises:
         ValueError: A variable's address cannot be reached from a sandbox; the text names the
@@ -80,7 +79,7 @@ def _far_end(name: str, value: str) -> tuple[str, int, bool]:
         if not re.fullmatch(r"[a-z0-9_.:-]+", host):
             raise ValueError("no host")
     except (KeyError, ValueError) as error:
-        # The value may contain a password.
+        # The error omits the value, which may contain a password.
         raise ValueError(f"{name} must be an http:// or https:// address") from error
     if ":" in host and host != "::1":
         raise ValueError(f"{name} must have a host name, not the IPv6 address {host}")
@@ -88,7 +87,7 @@ def _far_end(name: str, value: str) -> tuple[str, int, bool]:
 
 
 def _inner_address(host: str, number: int) -> str:
-    """Return the address of ``host`` in the sandbox; a name gets the address with that number."""
+    """Return the address of ``host`` in the sandbox; for a name, the address with this number."""
     if host == "localhost":
         return "127.0.0.1"
     try:

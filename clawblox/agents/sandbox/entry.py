@@ -1,6 +1,6 @@
 """Starts a process in a sandbox, and limits its programs' use of this machine.
 
-The limits are far above the needs of a large build. They keep a runaway program from exhausting the
+The limits are far above the needs of a large build. They prevent a runaway program from taking the
 processes and the memory of its orchestrator, of worlds and of other agents.
 """
 
@@ -32,13 +32,13 @@ from clawblox.system.process_tree import is_same_process, read_start_time
 
 @attrs.define
 class SandboxEntry:
-    """Resources for starting a process.
+    """Resources for the start of a process.
 
     Attributes:
         channel: This process's end of the channel on which the helper sends its sockets.
         helper_end: The other end.
         arguments: Descriptor of a file with bubblewrap's arguments.
-        endpoints: The addresses that can be reached from inside.
+        endpoints: The addresses reachable from inside.
         confinement: Restrictions that the helper applies to the program.
         files: Descriptors that bubblewrap inherits.
     """
@@ -62,9 +62,9 @@ class SandboxEntry:
 
         Args:
             arguments: bubblewrap's own arguments.
-            endpoints: The addresses that can be reached from inside.
+            endpoints: The addresses reachable from inside.
             confinement: Restrictions that the helper applies to the program.
-            system_calls: Filter of its system calls; None for none.
+            system_calls: Filter of its system calls; None without a filter.
 
         Raises:
             OSError: No descriptor is left.
@@ -91,7 +91,7 @@ class SandboxEntry:
     def command(self, bubblewrap: str, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the command that runs ``argv`` inside."""
         listen = [(endpoint.address, endpoint.port) for endpoint in self.endpoints]
-        # The program could read bubblewrap's command line, so paths of this machine are not there.
+        # The program can read bubblewrap's command line, so it contains no paths of this machine.
         inner = [bubblewrap, "--args", str(self.arguments), "--", *argv]
         channel, *files = self.pass_fds
         return tuple(
@@ -108,8 +108,8 @@ class SandboxEntry:
         """Return the listening sockets.
 
         Raises:
-            NamespaceRefused: The helper could not open them.
-            OSError: They cannot be received.
+            NamespaceRefused: The helper could not open the sockets.
+            OSError: The sockets cannot be received.
         """
         return receive_listeners(self.channel, len(self.endpoints))
 
@@ -122,12 +122,12 @@ class SandboxEntry:
 _PROCESSES: Final = 16_384
 _SHARE_OF_PROCESSES: Final = 2
 _SPARED_MEMORY: Final = 10
-"""One part in this many is left to other processes."""
+"""Reciprocal of the share of memory that is left to other processes."""
 
 _PROCESS_TABLES: Final = (Path("/proc/sys/kernel/pid_max"), Path("/proc/sys/kernel/threads-max"))
 _MEMINFO: Final = Path("/proc/meminfo")
 _COUNTS_BY_NAMESPACE: Final = (5, 14)
-"""The first Linux that counts the processes of a user per user namespace."""
+"""First version of Linux that counts a user's processes per user namespace."""
 
 _CONTROLLERS: Final = frozenset({"memory", "pids"})
 _HIERARCHY: Final = Path("/sys/fs/cgroup")
@@ -144,7 +144,7 @@ class SandboxLimits:
     Attributes:
         processes: Maximum number of processes and threads.
         memory_bytes: Maximum memory.
-        parent: Where control groups can be created; None means that memory is not limited.
+        parent: Directory in which control groups can be created; None if memory cannot be limited.
         counts_by_user: Whether RLIMIT_NPROC limits the processes.
     """
 
@@ -155,7 +155,7 @@ class SandboxLimits:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The limits by name; None for no limit."""
+        """Limits by name; None means no limit."""
         is_grouped = self.parent is not None
         return {
             "max_processes": self.processes if is_grouped or self.counts_by_user else None,
@@ -163,7 +163,7 @@ class SandboxLimits:
         }
 
     def make_group(self) -> ControlGroup | None:
-        """Create the control group of a process; None if none can be created. Blocks.
+        """Create the control group of a process; return None without a parent group. Blocks.
 
         Raises:
             OSError: Creating it failed although this machine supports it.
@@ -178,7 +178,7 @@ def find_limits(outer_uid: int) -> SandboxLimits:
     """Return the limits of a sandbox on this machine. Blocks.
 
     Args:
-        outer_uid: User id of its programs outside; the kernel lets root fork without limit.
+        outer_uid: User id of its programs outside; the kernel does not limit root's processes.
 
     Raises:
         OSError: ``/proc`` cannot be read.
@@ -201,15 +201,14 @@ def _find_parent() -> Path | None:
     return find_delegated(_CONTROLLERS)
 
 
-# -- control groups, in which the kernel limits programs; see its cgroup-v2.rst ----------------
-#
-# A group may be made only in a delegated part of the hierarchy: the parent of this process's group
+# -- control groups, in which the kernel limits programs; see its cgroup-v2.rst ---------------- A
+# group may be created only in a delegated part of the hierarchy: the parent of this process's group
 # must be writable, and marked as delegated if systemd runs here. Only version 2 is supported.
 
 
 @attrs.frozen
 class ControlGroup:
-    """A group of our own.
+    """A control group for one process.
 
     Attributes:
         path: Its directory.
@@ -218,7 +217,7 @@ class ControlGroup:
     path: Path
 
     def remove(self) -> None:
-        """Kill its processes, and remove it; a group that cannot be removed is left for later."""
+        """Kill the group's processes and remove the group; leave it if it cannot be removed."""
         with contextlib.suppress(OSError):  # Linux 5.14
             (self.path / "cgroup.kill").write_text("1")
         with contextlib.suppress(OSError):
@@ -226,10 +225,10 @@ class ControlGroup:
 
 
 def find_delegated(controllers: frozenset[str]) -> Path | None:
-    """Return the directory in which we can make groups; None if there is no such directory. Blocks.
+    """Return a directory in which groups can be created; None without such a directory. Blocks.
 
     Args:
-        controllers: Resources that must be limited there, ``memory`` for example.
+        controllers: Resources that must be limited there, such as ``memory``.
     """
     try:
         lines = _MEMBERSHIP.read_text().splitlines()
@@ -237,7 +236,7 @@ def find_delegated(controllers: frozenset[str]) -> Path | None:
         return None
     for line in lines:
         name = line.removeprefix("0::/")
-        if name == line or ".." in Path(name).parts:  # of version 1, or outside of our view
+        if name == line or ".." in Path(name).parts:  # a group of version 1, or outside our view
             continue
         own = _HIERARCHY / name
         group = own.parent if name else own
@@ -260,7 +259,7 @@ def _is_marked(group: Path, mark: str) -> bool:
 
 
 def _enable(group: Path, controllers: frozenset[str]) -> bool:
-    """Turn on the controllers for groups in this group; return whether they are on."""
+    """Enable the controllers for groups in this group; return whether they are enabled."""
     control = group / "cgroup.subtree_control"
     with contextlib.suppress(OSError):
         if not controllers <= set(control.read_text().split()):
@@ -270,14 +269,14 @@ def _enable(group: Path, controllers: frozenset[str]) -> bool:
 
 
 def make_group(parent: Path, limits: Mapping[str, int]) -> ControlGroup:
-    """Make a group, and remove those that other processes left. Blocks.
+    """Create a group, and remove groups left by ended processes. Blocks.
 
     Args:
         parent: A directory from :func:`find_delegated`.
         limits: Its limits, by the names of their files.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The group cannot be created.
     """
     _sweep(parent)
     pid = os.getpid()

@@ -1,8 +1,8 @@
 """A sandboxed program's view of this machine, as bubblewrap's arguments. Pure.
 
-The program sees ``/usr``, the few parts of ``/etc`` that programs need, its own files, and the
-agent's directories under neutral paths. Everything except workspace, home and state is read-only.
-See bwrap(1).
+The program sees ``/usr``, a few required parts of ``/etc``, its own files, and the agent's
+directories under neutral paths. Everything except workspace, home and state is read-only. See
+bwrap(1).
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ SANDBOX_UID: Final = 1000
 SANDBOX_GID: Final = 1000
 
 _LINKS: Final = ("bin", "sbin", "lib", "lib64")
-"""Directories of ``/usr`` that also have a shorter path."""
+"""Directories of ``/usr`` that also have a path without ``/usr``."""
 
 SYSTEM_DIRS: Final = (Path("/usr"), *(Path("/") / name for name in _LINKS))
 """Directories with the system's programs and libraries, under all their paths."""
 
-# Not all of /etc/ssl and /etc/pki: root could read the keys in their private directories
-# inside too.
+# Not all of /etc/ssl and /etc/pki: root could also read the private keys there from inside.
 _SHARED_ETC: Final = (
     "alternatives",
     "ca-certificates",
@@ -75,7 +74,7 @@ _SCRATCH: Final = "/tmp"  # noqa: S108 - a file system of the sandbox's own
 
 @attrs.frozen
 class ProcCovers:
-    """Names of entries of ``/proc``.
+    """Names of entries of ``/proc`` that are covered in the sandbox.
 
     Attributes:
         read_only: Directories that are shown read-only.
@@ -97,7 +96,7 @@ class Inside:
         links: Symbolic links, as pairs of path and target.
         commands: Directories of the program for ``PATH``.
         runtime: Names of the files in the agent's runtime directory that the program may read.
-        deps: The directory shown as ``/sandbox-deps``; None for none.
+        deps: The directory shown as ``/sandbox-deps``; None without dependencies.
         hosts: Names for addresses of the sandbox, as pairs of address and name.
         variables: Variables set only inside, not in bubblewrap itself.
         covers: Entries of ``/proc`` that cannot be written or opened inside.
@@ -119,12 +118,12 @@ class Inside:
 
     @property
     def own_files(self) -> tuple[Path, ...]:
-        """Paths of this machine that the program may write."""
+        """Paths on this machine that the program may write."""
         return self.directory.workspace, self.directory.home, self.directory.state
 
     @property
     def shown_files(self) -> tuple[Path, ...]:
-        """Paths that it may read, in addition to world-readable files of this machine."""
+        """Paths that the program may read, in addition to world-readable files of this machine."""
         return (
             *(self.etc / name for name in _OWN_ETC),
             *(self.directory.runtime / name for name in self.runtime),
@@ -204,7 +203,7 @@ class Inside:
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths that are not inside another one and not visible anyway."""
+    """Return the paths that are not within another path and not already visible."""
     chosen: list[Path] = []
     for path in sorted(set(paths)):
         if not path.is_relative_to("/usr") and not any(map(path.is_relative_to, chosen)):
@@ -213,7 +212,7 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
 
 
 def visible_path(search: str, inside: Inside) -> str:
-    """Return ``PATH`` for the inside: the program's directories, visible ones, the system's.
+    """Return the inner ``PATH``: directories of the program, visible ones, the system's.
 
     Args:
         search: ``PATH`` on this machine.
@@ -239,7 +238,7 @@ def find_proc_covers() -> ProcCovers:
     read_only, hidden = [], []
     with os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() or entry.is_symlink():  # processes, and links into them
+            if entry.name.isdigit() or entry.is_symlink():  # processes and links to them
                 continue
             if entry.is_dir(follow_symlinks=False):
                 read_only.append(entry.name)

@@ -1,8 +1,8 @@
-"""Claude Code's own sandbox, around the commands that Claude Code runs but not around itself.
+"""Claude Code's own sandbox, which encloses its commands but not Claude Code itself.
 
-If that sandbox cannot start, every command fails, and Claude Code still exits successfully. So its
-requirements are tested before the agent starts. Names and arguments were observed in Claude Code
-2.1.197 and 2.1.330.
+If that sandbox cannot start, every command fails, but Claude Code still exits successfully. Its
+requirements are therefore tested before the agent starts. Names and arguments were observed in
+Claude Code 2.1.197 and 2.1.330.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clawblox.system.files import publish_bytes
 from clawblox.system.process import ProgramOutcome, run_briefly
 
 NATIVE_PROGRAMS: Final = ("bwrap", "socat", "rg")
-"""Programs that it needs on PATH."""
+"""Programs that the sandbox needs on PATH."""
 
 _PROBE: Final = """
 for program in "$@"; do
@@ -67,7 +67,7 @@ def _is_weaker(world: Mapping[str, Any]) -> bool:
 
 
 def probe_command(*, is_nested: bool) -> list[str]:
-    """Return a command that creates a sandbox as Claude Code does, and checks its requirements.
+    """Return a command that creates a sandbox like Claude Code's, and checks its requirements.
 
     It fails with an explanation if Claude Code's sandbox would not start.
 
@@ -83,7 +83,7 @@ def probe_command(*, is_nested: bool) -> list[str]:
 
 
 def require_native(outcome: ProgramOutcome) -> None:
-    """Raise if the command from :func:`probe_command` has failed.
+    """Check that the command from :func:`probe_command` succeeded.
 
     Raises:
         AgentSetupError: The sandbox cannot start; the error explains why.
@@ -98,7 +98,7 @@ class NativeSandbox(Enclosure):
     """Only Claude Code's own sandbox; see :class:`Enclosure` in ``running.hooks``.
 
     Attributes:
-        base_url: Returns the address by which the agent knows its world; None without one.
+        base_url: Returns the address under which the agent knows its world; None without a world.
         settings: Returns the table ``[sandbox]`` of its world.
     """
 
@@ -134,6 +134,6 @@ class NativeSandbox(Enclosure):
         """See ``Enclosure.enclose``."""
         del cwd
         assert self._runtime is not None
-        # Its commands reach loopback addresses, such as the world's, without a proxy.
+        # Commands reach loopback addresses, such as the world's, without a proxy.
         shell = {"BASH_ENV": str(self._runtime / _SHELL_FILE)}
         return Enclosed(argv=argv, env={**shell, **env})

@@ -1,8 +1,8 @@
-"""Finds the files that a program needs, so that a sandbox can show these and no others.
+"""Finds the files that a program needs; a sandbox shows only these.
 
 A program is a single file, a Node.js package, or a script. A package needs the tree of packages
 around it; a script needs its interpreter: Node.js with its own packages, or Python with its library
-and virtual environment. Whole prefixes are never shown, because a prefix may be a person's
+and virtual environment. Whole prefixes are never shown, because a prefix may be a user's
 ``~/.local``.
 """
 
@@ -25,7 +25,7 @@ class ProgramFiles:
     """The files of a program.
 
     Attributes:
-        executable: The program itself, under a path that is among the files.
+        executable: The program itself, with a path within :attr:`paths`.
         paths: The files and directories that it needs, including the program.
         commands: The directories of the program and its interpreter, for ``PATH``.
         links: Symbolic links that it needs, as pairs of path and target.
@@ -75,14 +75,14 @@ class _Collected:
     links: dict[Path, str] = attrs.field(factory=dict)
 
     def show(self, part: Path) -> Path:
-        """Return a path of a part that exists when only these files are visible.
+        """Return a path of a part that exists if only these files are visible.
 
-        The original path is preferred, because Python finds its environment by it.
+        The original path is preferred, because Python uses it to find its environment.
         """
         return part if any(map(part.is_relative_to, self.paths)) else part.resolve()
 
     def add_node(self, real: Path) -> None:
-        """Add Node.js with its packages, and the commands next to it that link into them."""
+        """Add Node.js with its packages, and the adjacent commands that link to them."""
         tree = real.parent.parent / "lib" / _PACKAGES
         self.paths.add(real)
         if tree.is_dir() and not real.is_relative_to("/usr"):
@@ -92,7 +92,7 @@ class _Collected:
                     self.links[entry] = str(entry.readlink())
 
     def add_python(self, interpreter: Path) -> None:
-        """Add Python with its library, and its virtual environment, if any."""
+        """Add Python with its library and its virtual environment, if any."""
         real = interpreter.resolve()
         library = real.parent.parent / "lib"
         self.paths |= {real, *library.glob(f"{real.name}*"), *library.glob("libpython*")}
@@ -122,7 +122,7 @@ def _package_tree(executable: Path) -> Path:
 
 
 def _interpreters(script: Path, search: str) -> Iterator[Path]:
-    """Yield the interpreter from the first line of a script; nothing for other programs."""
+    """Yield the interpreter in the first line of a script, if any."""
     with script.open("rb") as file:
         head = file.readline(_HEAD_BYTES)
     words = os.fsdecode(head[2:]).split() if head.startswith(b"#!") else []

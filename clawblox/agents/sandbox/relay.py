@@ -1,8 +1,8 @@
 """Relays: forward a sandboxed program's connections from this machine.
 
-Many hosts share an address, above all behind a content delivery network: a client allowed to
-connect to one host could request another host there. So the requested server is read from the
-client's ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
+Many hosts share an address, especially behind a content delivery network: a client allowed to
+connect to one host could request another host there. The relay therefore reads the requested server
+from the client's ClientHello; see RFC 8446, section 4.1.2, and RFC 6066, section 3.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _BEGIN_TIMEOUT_S: Final = 20.0
 class Relays:
     """The relays of one agent; each of its processes brings new listening sockets.
 
-    Only :meth:`serve` is a coroutine; call the other methods in its event loop, or while it does
-    not run.
+    Call the other methods in the event loop of :meth:`serve`, or while it does not run.
     """
 
     def __init__(self) -> None:
@@ -40,7 +39,7 @@ class Relays:
         self._changed: anyio.Event | None = None
 
     def replace(self, sockets: Sequence[tuple[socket.socket, Endpoint]]) -> None:
-        """Serve these sockets instead of the previous ones; takes ownership."""
+        """Serve these sockets instead of the previous ones, and own them."""
         old, self._sockets = self._sockets, list(sockets)
         for listener, _ in sockets:
             listener.setblocking(False)
@@ -78,8 +77,8 @@ def _close(sockets: Sequence[tuple[socket.socket, Endpoint]]) -> None:
 async def relay(listener: socket.socket, endpoint: Endpoint) -> None:
     """Forward each connection to ``listener`` to the far end of ``endpoint``, until cancelled.
 
-    A connection is closed if its far end cannot be reached, or if it must be TLS for this host and
-    is not. Bytes are forwarded unchanged.
+    A connection is closed if its far end cannot be reached, or if it lacks the required TLS for
+    this host. Bytes are forwarded unchanged.
 
     Args:
         listener: The listening socket; it must not block.
@@ -105,7 +104,7 @@ async def _receive_hello(near: socket.socket, endpoint: Endpoint) -> bytes:
     """Return the first bytes of a TLS client, after checking that they request this host.
 
     Raises:
-        ConnectionError: They do not.
+        ConnectionError: The bytes request another host, or are not TLS.
     """
     received = b""
     try:
@@ -138,7 +137,7 @@ async def _join(near: socket.socket, far: socket.socket) -> None:
 
 
 MAX_HELLO_BYTES: Final = 32 << 10
-"""Longer than any ClientHello; those with post-quantum keys have about 2 kB."""
+"""Maximum length of a ClientHello; with post-quantum keys it has about 2 kB."""
 
 _HANDSHAKE_RECORD: Final = 22
 _CLIENT_HELLO: Final = 1
@@ -150,7 +149,7 @@ _VERSION_AND_RANDOM: Final = 2 + 32
 
 
 class NoClientHello(ValueError):  # noqa: N818 - named after the condition
-    """The bytes are not the beginning of a TLS connection, or name no server."""
+    """The bytes are not the start of a TLS connection, or name no server."""
 
 
 def read_server_name(data: bytes) -> str | None:
@@ -171,7 +170,7 @@ def read_server_name(data: bytes) -> str | None:
 
 
 def _first_message(data: bytes) -> bytes | None:
-    """Return the content of the first handshake message; it may be split into records."""
+    """Return the first handshake message, joined from its records; None if incomplete."""
     content = b""
     while data:
         if data[0] != _HANDSHAKE_RECORD:

@@ -1,8 +1,8 @@
-"""The system calls that a sandboxed program may not make, as a filter for seccomp(2). Pure.
+"""A filter for seccomp(2) of a sandboxed program's system calls. Pure.
 
 The filter checks only numbers and flags, because it cannot follow pointers. It refuses calls that
 namespaces do not confine: the kernel's keys, its programs and counters, queues of system calls that
-bypass the filter, kinds of sockets that reach across network namespaces. And it refuses calls whose
+bypass the filter, and sockets that reach across network namespaces. It also refuses calls whose
 effect would outlast the sandbox: file modes and attributes that grant the owner's rights to anyone
 who runs the file, because the owner outside may be root. See bpf(4) and the kernel's
 seccomp_filter.rst.
@@ -31,18 +31,18 @@ _FIRST_ARGUMENT: Final = 16
 _ALLOW: Final = 0x7FFF0000
 _KILL: Final = 0x80000000
 _REFUSE: Final = 0x00050000
-"""The error number goes into the lower half."""
+"""Verdict that refuses a call; its lower half is the error number."""
 
 _X32: Final = 0x40000000
-"""Marks calls of a second table, for programs with short pointers on x86-64."""
+"""Bit in the numbers of the x32 table of calls, for programs with short pointers on x86-64."""
 
 _NEW_CGROUP: Final = 0x02000000
 _NEW_USER: Final = 0x10000000
 _SET_USER_ID: Final = 0o4000
-"""Set-group-ID is allowed: directories inherit it, and copying them sets it again."""
+"""The mode bit set-user-ID. Set-group-ID is allowed, because directories inherit it."""
 
 _SOCKET_FAMILIES: Final = (0, 1, 2, 10, 16)
-"""None, Unix, IPv4, IPv6 and netlink. Others, such as vsock, ignore network namespaces."""
+"""Unspecified, Unix, IPv4, IPv6, netlink. Others, such as vsock, ignore network namespaces."""
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ _SAME: Final = {
     "fchmodat2": 452,
     "setxattrat": 463,
 }
-"""Recent calls, with the same number on every machine."""
+"""Recent calls, which have the same number on every machine."""
 
 _MACHINES: Final[Mapping[str, _Machine]] = {
     "x86_64": _Machine(
@@ -116,18 +116,18 @@ _FORBIDDEN: Final = (
 )
 _ATTRIBUTE_CALLS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
 _MODE_CALLS: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
-"""Calls that set a mode, with the index of that argument."""
+"""Calls that set a mode, with the index of the mode argument."""
 
 _Rule = tuple[int, int, int, int]
 
 
 def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
-    """Return the filter for bubblewrap; None for a machine with unknown calls.
+    """Return the filter for bubblewrap; None for an unknown machine.
 
     Args:
         machine: The machine's name, as printed by ``uname -m``.
-        may_nest: Whether the program may create user namespaces, for a sandbox of its own. In them
-            it is root over its files, and could give them capabilities that are valid outside.
+        may_nest: Whether the program may create user namespaces for a sandbox of its own. As root
+            there, it could give its files capabilities that are valid outside.
     """
     calls = _MACHINES.get(machine)
     if calls is None:
@@ -137,7 +137,8 @@ def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
     rules = _check_architecture(calls)
     for name in _FORBIDDEN:
         rules += _if_called(numbers[name], [_refuse(errno.EPERM)])
-    # Its flags are behind a pointer. Programs then fall back to clone, with flags in an argument.
+    # The flags of clone3 are behind a pointer. Programs fall back to clone, whose flags are an
+    # argument.
     rules += _if_called(numbers["clone3"], [_refuse(errno.ENOSYS)])
     for name in ("clone", "unshare"):
         rules += _if_called(numbers[name], _refuse_bits(0, new_namespaces))
@@ -153,7 +154,7 @@ def build_filter(machine: str, *, may_nest: bool) -> bytes | None:
 
 
 def _check_architecture(machine: _Machine) -> list[_Rule]:
-    """Kill programs for other machines, whose calls have other numbers; then load the number."""
+    """Return rules that kill programs for other machines and load the number of the call."""
     rules = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_IF_EQUAL, 1, 0, machine.architecture),
@@ -166,7 +167,7 @@ def _check_architecture(machine: _Machine) -> list[_Rule]:
 
 
 def _if_called(number: int, rules: list[_Rule]) -> list[_Rule]:
-    """Return rules for one call; they end with a verdict, as they may have loaded an argument."""
+    """Return rules for one call; they end with a verdict, as they may load an argument."""
     return [(_IF_EQUAL, 0, len(rules), number), *rules]
 
 

@@ -1,12 +1,12 @@
 """An agent's trajectory in the Agent Trajectory Interchange Format, ATIF 1.7.
 
-It is built on demand from the files that the agent left on disk.
+It is built on demand from the agent's files on disk.
 
 - ``history``: the history of an agent, from its log and ``events.jsonl``.
-- ``records``: the events in ``events.jsonl``, and where in the log they happened.
+- ``records``: the events in ``events.jsonl``, with their places in the log.
 - ``steps``: the steps of a trajectory.
 - ``document``: the document, with the facts of world and run.
-- ``turns``: the turns of an agent, read on as it works.
+- ``turns``: the turns of an agent, updated while it works.
 - ``window``: the steps in a part of a log of any length.
 """
 

@@ -1,4 +1,4 @@
-"""The document of a trajectory: its steps, the agent's program, facts of world and run.
+"""The document of a trajectory: its steps, the agent's program, and facts of world and run.
 
 Format: ATIF 1.7, as described by Harbor's RFC 0001.
 """
@@ -34,7 +34,7 @@ FILE_NAME: Final = "trajectory.json"
 """Name of the file in an agent's directory."""
 
 _LEVELS_TO_RUN: Final = 4
-"""How far above an agent's directory the manifest of its run may be."""
+"""Maximum number of levels from an agent's directory up to the manifest of its run."""
 _NOTES: Final = (
     "A step without a time of its own has that of its arrival, or of the latest event before it.",
     "A step that was copied here has a time of its own or none.",
@@ -96,7 +96,7 @@ def read_activity(directory: Path) -> Iterator[DriverReport]:
         directory: The agent's directory.
 
     Raises:
-        ClawbloxError: As :func:`export_trajectory`.
+        ClawbloxError: As for :func:`export_trajectory`.
         OSError: A file cannot be read.
     """
     agent_dir = AgentDir(directory.absolute())
@@ -106,7 +106,7 @@ def read_activity(directory: Path) -> Iterator[DriverReport]:
 
 
 def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = None) -> int:
-    """Write the trajectory of an agent to a file atomically; return the number of steps. Blocks.
+    """Write the trajectory of an agent atomically to a file; return the number of steps. Blocks.
 
     Args:
         directory: The agent's directory.
@@ -126,7 +126,7 @@ def write_trajectory(directory: Path, path: Path, *, continued_in: str | None = 
 
 def encode_trajectory(document: Mapping[str, Any]) -> bytes:
     """Return a trajectory as JSON."""
-    # No text is longer than a line.
+    # Texts are at most as long as a line.
     cleaned = clean_value(document, max_chars=MAX_LINE_BYTES, max_members=sys.maxsize)
     return json.dumps(cleaned, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
@@ -211,7 +211,7 @@ def _describe_checkpoints(
 
 
 def _last_step_before(steps: Sequence[Mapping[str, Any]], at: object) -> int | None:
-    """Return the number of the last step not later than a time; None if unknown."""
+    """Return the number of the last step up to a time; None if unknown."""
     saved_at = parse_utc(at) if isinstance(at, str) else None
     times = ((parse_utc(step.get("timestamp")), step["step_id"]) for step in steps)
     before = [number for time, number in times if time and saved_at and time <= saved_at]

@@ -1,8 +1,8 @@
 """The history of an agent, in order: its log, parsed by its driver, and ``events.jsonl``.
 
-The log has the agent's messages and tool calls; the events have the times, the messages sent to
-the agent, and the offsets in the log at which processes began. If the log is lost, the program's
-own transcript is read instead, as far as the driver can parse it.
+The log contains the agent's messages and tool calls. The events contain the times, the messages
+sent to the agent, and the offsets in the log at which processes started. If the log is lost, the
+program's own transcript is read instead, if the driver can parse it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class HistoryEntry:
 
     Attributes:
         report: The report.
-        time: UTC time: the one in its line, else when the line arrived, else that of the latest
-            event before it.
+        time: UTC time: from its line, otherwise the arrival of the line, otherwise the time of the
+            preceding event.
         turn: Number of the turn; 0 if unknown.
         conversation_id: The conversation; None if unknown.
         offset: Offset of its line in the log; None if it is not from the log.
-        is_copied: Whether it happened before the agent was copied to this directory.
+        is_copied: Whether it is older than the agent's copy in this directory.
     """
 
     report: DriverReport
@@ -72,7 +72,7 @@ def read_history(
         yield from history.follow(read_lines(directory.log_file))
     else:
         yield from history.follow_transcript(read_lines(transcript))
-    # Usage that a killed orchestrator did not read, or that an orchestrator elsewhere has read.
+    # Usage that a killed orchestrator did not read, or that an orchestrator elsewhere read.
     if conversation_id is not None:
         recorded = driver.read_usage(directory, conversation_id, RecordedUsage())
         if recorded is not None:
@@ -88,7 +88,7 @@ class History:
         driver: Its driver.
         records: The records.
         arrivals: When the lines of the log arrived.
-        first_start: Offset at which the first process in this directory began to write.
+        first_start: Offset at which the output of the first process in this directory starts.
     """
 
     _directory: AgentDir
@@ -108,12 +108,12 @@ class History:
         self._conversation = self._driver.read_along(self._directory)
 
     def join(self, context: Context, lines: Sequence[FileLine]) -> None:
-        """Begin in the middle of the log, instead of at its start.
+        """Start in the middle of the log.
 
         Args:
-            context: What the earlier records say.
-            lines: Lines before, to read on from: the program may report in a later line what it
-                has begun to say in them.
+            context: The context from the earlier records.
+            lines: The preceding lines, which may contain the start of a message that ends in a
+                later line.
         """
         self._time, self._turn = context.time, context.turn
         self._conversation_id = context.conversation_id
@@ -148,17 +148,17 @@ class History:
             pending = next(left, None)
 
     def _last_offset(self, place: int) -> float:
-        """Return the largest offset of the lines that were written before, or read by, a record."""
+        """Return the maximum offset of the lines that precede a record."""
         record = self._records[place]
         if not record.is_boundary:
             return -1 if record.raw_offset is None else record.raw_offset
-        # A process has written everything until the next process begins.
+        # The output of a process ends where the next process starts.
         left = self._records[place:]
         starts = (one.raw_offset or 0 for one in left if one.type == "process.started")
         return next(starts, math.inf) - 1
 
     def follow_transcript(self, lines: Iterable[FileLine]) -> Iterator[HistoryEntry]:
-        """Yield the moments of a transcript; of the records, the usage alone adds something."""
+        """Yield the entries of a transcript, and the usage from the records."""
         for line in lines:
             for moment in self.read(line):
                 yield attrs.evolve(moment, offset=None, is_copied=False)
@@ -167,7 +167,7 @@ class History:
                 yield from self._take(record, is_read=False)
 
     def add(self, report: DriverReport, conversation_id: str | None) -> HistoryEntry:
-        """Return the entry for a report that is not in any line, placed after all others."""
+        """Return the entry for a report that is not from a line, after all other entries."""
         return HistoryEntry(
             report=report, time=self._time, turn=self._turn, conversation_id=conversation_id
         )
@@ -183,7 +183,7 @@ class History:
         own = _own_time(line.data) if reports else None
         time = own or (None if is_copied else self._time)
         for _, report in reports:
-            if report.type == "session.confirmed":  # copied history has no event for it
+            if report.type == "session.confirmed":  # copied history has no event for this
                 self._conversation_id = report.data["session_id"]
             yield HistoryEntry(
                 report=report,
@@ -195,7 +195,7 @@ class History:
             )
 
     def _hear_prompt(self, prompt: object) -> None:
-        """Pass a message to the conversation, because a protocol numbers its requests."""
+        """Pass a message to the conversation, because protocols number their requests."""
         if isinstance(prompt, str):
             if self._has_turn:  # the first message began the conversation
                 self._conversation.say(prompt)
@@ -222,6 +222,6 @@ class History:
 
 
 def _own_time(line: bytes | None) -> str | None:
-    """Return the time in a line of output; None if it has none."""
+    """Return the time in a line of output; None if it contains no time."""
     time = (parse_record(line or b"") or {}).get("timestamp")
     return time if isinstance(time, str) and parse_utc(time) is not None else None

@@ -1,4 +1,4 @@
-"""The records of an agent's ``events.jsonl``, and the bytes of its log at which they happened."""
+"""The records of an agent's ``events.jsonl``, and their offsets in its log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EventRecord:
     """A line of ``events.jsonl``.
 
     Attributes:
-        at: The byte of the log at which it happened; None if not determined.
+        at: Offset in the log at which it happened; None if not determined.
     """
 
     type: EventType
@@ -45,13 +45,13 @@ class EventRecord:
 
     @property
     def is_boundary(self) -> bool:
-        """Return whether it happened after all the process's output, or before any."""
+        """True if it happened before or after all output of the process."""
         was_found_afterwards = self.type == "error" and self.raw_offset is None
         return self.type in _BOUNDARIES or was_found_afterwards
 
 
 class Context(NamedTuple):
-    """The place of the next line of the log, from the records so far.
+    """The context of the next line of the log, from the records so far.
 
     Attributes:
         time: UTC time of the latest record.
@@ -60,7 +60,8 @@ class Context(NamedTuple):
         version: Version of the program; empty if unknown.
         model: The model; empty if unknown.
         process_start: Offset of the first line of the process.
-        process_conversation: The conversation that the process continues; None for a new one.
+        process_conversation: The conversation that the process continues; None for a new
+            conversation.
     """
 
     time: str | None = None
@@ -85,17 +86,18 @@ class Context(NamedTuple):
 
 
 class Placer:
-    """Finds for each record the byte of the log at which it happened.
+    """Finds the offset in the log at which each record happened.
 
-    A record without an offset happened where the latest record with one did; the messages of a turn
-    after the last line of the turn before; the end of a process where the next begins.
+    A record without an offset happened at the offset of the previous record with one. The message
+    of a turn follows the last line of the previous turn. The end of a process is at the start of
+    the next process.
 
     Args:
-        arrivals: The arrivals of the log, which have been read.
+        arrivals: The arrivals of the log, already read.
 
     Attributes:
-        at: Where the latest record happened.
-        held: Records whose place depends on later ones.
+        at: Offset of the latest record.
+        held: Records whose place depends on later records.
     """
 
     def __init__(self, arrivals: LogArrivals) -> None:
@@ -104,7 +106,7 @@ class Placer:
         self.held: list[EventRecord] = []
 
     def place(self, record: EventRecord) -> list[tuple[int, EventRecord]]:
-        """Return the records whose places are known now, with their places."""
+        """Return the records with newly known places, and the places."""
         if record.raw_offset is not None:
             end = record.raw_offset
             if record.type == "turn.finished":
@@ -118,7 +120,7 @@ class Placer:
         return [(self.at, record)]
 
     def release(self, at: int) -> list[tuple[int, EventRecord]]:
-        """Return the records that are held, placed at an offset, and hold them no more."""
+        """Return the held records, placed at an offset, and stop holding them."""
         released, self.held = [(at, record) for record in self.held], []
         return released
 
@@ -128,7 +130,7 @@ def read_records(path: Path, start: int = 0) -> Iterator[EventRecord]:
 
     Args:
         path: The file; a missing file has no records.
-        start: Where the first line begins.
+        start: Offset of the first line.
 
     Raises:
         OSError: The file cannot be read.
@@ -141,7 +143,7 @@ def read_records(path: Path, start: int = 0) -> Iterator[EventRecord]:
 
 
 def to_record(line: FileLine, path: Path) -> EventRecord | None:
-    """Return the record in a line of ``events.jsonl``; None if it has none.
+    """Return the record in a line of ``events.jsonl``; None without a record.
 
     Args:
         line: The line.
@@ -157,7 +159,7 @@ def to_record(line: FileLine, path: Path) -> EventRecord | None:
         raise ClawbloxError(f"{path}: an event {later.problem}", hint=later.hint)
     if fields.get("type") not in _TYPES:
         return None
-    # The members of events of a process stand among the others.
+    # Process events have their members at the top level.
     data = fields["data"] if isinstance(fields.get("data"), dict) else fields
     if isinstance(data.get("usage"), dict):
         data = {**data, "usage": _read_usage(data["usage"])}

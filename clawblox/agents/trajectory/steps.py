@@ -1,7 +1,7 @@
 """The steps of a trajectory, built from the history of an agent.
 
-A step of the agent is its reasoning, messages and tool calls until a result arrives. Usage is
-counted as in the agent's ledger, and belongs to the last step before the report: most programs
+A step of the agent consists of its reasoning, messages and tool calls until a result arrives. Usage
+is counted as in the agent's ledger and added to the last step before the report; most programs
 report it once per turn.
 """
 
@@ -59,7 +59,7 @@ class UsageCount:
     def take(
         self, kind: EventType, data: Mapping[str, Any], conversation_id: str | None
     ) -> Usage | None:
-        """Take in the next entry; return the usage that it adds, None if it reports none."""
+        """Process the next entry; return the usage that it adds, or None."""
         match kind:
             case "session.confirmed" | "process.started":
                 self.version = data.get("version") or self.version
@@ -111,7 +111,7 @@ class Steps:
         self._prompt: str | None = None
 
     def add_system_prompt(self, text: str) -> None:
-        """Begin with the system prompt."""
+        """Add the system prompt as the first step."""
         self._steps.append(_Step(source="system", moment=None, messages=[text]))
 
     def take(self, moments: Iterable[HistoryEntry]) -> None:
@@ -149,7 +149,7 @@ class Steps:
 
     def _take_failure(self, moment: HistoryEntry, text: str, kind: object = None) -> None:
         failures = takewhile(lambda step: step.source == "system", reversed(self._steps))
-        if all(step.messages != [text] for step in failures):  # not reported yet
+        if all(step.messages != [text] for step in failures):  # the cost is not reported yet
             self._add("system", moment, text, kind)
 
     def _add(self, source: str, moment: HistoryEntry, text: str, kind: object = None) -> None:
@@ -237,7 +237,7 @@ def _describe(number: int, step: _Step) -> dict[str, Any]:
 
 
 def describe_usage(usage: Usage, prefix: str = "") -> dict[str, Any]:
-    """Return usage in ATIF: prompts include cached tokens, answers include reasoning.
+    """Return usage in ATIF, where prompts include cached tokens, and answers include reasoning.
 
     Args:
         usage: The usage.

@@ -1,6 +1,6 @@
-"""The turns of an agent, from ``events.jsonl``, which is read on as it grows. Blocks.
+"""The turns of an agent, from ``events.jsonl``, which may grow. Blocks.
 
-The events are kept, so that a window of the log can be read (``window``) without its beginning.
+The events stay in memory, so that ``window`` can read a part of the log without its start.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ class AgentTurn:
     """A turn.
 
     Attributes:
-        number: Its number; a turn that was cut off has the number of the next one.
+        number: Its number; an interrupted turn has the number of the next turn.
         start: Offset in the log of its first line.
         started_at: UTC time; None if unknown.
-        prompt: The start of the message to the agent; None if the program began the turn itself.
-        end: Offset behind its last line; None while that is not known.
-        ended_at: UTC time; None while it lasts, or if unknown.
-        is_cut_off: Whether its process ended within it.
-        usage: What it used.
-        retries: How often the program tried again by itself.
-        limits: How often it met a limit.
-        errors: How many errors were reported.
-        last_limit: The last message of a limit; empty for none.
-        last_error: The last message of an error, in the words of the program; empty for none.
+        prompt: The start of the message to the agent; None if the program started the turn by
+            itself.
+        end: Offset after its last line; None if unknown.
+        ended_at: UTC time; None during the turn, or if unknown.
+        is_cut_off: Whether its process ended during the turn.
+        usage: The usage of the turn.
+        retries: Number of retries by the program itself.
+        limits: Number of reported limits.
+        errors: Number of reported errors.
+        last_limit: The last message of a limit; empty without a limit.
+        last_error: The last error message of the program; empty without an error.
     """
 
     number: int
@@ -61,7 +62,7 @@ class AgentTurn:
 
 
 class TurnIndex:
-    """The turns of an agent, as far as :meth:`read_on` has read.
+    """The turns of an agent that :meth:`read_on` has read so far.
 
     Args:
         directory: The agent's directory.
@@ -71,13 +72,13 @@ class TurnIndex:
         ClawbloxError: A later version of clawblox wrote a file of the agent.
 
     Attributes:
-        directory: The same, absolute.
+        directory: The agent's directory, absolute.
         driver: The driver of the agent's program.
         turns: The turns, the oldest first.
-        first_start: Offset in the log at which the first process in this directory began to write;
-            what stands before was copied.
-        arrivals: When the bytes of the log arrived.
-        context: What the events say in the end.
+        first_start: Offset in the log at which the output of the first process in this directory
+            starts; the part before was copied.
+        arrivals: The arrivals of the log.
+        context: The context after the last event.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -98,7 +99,7 @@ class TurnIndex:
 
     @property
     def last(self) -> AgentTurn | None:
-        """The last turn; None if there is none."""
+        """The last turn; None without a turn."""
         return self.turns[-1] if self.turns else None
 
     def read_on(self) -> None:
@@ -113,7 +114,7 @@ class TurnIndex:
                 if self._events.follow():
                     self._forget()
                 self._events.end = self._events.log_size()
-            self.arrivals.read_on()  # now the log has every line of which those events tell
+            self.arrivals.read_on()  # now the log contains every line named in those events
             with suppress(FileNotFoundError):
                 for line in self._events.read_on():
                     if record := to_record(line, self._events.path):
@@ -139,19 +140,19 @@ class TurnIndex:
                 _add(turn, record, added, self._placer.at)
 
     def find_turn(self, offset: int) -> AgentTurn | None:
-        """Return the turn to which a byte of the log belongs; None if it is before the first."""
+        """Return the turn that contains an offset in the log; None before the first turn."""
         found = bisect_right(self.turns, offset, key=lambda turn: turn.start) - 1
         return self.turns[found] if found >= 0 else None
 
     def find_time(self, time: str) -> int | None:
-        """Return the offset of the first byte that arrived at a time or later, as far as known.
+        """Return the offset of the first byte that arrived at or after a time.
 
         Args:
             time: UTC time with milliseconds.
 
         Returns:
-            The offset; where the log has no index, the start of the turn at that time. None if
-            nothing arrived since.
+            The offset; without an index of the log, the start of the turn at that time. None if no
+            byte has arrived since.
         """
         later = (one.start for one in self.turns if one.ended_at is None or one.ended_at >= time)
         offset = self.arrivals.find_since(time)
@@ -160,12 +161,12 @@ class TurnIndex:
     def list_events(
         self, first: int, last: int, *, is_end: bool
     ) -> tuple[Context, list[EventRecord]]:
-        """Return the context of a line of the log, and the events from there on.
+        """Return the context of a line of the log, and the events from that line on.
 
         Args:
             first: Offset of the line.
-            last: Offset behind the last line whose events are returned.
-            is_end: Whether that is the end of the log, so that later events are returned, too.
+            last: Offset after the last line whose events are returned.
+            is_end: Whether that is the end of the log, so that later events are also returned.
         """
         held = ((last, record) for record in self._placer.held)
         placed = chain(((at, record) for at, record, _ in self._placed), held)
@@ -177,13 +178,13 @@ class TurnIndex:
         return self._context_at(first), wanted
 
     def _context_at(self, offset: int | None) -> Context:
-        """Return the context before a line of the log; None means its end."""
+        """Return the context before a line of the log; None means the end of the log."""
         known = (one for at, _, one in reversed(self._placed) if offset is None or at < offset)
         return next(known, Context(conversation_id=self._conversation_id))
 
 
 def _add(turn: AgentTurn, record: EventRecord, added: Usage | None, end: int) -> None:
-    """Note in a turn an event within it or after it."""
+    """Add an event during or after a turn to the turn."""
     if added is not None:
         turn.usage = turn.usage.plus(added)
     match record.type:

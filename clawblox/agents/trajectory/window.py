@@ -1,4 +1,4 @@
-"""A window of an agent's trajectory: the steps in a part of its log, however long the log is."""
+"""A window of an agent's trajectory: the steps in a part of its log, which may be of any length."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from clawblox.telemetry.log_segments import LogSegment
 from clawblox.telemetry.tail import FileLine, find_line_end, find_line_start, read_lines
 
 WINDOW_BYTES: Final = 256 * 1024
-"""Default length of a window."""
+"""Default length of a window, in bytes."""
 
 _AROUND_BYTES: Final = 64 * 1024
-"""How far behind a window the results of its calls are looked for, and how far before it the
-beginnings of its messages."""
+"""Bytes after a window that are searched for results of its calls, and bytes before it that are
+searched for the starts of its messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -34,10 +34,10 @@ class StepWindow:
             a message to the agent has the offset of the first line after it. A result without
             ``source_call_id`` answers a call before the window.
         first: Offset of the first line.
-        last: Offset behind the last line, where the next window begins.
-        has_earlier: Whether the log has lines before.
-        has_later: Whether it has lines behind.
-        unanswered: Ids of the calls whose results are further behind, or do not exist yet.
+        last: Offset after the last line, at which the next window starts.
+        has_earlier: Whether the log has earlier lines.
+        has_later: Whether the log has later lines.
+        unanswered: Ids of the calls whose results follow later, or do not exist yet.
     """
 
     steps: list[dict[str, Any]]
@@ -58,11 +58,11 @@ def read_window(
     """Return the steps of an agent in a part of its log. Blocks.
 
     Args:
-        turns: The agent's turns, which have been read on.
-        at: Offset of the first line, such as that of a step; within a line, the next line is first.
-            None reads the window that ends at ``before``.
-        before: Offset of the line behind the last one; None means the end of the log.
-        max_bytes: Length of the window; a longer line is a window by itself.
+        turns: The agent's turns, already read.
+        at: Offset of the first line, for example of a step; an offset within a line means the next
+            line. None reads the window that ends at ``before``.
+        before: Offset of the line after the window; None means the end of the log.
+        max_bytes: Maximum length of the window; a longer line is a window of its own.
 
     Raises:
         OSError: A file of the agent cannot be read.
@@ -74,7 +74,7 @@ def read_window(
         lines, ahead = _take(left, stop)
         is_within_turn = turns.last is not None and turns.last.ended_at is None
         if lines and is_within_turn and lines[-1].offset + lines[-1].size >= end:
-            lines.pop()  # the program is writing it
+            lines.pop()  # the program is writing the line
         last = min(end, lines[-1].offset + lines[-1].size + 1) if lines else first
         context, records = turns.list_events(first, last, is_end=not ahead)
         start = turns.first_start or 0
@@ -106,7 +106,7 @@ def read_window(
 
 
 def _read_before(turns: TurnIndex, context: Context, first: int) -> list[FileLine]:
-    """Return the lines of the same process before a line, as many as may matter for it."""
+    """Return the preceding lines of the same process that may affect a line."""
     start = context.process_start
     if first - start > _AROUND_BYTES:
         start = find_line_end(turns.arrivals.segments, first - _AROUND_BYTES)
@@ -115,14 +115,14 @@ def _read_before(turns: TurnIndex, context: Context, first: int) -> list[FileLin
 
 
 def _find_span(segments: Sequence[LogSegment]) -> tuple[int, int]:
-    """Return the offset of the first byte of a log, and the one behind its last byte."""
+    """Return the offsets of the start and of the end of a log."""
     return (segments[0].start, segments[-1].end) if segments else (0, 0)
 
 
 def _find_borders(
     segments: Sequence[LogSegment], at: int | None, before: int | None, max_bytes: int
 ) -> tuple[int, int]:
-    """Return where the first line of a window begins, and where its last line ends at the latest.
+    """Return the offset of a window's first line, and the maximum offset of its end.
 
     Args:
         segments: The segments of the log.
@@ -143,7 +143,7 @@ def _find_borders(
 
 
 def _take(left: Iterator[FileLine], stop: int) -> tuple[list[FileLine], tuple[FileLine, ...]]:
-    """Return the lines up to an offset, at least one, and the line behind, which was read, too."""
+    """Return the lines up to an offset, at least one, and the following line if it was read."""
     lines: list[FileLine] = []
     for line in left:
         if lines and line.offset + line.size > stop:
