@@ -1,4 +1,4 @@
-"""Writes the record, the manifest and the log index of one instance, and restores lost records."""
+"""Writes the record, manifest and log index of an instance, and restores lost records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Emit(Protocol):
 
 
 class Tell(Protocol):
-    """Sends the events of one instance."""
+    """Sends the events of a given instance."""
 
     def __call__(self, kind: EventKind, **detail: Any) -> None:
         """Send an event of ``kind``."""
@@ -50,7 +50,7 @@ class Write(Protocol):
     """Writes an update to a manifest."""
 
     def __call__(self, update: Update, *, durable: bool = True) -> None:
-        """Write ``update``; a ``durable`` one survives a power failure. Blocks.
+        """Write ``update``; if ``durable``, it survives a power failure. Blocks.
 
         Raises:
             ManifestError: The manifest cannot be written.
@@ -59,10 +59,10 @@ class Write(Protocol):
 
 @attrs.frozen(eq=False)
 class InstanceBookkeeping:
-    """Writes what happens to one instance. Every method blocks; failures are logged.
+    """Records the history of an instance. Every method blocks; failures are logged.
 
-    A failed write, even by a defect of this package, ends neither the instance nor the other
-    writes.
+    A failed write, even due to a defect in this package, does not end the instance or prevent
+    other writes.
 
     Args:
         instance: The instance.
@@ -73,12 +73,12 @@ class InstanceBookkeeping:
     _write: Write
 
     def note_reported(self) -> None:
-        """Note in the record what the world reports: its halt, its rate, its script errors."""
+        """Write the world's reports to the record: its halt, rate and script errors."""
         with self._contained("report of the world not recorded"):
             self._instance.write_record("ready")
 
     def note_exit(self, is_unresponsive: bool) -> None:  # noqa: FBT001, RUF100
-        """Note in the index of the log that the instance died.
+        """Write to the log index that the instance has ended.
 
         Args:
             is_unresponsive: Whether it was ended because it did not respond.
@@ -91,23 +91,23 @@ class InstanceBookkeeping:
         self._note_end("exited", f"exited: {reason}")
 
     def note_restart(self, launch: Launch, by: RestartedBy) -> None:
-        """Note in the index of the log that the instance is about to be started again.
+        """Write to the log index that the instance is about to be restarted.
 
         Args:
-            launch: How it is started.
-            by: Who restarts it.
+            launch: The plan of the restart.
+            by: The cause of the restart.
         """
         event = "stopped" if by == "request" else "exited"
         self._note_end(event, f"{event}: {describe_end(self._instance.exit, None)}")
         self._in_log(lambda index: index.note("restarted", f"restarted {launch.source}"))
 
     def register_restart(self, exit_before: str, launch: Launch, by: RestartedBy) -> None:
-        """Register in the manifest that the instance was brought back.
+        """Write to the manifest that the instance was restarted.
 
         Args:
-            exit_before: How it had ended, in words.
-            launch: How it was started.
-            by: Who restarted it.
+            exit_before: Description of its previous exit.
+            launch: The plan of the restart.
+            by: The cause of the restart.
         """
         with self._contained("restart not registered"):
             update = restart_update(
@@ -123,27 +123,27 @@ class InstanceBookkeeping:
             self._write(update)
 
     def leave_running(self) -> None:
-        """Release a detached instance; it continues to run."""
+        """Release a detached instance, which continues to run."""
         self._in_log(lambda index: index.note(LEFT, ""))
         self._instance.release()
 
     def record_end(self, end: InstanceEnd, *, was_stopped: bool) -> None:
-        """Record the end and release everything.
+        """Record the end and release all resources.
 
         Args:
-            end: How the instance ended.
-            was_stopped: Whether any of it had to be stopped.
+            end: The end of the instance.
+            was_stopped: Whether any process had to be stopped.
         """
         instance, event = self._instance, "stopped" if was_stopped else "exited"
         what = event if end.was_ready or was_stopped else "start failed"
         try:
             self._note_end(event, f"{what}: {describe_end(self._instance.exit, None)}")
             with self._contained("instance record not written"):
-                # Without a record, another instance may have the name by now.
+                # Without a record, another instance may already have the name.
                 if instance.is_recorded or instance.is_planned:
                     instance.write_record(end.state, end)
             with self._contained("manifest not written"):
-                # The run of a lone instance is labelled by the caller.
+                # The caller labels the run of a single instance.
                 is_labelled_here = instance.launch.index is not None or instance.past is not None
                 update = run_update(
                     status=end.run_status if is_labelled_here else None,
@@ -168,12 +168,12 @@ class InstanceBookkeeping:
 
 
 async def watch_records(find: Callable[[], Iterable[Instance]]) -> None:
-    """Check for lost records once a second, and write them again, until it is cancelled.
+    """Check for lost records once a second, and restore them, until cancelled.
 
     Args:
-        find: Returns the instances whose records are kept.
+        find: Returns the instances with records to keep.
 
-    Cancellation: finishes a check that is under way.
+    Cancellation: finishes a running check.
     """
     keeper = _RecordKeeper()
     while True:
@@ -184,7 +184,7 @@ async def watch_records(find: Callable[[], Iterable[Instance]]) -> None:
 
 
 class _RecordKeeper:
-    """Checks the journals that have changed since the last check."""
+    """Restores lost records from journals that have changed since the last check."""
 
     def __init__(self) -> None:
         self._stamps: dict[Path, tuple[int, ...]] = {}
@@ -197,7 +197,7 @@ class _RecordKeeper:
             groups.setdefault(instance.launch.run_dir, []).append(instance)
         for run_dir, members in groups.items():
             stamp = file_stamp(records_journal(run_dir))
-            # A run directory that was moved or removed is not created again.
+            # Do not recreate a run directory that was moved or removed.
             if (stamp is None or stamp != self._stamps.get(run_dir)) and run_dir.is_dir():
                 self._restore(run_dir, members, stamp)
 
@@ -213,16 +213,16 @@ class _RecordKeeper:
             return
         if lost:
             _log.warning("lost records written again", run_dir=str(run_dir), instances=lost)
-        elif stamp is not None:  # the one before the look: a loss since then is another change
+        elif stamp is not None:  # taken before the check, so a later loss counts as a change
             self._stamps[run_dir] = stamp
 
 
 def _restore_all(run_dir: Path, instances: Iterable[Instance]) -> list[str]:
-    """Restore lost records in a single write, so that no reader mistakes some for all."""
+    """Restore lost records in a single write, so readers never see only some."""
     with ExitStack() as holding:
         held = [holding.enter_context(instance.held_record()) for instance in instances]
         kept = [record_and_claim for record_and_claim in held if record_and_claim is not None]
         lost = restore_records(run_dir, [record for record, _ in kept])
         for _, claim in kept if lost else ():
-            claim.renew()  # the file of its lock may have gone too
+            claim.renew()  # its lock file may be missing too
     return lost

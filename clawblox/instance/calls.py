@@ -1,4 +1,4 @@
-"""The calls to one instance: they fail immediately when the instance ends."""
+"""Calls to an instance, which fail immediately when the instance ends."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from clawblox.instance.lifecycle import LifecycleState
 from clawblox.supervision.lifecycle import Lifecycle
 
 _HALT_NOTICE_S = 5.0
-"""How long to wait for the result of a probe after a world answered 503, in seconds."""
+"""Maximum wait for the result of a probe after an answer 503, in seconds."""
 _EXIT_NOTICE_S = 0.25
-"""How long to wait for the exit of a world after a call to it broke, in seconds."""
+"""Maximum wait for the exit of a world after a failed call, in seconds."""
 
 
 @attrs.define(eq=False)
 class Calls:
-    """The calls to one instance.
+    """The calls to an instance.
 
     Args:
         instance: The instance.
         lifecycle: Its state.
-        on_over: Called when the instance has ended or is about to, also before a restart; perhaps
-            more than once.
+        on_over: Called when the instance has ended or is about to end, even before a restart;
+            possibly several times.
 
     Attributes:
-        pacer: Hurries its liveness probes; a call that is answered 503 does.
+        pacer: Paces its liveness probes; an answer 503 to a call hurries the next probe.
     """
 
     _instance: Instance
@@ -47,9 +47,9 @@ class Calls:
 
     @property
     def life(self) -> int | None:
-        """Number of restarts before the life in which the instance serves; None while it does not.
+        """Number of restarts so far if the instance is serving, else None.
 
-        A world that has just died may still count as serving.
+        A world that has just ended may still count as serving.
         """
         is_serving = self._lifecycle.state is LifecycleState.READY and self._instance.halt is None
         return self._instance.restarts if is_serving else None
@@ -58,12 +58,12 @@ class Calls:
     async def call(self) -> AsyncIterator[None]:
         """Run the body of the block as a call to the instance.
 
-        A WorldError of the body is completed with the facts of the instance.
+        The fields of a WorldError from the body are completed with those of the instance.
 
         Raises:
-            WorldExitedError: The instance has ended, or ended before the body was done.
+            WorldExitedError: The instance has ended, before or during the body.
 
-        Cancellation: cancels the body; has no other effect.
+        Cancellation: cancels the body, without other effects.
         """
         begun_at = anyio.current_time()
         if self.life is None:
@@ -83,7 +83,7 @@ class Calls:
             raise await self._exited_error(begun_at)
 
     def fail(self) -> None:
-        """Fail every call that is under way, because the instance has ended or is about to."""
+        """Fail every running call, because the instance has ended or is about to end."""
         for scope in self._scopes:
             scope.cancel()
         self.note_change()
@@ -95,14 +95,15 @@ class Calls:
         self._changed = anyio.Event()
 
     async def wait_serving(self, *, after: int | None, until: float) -> bool:
-        """Wait until the instance serves again, in a later life.
+        """Wait until the instance serves again, after a restart.
 
         Args:
-            after: The life that has ended; None if the instance did not serve before.
-            until: Time of the loop's clock at which to give up.
+            after: The value of `life` before the restart; None if the instance did not serve
+                before.
+            until: Deadline on the loop's clock.
 
         Returns:
-            Whether it serves; False immediately when it is not coming back.
+            Whether it is serving; False immediately if it will not be restarted.
 
         Cancellation: has no effect.
         """
@@ -115,7 +116,7 @@ class Calls:
         return False
 
     async def _prefer_exit(self, error: WorldError, begun_at: float) -> None:
-        """Raise the exit instead of ``error`` if the world died of the call, or has halted."""
+        """Raise the exit instead of ``error`` if the world ended during the call, or has halted."""
         status = getattr(error, "status", None)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             with anyio.move_on_after(_HALT_NOTICE_S):

@@ -1,6 +1,6 @@
-"""Builds the command and environment of an instance's processes, and the script that reruns them.
+"""Builds the command and environment of an instance's processes, and the rerun script.
 
-Plain values and text; nothing is written or started here.
+The functions return plain values and text, without side effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clawblox.protocol import WorldEnvironment
 from clawblox.rundir.manifest import manifest_path
 
 _ENGINE: Final = ("-P", "-m", "clawblox.engine")
-"""What our interpreter runs for an engine world; -P keeps the world's files out of its imports."""
+"""Interpreter arguments of an engine world; -P keeps the world's files out of imports."""
 
 _TOKEN_BYTES: Final = 32
 
@@ -31,7 +31,7 @@ _PYTHON: Final = "{python}"
 """Placeholder in a command for the interpreter that runs clawblox."""
 
 _ACTIVATION_ENV: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
-"""An activated Python environment sets one of these."""
+"""Environment variables of which an activated Python environment sets one."""
 
 _OTHER_CONTRACT_ENV: Final = (
     protocol.BIN_ENV,
@@ -49,16 +49,16 @@ _OTHER_CONTRACT_ENV: Final = (
 def world_environment(
     launch: Launch, name: str, port: int, variables: Mapping[str, str] = MappingProxyType({})
 ) -> WorldEnvironment:
-    """Return the contract variables of one instance, with new tokens unless it has some.
+    """Return the contract variables of an instance, with new tokens unless it has tokens.
 
-    On the port of a run of which this process is the world, the world writes into the manifest of
-    that run, and into its rows.
+    If this process is the world of a run, and the new world uses its port, the new world writes
+    to the manifest and rows of that run.
 
     Args:
-        launch: The launch; tokens in its ``env`` are used instead of new ones.
+        launch: The launch; tokens in its ``env`` are used instead of new tokens.
         name: Name of the instance.
         port: Port that the world must bind.
-        variables: Variables of a world that runs already, with its tokens.
+        variables: Variables of an already running world, including its tokens.
     """
     manifest, rows = manifest_path(launch.instance_dir), launch.own_rows(name)
     record_dir = launch.record_dir if launch.config.records_itself else None
@@ -94,7 +94,7 @@ def _find_own_bin() -> str | None:
 
 
 def fill_command(command: Sequence[str]) -> list[str]:
-    """Return a command of ``world.toml`` with ``{python}`` replaced by our interpreter."""
+    """Return a command from ``world.toml`` with ``{python}`` replaced by this interpreter."""
     return [sys.executable if word == _PYTHON else word for word in command]
 
 
@@ -114,9 +114,9 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the complete environment of the instance's processes.
 
-    Contract variables of this process are not inherited; those that do not apply are unset. If no
-    Python environment is activated (in a notebook, an editor or a cron job), PATH begins with the
-    directory of our interpreter, so that ``python`` is the one that runs clawblox.
+    Contract variables of this process are not inherited, and those that do not apply are unset.
+    Without an activated Python environment (in a notebook, an editor or a cron job), PATH starts
+    with the directory of this interpreter, so ``python`` is the interpreter that runs clawblox.
 
     Args:
         launch: The launch.
@@ -138,7 +138,7 @@ def child_environment(
 
 
 def _search_path(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the new PATH, or an empty dict if it stays."""
+    """Return the new PATH, or an empty dict if it is unchanged."""
     path, here = env.get("PATH", os.defpath), _interpreter_dir()
     if any(map(env.get, _ACTIVATION_ENV)) or path.split(os.pathsep)[0] == here:
         return {}
@@ -154,8 +154,8 @@ def render_command_file(launch: Launch, world: WorldEnvironment) -> str:
     """Return a shell script that reruns the launch by hand.
 
     Contract variables that the caller has set take precedence, for example to use another port.
-    The script contains no secrets: it makes new tokens, and takes variables with a secret name
-    from the caller's environment.
+    The script does not contain secrets: it creates new tokens, and takes variables with a secret
+    name from the caller's environment.
     """
     given = {key: value for key, value in launch.options.env.items() if key not in world.secrets()}
     lines = [

@@ -1,10 +1,9 @@
 """Turns failures of an instance into public errors.
 
-The packages below raise exceptions that name a port or a program but not the instance. This module
+Other packages raise exceptions that name a port or a program but not the instance. This module
 adds the instance: its directory, files, address, exit and last log lines.
 
-The first line of such an error begins with the name of the instance, so the messages do not
-repeat it.
+The first line of such an error starts with the name of the instance, so the messages omit it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _Error = TypeVar("_Error", bound=WorldError)
 
 _PYTHON: Final = re.compile(r"python[0-9.]*")
 _NO_CLAWBLOX: Final = re.compile(r"No module named '?clawblox\b")
-"""Python's error when it cannot import clawblox, or run one of its modules."""
+"""Python's error when it cannot import clawblox, or run one of clawblox's modules."""
 _NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
@@ -57,13 +56,13 @@ _PUBLIC_CLASS: dict[type[Exception], type[WorldStartError]] = {
 
 
 def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: float) -> Exception:
-    """Return the public error for an exception of a start; a bug is returned unchanged. Blocks.
+    """Return the public error for an exception of a start; bugs are returned unchanged. Blocks.
 
     Args:
         error: The exception.
         instance: The instance that was being started.
-        phase: State of the instance when it failed, for example ``probing``.
-        elapsed_s: Seconds since the start began.
+        phase: State of the instance at the failure, for example ``probing``.
+        elapsed_s: Seconds since the beginning of the start.
     """
     if isinstance(error, WorldError):
         _located(error, instance, phase, elapsed_s)
@@ -99,9 +98,10 @@ def start_failure(error: Exception, instance: Instance, phase: str, elapsed_s: f
 
 
 def _missing_package(error: WorldError) -> tuple[str, str] | None:
-    """Return the module that a world lacks, and the extra that adds it; None for another cause.
+    """Return the module that a world lacks and the extra that provides it, or None.
 
-    A module that this interpreter has is missing in another one; the message of the world names it.
+    A module that this interpreter has is missing only in the interpreter named by the world's
+    message.
     """
     for match in filter(None, map(_NO_MODULE.search, reversed(error.log_lines))):
         extra = name_extra(module := match[1])
@@ -136,14 +136,14 @@ def halted_before_ready(instance: Instance, reason: str) -> WorldStartError:
 
 
 def never_ready(instance: Instance, obstacle: Obstacle) -> WorldStartError:
-    """Return the error for a world that runs and can no longer become ready."""
+    """Return the error for a running world that can no longer become ready."""
     return WorldStartError(
         f"world {_name(instance.launch)} cannot become ready: {obstacle}", hint=obstacle.hint
     )
 
 
 def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdentityError:
-    """Return the error for a port that a process outside the instance serves."""
+    """Return the error for a port served by a process outside the instance."""
     return WorldIdentityError(
         f"port {instance.port} is served by {str(stranger) or 'another process'}, "
         f"not by world {_name(instance.launch)}",
@@ -152,7 +152,7 @@ def identity_error(instance: Instance, stranger: StrangerAnswers) -> WorldIdenti
 
 
 def ready_timeout(instance: Instance, processes: Iterable[Proc]) -> WorldReadyTimeoutError:
-    """Return the error for a world that runs but is not ready in time. Blocks.
+    """Return the error for a running world that is not ready in time. Blocks.
 
     Args:
         instance: The instance.
@@ -177,7 +177,7 @@ def exited_error(
 
     Args:
         instance: The instance.
-        elapsed_s: Seconds since the call began.
+        elapsed_s: Seconds since the start of the call.
         is_coming_back: Whether it is being restarted.
     """
     halt = instance.halt or read_watchdog_end(instance)
@@ -196,7 +196,7 @@ def stop_error(instance: Instance, reason: str) -> WorldStopError:
 
     Args:
         instance: The instance.
-        reason: Why not, for the message.
+        reason: Reason for the message.
     """
     error = WorldStopError(
         f"world {_name(instance.launch)} could not be stopped: {reason}",
@@ -220,7 +220,7 @@ def _interpreter_hint() -> str:
 
 
 def read_watchdog_end(instance: Instance) -> str | None:
-    """Return why its watchdog ended an engine world; None if it ended in another way. Blocks."""
+    """Return why the watchdog ended an engine world; None if it ended otherwise. Blocks."""
     is_engine_world = instance.launch.config.is_engine_world
     if not is_engine_world or instance.exit != ProcessExit(status=WATCHDOG_STATUS):
         return None
@@ -235,7 +235,7 @@ def _name(launch: Launch) -> str:
 
 
 def _elsewhere_hint(instance: Instance) -> str | None:
-    """Return a hint if another process, in a container perhaps, has the port of another address."""
+    """Return a hint if another process, perhaps in a container, has the port at another address."""
     expected = connect_host(instance.launch.options.host)
     found = {listener.address for listener in listeners_on(instance.port)} - {expected}
     if not found:

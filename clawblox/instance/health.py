@@ -1,14 +1,14 @@
-"""Health checks: whether a world is ready, is the process that answers, and still answers.
+"""Health checks: probes for the readiness, identity and liveness of a world.
 
 A world is ready when its route answers 200 (or its log matches a pattern) *and* the listening
-socket belongs to its process tree. Probes are raw loopback sockets: a refused connection costs
-about 14 µs, where an HTTP client would cost a third of a millisecond.
+socket belongs to its process tree. Probes use raw loopback sockets: a refused connection takes
+about 14 µs, compared to a third of a millisecond with an HTTP client.
 
-A probe is written as generators that yield what they wait for, so that the launcher can drive many
-of them in its one thread, and the liveness check one in the event loop. Liveness uses the terms of
-the kubelet: every ``period`` seconds a probe that may take ``timeout`` seconds;
+Probes are generators that yield wait conditions, so the launcher can run many of them in a single
+thread, and the liveness check can run one in the event loop. Liveness uses the terms of the
+kubelet: every ``period`` seconds, a probe may take up to ``timeout`` seconds;
 ``failure_threshold`` failures in a row mean that the world hangs. If a world reports that it has
-halted, one probe is enough.
+halted, a single probe is enough.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LAST_DELAY_S = 0.02
 _LONG_S, _SLOW_DELAY_S = 5.0, 0.05
 _LONGEST_WAIT_S = 0.25
 _LAST_LOOK_S = 0.25
-"""Longest time for the look at the deadline of a start."""
+"""Maximum duration of the last check at the deadline of a start, in seconds."""
 _ANSWER_TIMEOUT_S = 5.0
 _DRAIN_TIMEOUT_S = 0.2
 _MAX_ANSWER_BYTES = 1 << 20
@@ -63,11 +63,11 @@ WRITE: Final = select.EPOLLOUT
 
 
 class Wait(NamedTuple):
-    """The event that a step of a probe waits for: that of a descriptor, or a timeout.
+    """The condition that a step of a probe waits for: a descriptor event or a timeout.
 
     Attributes:
-        seconds: Longest wait in seconds; ``math.inf`` waits without limit.
-        fd: The descriptor; -1 waits for the timeout alone.
+        seconds: Maximum wait in seconds; ``math.inf`` for no limit.
+        fd: The descriptor; -1 to wait only for the timeout.
         events: :data:`READ` or :data:`WRITE`.
     """
 
@@ -77,38 +77,38 @@ class Wait(NamedTuple):
 
 
 Steps: TypeAlias = Generator[Wait, bool, bool]
-"""The steps of a probe: yield a wait, are sent whether the event came in time, return the result.
+"""The steps of a probe: yield a wait, receive whether the event came in time, return the result.
 
-Closing them closes the connection.
+Closing the generator closes the connection.
 """
 
 
 class StrangerAnswers(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """The port answers, but a process outside the instance, its text, listens there."""
+    """A process outside the instance listens on the port; the text describes the process."""
 
 
 class HaltedAtStart(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """The world reports that it has halted, before it was ever ready; its text is the reason."""
+    """The world reports that it has halted before it was ready; the text is the reason."""
 
 
 @attrs.define
 class ReadinessProbe:
-    """Checks whether one instance is ready, and keeps the last result.
+    """Checks whether an instance is ready, and keeps the last result.
 
     Attributes:
         host: Address that the world must bind.
         port: Its port.
-        path: Route that must answer 200, base path included; None only connects.
-        log_pattern: Pattern that its log must contain; None does not read the log.
+        path: Route that must answer 200, including the base path; None to connect only.
+        log_pattern: Pattern that its log must contain; None to ignore the log.
         log_file: The log.
         log_start: Offset of this instance's first byte in the log.
-        interval: Seconds between two looks; None doubles from 2 ms to 20 ms, and to 50 ms after
-            5 s.
-        is_inherited: Whether the world inherits a socket that already listens. A request then
-            waits in its backlog without limit, and no other process can answer it.
-        operator_token: Sent with the request, so that the world reports more; None sends none.
-        seen: The result of the last look, for an error message.
-        report: What the world reported in the last look; empty if it did not answer.
+        interval: Seconds between two checks; None for increasing intervals from 2 ms to 20 ms, and
+            to 50 ms after 5 s.
+        is_inherited: Whether the world inherits a listening socket. A request then waits in the
+            backlog without limit, and other processes cannot answer it.
+        operator_token: Token sent with the request to get a detailed report, or None.
+        seen: The result of the last check, for an error message.
+        report: The world's report in the last check; empty if it did not answer.
     """
 
     host: str
@@ -127,7 +127,7 @@ class ReadinessProbe:
     _log_matched: bool = attrs.field(init=False, default=False)
 
     def look(self) -> Steps:
-        """Look once whether the world reports ready; keep the result in ``seen``.
+        """Check once whether the world reports ready; store the result in ``seen``.
 
         Raises:
             OSError: There are no file descriptors left, or the log cannot be read.
@@ -154,7 +154,7 @@ class ReadinessProbe:
                 text = self._log_end + chunk
                 if pattern.search(text.decode(errors="replace")):
                     return True
-                # An unfinished line is searched again once more of it is there.
+                # An unfinished line is searched again when it is longer.
                 self._log_end = text[text.rfind(b"\n") + 1 :][-_LOG_CHUNK_BYTES:]
         return False
 
@@ -181,7 +181,7 @@ class ReadinessProbe:
         connection.sendall(request)
         answer = b""
         while not _is_complete(answer):
-            # Without a content length, a connection that stays open is not waited for.
+            # Without a content length, do not wait for the end of the connection.
             has_status = _STATUS_LINE.match(answer) and not _is_interim(answer)
             left = deadline - time.monotonic()
             is_readable = yield Wait(
@@ -213,12 +213,12 @@ class ReadinessProbe:
         is_open = False
         try:
             code = connection.connect_ex((host, self.port))
-            if code == errno.EINPROGRESS:  # on loopback it is decided by now: ask again
+            if code == errno.EINPROGRESS:  # on loopback the result is known by now, so ask again
                 code = connection.connect_ex((host, self.port))
             if code == errno.EALREADY:
                 yield Wait(math.inf, connection.fileno(), WRITE)
                 code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            # A closed port can, by a TCP simultaneous open, connect to itself.
+            # A TCP simultaneous open can connect a closed port to itself.
             is_open = code == 0 and connection.getsockname() != connection.getpeername()
         finally:
             if not is_open:
@@ -230,16 +230,16 @@ class ReadinessProbe:
 
 
 def steps_until_ready(probe: ReadinessProbe, expected_s: float, timeout: float) -> Steps:
-    """Probe until the world reports ready; another process may have answered.
+    """Probe until the world reports ready, although another process may have answered.
 
     Args:
         probe: The probe.
-        expected_s: Seconds that the fastest world so far took; 0 if not known. Probing begins at
-            half of it, and after 0.25 s at the latest, since this world may be faster.
-        timeout: Seconds in which it must report ready.
+        expected_s: Seconds that the fastest world so far took; 0 if unknown. Probing starts after
+            half of this time, and after 0.25 s at the latest, since this world may be faster.
+        timeout: Seconds within which it must report ready.
 
     Returns:
-        Whether it reported ready in time. The last look begins at the deadline, which may have
+        Whether it reported ready in time. The last check starts at the deadline, which may have
         passed while this process slept.
 
     Raises:
@@ -266,7 +266,7 @@ def steps_until_ready(probe: ReadinessProbe, expected_s: float, timeout: float) 
 
 
 def _look_until(probe: ReadinessProbe, deadline: float) -> Steps:
-    """Look once, until the deadline, a time of the monotonic clock."""
+    """Check once, until a deadline on the monotonic clock."""
     steps = probe.look()
     try:
         wait = next(steps)
@@ -299,13 +299,13 @@ def require_own_listener(probe: ReadinessProbe, mark: Mark) -> None:
 
 
 def find_members(mark: Mark) -> Iterator[int]:
-    """Yield the pids of an instance; the tree is only searched when the leaders are not enough."""
+    """Yield the pids of an instance, leaders first; search the tree only if more are needed."""
     yield from (pid for pid, _ in mark.leaders)
     yield from (proc.pid for proc in find_tree([mark]))
 
 
 def _skip_interim(answer: bytes) -> bytes:
-    """Return an answer without the complete heads of interim answers before it."""
+    """Return an answer without the complete heads of preceding interim answers."""
     while _is_interim(answer) and _HEAD_END in answer:
         answer = answer.partition(_HEAD_END)[2]
     return answer
@@ -317,18 +317,18 @@ def _is_interim(answer: bytes) -> bool:
 
 
 def _is_complete(answer: bytes) -> bool:
-    """Return whether the whole body has come; reading less would reset the connection."""
+    """Return whether the whole body has arrived; reading less would reset the connection."""
     head, separator, body = answer[:_MAX_ANSWER_BYTES].partition(_HEAD_END)
     promised = _LENGTH.search(head)
     has_all = bool(separator and promised and len(body) >= int(promised[1]))
     return has_all or len(answer) >= _MAX_ANSWER_BYTES
 
 
-# -- liveness: whether a world that was ready still answers -------------------------------------
+# -- liveness: whether a ready world still answers ----------------------------------------------
 
 
 class ProbePacer:
-    """Paces the liveness probes of one world; callers that suspect a halt hurry the next probe."""
+    """Paces the liveness probes of a world; callers that suspect a halt hurry the next probe."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -339,11 +339,11 @@ class ProbePacer:
         self._ended = 0
 
     def begin(self) -> None:
-        """Note that the instance is probed from now on."""
+        """Start the probing of the instance."""
         self._is_probing = True
 
     def end(self) -> None:
-        """Note that it is probed no more, and wake the waiting callers."""
+        """End the probing, and wake the waiting callers."""
         self._is_probing = False
         self._wake()
 
@@ -351,7 +351,7 @@ class ProbePacer:
         """Wait until the next probe is due.
 
         Args:
-            seconds: The longest wait.
+            seconds: Maximum wait in seconds.
 
         Cancellation: has no effect.
         """
@@ -361,19 +361,19 @@ class ProbePacer:
         self._begun += 1
 
     def note_probe(self) -> None:
-        """Note that the probe after the last `pause` found no change."""
+        """Record that the probe after the last `pause` has finished without a change."""
         self._ended = self._begun
         self._wake()
 
     def hurry(self) -> None:
-        """Begin the next probe immediately; called from another thread, do nothing."""
+        """Start the next probe immediately; no effect if called from another thread."""
         if threading.get_ident() == self._thread:
             self._hurried.set()
 
     async def probe_now(self) -> None:
-        """Hurry, and wait for the result of a probe that begins after this call.
+        """Hurry, and wait for the result of a probe that starts after this call.
 
-        Cancellation: the probe takes place all the same.
+        Cancellation: the probe still takes place.
         """
         wanted = self._begun + 1
         self.hurry()
@@ -393,12 +393,12 @@ async def wait_until_unresponsive(
 ) -> str:
     """Probe a world until it has halted or stopped answering; return the result of the last probe.
 
-    Time in which this process did not run does not count as a failure.
+    Time in which this process was not running does not count as a failure.
 
     Args:
-        probe: The probe; afterwards its ``report.halt`` is why the world has halted, or None.
-        rule: Period and timeout in seconds, and the number of failures in a row.
-        pacer: Hurries single probes.
+        probe: The probe; afterwards its ``report.halt`` is the reason of the halt, or None.
+        rule: Period and timeout in seconds, and the number of consecutive failures.
+        pacer: Paces and hurries the probes.
         on_report: Called with the report of each good answer.
 
     Cancellation: leaves no connection open.
@@ -410,7 +410,9 @@ async def wait_until_unresponsive(
         try:
             is_good = await _answers_in_time(probe, rule.timeout)
             failures = 0 if is_good else failures + 1
-        except OSError as error:  # our lack of descriptors is not a failure of the world
+        except (
+            OSError
+        ) as error:  # a lack of descriptors in this process is not a failure of the world
             _log.warning("liveness not checked", error=str(error))
         if failures >= rule.failure_threshold or probe.report.halt is not None:
             return probe.seen
@@ -420,7 +422,7 @@ async def wait_until_unresponsive(
 
 
 async def ask_report(probe: ReadinessProbe, seconds: float) -> HealthReport | None:
-    """Ask a world once for its report; None if it neither is well nor has halted, or is late.
+    """Return the report of a world that is healthy or halted; None for others or if late.
 
     Cancellation: leaves no connection open.
     """
@@ -445,7 +447,7 @@ async def run_steps(steps: Steps) -> bool:
     """Run the steps of a probe in the event loop and return their result.
 
     Raises:
-        OSError: The steps raised it.
+        OSError: Raised by the steps.
 
     Cancellation: leaves no connection open.
     """
@@ -467,7 +469,7 @@ async def run_steps(steps: Steps) -> bool:
 
 
 def look_once(probe: ReadinessProbe, seconds: float) -> bool:
-    """Look once and return whether the world reports ready. Blocks.
+    """Check once and return whether the world reports ready. Blocks.
 
     Args:
         probe: The probe; afterwards its ``seen`` is the result.

@@ -1,9 +1,9 @@
-"""Acquires and releases the resources of one instance: a name, then a port, then processes.
+"""Acquires and releases the resources of an instance: a name, then a port, then processes.
 
-The stages are values, see ``stages``: Named when its name is claimed, Running once there may be
-processes. Each resource is recorded the moment it is acquired, so that :meth:`Instance.end` and
-:meth:`Instance.release` can be called at any point of a start and release exactly that much.
-The supervisor decides when to act, and how to handle a failure.
+The stages are values, see ``running``: Named after its name is claimed, Running when processes may
+exist. Each resource is recorded when it is acquired, so :meth:`Instance.end` and
+:meth:`Instance.release` can be called at any point of a start and release exactly the acquired
+resources. The supervisor decides when to act, and how to handle failures.
 """
 
 from __future__ import annotations
@@ -54,32 +54,32 @@ from clawblox.telemetry.logs import last_lines
 
 
 class Instance:
-    """The resources of one instance.
+    """The resources of an instance.
 
     Args:
         launch: The plan of its start.
-        record: The record of a running instance to attach to; None starts one.
-        names: The instances of its world object by name, shared by all instances; this one is added
-            once it has a name. Names are unique there, not only in a run directory.
+        record: The record of a running instance to attach to; None to start a new instance.
+        names: The instances of its world object by name, shared by all instances; this instance is
+            added when it gets its name. Names are unique across run directories.
         control: Name of its orchestrator's control socket; '' for none.
         register: Called before its processes are started; registers it in the manifest, and returns
             further environment variables for its world. Blocks.
-        run_id: Id of its run; '' makes one from its name and the time.
+        run_id: Id of its run; '' to create one from its name and the time.
 
     Attributes:
         launch: The plan of its latest start.
         record: The record that it was attached by; None if it was started.
-        past: Its history under earlier orchestrators; None if its run began here.
+        past: Its history under earlier orchestrators; None if its run started here.
         name: Its name, once claimed.
         port: Its port, once leased; 0 before.
         restarts: Number of its restarts.
         run_id: Id of its run, once it has a name.
-        started_at: UTC time at which its run began.
-        exit: How the world's process ended; None while it runs.
-        halt: Why the world has halted; None if it has not.
-        rate: How fast the world runs, as it last reported; None if it did not.
-        script_errors: The errors of its scripts, as it last reported; None if there were none.
-        keeps_port: Whether it must have the port that it has, or asks for.
+        started_at: UTC time of the start of its run.
+        exit: Exit of the world's process; None while it is running.
+        halt: Reason of the world's halt, or None.
+        rate: The tick rate that the world last reported, or None.
+        script_errors: The script errors that the world last reported, or None.
+        keeps_port: Whether it must get a specific port, the current or the requested port.
         is_planned: Whether its record lists its start as planned.
         log_index: The index of its log; None before its first process is started.
     """
@@ -130,7 +130,7 @@ class Instance:
         """The stage in which it has processes.
 
         Raises:
-            UsageError: It does not run.
+            UsageError: The instance is not running.
         """
         if self._running is None:
             raise UsageError(f"instance {self.name!r} does not run")
@@ -138,7 +138,7 @@ class Instance:
 
     @property
     def url(self) -> str:
-        """Its local address, base path included, without a trailing slash."""
+        """Its local address, including the base path, without a trailing slash."""
         address = join_address(connect_host(self.launch.options.host), self.port)
         return f"http://{address}{self.launch.options.base_path}"
 
@@ -211,7 +211,7 @@ class Instance:
         return self._named
 
     def _note_claim(self, claim: Claim) -> None:
-        # Atomic, because starts in other run directories may be taking the same name.
+        # Atomic, because starts in other run directories may take the same name.
         if self._names.setdefault(claim.name, self) is not self:
             claim.release()
             return
@@ -219,13 +219,13 @@ class Instance:
         self._named = Named(claim, *self.launch.name_files(claim.name))
 
     async def wait_for_port(self) -> None:
-        """Lease the port that the caller asked for, waiting up to ``port_wait`` seconds.
+        """Lease the requested port, waiting up to ``port_wait`` seconds.
 
         Raises:
-            PortBusy: It is still in use.
+            PortBusy: The port is still in use.
             OSError: The host is not an address of this machine.
 
-        Cancellation: nothing is leased.
+        Cancellation: the port is not leased.
         """
         options = self.launch.options
         if options.port is not None:
@@ -236,16 +236,16 @@ class Instance:
         """Acquire its name and port, write its files, start its processes. Blocks.
 
         Returns:
-            The pidfd of the world's process; -1 if it has ended already.
+            The pidfd of the world's process; -1 if it has already ended.
 
         Raises:
             UsageError: Another instance of this world object has the name.
             RunLockedError: Another orchestrator has claimed it.
             NoFreePort: No port is free.
             PortBusy: Another process took the leased port that the world inherits.
-            CannotExecute: One of the commands cannot be executed.
-            OSError: A file cannot be written, or the rows of the snapshot are not as saved.
-            ManifestError: It cannot be registered.
+            CannotExecute: A command cannot be executed.
+            OSError: A file cannot be written, or the rows of the snapshot have changed.
+            ManifestError: The instance cannot be registered.
             TmuxError: A tmux window cannot be opened.
         """
         launch, config = self.launch, self.launch.config
@@ -268,7 +268,8 @@ class Instance:
         processes, tree = running.processes, running.processes.tree
         tree.watch()  # before they exist
         if not self.is_planned:
-            # If this process and the guard are killed now, a resume finds the world by its record.
+            # If this process and the guard are killed now, a resume finds the world through its
+            # record.
             self.write_record("starting")
         env = child_environment(launch, environment, self._cookie, self._lease.token)
         hands_over = launch.hands_listener_over
@@ -297,7 +298,7 @@ class Instance:
         )
 
     def settle(self) -> None:
-        """Check that the instance itself answers, and record that it is ready. Blocks.
+        """Check that the instance itself answers, and record its readiness. Blocks.
 
         Raises:
             StrangerAnswers: Another process serves its port.
@@ -314,7 +315,7 @@ class Instance:
 
         Raises:
             RunLockedError: Another orchestrator has claimed it.
-            ProcessLookupError: It has ended by now.
+            ProcessLookupError: The instance has ended.
             OSError: The run directory cannot be written.
         """
         self._note_claim(claim_name(self.launch.run_dir, record.name, may_be_alive=True))
@@ -329,14 +330,14 @@ class Instance:
         self._running = running
         self.started_at, self.restarts = record.started_at, record.restarts
         self.run_id = record.run_id
-        self.write_record("ready")  # so that other processes ask this one from now on
+        self.write_record("ready")  # so other processes send requests to this process from now on
 
     # -- watching and releasing ---------------------------------------------------------
 
     async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there never was one.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         if self._running is not None:
             self.exit = await self._running.processes.wait_exit() or self.exit
@@ -348,7 +349,7 @@ class Instance:
         Args:
             grace: Time between TERM and KILL.
 
-        Cancellation: stops climbing; call it shielded.
+        Cancellation: leaves the end incomplete; call it shielded.
         """
         if self._running is None:
             return TreeEnd("already_exited")
@@ -363,7 +364,7 @@ class Instance:
             self._running.processes.tree.kill()
 
     def begin_anew(self) -> None:
-        """Prepare for another :meth:`bring_up` under the same name, after :meth:`end`. Blocks."""
+        """Prepare for another :meth:`bring_up` with the same name, after :meth:`end`. Blocks."""
         self.detach()
         if self._running is not None:
             self._running.processes.release()
@@ -373,13 +374,13 @@ class Instance:
             self._release_port()
 
     def detach(self) -> None:
-        """Make the guard forget it, because it has ended or outlives this orchestrator."""
+        """Remove it from the guard, because it has ended or outlives this orchestrator."""
         if self._running is not None:
             self._running.processes.tree.forget()
 
     def release(self) -> None:
-        """Release everything besides the processes. Idempotent. Blocks."""
-        with ExitStack() as releases:  # release each, even if another fails
+        """Release all resources except the processes. Idempotent. Blocks."""
+        with ExitStack() as releases:  # release each, even if others fail
             releases.callback(self._release_name)
             releases.callback(self._release_port)
             if self._running is not None:
@@ -402,16 +403,16 @@ class Instance:
     # -- its record ---------------------------------------------------------------------
 
     def write_record(self, state: RecordState, end: InstanceEnd | None = None) -> None:
-        """Write its record; ``end`` is None while it lives. Blocks.
+        """Write its record; ``end`` is None while it is running. Blocks.
 
         Raises:
-            OSError: It cannot be written; the old record is unchanged.
+            OSError: The record cannot be written; the old record is unchanged.
         """
         with self._record_lock:
             self._write(self.make_record(state, end))
 
     def make_record(self, state: RecordState, end: InstanceEnd | None = None) -> InstanceRecord:
-        """Return its record as :meth:`write_record` writes it."""
+        """Return its record for :meth:`write_record`."""
         launch, begun, running = self.launch, self.launch.begun, self._running
         world = running.processes.world if running else None
         command_file, log_file = launch.name_files(self.name)
@@ -454,9 +455,9 @@ class Instance:
         )
 
     def rename_run(self, run_id: str) -> None:
-        """Give its run another id, in its record too. Blocks.
+        """Change the run id, also in its record. Blocks.
 
-        A record that meanwhile belongs to another start is not changed.
+        A record that now belongs to another start is not changed.
 
         Raises:
             OSError: The record cannot be written.
@@ -468,7 +469,7 @@ class Instance:
 
     @contextmanager
     def held_record(self) -> Iterator[tuple[InstanceRecord, Claim] | None]:
-        """Lock its record; yield it with its claim, None while it has no record. Blocks."""
+        """Lock its record; yield it with its claim, or None without a record. Blocks."""
         with self._record_lock:
             if self._is_claimed and self._named is not None and self._written is not None:
                 yield self._written, self._named.claim
@@ -476,6 +477,6 @@ class Instance:
                 yield None
 
     def _write(self, record: InstanceRecord) -> None:
-        """Write a record; the caller has the lock."""
+        """Write a record; the caller must hold the lock."""
         self._written = record
         (write_records if self._is_claimed else replace_record)(self.launch.run_dir, record)

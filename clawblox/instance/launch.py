@@ -1,7 +1,7 @@
 """Plans starts: resolves the options of one start, or of many, to paths, names and seeds.
 
-Plain values. Nothing is started here; the file system is only read. The environment of the
-processes is built by ``environment``.
+The functions return plain values, and only read the file system. ``environment`` builds the
+environment of the processes.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """The history of an instance before this orchestrator, as it is brought back.
+    """The history of a resumed instance before this orchestrator.
 
     Attributes:
-        run_id: Id of its run; the run continues.
-        started_at: UTC time at which the run began.
-        number: Number of this restart of the run, from 1; 0 if the run was planned, not begun.
-        exit: How it had ended, in words.
+        run_id: Id of its run, which continues.
+        started_at: UTC time of the start of the run.
+        number: Number of this restart of the run, from 1; 0 if the run was planned but not started.
+        exit: Description of its previous exit.
         at: UTC time of this restart.
-        reason: Why it does not continue from its newest save; None if it does.
-        port: The port that it had; 0 if it had none.
-        by: What brings it back: a new orchestrator, or a request to this one.
+        reason: Reason why it does not continue from its newest save; None if it does.
+        port: Its previous port; 0 for none.
+        by: The cause of the restart: a new orchestrator, or a request to this orchestrator.
         is_labelled: Whether the manifest describes the run.
     """
 
@@ -69,23 +69,23 @@ class Past:
 
 @attrs.frozen(kw_only=True)
 class Launch:
-    """The plan of one start, checked; all paths are absolute.
+    """The checked plan of a start; all paths are absolute.
 
     Attributes:
         config: The world.
         options: The options of the start.
         run_dir: Directory with the records of the run's instances.
         instance_dir: Directory with the manifest and files of this instance; the run directory
-            itself, except for one of many.
-        index: Its index among many; None if it was started alone.
-        record_dir: Directory for recordings, of the world or of its agents; None does not record.
-        resume_path: Snapshot to restore; None starts a new world.
-        parent_sha256: Digest of that snapshot; None if not known.
-        archive: The archive that the snapshot was taken out of; None if it was in none.
-        inherited: Our own environment, read once for all that are started together.
-        has_own_rows: Whether the rows of its data stores are its own, rather than those of all
-            that run its world on its port.
-        first: The launch that the run began with; None if this is it.
+            itself, unless it is one of many instances.
+        index: Its index among many instances; None if it was started alone.
+        record_dir: Directory for recordings of the world or of its agents; None to not record.
+        resume_path: Snapshot to restore; None for a new world.
+        parent_sha256: Digest of the snapshot; None if unknown.
+        archive: The archive that the snapshot comes from, or None.
+        inherited: The environment of this process, read once for all instances started together.
+        has_own_rows: Whether its data stores have their own rows, instead of sharing them with all
+            instances of the world on the same port.
+        first: The first launch of the run; None if this is the first.
         past: The history of the instance under earlier orchestrators; None for a new run.
         saves: The saves of its run so far, oldest first.
     """
@@ -109,11 +109,11 @@ class Launch:
 
     @property
     def begun(self) -> Launch:
-        """The launch that the run began with."""
+        """The first launch of the run."""
         return self.first or self
 
     def restored(self, path: Path, sha256: str | None) -> Launch:
-        """Return the launch that continues from a save, with the random state of the save."""
+        """Return the launch that continues from a save, including its random state."""
         return attrs.evolve(
             self,
             options=attrs.evolve(self.options, reseed=None),
@@ -124,7 +124,7 @@ class Launch:
         )
 
     def reseeded(self, seed: int) -> Launch:
-        """Return the launch with another seed, which its run begins with from now on."""
+        """Return the launch with another seed, which is also the run's first seed from now on."""
         begun = attrs.evolve(self.begun, options=attrs.evolve(self.begun.options, reseed=seed))
         if self.first is None:
             return begun
@@ -133,16 +133,16 @@ class Launch:
 
     @property
     def seed(self) -> int | None:
-        """The latest seed that its run was given; None if it was given none."""
+        """The latest seed given to its run, or None."""
         reseed = self.options.reseed
         return self.begun.options.reseed if reseed is None else reseed
 
     @property
     def liveness(self) -> LivenessRule | None:
-        """When the instance counts as hung; None if it is not probed.
+        """The rule by which the instance counts as hung; None if it is not probed.
 
-        A world that watches its scripts waits, halted, for the one that mends it: it is probed only
-        if its ``world.toml`` asks for that.
+        A world that watches its scripts stays halted until a script is repaired, so it is probed
+        only if its ``world.toml`` requests probes.
         """
         is_left_alone = self.options.watch and not self.config.asks_for_probes
         return None if is_left_alone else self.config.liveness
@@ -153,7 +153,7 @@ class Launch:
         return files_dir(self.config.dir, self.instance_dir)
 
     def name_files(self, name: str) -> tuple[Path, Path]:
-        """Return the launch script and the log of an instance of that name."""
+        """Return the launch script and the log of an instance with a name."""
         options, files = self.options, self.files_dir
         return (
             options.command_file or files / "runtime" / f"{name}.sh",
@@ -161,9 +161,9 @@ class Launch:
         )
 
     def own_rows(self, name: str) -> Path | None:
-        """Return the file of the data stores' rows of an instance of that name, if it has its own.
+        """Return the data store file of an instance with a name, if it has its own rows.
 
-        A world with a command may run the engine, too, unless it is external.
+        Unless it is external, a world with a command may also run the engine.
         """
         is_in_sqlite = self.options.datastore in (None, "sqlite") and not self.config.is_external
         if not (self.has_own_rows and is_in_sqlite):
@@ -172,13 +172,13 @@ class Launch:
 
     @property
     def shares_rows_of_origin(self) -> bool:
-        """True if it starts from a snapshot and its rows are in a database that worlds share."""
+        """True if it starts from a snapshot and its rows are in a shared database."""
         is_new = self.resume_path is not None and self.past is None
         return is_new and self.options.datastore == "postgres"
 
     @property
     def source(self) -> str:
-        """Its source, in words: ``fresh``, or ``from checkpoints/w000-….json``."""
+        """Description of its source: ``fresh``, or ``from checkpoints/w000-….json``."""
         path = self.resume_path
         if path is None:
             return "fresh"
@@ -187,7 +187,7 @@ class Launch:
 
     @property
     def how_back(self) -> str | None:
-        """Its return after an end, in words; None for a new run."""
+        """Description of its restart; None for a new run."""
         if self.past is None or not self.past.number:
             return None
         return f"{'resumed' if self.past.by == 'resume' else 'restarted'} {self.source}"
@@ -199,7 +199,7 @@ class Launch:
 
     @property
     def lineage(self) -> dict[str, Any]:
-        """Its origin, as ``run_update`` takes it for the manifest."""
+        """Its origin, in the form that ``run_update`` takes for the manifest."""
         return {
             "resume_from": self.resume_path,
             "parent_sha256": self.parent_sha256,
@@ -208,13 +208,13 @@ class Launch:
 
     @cached_property
     def recorded_options(self) -> dict[str, Any]:
-        """The options for the record; of ``env``, which may be secret, only the names."""
+        """The options for the record; only names of ``env``, whose values may be secret."""
         values = attrs.asdict(self.options, recurse=False)
         return {**{key: _plain(value) for key, value in values.items()}, "env": [*self.options.env]}
 
 
 def new_run_id(name: str, begun_at: datetime) -> str:
-    """Return the id of a run that an instance called ``name`` began at ``begun_at``."""
+    """Return the id of a run, from the name and start time of its instance."""
     return f"{name}-{begun_at:%Y%m%dT%H%M%S%fZ}"
 
 
@@ -226,8 +226,8 @@ def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
         options: The options of the start.
 
     Raises:
-        ConfigError: The world has no command, or an option does not work here, for example
-            because a directory is missing; names the key and the value.
+        ConfigError: The world has no command, or an option is invalid, for example because a
+            directory is missing; names the key and the value.
     """
     resume_path, digest = _check_start(config, options, 1)
     _require_recorder(config, options.record)
@@ -248,7 +248,7 @@ def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
         record_dir=(options.record_dir or run_dir / "recordings") if options.record else None,
         resume_path=resume_path,
         parent_sha256=digest,
-        # A port of the caller's choice leads to the rows there, unless the snapshot has its own.
+        # A port chosen by the caller determines the rows, unless the snapshot has its own.
         has_own_rows=options.port is None
         or (resume_path is not None and rows_beside(resume_path).exists()),
     )
@@ -270,12 +270,12 @@ def plan_many(
         run_dir: Directory of the run, resolved.
         options: The shared options.
         specs: The options of each instance.
-        names: Names for those without one.
-        parent_sha256: Digest of ``options.resume``; None if not known.
+        names: Names for instances without a name.
+        parent_sha256: Digest of ``options.resume``; None if unknown.
 
     Raises:
-        ConfigError: The world has no command, an option does not work here, or two instances
-            would have the same name; names the key and the value.
+        ConfigError: The world has no command, an option is invalid, or two instances would have
+            the same name; names the key and the value.
     """
     resume_path, digest = _check_start(config, options, len(specs))  # once for all instances
     own = [spec.name for spec in specs if spec.name is not None]
@@ -298,7 +298,7 @@ def plan_many(
 
 
 def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch:
-    """Return the launch of one of many: the common one, changed by its spec."""
+    """Return the launch of one of many instances: the common launch, changed by its spec."""
     options = common.options
     record = options.record if spec.record is None else spec.record
     _require_recorder(common.config, record)
@@ -326,7 +326,7 @@ def _member(common: Launch, spec: InstanceSpec, name: str, place: int) -> Launch
 def plan_resume(
     config: WorldConfig, run_dir: Path, found: Interrupted, env: Mapping[str, str]
 ) -> Launch:
-    """Return the launch that brings an interrupted instance back, from its record. Blocks.
+    """Return the launch that resumes an interrupted instance, from its record. Blocks.
 
     Args:
         config: The world.
@@ -335,7 +335,7 @@ def plan_resume(
         env: Values of its environment variables; see :func:`find_variables`.
 
     Raises:
-        ConfigError: The world has no command, or a recorded option is wrong.
+        ConfigError: The world has no command, or a recorded option is invalid.
     """
     require_command(config)
     record = found.record
@@ -358,16 +358,16 @@ def plan_resume(
 def find_variables(
     record: InstanceRecord, given: Mapping[str, str], ours: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the variables that an instance was started with, by the names in its record.
+    """Return the environment variables that an instance was started with.
 
     Args:
-        record: The record.
-        given: Values that the caller gives, also of further variables.
-        ours: Our own environment.
+        record: The record, which contains their names.
+        given: Values from the caller, possibly of further variables.
+        ours: The environment of this process.
 
     Returns:
-        Their values, and the names of those that have none here. A token may have none: it is made
-        anew.
+        The values, and the names of the variables without a value here, except for tokens, which
+        are created again.
     """
     names = _recorded_env(record)
     values = {name: ours[name] for name in names if name in ours} | dict(given)
@@ -382,7 +382,7 @@ def _recorded_env(record: InstanceRecord) -> list[str]:
 def _plan_begun(
     config: WorldConfig, run_dir: Path, record: InstanceRecord, env: Mapping[str, str]
 ) -> Launch:
-    """Return the launch that the run of a record began with."""
+    """Return the first launch of the run in a record."""
     known = {field.name for field in attrs.fields(StartOptions)} - {"tmux_session"}  # see its docs
     recorded = {key: value for key, value in record.options.items() if key in known}
     options = StartOptions(**{**recorded, "name": record.name, "env": env})
@@ -405,7 +405,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
     """Return the launch of a running instance, from its record and its process. Blocks.
 
     Raises:
-        ConfigError: A recorded option is wrong.
+        ConfigError: A recorded option is invalid.
     """
     variables = read_variables(record.pid)  # their values are not on disk
     env = {name: variables.get(name, "") for name in _recorded_env(record)}
@@ -425,7 +425,7 @@ def plan_attach(config: WorldConfig, run_dir: Path, record: InstanceRecord) -> L
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON can hold it."""
+    """Return a JSON-able form of a value."""
     if isinstance(value, Mapping):
         return {key: _plain(member) for key, member in value.items()}
     return str(value) if isinstance(value, Path) else value
@@ -435,8 +435,8 @@ def require_command(config: WorldConfig) -> None:
     """Refuse a world that cannot be started.
 
     Raises:
-        ConfigError: It is external and has no command, the engine is not installed, or a record
-            cannot hold its path.
+        ConfigError: The world is external and has no command, the engine is not installed, or its
+            path cannot be stored in a record.
     """
     check_path(config.dir, "dir")
     if config.is_external and config.run_command is None:
@@ -459,7 +459,7 @@ def require_command(config: WorldConfig) -> None:
 def _check_start(
     config: WorldConfig, options: StartOptions | ManyOptions, count: int
 ) -> tuple[Path | None, str | None]:
-    """Refuse options that the world does not support; return its snapshot with its digest."""
+    """Refuse options that the world does not support; return the snapshot with its digest."""
     require_command(config)
     require_seedable(config, options.reseed, count)
     for key in ("datastore", "watch"):
@@ -475,10 +475,10 @@ def _check_start(
 
 
 def _require_recorder(config: WorldConfig, record: bool) -> None:  # noqa: FBT001, RUF100
-    """Refuse to record a world for which clawblox records, without what that needs."""
+    """Refuse to record a world through clawblox if a requirement is missing."""
     if not record or config.records_itself:
         return
-    from clawblox.zstd import find_zstandard  # here, since few worlds are recorded so
+    from clawblox.zstd import find_zstandard  # here, because few worlds are recorded in this way
 
     if find_zstandard() is None:
         raise ConfigError(

@@ -1,9 +1,9 @@
 """The launcher: one thread that brings instances up and watches them until they are ready.
 
-Between its turn on the ramp and its readiness, a start blocks only for moments. So one thread does
-this work for all instances of a world: it spawns them one after the other and probes them
-together, with one epoll. It notifies the event loop through one descriptor when a start has begun
-and when it is over. There is no thread while nothing is being started.
+Between its turn on the ramp and its readiness, a start blocks only briefly. A single thread
+therefore does this work for all instances of a world: it spawns them one after the other and probes
+them together, with one epoll. Through one descriptor it notifies the event loop of the beginning
+and the end of each start. The thread exists only during starts.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from clawblox.system.process_tree import all_processes
 from clawblox.telemetry.own_log import OwnLog
 
 _SLOW_S = 5.0
-"""Seconds after which a start is slow, and until the second look at why it is."""
+"""Seconds after which a start is slow, and after which its reason is checked again."""
 
 _log = OwnLog(__name__)
 
 
 class Ending(Enum):
-    """The result of a start in the launcher."""
+    """The outcome of a start in the launcher."""
 
     READY = "ready"
     EXITED = "exited"
@@ -50,7 +50,7 @@ class Ending(Enum):
 
 @attrs.define(eq=False)
 class _Start:
-    """One start on its way through the launcher."""
+    """A start in progress."""
 
     instance: Instance
     on_spawned: Callable[[], None]
@@ -68,10 +68,10 @@ class _Start:
 
 
 class Launcher:
-    """Starts instances of one world; see the module.
+    """Starts instances of a world; see the module.
 
     Args:
-        ramp: Limits how many starts are under way.
+        ramp: Limits the number of concurrent starts.
     """
 
     def __init__(self, ramp: Ramp) -> None:
@@ -97,14 +97,14 @@ class Launcher:
 
         Args:
             instance: The instance.
-            on_spawned: Called in the loop when its process has been spawned.
-            on_pace: Called in the loop when starts begin, or cease, to be delayed.
+            on_spawned: Called in the loop after its process was spawned.
+            on_pace: Called in the loop when delays of starts begin or end.
 
         Raises:
             StrangerAnswers: Another process serves its port.
-            Exception: Whatever bringing it up or probing it raises.
+            Exception: Any exception from bringing up or probing the instance.
 
-        Cancellation: the start is given up; the owner of the instance ends and releases it.
+        Cancellation: the start is abandoned; the owner of the instance ends and releases it.
         """
         start = _Start(instance, on_spawned, on_pace)
         self._unsettled.add(start)
@@ -126,7 +126,7 @@ class Launcher:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Run starts while the block is open; their callers have ended before it is left.
+        """Run starts while the block is open; callers must end before the block is left.
 
         Raises:
             OSError: There are no file descriptors left.
@@ -136,7 +136,7 @@ class Launcher:
             self._to_thread, self._to_loop = (_open_eventfd(stack) for _ in range(2))
             self._epoll.register(self._to_thread, READ)
             async with Tasks() as tasks:
-                # Starts that are cancelled with this block still have to learn that they ended.
+                # Starts that are cancelled with this block must still be notified of their end.
                 scope = anyio.CancelScope(shield=True)
                 tasks.start_soon(self._serve, scope)
                 try:
@@ -167,7 +167,7 @@ class Launcher:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._to_loop)
             while self._news:
-                self._pass_on(*self._news.popleft())  # no local may keep a start until the next
+                self._pass_on(*self._news.popleft())  # locals must not keep a start until the next
 
     def _pass_on(self, start: _Start, news: Callable[[], None]) -> None:
         try:
@@ -188,7 +188,7 @@ class Launcher:
             while self._waiting or work.running:
                 self._process(work)
         except BaseException:
-            for start in work.running:  # stop counting the starts that are under way
+            for start in work.running:  # stop counting the running starts
                 self._ramp.end(start, is_ready=False)
             raise
 
@@ -206,7 +206,9 @@ class Launcher:
                 work.begin(start)
             else:
                 is_held_back = True
-                if (pace := self._ramp.look()) is not None:  # the load of the machine has changed
+                if (
+                    pace := self._ramp.look()
+                ) is not None:  # the load of the machine may have changed
                     self._tell(start, partial(start.on_pace, pace))
         limit = work.seconds_to_timer() if work.running else 0.0
         if self._waiting:
@@ -232,11 +234,11 @@ def _open_eventfd(stack: ExitStack) -> int:
 
 @attrs.define(eq=False)
 class _Work:
-    """The starts that are under way in the thread.
+    """The running starts in the thread.
 
     Args:
         ramp: Notified when a start ends.
-        epoll: Is polled by the thread.
+        epoll: Polled by the thread.
         tell: Calls a function on behalf of a start in the event loop.
 
     Attributes:
@@ -259,7 +261,7 @@ class _Work:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else math.inf
 
     def begin(self, start: _Start) -> None:
-        """Bring an instance up, and begin to probe it."""
+        """Bring an instance up, and start to probe it."""
         self.running.add(start)
         try:
             pidfd = start.instance.bring_up()
@@ -281,7 +283,7 @@ class _Work:
         """Handle an event of a descriptor: an exit, or the event that a probe waits for."""
         start = self._by_fd.get(fd)
         if start is None:
-            with suppress(OSError):  # a defect has left it
+            with suppress(OSError):  # left over from a defect
                 self._epoll.unregister(fd)
         elif fd == start.pidfd:
             self.end(start, Ending.EXITED)
@@ -297,7 +299,7 @@ class _Work:
                 now = time.monotonic()
                 if now >= start.looks_at:
                     start.looks_at = now + start.look_interval
-                    start.look_interval *= 2  # the looks at many slow starts must not delay them
+                    start.look_interval *= 2  # checks of many slow starts must not delay them
                     self._look_for_obstacle(start)
                 if now >= start.waits_until:
                     self._advance(start, lambda steps: steps.send(False))
@@ -307,7 +309,7 @@ class _Work:
                 self.end(start, Ending.FAILED, error)
 
     def _look_for_obstacle(self, start: _Start) -> None:
-        """Warn of the reason why a slow start is not ready; once is enough for all starts.
+        """Warn about the reason why a slow start is not ready, once for all starts.
 
         Raises:
             NeverReady: The reason is final.
@@ -361,7 +363,7 @@ class _Work:
             start.waits_for_fd = -1
 
     def end(self, start: _Start, ending: Ending, error: Exception | None = None) -> None:
-        """Stop watching a start, and report to its caller how it ended."""
+        """Stop watching a start, and report its outcome to the caller."""
         if start.ending is not None:
             return
         start.ending, start.error = ending, start.error or error

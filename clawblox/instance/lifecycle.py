@@ -1,6 +1,6 @@
-"""The states of one instance, the legal moves between them, and its end. Pure.
+"""The states of an instance, their legal transitions, and its end. Pure.
 
-``supervisor`` makes the moves; this module only defines them.
+``supervisor`` carries out the transitions; this module only defines them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from clawblox.rundir.records import RecordState
 from clawblox.supervision.lifecycle import exponential_delay
 
 FAILED_START_GRACE_S: Final = 1.0
-"""Seconds between TERM and KILL for an instance whose start failed or was given up."""
+"""Seconds between TERM and KILL for an instance whose start failed or was abandoned."""
 
 
 class LifecycleState(StrEnum):
     """The state of an instance."""
 
     LEASING = "leasing"
-    """Waits for its name and its port."""
+    """Waiting for its name and its port."""
     SPAWNING = "spawning"
-    """Its files are written and its processes are being started."""
+    """Its files and processes are being created."""
     PROBING = "probing"
-    """Its process runs, but is not known to be ready yet."""
+    """Its process is running, but its readiness is not confirmed."""
     READY = "ready"
-    """It serves."""
+    """It is serving."""
     RESTARTING = "restarting"
-    """It died, and is being brought back."""
+    """It has ended, and is being restarted."""
     STOPPING = "stopping"
-    """The stop ladder runs."""
+    """The stop ladder is running."""
     FAILED = "failed"
     """It never became ready, and all its processes have ended."""
     EXITED = "exited"
@@ -51,8 +51,9 @@ MOVES: Final[dict[LifecycleState, frozenset[LifecycleState]]] = {
     LifecycleState.FAILED: frozenset(),
     LifecycleState.EXITED: frozenset(),
 }
-"""Every legal move. A failed start becomes FAILED once its processes have ended. A start that lost
-its port to another process begins again. A restarted instance is RESTARTING until it serves."""
+"""All legal transitions. A failed start becomes FAILED after its processes have ended. A start that
+lost its port to another process starts again. A restarted instance is RESTARTING until
+it serves."""
 
 
 _FIRST_RESTART_DELAY_S = 0.1
@@ -60,7 +61,7 @@ _LAST_RESTART_DELAY_S = 5.0
 
 
 def restart_delay(before: int) -> float:
-    """Return the seconds to wait before a restart; the first in the window does not wait.
+    """Return the delay of a restart in seconds; 0 for the first restart in the window.
 
     Args:
         before: Number of earlier restarts in the window.
@@ -75,11 +76,11 @@ class InstanceEnd:
     """The end of an instance.
 
     Attributes:
-        was_begun: Whether its start had begun, so that something of it exists.
+        was_begun: Whether its start had begun, so parts of it exist.
         was_ready: Whether it was ever ready.
-        has_died: Whether it ended by itself, or was ended because it hung or had halted.
-        has_finished: Whether it ended by itself, with status 0.
-        is_on_purpose: Whether it was stopped on request, so that a resume leaves it alone.
+        has_died: Whether it ended without a request, or because it hung or had halted.
+        has_finished: Whether it ended without a request, with status 0.
+        is_on_purpose: Whether it was stopped on request, which excludes it from a resume.
     """
 
     was_begun: bool

@@ -1,12 +1,12 @@
-"""Detects from outside that a world which runs does not listen where it must.
+"""Detects from outside that a running world does not listen at its required address.
 
-Before it is ready, it may listen at another address than the one it must bind: its program has a
-fixed port, or binds another address. Or a wrapper that does not exec keeps the socket that the
-world should inherit. A state that can still change is a warning and does not end a start.
+Before it is ready, a world may listen at a wrong address, because its program has a fixed port or
+binds another address. Or a wrapper that does not exec keeps the socket that the world should
+inherit. If the state can still change, it is reported as a warning and does not end the start.
 
-Later, a wrapper that waits for more than its server runs on when the server has ended, and so does
-a program that has closed its port. Neither has an exit to wait for. All instances of an event loop
-share each look at the sockets of this machine.
+Later, a program may close its port and continue, or a wrapper may continue after the end of its
+server; in both cases there is no exit to wait for. All instances of an event loop share each
+reading of the machine's sockets.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ EXEC_HINT: Final = (
 _log = OwnLog(__name__)
 
 _IN_USE: Final = re.compile(r"address (is )?already in use|EADDRINUSE", re.IGNORECASE)
-"""The error of a bind in the words of C libraries, Go and Node."""
+"""Bind errors in the wording of C libraries, Go and Node."""
 _PORT: Final = re.compile(r"(?:[:,] ?|\bport[ =])(\d{4,5})\b")
-"""A port in such an error, after its address or the word."""
+"""A port in such an error, after an address or the word ``port``."""
 _SHOWN = 3
 LOOK_INTERVAL_S = 5.0
-"""Seconds between two looks while the instance listens."""
+"""Seconds between two checks while the instance listens."""
 GONE_INTERVAL_S = 1.0
-"""Seconds between two looks while it does not."""
+"""Seconds between two checks while the instance does not listen."""
 GONE_AFTER_S: Final = 10
-"""Seconds without a listener after which it is gone, counted in looks: time in which this process
-did not run does not count."""
+"""Number of checks without a listener after which it counts as gone, about one per second. Time in
+which this process was not running does not count."""
 _FRESH_S: Final = 0.5
-"""Age in seconds up to which a look of another instance is good enough."""
+"""Maximum age in seconds at which the reading for another instance is reused."""
 
 
 @attrs.frozen
 class Obstacle:
-    """Why a world is not ready.
+    """A reason why a world is not ready.
 
     Attributes:
-        text: The observation, a sentence without its subject.
-        hint: What the author of the world has to do.
+        text: The observation, as a sentence without its subject.
+        hint: Instructions for the author of the world.
         is_final: Whether the world can no longer become ready.
     """
 
@@ -77,7 +77,7 @@ class Obstacle:
 
 
 class NeverReady(Exception):  # noqa: N818 - names the condition; the caller raises the public error
-    """A world that runs can no longer become ready.
+    """A running world can no longer become ready.
 
     Args:
         obstacle: The reason.
@@ -89,7 +89,7 @@ class NeverReady(Exception):  # noqa: N818 - names the condition; the caller rai
 
 
 def find_in_use(port: int, log_lines: Iterable[str]) -> list[str]:
-    """Return the lines in which a program reports that a port, or one without number, is in use."""
+    """Return the log lines that report that this or an unnumbered port is in use."""
     return [line for line in log_lines if _IN_USE.search(line) and not _names_other(port, line)]
 
 
@@ -101,25 +101,25 @@ def _names_other(port: int, line: str) -> bool:
 def find_kept_socket(
     host: str, port: int, leader: int, processes: Iterable[Proc], log_lines: Sequence[str]
 ) -> Obstacle | None:
-    """Return that a wrapper keeps the socket which its world should inherit, if one does. Blocks.
+    """Return an obstacle if a wrapper keeps the socket that its world should inherit. Blocks.
 
-    A wrapper sleeps until another process ends. It may yet become the world, unless a program has
-    failed to bind meanwhile: in vain, because the wrapper has the port.
+    A wrapper sleeps until another process ends. It may still become the world, unless a program has
+    failed to bind the port because the wrapper has it.
 
     Args:
         host: The address of the socket.
         port: Its port.
-        leader: Pid of the process that the socket was handed to.
-        processes: Live processes, the world's among them.
+        leader: Pid of the process that received the socket.
+        processes: Live processes, including the world's.
         log_lines: The last lines of the world's log.
 
     Raises:
-        OSError: They cannot be looked at, for lack of file descriptors.
+        OSError: The processes cannot be examined, for lack of file descriptors.
     """
     children = [proc.pid for proc in processes if proc.ppid == leader]
     in_use = find_in_use(port, log_lines)
     is_waiting = bool(children) and waits_for_child(leader)
-    # Other programs than shells wait for more than their children; the port shows what failed.
+    # Programs other than shells also wait for more than their children, so require a bind error.
     if not is_waiting and not any(re.search(rf"\b{port}\b", line) for line in in_use):
         return None
     if not find_owners({listener.inode for listener in listeners_at(host, port)}, [leader]):
@@ -131,17 +131,17 @@ def find_kept_socket(
 
 
 def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc]) -> Obstacle | None:
-    """Return where a world listens if that is only elsewhere. Blocks.
+    """Return an obstacle if a world listens only at other addresses. Blocks.
 
     Args:
         host: The address that it must bind.
         port: The port that it must bind.
-        leader: Pid of the world's first process. A process outside its session does not count: a
-            sidecar has ports of its own.
-        processes: Live processes, the world's among them.
+        leader: Pid of the world's first process. Processes outside its session do not count,
+            because sidecars have their own ports.
+        processes: Live processes, including the world's.
 
     Raises:
-        OSError: They cannot be looked at, for lack of file descriptors.
+        OSError: The processes cannot be examined, for lack of file descriptors.
     """
     listeners = {listener.inode: (listener.address, at) for at, listener in every_listener()}
     pids = [proc.pid for proc in processes if proc.session == leader]
@@ -159,7 +159,7 @@ def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc])
 
 
 class _Listeners:
-    """The listening sockets of this machine, read once for the instances that look together."""
+    """The listening sockets of this machine, read once for several instances."""
 
     def __init__(self) -> None:
         self._lock = anyio.Lock()
@@ -170,7 +170,7 @@ class _Listeners:
         """Return the inodes of the sockets that serve connections to ``host`` and ``port``.
 
         Raises:
-            OSError: They cannot be looked up, for lack of file descriptors.
+            OSError: The sockets cannot be read, for lack of file descriptors.
         """
         async with self._lock:
             if anyio.current_time() - self._read_at >= _FRESH_S:
@@ -188,25 +188,25 @@ def _read_listeners() -> dict[int, list[Listener]]:
 
 
 def _time_until_shared(interval_s: float, now: float) -> float:
-    """Return the time until the next look but half an interval, which all instances share."""
+    """Return the time until the next check that all instances share, at least half an interval."""
     left_s = interval_s - now % interval_s
     return left_s if left_s > interval_s / 2 else left_s + interval_s
 
 
 _current_listeners = per_loop(_Listeners)
-"""Returns the listeners that all instances of this event loop look at."""
+"""Returns the listeners shared by all instances of this event loop."""
 
 
 @attrs.define
 class ListenerWatch:
-    """Watches the listening socket of one instance.
+    """Watches the listening socket of an instance.
 
     Args:
         host: The address that it has bound.
         port: Its port.
         mark: Marks its processes.
-        pid: Its own process.
-        is_proven: Whether its socket was found to be its own a moment ago.
+        pid: The world's own process.
+        is_proven: Whether the ownership of its socket was confirmed a moment ago.
     """
 
     host: str
@@ -219,8 +219,8 @@ class ListenerWatch:
     async def wait_gone(self) -> None:
         """Wait until no process of the instance has listened for :data:`GONE_AFTER_S`.
 
-        An instance whose sockets this process may not see, because they are in another network
-        namespace, never counts as gone unless its socket was seen before.
+        An instance whose sockets are invisible to this process, in another network namespace, never
+        counts as gone unless its socket was seen before.
 
         Cancellation: has no effect.
         """
@@ -229,7 +229,9 @@ class ListenerWatch:
         while misses <= GONE_AFTER_S:
             try:
                 has_listener = await self._has_listener()
-            except OSError as error:  # our lack of descriptors is no fault of the world
+            except (
+                OSError
+            ) as error:  # a lack of descriptors in this process is not a fault of the world
                 _log.warning("listener not looked for", error=str(error))
             else:
                 is_visible |= has_listener
@@ -248,6 +250,6 @@ class ListenerWatch:
         return not inodes.isdisjoint(self._own)
 
     def _find_own(self, inodes: set[int]) -> Collection[int]:
-        """Return the sockets of the instance among new ones; an owner that is unreadable may be."""
+        """Return the sockets that belong, or may belong, to the instance."""
         own = find_owners(inodes, find_members(self.mark)).keys()
         return own or inodes - find_owners(inodes, all_processes()).keys()

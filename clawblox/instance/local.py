@@ -1,7 +1,7 @@
-"""An instance as its supervisor drives it: bring up, watch, capture; and the limit of its memory.
+"""An instance as its supervisor uses it: bring up, watch, capture; and its memory limit.
 
-``instance`` acquires its resources, the launcher does everything of a start that blocks. A failed
-start releases nothing here: the supervisor does that.
+``instance`` acquires its resources, and the launcher does the blocking work of a start. The
+supervisor releases the resources of a failed start.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _log = OwnLog(__name__)
 
 
 class LocalInstance(Instance):
-    """One instance, as its supervisor drives it.
+    """An instance, as its supervisor uses it.
 
     Args:
-        launcher: Starts it.
+        launcher: Starts the instance.
         *args: The positional arguments of :class:`Instance`.
         **options: The keyword arguments of :class:`Instance`.
     """
@@ -72,7 +72,7 @@ class LocalInstance(Instance):
     # -- bring up -----------------------------------------------------------------------
 
     async def start_up(self, move: Callable[[LifecycleState], None], tell: Tell) -> None:
-        """Start it and return when it is ready; it keeps the resources that it already has.
+        """Start it, keeping already acquired resources, and return when it is ready.
 
         Args:
             move: Called with each new state.
@@ -81,11 +81,11 @@ class LocalInstance(Instance):
         Raises:
             WorldStartError: The world ended or halted, was not ready in time, or another process
                 answers on its port.
-            PortBusy: The port that was asked for is still in use.
-            Exception: Whatever :meth:`Instance.bring_up` raises; :func:`failures.start_failure`
-                makes it public.
+            PortBusy: The requested port is still in use.
+            Exception: Any exception from :meth:`Instance.bring_up`;
+                :func:`failures.start_failure` turns it into a public error.
 
-        Cancellation: leaves it as it is; :meth:`end` and :meth:`release` undo the start.
+        Cancellation: leaves the start incomplete; :meth:`end` and :meth:`release` undo it.
         """
         if self.launch.options.port is not None and self._lease is None:
             await run_blocking(self.take_name)
@@ -105,7 +105,7 @@ class LocalInstance(Instance):
     async def _try_start(
         self, move: Callable[[LifecycleState], None], tell: Tell
     ) -> WorldStartError | None:
-        """Start it; return a failure after which another port may help, None when it is ready."""
+        """Start it; return a failure that another port may avoid, or None when it is ready."""
         is_spawned = False
 
         def on_spawned() -> None:
@@ -144,7 +144,7 @@ class LocalInstance(Instance):
         return None
 
     async def _ends_now(self) -> bool:
-        """Return whether the process is ending; it stops listening a moment before its end."""
+        """Return whether the process is ending, which it does just after it stops listening."""
         with anyio.move_on_after(_END_S):
             await self.wait_exit()
         return self.exit is not None
@@ -168,10 +168,10 @@ class LocalInstance(Instance):
         self.restarts += 1
 
     def started_world(self, ready_s: float) -> StartedWorld:
-        """Return its public facts; ``ready_s`` is the time from the start to readiness.
+        """Return its public description; ``ready_s`` is the time from start to readiness.
 
         Raises:
-            UsageError: It does not run.
+            UsageError: The instance is not running.
         """
         launch, config, running = self.launch, self.launch.config, self.running
         world = running.processes.world
@@ -200,7 +200,7 @@ class LocalInstance(Instance):
     # -- watch --------------------------------------------------------------------------
 
     async def watch_sidecars(self, tell: Tell) -> None:
-        """Send an event of each sidecar that ends, until this is cancelled.
+        """Send an event when a sidecar ends, until cancelled.
 
         Args:
             tell: Sends its events.
@@ -226,12 +226,12 @@ class LocalInstance(Instance):
         """Probe its liveness until it halts or stops responding.
 
         Args:
-            rule: When it counts as hung.
+            rule: The rule by which it counts as hung.
             pacer: Decides when a probe is due.
             on_report: Called with the report of each good answer.
 
         Returns:
-            The result of the last probe, and why it halted; None if it only does not respond.
+            The result of the last probe, and the reason of the halt, or None if unresponsive.
 
         Cancellation: leaves no connection open.
         """
@@ -240,7 +240,7 @@ class LocalInstance(Instance):
         return seen, probe.report.halt
 
     async def wait_listener_gone(self) -> str:
-        """Wait until none of its processes listens on its port; return that, in words.
+        """Wait until none of its processes listens on its port; return a description.
 
         Cancellation: has no effect.
         """
@@ -256,9 +256,9 @@ class LocalInstance(Instance):
         )
 
     async def ask_report(self, rule: LivenessRule, seconds: float) -> HealthReport | None:
-        """Ask once for its report; None if it is not well, or does not answer in ``seconds``.
+        """Return its report; None if it is unhealthy or does not answer in ``seconds``.
 
-        A world that has halted reports that.
+        A halted world reports its halt.
 
         Cancellation: leaves no connection open.
         """
@@ -292,16 +292,16 @@ class LocalInstance(Instance):
 # -- memory -------------------------------------------------------------------------------------
 
 LimitedInstances: TypeAlias = Mapping[Instance, Callable[[str], None]]
-"""Instances, each with the function that ends it for a reason."""
+"""Instances, each with a function that ends the instance for a reason."""
 
 
 async def watch_memory(find: Callable[[], LimitedInstances]) -> None:
-    """Measure the memory of instances once a second, from their starts, until it is cancelled.
+    """Measure the memory of instances once a second, from their starts, until cancelled.
 
     Args:
         find: Returns the instances.
 
-    Cancellation: waits for a measurement that is under way.
+    Cancellation: waits for a running measurement.
     """
     while True:
         await anyio.sleep(_MEMORY_INTERVAL_S)
@@ -321,13 +321,13 @@ async def watch_memory(find: Callable[[], LimitedInstances]) -> None:
 
 
 def _measure_trees(marks: Sequence[Mark]) -> list[int]:
-    """Return the resident memory of instances in bytes; all share the passes over ``/proc``."""
+    """Return the resident memory of instances in bytes, with shared passes over ``/proc``."""
     trees = find_trees([Search((mark,)) for mark in marks])
     return [measure_usage(process.pid for process in tree)[0] for tree in trees]
 
 
 def _find_excess(instance: Instance, measured: Mark, used_bytes: int) -> str | None:
-    """Return why to end an instance; None if it is within its limit, or was restarted since."""
+    """Return the reason to end an instance; None if within its limit or restarted since."""
     limit_bytes = instance.launch.config.memory_limit_bytes
     is_same = not instance.is_over and instance.running.mark == measured
     if limit_bytes is None or used_bytes <= limit_bytes or not is_same:

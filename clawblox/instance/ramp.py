@@ -1,10 +1,10 @@
-"""The ramp: limits how many starts are under way at the same time on this machine.
+"""The ramp: limits the number of concurrent starts on this machine.
 
-Concurrent starts slow each other down when the processors are busy, and cost nothing when the
-worlds wait for something else. So the limit follows the pressure: it doubles while processors are
-idle, and shrinks to a few per processor while tasks wait for them and worlds take longer to get
-ready. The pressure is that of Linux, ``/proc/pressure/cpu`` (PSI): the share of time in which some
-task waited for a processor. On kernels without it, the times to readiness decide.
+Concurrent starts slow each other down when the processors are busy, but are free when the worlds
+wait for other things. The limit therefore follows the pressure: it doubles while processors are
+idle, and shrinks to a few per processor while tasks wait for processors and worlds take longer to
+become ready. The pressure comes from Linux, ``/proc/pressure/cpu`` (PSI): the share of time in
+which some task waited for a processor. On kernels without PSI, the times to readiness decide.
 
 One ramp serves all worlds of an event loop.
 """
@@ -26,10 +26,10 @@ LOOK_INTERVAL_S = 0.05
 """Seconds between two readings of the pressure while starts are delayed."""
 _HIGH_PRESSURE, _LOW_PRESSURE = 0.8, 0.5
 _SLOWDOWN = 2.0
-"""A world that takes this many times as long as the fastest counts as slow."""
+"""Ratio to the fastest time to readiness above which a world counts as slow."""
 _MAX_LIMIT = 4096
 _HELD_S = 5.0
-"""A start counts for this many seconds at most; one that hangs must not hold up the others."""
+"""Seconds for which a start counts at most, so a hanging start does not delay others."""
 
 
 def read_stall_s() -> float | None:
@@ -51,7 +51,7 @@ class StartPace:
 
     Attributes:
         is_slow: Whether starts are delayed.
-        limit: Number of starts that may be under way.
+        limit: Maximum number of concurrent starts.
         pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
             None if not known.
     """
@@ -62,14 +62,14 @@ class StartPace:
 
 
 class Ramp:
-    """Lets starts begin as fast as the machine can take them, those of all worlds together.
+    """Lets starts of all worlds begin as fast as the machine can handle them.
 
     Args:
         read_stall: Returns the stall time of the processors, in seconds.
         cores: Processors of the machine.
 
     Attributes:
-        limit: Number of starts that may be under way now.
+        limit: Maximum number of concurrent starts at this time.
         pressure: Share of the last interval in which some task waited for a processor, 0 to 1;
             None if not known.
         fastest_s: Seconds from spawn to readiness of the fastest start so far; 0 before the first.
@@ -89,7 +89,7 @@ class Ramp:
         self._is_slow = False
 
     def begin(self, start: object) -> bool:
-        """Count ``start`` as under way if there is room; return whether there was."""
+        """Count ``start`` as running if there is room; return whether there was room."""
         with self._lock:
             now = time.monotonic()
             held = sum(begun_at > now - _HELD_S for begun_at in self._under_way.values())
@@ -99,7 +99,7 @@ class Ramp:
             return True
 
     def end(self, start: object, *, is_ready: bool) -> None:
-        """Stop counting ``start``; if it became ready, record how long that took."""
+        """Stop counting ``start``; if it became ready, record its duration."""
         with self._lock:
             begun_at = self._under_way.pop(start)
             if is_ready:
@@ -111,10 +111,10 @@ class Ramp:
         self._latest_s = ready_s
 
     def look(self) -> StartPace | None:
-        """Look at the machine, unless that was done just now, and set the limit. Blocks.
+        """Read the pressure, unless it was read very recently, and set the limit. Blocks.
 
         Returns:
-            The new pace if starts are delayed from now on, or no longer are; else None.
+            The new pace if delays of starts begin or end, else None.
         """
         with self._lock:
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""The saves that an instance can be restarted from, and the request of a restart."""
+"""The saves for restarting an instance, and requests for restarts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class RestartRequest:
     """A restart on request.
 
     Attributes:
-        launch: How to start the instance.
+        launch: The plan of the restart.
         grace: Time between TERM and KILL for its processes.
-        reason: Why it does not continue from a save; None if it does, or was not asked to.
-        failure: Why it failed; None if it did not, or is not over.
-        is_over: Set when it succeeded or failed.
+        reason: Reason why it does not continue from a save; None if it does, or was not requested
+            to.
+        failure: The failure of the restart; None before its end or if it succeeded.
+        is_over: Set when the restart has succeeded or failed.
     """
 
     launch: Launch
@@ -41,11 +42,11 @@ class RestartRequest:
 
 
 class RestartSource:
-    """The saves of an instance, and the launch of its start, for when there is no good save.
+    """The saves of an instance, and its first launch, used if there is no good save.
 
     Args:
         first: The launch of its start.
-        saves: Its saves so far, the oldest first.
+        saves: Its saves so far, oldest first.
 
     Attributes:
         first: The launch of its start.
@@ -57,19 +58,19 @@ class RestartSource:
 
     @property
     def saves(self) -> tuple[SavedSnapshot, ...]:
-        """The saves that a restart may restore, the oldest first."""
+        """The saves that a restart may restore, oldest first."""
         return tuple(self._saves)
 
     def add(self, saved: SavedSnapshot) -> None:
-        """Remember a save."""
+        """Add a save."""
         self._saves.append(saved)
 
     def remove(self, spent: Collection[Path]) -> None:
-        """Forget saves whose files are gone, or about to be removed."""
+        """Remove saves whose files no longer exist, or are about to be removed."""
         self._saves = [saved for saved in self._saves if saved.path not in spent]
 
     def refuse(self, launch: Launch) -> None:
-        """Forget the save that a launch restored, because the world does not accept it."""
+        """Remove the save that a launch restored, because the world does not accept it."""
         self._saves = [saved for saved in self._saves if saved.path != launch.resume_path]
 
     async def next_launch(self, *, from_save: bool) -> Launch | None:
@@ -79,23 +80,25 @@ class RestartSource:
             from_save: Whether to look for a save.
 
         Returns:
-            None if the snapshot of the first launch is gone: a new world is never started instead.
+            The launch. None if the snapshot of the first launch no longer exists, since a new world
+            is never started instead.
         """
         while from_save and self._saves:
             saved = self._saves[-1]
             if await run_blocking(is_good_save, saved):
                 return self.first.restored(saved.path, saved.sha256)
-            self.remove([saved.path])  # another save may have arrived meanwhile
+            self.remove([saved.path])  # another save may have been added meanwhile
         path = self.first.resume_path
         return self.first if path is None or await run_blocking(path.is_file) else None
 
     async def choose(self, options: RestartOptions) -> tuple[Launch, str | None]:
-        """Return the launch of a restart on request, and why it continues from no save.
+        """Return the launch of a requested restart, and the reason if it does not use a save.
 
         Raises:
-            ConfigError: There is no such snapshot, it is not the one that was saved, or the world
-                takes no seed.
-            UsageError: There is no good save, and the snapshot of the first launch is gone.
+            ConfigError: There is no such snapshot, it differs from the saved snapshot, or the world
+                does not take seeds.
+            UsageError: There is no good save, and the snapshot of the first launch no longer
+                exists.
         """
         config = self.first.config
         require_seedable(config, options.reseed, 1)

@@ -1,8 +1,8 @@
-"""The stages of an instance, as values: it has its name; it may have processes.
+"""The stages of an instance, as values: with a name, and with processes.
 
-The processes are the world's own and its sidecars, each in a session of its own. They are started
-here, directly or in tmux windows, and released; their tree ends them. The other resources of an
-instance belong to ``instance``. Methods that start or end something block.
+The processes are the world's own process and its sidecars, each in its own session. They are
+started here, directly or in tmux windows, and released; their tree ends them. ``instance`` manages
+the other resources of an instance. Methods that start or end processes block.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MAX_STATUS = 255
 
 @attrs.define
 class WorldProcesses:
-    """The processes that clawblox starts for one instance, known from the moment they exist.
+    """The processes that clawblox starts for an instance, known as soon as they exist.
 
     Attributes:
-        tree: All that belongs to them.
+        tree: The whole process tree.
         cwd: Their working directory.
-        tmux_session: tmux session to run them in; None runs them directly.
+        tmux_session: tmux session to run them in; None to run them directly.
         world: The world's own process; None before it is started.
-        sidecars: The others by name.
+        sidecars: The sidecars by name.
         log_files: Their logs, the world's first.
         log_start: Offset of the world's first byte in its log.
     """
@@ -74,8 +74,8 @@ class WorldProcesses:
             command: Its argv.
             env: Its complete environment.
             log_file: File for its output.
-            sidecar: Name of the sidecar; None starts the world.
-            listener: Listening socket for it to inherit; None for no socket.
+            sidecar: Name of the sidecar; None to start the world.
+            listener: Listening socket that it inherits, or None.
 
         Raises:
             CannotExecute: The command cannot be executed.
@@ -92,7 +92,7 @@ class WorldProcesses:
                 process = spawn(command, cwd=self.cwd, env=env, output=log, listener=fd)
             else:
                 process = self._start_in_tmux(command, env, log_file, sidecar)
-            self.tree.add(process)  # first, so that processes that are waited for are also ended
+            self.tree.add(process)  # first, so processes that are waited for are also ended
             if sidecar is None:
                 self.world = process
             else:
@@ -102,7 +102,7 @@ class WorldProcesses:
         self, command: Sequence[str], env: Mapping[str, str], log_file: Path, sidecar: str | None
     ) -> Process:
         assert self.tmux_session is not None
-        # tmux would open the window and close it immediately, with the reason unread.
+        # tmux would open the window and close it immediately, hiding the reason.
         require_executable(command[0], self.cwd, env)
         status_file = log_file.with_name(f".{log_file.stem}.status")
         self._status_files.append(status_file)
@@ -129,7 +129,7 @@ class WorldProcesses:
     async def wait_exit(self) -> ProcessExit | None:
         """Wait until the world's process has ended; return None if there is no process.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         if self.world is None:
             return None
@@ -139,8 +139,8 @@ class WorldProcesses:
         return exit_
 
     def release(self) -> None:
-        """Reap them and close their windows. Idempotent."""
-        with ExitStack() as releases:  # release each, even if another fails
+        """Reap the processes and close their windows. Idempotent."""
+        with ExitStack() as releases:  # release each, even if others fail
             for status_file in self._status_files:
                 releases.callback(status_file.unlink, missing_ok=True)
             releases.callback(self.tree.release)
@@ -151,7 +151,7 @@ class WorldProcesses:
 
 
 def _read_status(path: Path) -> ProcessExit:
-    """Return the exit that the window's shell wrote; unknown if the shell was killed."""
+    """Return the exit written by the window's shell; unknown if the shell was killed."""
     try:
         status = whole_number(int(path.read_text()), high=_MAX_STATUS)
     except (OSError, ValueError):
@@ -187,7 +187,7 @@ class Running:
         named: Its claim and its files.
         port: Its port.
         environment: The contract variables of its processes.
-        processes: Its own process and its sidecars.
+        processes: The world's own process and its sidecars.
     """
 
     launch: Launch
@@ -207,13 +207,13 @@ class Running:
         return self.processes.world is None or self.processes.world.has_exited
 
     def find_obstacle(self, processes: Iterable[Proc]) -> Obstacle | None:
-        """Return why the world is not ready, as far as that can be seen. Blocks.
+        """Return a detectable reason why the world is not ready, or None. Blocks.
 
         Args:
-            processes: Live processes, the world's among them.
+            processes: Live processes, including the world's.
 
         Raises:
-            OSError: They cannot be looked at, for lack of file descriptors.
+            OSError: The processes cannot be examined, for lack of file descriptors.
         """
         world, processes = self.processes.world, tuple(processes)
         if world is None:
@@ -229,7 +229,7 @@ class Running:
         """Return the steps that probe the world until it is ready or late.
 
         Args:
-            expected_s: As :func:`clawblox.instance.health.steps_until_ready` takes it.
+            expected_s: The same as for :func:`clawblox.instance.health.steps_until_ready`.
         """
         return steps_until_ready(self.probe, expected_s, self.launch.options.health_timeout)
 

@@ -1,4 +1,4 @@
-"""The seeds of starts: given or drawn, one for each instance."""
+"""The seeds of starts: given or drawn, one per instance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clawblox.protocol import SEEDS
 from clawblox.world_keys import CONFIG_NAME
 
 _DRAWN_SEEDS: Final = 2**53
-"""Upper bound of drawn seeds; every reader of JSON keeps integers below it exact."""
+"""Upper bound of drawn seeds; all JSON readers represent integers below it exactly."""
 
 
 def require_seedable(config: WorldConfig, first: int | None, count: int) -> None:
@@ -20,11 +20,11 @@ def require_seedable(config: WorldConfig, first: int | None, count: int) -> None
 
     Args:
         config: The world.
-        first: Seed of the first instance; None if none is given.
-        count: Number of instances; the seed counts up by 1 from one to the next.
+        first: Seed of the first instance, or None.
+        count: Number of instances; the seed increases by 1 per instance.
 
     Raises:
-        ConfigError: The world takes no seed, or the last one would be too large.
+        ConfigError: The world does not take seeds, or the last seed would be too large.
     """
     if first is None:
         return
@@ -45,11 +45,11 @@ def choose_seed(config: WorldConfig, given: int | None, resume_path: Path | None
 
     Args:
         config: The world.
-        given: The seed that the caller gave it; None draws one for a fresh world.
-        resume_path: The snapshot that it restores; None for a fresh world.
+        given: The seed from the caller; None to draw one for a new world.
+        resume_path: The snapshot to restore; None for a new world.
 
     Returns:
-        None if the snapshot has the random state, or the world takes no seed.
+        The seed. None if the snapshot has the random state, or the world does not take seeds.
     """
     if given is not None or resume_path is not None or not config.takes_reseed:
         return given

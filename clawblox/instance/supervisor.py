@@ -1,11 +1,11 @@
-"""The one task that owns one instance, from its lease to the last of its processes.
+"""The task that owns an instance, from its lease to the end of its last process.
 
-A failure before the instance is ready goes to the caller of ``start``. A later death changes the
-state, emits an event, and leads to a restart if the restart policy requires it. However the task
-ends, it runs the stop ladder last, shielded: no process, port, claim or temporary file of the
-instance outlives it, unless the instance is detached. A defect of this package that shows in the
-task ends this instance alone: it is reported, each step of the end is taken, and waiting callers
-get it.
+A failure before the instance is ready is raised to the caller of ``start``. A later exit changes
+the state, emits an event, and leads to a restart if the restart policy requires it. In all cases
+the task finally runs the stop ladder, shielded: the processes, port, claim and temporary files of
+the instance do not outlive it, unless the instance is detached. A defect of this package in the
+task ends only this instance: it is reported, all steps of the end are carried out, and waiting
+callers get the error.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ _log = OwnLog(__name__)
 
 
 class Supervisor:
-    """Owns one instance. :meth:`run` is the task; the other methods send it requests.
+    """Owns an instance. :meth:`run` is the task; the other methods send requests to the task.
 
     Args:
-        instance: The instance, with nothing taken yet.
+        instance: The instance, before it acquires resources.
         emit: Emits an event.
         write: Writes an update to the manifest of the instance. Blocks.
-        on_settled: Called when it is ready, or when nothing is left of a failed start.
+        on_settled: Called when it is ready, or after the cleanup of a failed start.
         on_back: Called before it counts as ready; the function that it returns is called after.
-        on_over: Called when a life of it has ended or is about to; perhaps more than once.
+        on_over: Called when the instance has ended or is about to end, even before a restart;
+            possibly several times.
 
     Attributes:
         instance: The instance.
         lifecycle: Its state.
-        started: Its public facts; None before it is ready.
-        calls: Calls to it that are under way.
-        ends_on_purpose: Whether it was stopped on request, so that a resume leaves it alone.
-        failure: Why its start failed; None if it did not, or was stopped.
-        has_died: Whether it has ended by itself after it was ready, and is not restarted.
+        started: Its public description; None before it is ready.
+        calls: The running calls to it.
+        ends_on_purpose: Whether it was stopped on request, which excludes it from a resume.
+        failure: The failure of its start; None if the start succeeded or was stopped.
+        has_died: Whether it has ended after it was ready without a request, and is not restarted.
         source: The saves that a restart can restore.
-        restart_lock: Held by the one restart on request that is under way.
+        restart_lock: Held by the running restart on request.
     """
 
     def __init__(
@@ -122,16 +123,16 @@ class Supervisor:
         return self.started
 
     async def stop(self, grace_seconds: float, *, on_purpose: bool) -> StopResult:
-        """End the instance and wait for it; concurrent stops share one ladder and result.
+        """End the instance and wait for its end; concurrent stops share the ladder and the result.
 
         Args:
             grace_seconds: Seconds between TERM and KILL. A later stop may shorten them.
-            on_purpose: Whether a resume leaves it alone; the first stop decides.
+            on_purpose: Whether a resume excludes the instance; the first stop decides.
 
         Raises:
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: the instance is stopped all the same.
+        Cancellation: the instance is still stopped.
         """
         self.ends_on_purpose |= on_purpose and self._stop.grace is None
         if self._request is not None:
@@ -142,31 +143,31 @@ class Supervisor:
         return self._result
 
     async def wait_ended(self) -> ProcessExit:
-        """Wait until the instance has ended and nothing restarts it; return how it ended.
+        """Wait until the instance has ended without a restart; return its exit.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         await self._stop.is_over.wait()
         return self.instance.exit or ProcessExit()
 
     async def restart(self, options: RestartOptions) -> StartedWorld:
-        """Restart the instance and return when it is ready again; restarts take turns.
+        """Restart the instance and return when it is ready again; restarts run one at a time.
 
         Raises:
-            ConfigError: As :meth:`RestartSource.choose`.
-            UsageError: It has ended, or is being stopped.
-            WorldStartError: It did not get ready again, or was stopped meanwhile. Its restart
-                policy decides what follows.
+            ConfigError: As for :meth:`RestartSource.choose`.
+            UsageError: The instance has ended, or is being stopped.
+            WorldStartError: The instance did not become ready again, or was stopped meanwhile. Its
+                restart policy then applies.
             WorldStopError: A process survived even SIGKILL.
 
-        Cancellation: a restart that has begun continues.
+        Cancellation: a restart that has started continues.
         """
         async with self.restart_lock:
             launch, reason = await self.source.choose(options)
             if self.lifecycle.state not in (LifecycleState.READY, LifecycleState.RESTARTING):
                 raise UsageError(f"instance {self.instance.name!r} has ended or is being stopped")
             self._request = request = RestartRequest(launch, Grace(options.grace_seconds), reason)
-            self._begin_restarting()  # now, so that no call begins before the task gets to it
+            self._begin_restarting()  # now, to prevent new calls before the task reacts
             self._interruptible.cancel()
             await request.is_over.wait()
         if request.failure is not None:
@@ -175,7 +176,7 @@ class Supervisor:
         return self.started
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way."""
+        """End the grace period of a running stop."""
         self._stop.kill_now()
 
     def end_at_limit(self, reason: str) -> None:
@@ -187,7 +188,7 @@ class Supervisor:
     # -- the task -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Start the instance, watch it, end it. Failures go to the callers of the other methods.
+        """Start, watch and end the instance. Failures go to the callers of the other methods.
 
         Cancellation: runs the stop ladder, shielded, then propagates.
         """
@@ -211,7 +212,7 @@ class Supervisor:
                 self._release_waiters()
 
     def _contained(self, what: str) -> AbstractContextManager[None]:
-        """End the block at a defect and report it; the siblings continue."""
+        """Contain a defect in the block, and report it, to let sibling instances continue."""
         return _log.contain(what, on_defect=self._note_defect, instance=self.instance.name)
 
     def _note_defect(self, error: Exception) -> None:
@@ -239,7 +240,7 @@ class Supervisor:
             self._settle()
             tell_back()
         except Exception as error:  # noqa: BLE001 - every failure belongs to the caller of start
-            if self.started is not None:  # it serves, but its start cannot be completed
+            if self.started is not None:  # it is serving, but its start cannot be completed
                 self.started, self._defect = None, error
             self.failure = error
             self.failure = await self._describe(error)
@@ -263,7 +264,7 @@ class Supervisor:
         self._tell("ready", url=self.started.url, ready_s=ready_s)
 
     async def _watch_and_restart(self) -> bool:
-        """Watch the instance until it dies or is to be restarted; return whether it is back."""
+        """Watch the instance until it ends or must be restarted; return whether it is back."""
         is_up = True
         with anyio.CancelScope() as self._interruptible:
             if self._request is None:
@@ -287,7 +288,7 @@ class Supervisor:
         )
 
     async def _end_halted(self) -> None:
-        """End an instance that hangs or has halted."""
+        """End an instance that is hanging or has halted."""
         if self.instance.halt is not None:
             self.calls.fail()  # a halted world must not be saved
         await self._clear_away()
@@ -295,7 +296,7 @@ class Supervisor:
     # -- coming back ------------------------------------------------------------------------
 
     async def _come_back(self) -> bool:
-        """Restart the dead instance if its policy requires it; return whether it serves again."""
+        """Restart the ended instance if its policy requires it; return whether it serves again."""
         if self.instance.launch.options.restart == "never":
             return False
         asks_for_save = self.instance.launch.options.restart == "checkpoint"
@@ -345,7 +346,7 @@ class Supervisor:
     async def _restart(
         self, launch: Launch, by: RestartedBy, reason: str | None
     ) -> Exception | None:
-        """Start the instance again after all its processes ended; return why that failed."""
+        """Restart the instance after all its processes have ended; return the failure, or None."""
         begun_at, self._has_finished = anyio.current_time(), False
         exit_before = self.instance.exit
         end = describe_end(exit_before, self.instance.halt)
@@ -353,14 +354,14 @@ class Supervisor:
             await run_blocking(self._prepare_restart, launch, by)
             path = launch.resume_path
             self._tell("restarting", exit=exit_before, resume_path=path, reason=reason, by=by)
-            # The states of a start do not count: it is RESTARTING until it serves.
+            # Ignore the states of the start, since it is RESTARTING until it serves.
             await self.instance.start_up(lambda _state: None, self._tell)
             await run_blocking(self._books.register_restart, end, launch, by)
             tell_back = await self._on_back()
             self._serve(anyio.current_time() - begun_at)
             tell_back()
         except Exception as error:  # noqa: BLE001 - another restart follows, or none
-            self._begin_restarting()  # it may serve, but its restart cannot be completed
+            self._begin_restarting()  # it may be serving, but its restart cannot be completed
             failure = await self._describe(error)
             _log.warning("restart failed", instance=self.instance.name, error=str(failure))
             self._tell("start_failed", error=failure)
@@ -370,18 +371,18 @@ class Supervisor:
         return None
 
     def _prepare_restart(self, launch: Launch, by: RestartedBy) -> None:
-        """Release the last processes, and note the restart in the index of the log. Blocks."""
+        """Release the previous processes, and write the restart to the log index. Blocks."""
         self._books.note_restart(launch, by)
         self.instance.prepare_restart(launch)
 
     async def _clear_away(self) -> bool:
-        """End the remaining processes of the instance; return whether all of them ended."""
+        """End the remaining processes of the instance; return whether all have ended."""
         with anyio.CancelScope(shield=True):
             await self._end_tree(Grace(FAILED_START_GRACE_S))
         return self._stop_failure is None
 
     async def _end_tree(self, grace: Grace) -> TreeEnd:
-        """End all processes; a failure is kept for the callers that stop the instance."""
+        """End all processes; store a failure for the callers that stop the instance."""
         self._stop_failure = None
         end = await self.instance.end(grace)
         if end.failure is not None:
@@ -393,7 +394,7 @@ class Supervisor:
     # -- the end ------------------------------------------------------------------------
 
     async def _tear_down(self) -> None:
-        """End the remaining processes, record the end, release everything."""
+        """End the remaining processes, record the end, and release all resources."""
         is_left_running = False
         if self.lifecycle.state is LifecycleState.READY and self._stop.grace is not None:
             with self._contained("last report not noted"):
@@ -422,7 +423,7 @@ class Supervisor:
         )
 
     async def _end(self) -> None:
-        """End the processes, then record that and release everything."""
+        """End the processes, record the end, and release all resources."""
         begun_at, name = anyio.current_time(), self.instance.name
         self._result = StopResult(name, "killed", self.instance.exit)
         with self._contained("processes not ended"):
@@ -463,7 +464,7 @@ class Supervisor:
                 self._settle()
 
     def _was_stopped(self) -> bool:
-        """Return whether any of it had to be stopped."""
+        """Return whether any process had to be stopped."""
         if self.failure is not None or self._result.rung == "not_running":
             return False
         return not self.has_died or self._result.rung != "already_exited"

@@ -1,6 +1,6 @@
-"""Watches one instance, and handles the reports of its world: halts, rates and script errors.
+"""Watches an instance, and handles the reports of its world: halts, rates and script errors.
 
-A world reports them in its health answers. The detectors read no clock: callers pass the time.
+Worlds send reports in health answers. The detectors do not read a clock: callers pass the time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from clawblox.supervision.tree import Grace
 BEHIND_BELOW: Final = 0.9
 """Share of its nominal rate below which a world is behind."""
 BEHIND_AFTER_S: Final = 10.0
-"""Seconds below that share after which a world counts as behind."""
+"""Seconds below `BEHIND_BELOW` after which a world counts as behind."""
 _RECORDED_STEP: Final = 0.05
-"""Change of the share after which the record is written again."""
+"""Minimum change of the share for which the record is written again."""
 _LAST_REPORT_S: Final = 1.0
-"""Longest time that a stop waits for the last report of the world, in seconds."""
+"""Maximum time that a stop waits for the last report of the world, in seconds."""
 
 
 @attrs.define
 class BehindDetector:
-    """Decides when one world has fallen behind, and when it has caught up.
+    """Decides when a world has fallen behind, and when it has caught up.
 
     Attributes:
         is_behind: Whether the world counts as behind.
@@ -45,11 +45,11 @@ class BehindDetector:
     _below_since: float | None = attrs.field(default=None, init=False)
 
     def note(self, rate: TickRate, now: float) -> bool:
-        """Take a rate; return whether :attr:`is_behind` has changed.
+        """Process a rate; return whether :attr:`is_behind` has changed.
 
         Args:
             rate: The rate that the world reports.
-            now: The time, in seconds of a steady clock.
+            now: The time on a monotonic clock, in seconds.
         """
         was_behind = self.is_behind
         if rate.share >= BEHIND_BELOW:
@@ -62,14 +62,14 @@ class BehindDetector:
 
 
 class CoreBudget:
-    """Compares the processor time of the ticks of all worlds with the processors of this machine.
+    """Compares the processor needs of the ticks of all worlds with this machine's processors.
 
     Args:
         cores: Number of processors.
 
     Attributes:
         cores: The same as the argument.
-        needed: Processors that the ticks of all worlds take at their nominal rates.
+        needed: Number of processors that the ticks of all worlds need at their nominal rates.
     """
 
     def __init__(self, cores: int) -> None:
@@ -81,17 +81,18 @@ class CoreBudget:
 
     @property
     def worlds(self) -> int:
-        """Number of worlds whose ticks are counted."""
+        """Number of worlds with counted ticks."""
         return len(self._by_world)
 
     def note(self, world: Hashable, cores: float | None) -> bool:
-        """Count the needs of one world; return whether to announce that all need too much.
+        """Count the needs of a world; return whether to announce that the total is too high.
 
-        That is once, when each reporting world has reported since the processors were exceeded.
+        The announcement is due once, when all reporting worlds have reported since the total
+        exceeded the number of processors.
 
         Args:
             world: Identifies the world.
-            cores: The processors that its ticks take; None if it has ended, or reports none.
+            cores: The processors that its ticks need; None if it has ended or does not report them.
         """
         self._by_world.pop(world, None)
         if cores is not None:
@@ -109,20 +110,20 @@ class CoreBudget:
 
 @per_loop
 def _current_budget() -> CoreBudget:
-    """Return the budget that all worlds of this event loop share."""
+    """Return the budget shared by all worlds of this event loop."""
     return CoreBudget(len(os.sched_getaffinity(0)))
 
 
 @attrs.define(eq=False)
 class InstanceWatch:
-    """Watches an instance, and puts the reports of its world into its record and into events.
+    """Watches an instance, and writes the reports of its world to its record and to events.
 
     Args:
         instance: The instance.
         pacer: Decides when its liveness is probed.
         books: Its bookkeeping.
         tell: Sends its events.
-        end: Ends the instance when it hangs or has halted; its exit is then handled like any other.
+        end: Ends the instance if it hangs or has halted; the exit is handled like any other.
 
     Attributes:
         is_unresponsive: Whether the instance was ended because it did not respond.
@@ -139,12 +140,12 @@ class InstanceWatch:
     _budget: CoreBudget = attrs.field(factory=_current_budget, init=False)
 
     def announce_halt(self, reason: str) -> None:
-        """Keep why the world has halted, and send the event."""
+        """Store the reason of the world's halt, and send the event."""
         self._instance.halt = self._instance.masked(reason)
         self._tell("halted", reason=self._instance.halt)
 
     async def note_halt(self, reason: str) -> None:
-        """Announce why the world has halted, and record it.
+        """Announce and record the reason of the world's halt.
 
         Cancellation: the event is sent; the record is written.
         """
@@ -152,10 +153,10 @@ class InstanceWatch:
         await current_batcher().run(self._books.note_reported)
 
     async def note_last_report(self, grace: Grace) -> None:
-        """Ask a world that is about to be stopped for its halt and its errors, and note them.
+        """Record the halt and the errors of a world that is about to be stopped.
 
         Args:
-            grace: The time of the stop; the world is not asked when none is left.
+            grace: The remaining time of the stop; without time left the world is not asked.
 
         Cancellation: leaves no connection open.
         """
@@ -173,7 +174,7 @@ class InstanceWatch:
             await current_batcher().run(self._books.note_reported)
 
     async def note_report(self, report: HealthReport) -> None:
-        """Keep what a world that is well reports: its rate and the errors of its scripts.
+        """Store the report of a healthy world: its rate and its script errors.
 
         Cancellation: events are sent; the record is written.
         """
@@ -184,10 +185,10 @@ class InstanceWatch:
             await current_batcher().run(self._books.note_reported)
 
     def _keep_errors(self, errors: ScriptErrors | None) -> bool:
-        """Keep the errors of scripts, and send an event when there are any for the first time.
+        """Store script errors, and send an event for the first errors.
 
         Returns:
-            Whether they are news for the record.
+            Whether the record must be updated.
         """
         if errors is not None:
             errors = attrs.evolve(errors, last=self._instance.masked(errors.last))
@@ -197,10 +198,10 @@ class InstanceWatch:
         return errors != before
 
     def _keep_rate(self, rate: TickRate) -> bool:
-        """Keep a rate, and send an event when the world falls behind or catches up.
+        """Store a rate, and send an event when the world falls behind or catches up.
 
         Returns:
-            Whether it is news for the record.
+            Whether the record must be updated.
         """
         before, self._instance.rate = self._instance.rate, rate
         rates = {"achieved_hz": rate.achieved_hz, "nominal_hz": rate.nominal_hz}
@@ -215,7 +216,7 @@ class InstanceWatch:
         return before is None or has_changed or abs(before.share - rate.share) >= _RECORDED_STEP
 
     async def run(self) -> None:
-        """Watch an instance that is ready until the world's process has ended.
+        """Watch a ready instance until the world's process has ended.
 
         Cancellation: the processes continue; an instance that is being ended is ended first.
         """
