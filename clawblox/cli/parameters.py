@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -18,7 +17,6 @@ from clawblox.config.arguments import check_count, check_seconds, check_size
 from clawblox.errors import ClawbloxError, ConfigError, UsageError
 from clawblox.printable import is_printable
 from clawblox.results import Labels
-from clawblox.rundir.claims import describe_holder, find_owner
 from clawblox.rundir.find_runs import find_runs_below
 from clawblox.rundir.listed import is_run_dir
 from clawblox.rundir.paths import records_journal
@@ -26,7 +24,7 @@ from clawblox.rundir.records import InstanceRecord, check_records
 from clawblox.rundir.status import is_ready, select_records
 from clawblox.system.clock import parse_since
 from clawblox.system.locks import retry
-from clawblox.system.ports import MAX_LEASES
+from clawblox.system.port_leases import MAX_LEASES
 from clawblox.views.formatting import format_json, shorten_path, suggest
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -184,6 +182,8 @@ def _wait_for_records(run_dir: Path) -> bool:
     Raises:
         ClawbloxError: The records were not restored in time.
     """
+    from clawblox.rundir.claims import describe_holder, find_owner  # records are rarely lost
+
     owner = find_owner(run_dir)
     if owner is None:
         return False
@@ -317,6 +317,8 @@ _FALLBACK_NAME = "player"
 
 def _login_name() -> str:
     """Return the user's login name, the default name of the agent."""
+    import getpass  # few commands need it
+
     try:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):  # the container has no entry for the user

@@ -12,18 +12,20 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from clawblox import protocol
-from clawblox.concurrency.progress import ProgressLike
 from clawblox.errors import ConfigError
 from clawblox.foreign_values import finite_number
 from clawblox.printable import is_printable, join_choices
 from clawblox.protocol import SEEDS
 from clawblox.results import Labels
 from clawblox.spelling import suggest_nearest
+
+if TYPE_CHECKING:
+    from clawblox.concurrency.progress import ProgressLike
 
 ARGUMENT_BY_VARIABLE: Final = {
     protocol.HOST_ENV: "host",

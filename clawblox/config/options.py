@@ -37,7 +37,7 @@ from clawblox.errors import ConfigError
 from clawblox.protocol import normalise_base_path
 from clawblox.results import DataStoreBackend, Labels, RestartMode, SnapshotLike
 from clawblox.spelling import suggest_nearest
-from clawblox.system.ports import MAX_LEASES
+from clawblox.system.port_leases import MAX_LEASES
 
 OnFailure: TypeAlias = Literal["keep", "stop_all"]
 """The policy for the other instances of a start when one of them fails."""

@@ -8,11 +8,13 @@
 - ``manifest_file``: the manifest on disk.
 - ``manifest_writer``: the only task that writes a manifest.
 - ``saves``: saves of instances, with the rows of their data stores.
+- ``listed_saves``: finds the saves in manifests, and the latest save of each instance.
 - ``recordings``: finds and opens the recordings that the manifests list.
 - ``journal``: a file of JSON lines, in which the last line of each name is valid.
 - ``records``: the records of the instances in a run directory.
 - ``claims``: the exclusive right to a name or a run directory, and its holder.
 - ``status``: the instances of a run directory, running or ended.
+- ``run_logs``: readers of the logs of its instances.
 - ``listed``: instances that are named only in a manifest, without records.
 - ``lineage``: the lineage of the instances of a run directory.
 - ``lives``: the lives of an instance, from each start to its end, with their saves.

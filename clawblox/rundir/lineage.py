@@ -21,6 +21,7 @@ import attrs
 from clawblox.errors import ManifestError
 from clawblox.results import ProcessExit, describe_end
 from clawblox.rundir.listed import clean_labels, list_instances, state_in
+from clawblox.rundir.listed_saves import LineageSave, list_saves
 from clawblox.rundir.lives import Life, Origin, join_lives
 from clawblox.rundir.manifest import Manifest, find_checkpoint, manifest_path, read_manifest
 from clawblox.rundir.manifest_entries import ManifestEntry, objects_in, read_number, read_text
@@ -32,7 +33,6 @@ from clawblox.rundir.records import (
     path_mover,
     read_located,
 )
-from clawblox.rundir.saves import LineageSave, list_saves
 from clawblox.rundir.status import OVER, InstanceState, is_death, judge_state
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.status import GOOD_EXITS
 from clawblox.system.clock import parse_utc
 

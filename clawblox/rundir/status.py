@@ -1,4 +1,4 @@
-"""The status of the instances of a run directory, running or ended, and their logs.
+"""The status of the instances of a run directory, running or ended.
 
 The status is read from records, manifests, logs and ``/proc``, so it is also available for runs of
 other orchestrators and for finished runs.
@@ -7,7 +7,6 @@ other orchestrators and for finished runs.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,16 +18,15 @@ from clawblox.errors import ManifestError, UsageError
 from clawblox.protocol import INSTANCE_ENV, ScriptErrors, TickRate
 from clawblox.results import Labels, ProcessExit, format_label, has_labels
 from clawblox.rundir.listed import read_listed
+from clawblox.rundir.listed_saves import LineageSave, last_saves
 from clawblox.rundir.paths import run_lock
 from clawblox.rundir.records import (
     InstanceRecord,
     locked_name,
     path_mover,
     read_located,
-    read_record,
     read_records,
 )
-from clawblox.rundir.saves import LineageSave, last_saves
 from clawblox.system.clock import parse_utc
 from clawblox.system.locks import lock_owner
 from clawblox.system.process_tree import (
@@ -39,7 +37,6 @@ from clawblox.system.process_tree import (
     measure_usage,
     read_process,
 )
-from clawblox.telemetry.logs import LogReader
 from clawblox.telemetry.own_log import OwnLog
 
 _log = OwnLog(__name__)
@@ -68,8 +65,6 @@ OVER: tuple[InstanceState, ...] = ("exited", "halted", "failed", "interrupted", 
 
 GOOD_EXITS = (ProcessExit(status=0), ProcessExit(signal="SIGTERM"))
 """Exits of a world's process that are not failures: status 0, or the TERM of a stop."""
-
-_LOOK_INTERVAL_S = 0.5
 
 
 @attrs.frozen
@@ -222,49 +217,6 @@ def living_owner(lock_path: Path) -> int | None:
     return owner.pid if owner is not None and read_process(owner.pid) is not None else None
 
 
-def read_logs(
-    run_dir: Path,
-    names: Sequence[str] = (),
-    *,
-    follow: bool,
-    tail: int | None,
-    since: str | None = None,
-    pattern: re.Pattern[str] | None = None,
-) -> dict[str, LogReader]:
-    """Return a reader for the log of each instance, by instance name. Blocks.
-
-    Additional lines mark the ends and restarts of an instance.
-
-    Args:
-        run_dir: The run directory.
-        names: The instances; empty means all.
-        follow: Wait for more lines until the instance has ended.
-        tail: Number of latest lines to start with; None starts at the first line.
-        since: UTC time with milliseconds of the earliest line; None for all times.
-        pattern: Pattern that a line must contain; None for all lines.
-
-    Raises:
-        UsageError: A named instance does not exist.
-    """
-    return {
-        record.name: LogReader(
-            instance=record.name,
-            path=Path(record.log_file),
-            follow=follow,
-            tail=tail,
-            start=record.log_start,
-            since=since,
-            pattern=pattern,
-            has_notes=True,
-            tail_counts_notes=True,
-            was_restarted=record.restarts > 0,
-            is_watched=not record.is_detached or has_owner(record),
-            is_over=_Ending(run_dir, record),
-        )
-        for record in select_records(run_dir, names)
-    }
-
-
 def own_start(run_dir: Path) -> InstanceRecord | None:
     """Return the record of the instance that this process is starting, if any. Blocks."""
     mine = (found for found in read_records(run_dir) if found.orchestrator_pid == os.getpid())
@@ -349,30 +301,6 @@ def make_mark(record: InstanceRecord) -> Mark:
     is_this_boot = record.pid > 0 and record.boot_id == boot_id()
     leaders = ((record.pid, record.start_time),) if is_this_boot else ()
     return Mark(f"{INSTANCE_ENV}={record.cookie}".encode(), leaders)
-
-
-@attrs.define
-class _Ending:
-    """A check for the end of an instance; a new start under its name also counts as the end.
-
-    The record is read at most twice a second, because followers of many logs check more often.
-    """
-
-    run_dir: Path
-    record: InstanceRecord
-    _looked_at: float = -_LOOK_INTERVAL_S
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if now < self._looked_at + _LOOK_INTERVAL_S:
-            return False
-        self._looked_at = now
-        latest = read_record(self.run_dir, self.record.name)
-        if latest is None:
-            return True
-        was_brought_back = latest.restarts > self.record.restarts
-        is_another = latest.cookie != self.record.cookie and not was_brought_back
-        return is_another or is_over(latest)
 
 
 def _read_runs(runs: Mapping[Path, Sequence[InstanceRecord]]) -> list[Run]:

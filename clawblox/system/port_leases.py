@@ -31,6 +31,12 @@ LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be o
 visible, but the ports that they bind are.
 """
 
+LEASE_RANGE = range(20000, 32000)
+"""The ports that are leased."""
+
+MAX_LEASES = len(LEASE_RANGE)
+"""Number of instances that can run at the same time, since each has its own port."""
+
 MAX_LAYERS = 8
 """Number of nested orchestrators that can share a port."""
 

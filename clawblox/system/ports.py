@@ -21,15 +21,9 @@ import anyio
 from clawblox.concurrency.threads import run_blocking
 from clawblox.printable import printable_name
 from clawblox.protocol import LEASE_ENV
-from clawblox.system.port_leases import leases
+from clawblox.system.port_leases import LEASE_RANGE, leases
 from clawblox.system.process_tree import all_processes, command_line
 from clawblox.system.sock_diag import ANY_PORT, Listener, list_listeners
-
-LEASE_RANGE = range(20000, 32000)
-"""The ports that are leased."""
-
-MAX_LEASES = len(LEASE_RANGE)
-"""Number of instances that can run at the same time, since each has its own port."""
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _POLL_INTERVAL_S = 0.05

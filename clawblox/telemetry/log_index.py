@@ -11,14 +11,11 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-import anyio
 import msgspec
 
-from clawblox.concurrency.threads import run_blocking
 from clawblox.system.append_log import append_lines
 from clawblox.system.clock import format_utc_ms, utc_now_ns
 from clawblox.system.files import publish_bytes, read_size
@@ -33,10 +30,9 @@ from clawblox.telemetry.log_times import (
     index_path,
     read_entries,
 )
-from clawblox.telemetry.logs import Cut, trim_file, trim_log
+from clawblox.telemetry.logs import Cut, trim_file
 from clawblox.telemetry.own_log import OwnLog
 
-_LOOK_INTERVAL_S: Final = 1.0
 _MAX_BYTES: Final = 1 << 20
 """Size at which an index is thinned out."""
 _TAIL_BYTES: Final = 4096
@@ -269,33 +265,3 @@ def _shift(entries: list[IndexEntry], cut: Cut) -> list[IndexEntry]:
     mark = IndexEntry(cut.to, None, moved=before - moved)
     latest = (msgspec.structs.replace(start, size=0) for start in starts[-1:])
     return [*latest, mark, *kept]
-
-
-FindLogs: TypeAlias = Callable[[], Iterable[tuple[LogIndex, Iterable[Path]]]]
-"""Returns the index of each log that is watched, and the other logs of its instance."""
-
-
-async def watch_logs(find: FindLogs, max_bytes: int | None) -> None:
-    """Inspect logs once a second and cut logs that are too long, until cancelled.
-
-    Args:
-        find: Returns the logs.
-        max_bytes: Size at which a log is cut to its newer half; None never cuts.
-
-    Cancellation: waits for an inspection that is under way.
-    """
-    while True:
-        await anyio.sleep(_LOOK_INTERVAL_S)
-        with _log.contain("logs not looked at"):
-            if found := list(find()):
-                await run_blocking(_look_at, found, max_bytes)
-
-
-def _look_at(found: Iterable[tuple[LogIndex, Iterable[Path]]], max_bytes: int | None) -> None:
-    for index, others in found:
-        with _log.contain("log not looked at", path=str(index.log)):
-            index.look(max_bytes)
-        if max_bytes is not None:
-            for path in others:
-                with _log.contain("log not cut", expected=(OSError,), path=str(path)):
-                    trim_log(path, max_bytes)

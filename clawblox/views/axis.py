@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from clawblox.recording.reader import RecordingReader
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.system.clock import format_utc_ms
 from clawblox.views.agent_words import to_seconds
 from clawblox.views.descent import DescentLife

@@ -16,8 +16,8 @@ import attrs
 
 from clawblox.recording.blocks import Moment
 from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.lives import Life, Origin
-from clawblox.rundir.saves import LineageSave
 from clawblox.views.agent_words import to_seconds
 from clawblox.views.lineage_layout import find_history
 

@@ -20,8 +20,8 @@ import attrs
 from clawblox.printable import printable
 from clawblox.results import describe_end
 from clawblox.rundir.lineage import InstanceLineage, Lineage
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.lives import Life
-from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc
 from clawblox.views.formatting import count_words, describe_life, format_labels

@@ -14,7 +14,7 @@ import attrs
 from clawblox.columns import shorten
 from clawblox.printable import printable
 from clawblox.rundir.lineage import InstanceLineage, Lineage
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.views import html, svg
 from clawblox.views.formatting import round_ticks
 from clawblox.views.html import Markup, PageAddress, element

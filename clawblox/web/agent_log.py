@@ -18,10 +18,10 @@ from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import StepWindow, TurnIndex, read_window
 from clawblox.errors import ClawbloxError
 from clawblox.foreign_values import parse_json
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.manifest import read_manifest
 from clawblox.rundir.manifest_entries import objects_in, read_text
 from clawblox.rundir.records import path_mover
-from clawblox.rundir.saves import LineageSave
 from clawblox.system.regular_files import read_regular
 from clawblox.views.agent_words import to_seconds
 from clawblox.views.axis import Axis, Sent

@@ -13,7 +13,7 @@ import attrs
 
 from clawblox.agents.prompts import AUTO_CONTINUE
 from clawblox.agents.trajectory import AgentTurn, TurnIndex, read_window
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import publish_bytes
 from clawblox.views.agent_words import (

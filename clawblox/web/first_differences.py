@@ -23,7 +23,7 @@ from clawblox.differences import ABSENT, find_differences
 from clawblox.foreign_values import clean_value
 from clawblox.recording.blocks import Track
 from clawblox.recording.reader import Record
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.views.agent_words import to_seconds
 from clawblox.views.axis import Axis, Piece
 from clawblox.web.recordings import OpenRecording, RecordedLives

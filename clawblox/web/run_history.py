@@ -18,11 +18,11 @@ import attrs
 from clawblox.errors import ClawbloxError
 from clawblox.experiment.tables.rows import Row
 from clawblox.rundir.lineage import InstanceLineage, Lineage, read_lineage
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.lives import Life, Origin
 from clawblox.rundir.manifest import manifest_path
 from clawblox.rundir.paths import file_stamp
 from clawblox.rundir.recordings import FoundRecording, find_recordings
-from clawblox.rundir.saves import LineageSave
 from clawblox.views.descent import DescentLife, find_descent
 from clawblox.views.formatting import path_word, suggest
 from clawblox.views.html import PageAddress

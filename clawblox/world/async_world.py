@@ -51,7 +51,7 @@ from clawblox.rundir.control_server import Operations
 from clawblox.rundir.interrupted import InterruptedRun
 from clawblox.rundir.paths import files_dir
 from clawblox.rundir.snapshot_files import find_parent, source_run_dir
-from clawblox.system.ports import MAX_LEASES
+from clawblox.system.port_leases import MAX_LEASES
 from clawblox.world.archives import take_snapshots
 from clawblox.world.control_handlers import make_operations
 from clawblox.world.fleet import Fleet, ManyStart

@@ -36,9 +36,10 @@ from clawblox.rundir.requests import (
     read_options,
     read_tail,
 )
-from clawblox.rundir.status import read_logs, select_records
+from clawblox.rundir.run_logs import read_logs
+from clawblox.rundir.status import select_records
 from clawblox.telemetry.events import EventStream
-from clawblox.telemetry.logs import LogReader
+from clawblox.telemetry.log_reader import LogReader
 from clawblox.world.fleet import Fleet
 from clawblox.world.handle import InstanceHandle
 from clawblox.world.resume import restart

@@ -42,7 +42,7 @@ from clawblox.rundir.records import InstanceRecord, read_running
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import digest_file
 from clawblox.telemetry.events import Hub
-from clawblox.telemetry.log_index import LogIndex, watch_logs
+from clawblox.telemetry.log_watch import WatchedLog, watch_logs
 from clawblox.telemetry.metrics import MetricsRecorder
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
@@ -481,7 +481,7 @@ class Fleet(KnownInstances):
             _log.warning("this process did not run for a while", seconds=round(lag_s, 1))
             self.emit("lagged", "", {}, seconds=lag_s)
 
-    def _find_logs(self) -> Iterator[tuple[LogIndex, list[Path]]]:
+    def _find_logs(self) -> Iterator[WatchedLog]:
         """Yield the logs of the instances that have, or had, processes."""
         for handle in self.all:
             index = handle.instance.log_index

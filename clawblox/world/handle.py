@@ -22,7 +22,7 @@ from clawblox.protocol import TickRate
 from clawblox.results import Labels, StartedWorld
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.snapshot.capture import capture
-from clawblox.telemetry.logs import LogReader
+from clawblox.telemetry.log_reader import LogReader
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.rosters import Roster, Seat
 

@@ -46,7 +46,7 @@ from clawblox.results import (
     StopResult,
 )
 from clawblox.rundir.snapshot_files import find_archive
-from clawblox.telemetry.logs import LogReader
+from clawblox.telemetry.log_reader import LogReader
 from clawblox.world.access import is_program, leave, make_member
 from clawblox.world.archives import (
     ArchiveStart,

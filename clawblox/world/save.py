@@ -25,8 +25,9 @@ from clawblox.config.options import SaveOptions
 from clawblox.errors import ClawbloxError
 from clawblox.results import SavedSnapshot
 from clawblox.rundir.leftovers import is_save_name
+from clawblox.rundir.listed_saves import autosaves
 from clawblox.rundir.manifest_updates import removal_update
-from clawblox.rundir.saves import autosaves, save_snapshot, unlink_saves
+from clawblox.rundir.saves import save_snapshot, unlink_saves
 from clawblox.system.clock import format_utc, utc_now
 from clawblox.system.files import available_bytes
 from clawblox.telemetry.own_log import OwnLog

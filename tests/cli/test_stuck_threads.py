@@ -16,7 +16,7 @@ _STUCK = """
 import sys, threading
 from clawblox.cli import main
 from clawblox.cli.running import runner
-from clawblox.telemetry import log_index
+from clawblox.telemetry import log_watch
 
 runner._LAST_RESORT_S = 0.2
 
@@ -24,7 +24,7 @@ def hang(*arguments):
     print("stuck", flush=True)
     threading.Event().wait()
 
-log_index._look_at = hang
+log_watch._look_at = hang
 main(sys.argv[1:])
 """
 

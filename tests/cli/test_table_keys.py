@@ -176,12 +176,12 @@ def test_a_command_that_is_killed_at_last_restores_the_terminal(tmp_path: Path) 
         "import pathlib, sys, threading\n"
         "from clawblox.cli import main\n"
         "from clawblox.cli.running import runner\n"
-        "from clawblox.telemetry import log_index\n"
+        "from clawblox.telemetry import log_watch\n"
         "runner._LAST_RESORT_S = 0.2\n"
         "def hang(*_):\n"
         "    pathlib.Path('stuck').touch()\n"
         "    threading.Event().wait()\n"
-        "log_index._look_at = hang\n"
+        "log_watch._look_at = hang\n"
         "main(sys.argv[1:])\n"
     )
     world = make_world(tmp_path)

@@ -10,7 +10,7 @@ import anyio
 import attrs
 import pytest
 
-import clawblox.telemetry.log_index
+import clawblox.telemetry.log_watch
 from clawblox import AsyncWorld, LogLine
 from tests.support.running import next_event, running
 from tests.support.waiting import wait_until_async
@@ -127,7 +127,7 @@ async def test_a_log_that_was_removed_has_no_lines(tmp_path: Path) -> None:
 
 @pytest.fixture
 def _cut_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clawblox.telemetry.log_index, "_LOOK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(clawblox.telemetry.log_watch, "_LOOK_INTERVAL_S", 0.01)
 
 
 def first_line(path: Path) -> bytes:

@@ -10,31 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
-import attrs
 import pytest
 
 from clawblox import ProcessExit, UsageError
-from clawblox.rundir import saves as saves_module
-from clawblox.rundir import status as status_module
+from clawblox.rundir import listed_saves
 from clawblox.rundir.claims import claim_run
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.manifest import Manifest
-from clawblox.rundir.records import InstanceRecord, write_records
-from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import (
     InstanceStatus,
     is_over,
     is_ready,
     own_start,
-    read_logs,
     read_run,
     run_owner,
 )
 from clawblox.system.process_tree import boot_id, read_start_time
-from clawblox.telemetry.logs import LogReader
 from tests.rundir.test_records import record_of, written
 from tests.support.processes import read_process
-from tests.support.waiting import HANG_S, wait_until
+from tests.support.waiting import wait_until
 from tests.support.worlds import running_world
 
 NOBODY = 2**22 + 1
@@ -259,13 +253,13 @@ def test_a_manifest_is_read_again_only_after_it_has_changed(
 ) -> None:
     saves.add("a.json")
     reads: list[Path] = []
-    read = saves_module.read_manifest
+    read = listed_saves.read_manifest
 
     def count(path: Path) -> Manifest:
         reads.append(path)
         return read(path)
 
-    monkeypatch.setattr(saves_module, "read_manifest", count)
+    monkeypatch.setattr(listed_saves, "read_manifest", count)
     for expected in (1, 1, 2):
         if expected == 2:
             saves.add("b.json")
@@ -323,106 +317,6 @@ def test_an_orchestrator_that_died_owns_nothing(tmp_path: Path) -> None:
     (tmp_path / ".clawblox").mkdir()
     (tmp_path / ".clawblox" / "run.lock").write_text(f"{NOBODY} here 2026-06-22T18:59:25Z")
     assert run_owner(tmp_path) is None
-
-
-# ------------------------------------------------------------------------------------- logs
-
-
-def lines_of(reader: LogReader, seconds: float = HANG_S) -> tuple[list[str], bool]:
-    """Return the lines of a log, and whether it came to its end in time."""
-
-    async def read() -> tuple[list[str], bool]:
-        texts: list[str] = []
-        with anyio.move_on_after(seconds) as scope:
-            async with reader as lines:
-                async for line in lines:
-                    texts.append(line.text)  # noqa: PERF401 - what was read stays read
-        return texts, not scope.cancelled_caught
-
-    return anyio.run(read)
-
-
-def logged(run: Path, *lines: str, **changes: Any) -> InstanceRecord:
-    """Write the log of an instance, and its record."""
-    log = run / "world.log"
-    log.write_text("".join(f"{line}\n" for line in ("of an earlier run", *lines)))
-    start = len("of an earlier run\n")
-    (record,) = written(run, "w000", log_file=str(log), log_start=start, **changes)
-    return record
-
-
-@pytest.mark.parametrize("follow", [False, True])
-def test_a_log_is_read_from_the_first_line_of_its_instance(tmp_path: Path, follow: bool) -> None:
-    logged(tmp_path, "one", "two", **DEAD, **LEFT)
-    readers = read_logs(tmp_path, follow=follow, tail=None)
-    assert lines_of(readers["w000"]) == (["one", "two"], True)
-    assert lines_of(read_logs(tmp_path, follow=follow, tail=1)["w000"]) == (["two"], True)
-    with pytest.raises(UsageError, match="no instance 'w001'"):
-        read_logs(tmp_path, ["w001"], follow=follow, tail=None)
-
-
-def test_a_run_that_was_moved_has_its_own_files_although_another_is_in_its_place(
-    tmp_path: Path,
-) -> None:
-    run, moved = tmp_path / "run", tmp_path / "run.failed-1"
-    for place, word in ((run, "first"), (run, "second")):
-        if run.exists():
-            run.rename(moved)
-        home = Saves(place / "worlds" / "w000")
-        home.add(f"{word}.json")
-        logged(place, word, instance_dir=str(home.directory), **DEAD, **LEFT)
-    for place, word in ((moved, "first"), (run, "second")):
-        (status,) = read_run(place).instances
-        assert status.saved_path == place / "worlds" / "w000" / f"{word}.json"
-        assert status.log_file == place / "world.log"
-        assert lines_of(read_logs(place, follow=False, tail=None)["w000"]) == ([word], True)
-    (moved / "worlds").rename(tmp_path / "elsewhere")
-    (status,) = read_run(moved).instances
-    assert status.instance_dir == run / "worlds" / "w000"  # it did not come along
-
-
-AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {
-    "as before": ({}, False),
-    "brought back": ({"restarts": 3, "cookie": "another"}, False),
-    "exited": ({"state": "exited"}, True),
-    "another start of that name": ({"cookie": "another"}, True),
-}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("changes", "is_end"), AFTERWARDS.values(), ids=AFTERWARDS)
-def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
-    tmp_path: Path, sleeper: dict[str, Any], changes: dict[str, Any], is_end: bool
-) -> None:
-    record = logged(tmp_path, "one", **sleeper, **OWNED)
-    readers = read_logs(tmp_path, follow=True, tail=None)
-    write_records(tmp_path, attrs.evolve(record, **changes))
-    assert lines_of(readers["w000"], HANG_S if is_end else 0.3) == (["one"], is_end)
-
-
-def test_a_follower_reads_the_record_twice_a_second_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: dict[str, Any]
-) -> None:
-    record = logged(tmp_path, "one", **sleeper, **OWNED)
-    reads: list[str] = []
-
-    def read(_: Path, name: str) -> InstanceRecord:
-        reads.append(name)
-        return record
-
-    monkeypatch.setattr(status_module, "read_record", read)
-    (reader,) = read_logs(tmp_path, follow=True, tail=None).values()
-    assert not any(reader._is_over() for _ in range(50))
-    assert reads == ["w000"]
-
-
-def test_following_a_log_ends_when_the_record_disappears(
-    tmp_path: Path, sleeper: dict[str, Any]
-) -> None:
-    logged(tmp_path, "one", **sleeper, **OWNED)
-    readers = read_logs(tmp_path, follow=True, tail=None)
-    (tmp_path / ".clawblox" / "instances" / "records.jsonl").unlink()
-    assert lines_of(readers["w000"]) == (["one"], True)
 
 
 def test_the_cases_above_name_a_wrong_boot_and_a_dead_process() -> None:

@@ -15,8 +15,8 @@ from anyio.to_thread import run_sync
 from clawblox.results import LogLine
 from clawblox.telemetry import log_index
 from clawblox.telemetry.log_index import LogIndex, note_end
+from clawblox.telemetry.log_reader import LogReader
 from clawblox.telemetry.log_times import LEFT, LogTimes, cutting, index_path
-from clawblox.telemetry.logs import LogReader
 from tests.support.waiting import HANG_S
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -357,17 +357,17 @@ def test_since_reads_what_it_prints_and_not_what_comes_before(
     index.look()
     clock.write("new\n", after=1)
     index.look()
-    from clawblox.telemetry import logs
+    from clawblox.telemetry import log_reader
 
     chunks: list[int] = []
-    read_from = logs._read_from
+    read_from = log_reader._read_from
 
     def count(path: Path, offset: int) -> tuple[int, bytes]:
         found = read_from(path, offset)
         chunks.append(len(found[1]))
         return found
 
-    monkeypatch.setattr(logs, "_read_from", count)
+    monkeypatch.setattr(log_reader, "_read_from", count)
     found = read(clock.log, since="2026-06-22T19:00:02.000Z")
     assert ([line.text for line in found], sum(chunks)) == (["new"], 4)
 
@@ -393,10 +393,10 @@ def test_a_pattern_selects_lines_and_tail_counts_them(clock: Clock) -> None:
 def test_a_tail_with_a_pattern_is_found_through_pieces_and_endless_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clawblox.telemetry import logs
+    from clawblox.telemetry import log_reader
 
-    monkeypatch.setattr(logs, "_CHUNK_BYTES", 32)
-    monkeypatch.setattr(logs, "_LINE_BYTES", 30)
+    monkeypatch.setattr(log_reader, "_CHUNK_BYTES", 32)
+    monkeypatch.setattr(log_reader, "_LINE_BYTES", 30)
     log = tmp_path / "log"
     log.write_text("match 1\n\nno\nmatch 2\n" + "z" * 100 + "\nmatch 3\nno")
     for tail, expected in ((1, ["3"]), (2, ["2", "3"]), (3, ["1", "2", "3"]), (9, ["1", "2", "3"])):

@@ -16,8 +16,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from clawblox.telemetry import logs
-from clawblox.telemetry.logs import LogReader, last_lines, open_log, trim_log
+from clawblox.telemetry import log_reader, logs
+from clawblox.telemetry.log_reader import LogReader
+from clawblox.telemetry.logs import last_lines, open_log, trim_log
 from tests.support.waiting import HANG_S, POLL_INTERVAL_S, wait_until
 
 pytestmark = pytest.mark.anyio
@@ -153,7 +154,7 @@ async def test_a_tail_counts_lines_as_the_reader_does(tmp_path: Path) -> None:
 async def test_a_tail_reaches_over_many_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_CHUNK_BYTES", 7)
+    monkeypatch.setattr(log_reader, "_CHUNK_BYTES", 7)
     path = log_of(tmp_path, numbers(1000))
     for count in (1, 2, 3, 500, 999, 1000, 1001):
         expected = [str(number) for number in range(max(0, 1000 - count), 1000)]

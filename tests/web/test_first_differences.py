@@ -11,7 +11,7 @@ import pytest
 
 from clawblox.recording.blocks import Track
 from clawblox.rundir.lineage import read_lineage
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.views.axis import make_axis
 from clawblox.views.descent import find_descent
 from clawblox.web.first_differences import (

@@ -26,8 +26,8 @@ from clawblox.agents.access.proxy import Proxy, ProxyLimits
 from clawblox.agents.layout import AgentDir
 from clawblox.errors import AgentResumeError, AgentSetupError, UsageError
 from clawblox.system.files import make_private_dir, publish_bytes
+from clawblox.system.port_leases import LEASE_RANGE
 from clawblox.system.ports import (
-    LEASE_RANGE,
     NoFreePort,
     PortBusy,
     PortLease,

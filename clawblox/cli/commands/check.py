@@ -16,9 +16,9 @@ from clawblox import __version__
 from clawblox.cli.field_options import OptionsCommand, options_from
 from clawblox.cli.parameters import FILE, PATH, examples, existing_path, json_option, world_argument
 from clawblox.cli.running.runner import CommandSignals
-from clawblox.cli.terminal.output import table_width
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import Bar, progress_bar
+from clawblox.cli.terminal.width import table_width
 from clawblox.conformance import CHECKS, Check, CheckResult, Report, check_world
 from clawblox.conformance.kept_check import keep_check
 from clawblox.conformance.registry import select_checks

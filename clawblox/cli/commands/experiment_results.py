@@ -18,9 +18,10 @@ from clawblox.cli.parameters import (
     json_option,
 )
 from clawblox.cli.running.experiment_choice import choose_experiments
-from clawblox.cli.terminal.output import ask, note, table_width
+from clawblox.cli.terminal.output import ask, note
 from clawblox.cli.terminal.reports import configure_logging
 from clawblox.cli.terminal.screen import progress_bar
+from clawblox.cli.terminal.width import table_width
 from clawblox.errors import ConfigError
 from clawblox.experiment.async_experiment import AsyncExperiment
 from clawblox.experiment.history.lines import JournalLine

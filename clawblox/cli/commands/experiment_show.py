@@ -24,7 +24,8 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.running.experiment_choice import choose_experiment, newest_directory
 from clawblox.cli.running.experiment_scenes import look_at_experiment, watch_experiment
-from clawblox.cli.terminal.output import note, table_width
+from clawblox.cli.terminal.output import note
+from clawblox.cli.terminal.width import table_width
 from clawblox.errors import UsageError
 from clawblox.experiment.reading.inspection import find_row, inspect_generation
 from clawblox.experiment.reading.overview import MAX_EXPERIMENTS, read_overview, sort_experiments

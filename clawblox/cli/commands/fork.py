@@ -34,9 +34,9 @@ from clawblox.cli.terminal.output import Output, note
 from clawblox.cli.terminal.screen import progress_bar, relay
 from clawblox.config.options import ManyOptions, SaveOptions
 from clawblox.errors import ClawbloxError, UsageError
+from clawblox.rundir.listed_saves import last_saves_by_run
 from clawblox.rundir.operations import OnEvent, find_orchestrator, fork_instances
 from clawblox.rundir.records import path_mover
-from clawblox.rundir.saves import last_saves_by_run
 from clawblox.rundir.snapshot_files import find_snapshot, snapshot_places
 from clawblox.rundir.status import InstanceStatus, read_run
 from clawblox.views.formatting import shorten_path

@@ -34,10 +34,10 @@ from clawblox.printable import printable, printable_json, printable_name
 from clawblox.results import LogLine
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.records import InstanceRecord
-from clawblox.rundir.status import read_logs
+from clawblox.rundir.run_logs import read_logs
 from clawblox.system.files import read_size
+from clawblox.telemetry.log_reader import LogReader
 from clawblox.telemetry.log_times import index_path
-from clawblox.telemetry.logs import LogReader
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red")
 _BACKLOG = 256

@@ -12,16 +12,14 @@ import click
 
 from clawblox.agents.listing import Scope, make_scope
 from clawblox.cli.parameters import PATH, examples, existing_path, filter_option, json_option
-from clawblox.cli.terminal.output import table_width
+from clawblox.cli.terminal.width import table_width
 from clawblox.columns import format_lines
 from clawblox.printable import printable
 from clawblox.results import Labels
 from clawblox.rundir.find_runs import MAX_DEPTH
-from clawblox.rundir.lineage import read_lineage
 from clawblox.rundir.paths import resolve_run_dir
 from clawblox.rundir.status import InstanceStatus
 from clawblox.views.formatting import format_json, format_labels, shorten_path, suggest
-from clawblox.views.lineage_text import format_forks
 from clawblox.views.rows import agent_columns, instance_columns, make_row, order_states
 
 
@@ -97,7 +95,7 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
             yield from ([""] if place else [])
             yield _heading(run_dir, statuses)
         if is_tree:
-            yield from format_forks(read_lineage(run_dir)).splitlines()
+            yield from _format_tree(run_dir)
             continue
         rows = [make_row(status, status.state) for status in statuses]
         yield from format_lines(instance_columns(rows), width)
@@ -105,6 +103,14 @@ def _format_runs(shown: Sequence[InstanceStatus], scope: Scope, *, is_tree: bool
             yield from ("", *format_lines(agent_columns(agents), width))
     if more := _describe_more(scope):
         yield from ("", more)
+
+
+def _format_tree(run_dir: Path) -> list[str]:
+    # The tree takes long to import, and a table does not need it.
+    from clawblox.rundir.lineage import read_lineage
+    from clawblox.views.lineage_text import format_forks
+
+    return format_forks(read_lineage(run_dir)).splitlines()
 
 
 def _heading(run_dir: Path, statuses: Sequence[InstanceStatus]) -> str:

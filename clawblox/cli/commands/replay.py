@@ -25,7 +25,8 @@ from clawblox.cli.parameters import (
 )
 from clawblox.cli.running.experiment_choice import choose_only_run, only_run
 from clawblox.cli.running.runner import CommandSignals
-from clawblox.cli.terminal.output import Output, OutputGone, note, table_width
+from clawblox.cli.terminal.output import Output, OutputGone, note
+from clawblox.cli.terminal.width import table_width
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, RecordingError, UsageError
 from clawblox.foreign_values import clean_value

@@ -26,7 +26,8 @@ from clawblox.rundir.records import InstanceRecord, read_records
 from clawblox.system.amounts import format_bytes
 from clawblox.system.files import EXCHANGE, rename_with
 from clawblox.system.locks import is_file_at
-from clawblox.system.ports import LEASE_RANGE, ephemeral_range
+from clawblox.system.port_leases import LEASE_RANGE
+from clawblox.system.ports import ephemeral_range
 from clawblox.system.process_tree import all_processes, read_process, read_variables
 from clawblox.system.regular_files import closing_fd
 from clawblox.system.scratch import temporary_directory

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import select
-import shutil
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -22,15 +21,6 @@ CLEAR_LINE = "\r\x1b[K"
 
 _Answer = TypeVar("_Answer")
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-def table_width() -> int | None:
-    """Return the width of the terminal that shows standard output.
-
-    Returns:
-        Columns; None for a pipe or a file, where lines are not cut.
-    """
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 class OutputGone(Exception):  # noqa: N818 - names the condition

@@ -11,7 +11,7 @@ from typing import Any, Final
 from clawblox.agents.status import AgentStatus
 from clawblox.agents.trajectory import TurnIndex
 from clawblox.errors import ClawbloxError
-from clawblox.rundir.saves import LineageSave
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.views import svg
 from clawblox.views.axis_svg import RIGHT, draw_axis, draw_line
 from clawblox.views.formatting import (

@@ -17,8 +17,8 @@ from clawblox.errors import ClawbloxError
 from clawblox.results import describe_end
 from clawblox.rundir.find_runs import shown_log
 from clawblox.rundir.lineage import InstanceLineage
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.recordings import FoundRecording
-from clawblox.rundir.saves import LineageSave
 from clawblox.rundir.status import OVER, InstanceStatus
 from clawblox.system.amounts import format_bytes
 from clawblox.system.clock import parse_utc, utc_now

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from clawblox.differences import ABSENT, ValueDifference, find_differences
 from clawblox.errors import CheckpointError
+from clawblox.rundir.listed_saves import LineageSave
 from clawblox.rundir.lives import Origin
-from clawblox.rundir.saves import LineageSave
 from clawblox.system.amounts import format_bytes
 from clawblox.views.formatting import count_words, path_word, suggest
 from clawblox.views.html import Child, Markup, element, join, link
