@@ -12,6 +12,7 @@ import pytest
 from tests.cli.commands.test_experiment import KEYS, wait_for_work, write_plan
 from tests.cli.conftest import Start, assert_nothing_runs
 from tests.golden.test_golden_experiments import V1
+from tests.rundir.support import make_record
 from tests.support.worlds import make_world
 
 EXPERIMENT = "experiments/memory"
@@ -141,9 +142,7 @@ def test_a_part_of_an_experiment_is_refused_with_the_whole(call: Start) -> None:
 
 
 def test_the_directory_of_a_run_is_refused_with_the_command_for_runs(call: Start) -> None:
-    make_world(Path())
-    assert call("up", "counter", "--run-dir", "runs/r1", "--detach").wait() == 0
-    assert call("stop", "runs/r1").wait() == 0
+    make_record(Path("runs/r1"), 0, state="exited")
     meant = {"status": "ps", "results": "ps", "fork": "ps", "rescore": "ps"}
     for name, *others in COMMANDS:
         error, hint = refuse(call, "experiment", name, "runs/r1", *others)
@@ -179,6 +178,7 @@ def test_a_plan_is_told_apart_from_worlds_and_experiments(call: Start) -> None:
 # -- an attempt of an experiment that runs --------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_worlds_of_a_running_experiment_are_left_to_it(
     tmp_path: Path, start: Start, call: Start
 ) -> None:

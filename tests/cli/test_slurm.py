@@ -99,6 +99,7 @@ def test_the_scripts_are_valid_for_bash(name: str) -> None:
     assert checked.stderr == b""
 
 
+@pytest.mark.thorough
 def test_a_job_that_pauses_before_its_end_is_requeued_and_continues_until_it_is_done(
     tmp_path: Path, submit: Submit
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_job_that_waits_for_a_person_is_not_requeued(tmp_path: Path, submit: S
     assert "limits.wall" in Path("clawblox-100.out").read_text()
 
 
+@pytest.mark.thorough
 def test_a_step_gets_the_signal_itself_where_the_script_does_not_ask_for_the_shell(
     tmp_path: Path, submit: Submit
 ) -> None:

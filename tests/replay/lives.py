@@ -27,6 +27,7 @@ HOME = Path(__file__).parents[2]
 DICE = HOME / "tests" / "server" / "dice.py"
 
 Action = tuple[str, Any]
+BETS: list[Action] = [("Bet", 3), ("Bet", 8), ("Bet", "all")]
 
 
 def dice_world(parent: Path, *changes: tuple[str, str], name: str = "dice") -> Path:

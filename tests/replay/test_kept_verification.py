@@ -23,19 +23,22 @@ FIRST, SECOND = (f"recordings/recording-000{number}.jsonl.zst" for number in (1,
 
 
 @pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with its results; its world is beside it."""
-    place = tmp_path_factory.mktemp("lives")
-    run = recorded_lives(dice_world(place), place / "run", [("Bet", 3)], rounds=6)
+def kept(lives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with its results."""
+    run = copied_run(lives, tmp_path_factory.mktemp("kept") / "run")
     keep_verification(run, verified(run), "0.1.0")
     return run
 
 
 @pytest.fixture
-def moved(lives: Path, tmp_path: Path) -> Path:
+def moved(kept: Path, tmp_path: Path) -> Path:
     """A copy of the run somewhere else."""
+    return copied_run(kept, tmp_path / "moved")
+
+
+def copied_run(run: Path, target: Path) -> Path:
     ignore = shutil.ignore_patterns("*.sock")
-    return shutil.copytree(lives, tmp_path / "moved", symlinks=True, ignore=ignore)
+    return shutil.copytree(run, target, symlinks=True, ignore=ignore)
 
 
 def read(run: Path) -> KeptReport[VerifiedRun]:
@@ -78,6 +81,7 @@ def test_a_world_that_changed_or_is_gone_since_is_named(
     assert read(moved).find_changes() == (str(world),)
 
 
+@pytest.mark.thorough
 def test_a_run_in_its_world_may_move_with_it(tmp_path: Path) -> None:
     world = dice_world(tmp_path)
     run = world / ".clawblox" / "runs" / "r1"

@@ -104,6 +104,7 @@ def test_a_start_whose_save_is_gone_or_changed_is_unchecked(
     assert only(run).status == "equal_unchecked_start"
 
 
+@pytest.mark.thorough
 def test_a_branch_with_another_seed_is_repeated_from_its_save(tmp_path: Path) -> None:
     async def record() -> None:
         async with AsyncWorld(dir=dice_world(tmp_path), run_dir=tmp_path / "run") as world:

@@ -166,6 +166,7 @@ def bet_more(records: Records) -> Records:
     return records
 
 
+@pytest.mark.thorough
 def test_a_forged_recording_is_named(trial: Path, whole: VerifiedRun, tmp_path: Path) -> None:
     run = verified(forged(trial, tmp_path / "exp", find(whole, CHAIN, 2), bet_more))
     assert [replay.is_different for replay in run.replays] == [False, False, True, False, False]
@@ -187,6 +188,7 @@ def test_nothing_continues_a_forged_recording_of_a_killed_world(
     assert "unknown: nothing was verified up to tick" in format_attempts(run)
 
 
+@pytest.mark.thorough
 def test_a_branch_from_another_state_than_that_of_its_source_is_named(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_branch_from_another_state_than_that_of_its_source_is_named(
     assert "does not continue recording 1" in format_attempts(run)
 
 
+@pytest.mark.thorough
 def test_a_recording_that_was_cut_is_named(trial: Path, whole: VerifiedRun, tmp_path: Path) -> None:
     copy = copied(trial, tmp_path / "exp")
     path = copy / find(whole, CHAIN, 2).recording.relative_to(trial)
@@ -303,6 +306,7 @@ def test_a_fork_continues_the_recording_of_its_parent(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------ scores
 
 
+@pytest.mark.thorough
 def test_scores_are_computed_again_from_the_replayed_ends(trial: Path, tmp_path: Path) -> None:
     copy = copied(trial, tmp_path / "exp")
     before = (copy / "journal.jsonl").read_bytes()
@@ -347,6 +351,7 @@ def test_another_score_is_reported_and_is_not_a_difference(
     assert "not computed: no replay has reached the state" in table
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("make", sampled([make_repository, make_silent_repository], every=2))
 def test_a_world_that_needs_files_above_its_directory_is_scored(

@@ -224,6 +224,7 @@ def test_a_hostile_run_is_listed_with_all_its_agents(hostile: Lab) -> None:
         )
 
 
+@pytest.mark.thorough
 def test_a_change_is_seen_and_what_the_reader_did_is_kept(
     tmp_path: Path, browser: Chromium
 ) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawblox.web.files import (
@@ -49,6 +49,7 @@ def check_borders(content: bytes, window: FileWindow) -> None:
     assert window.starts_line == is_border
 
 
+@settings(max_examples=30)
 @given(LINES, SIZES)
 def test_windows_one_after_the_other_give_the_file(content: bytes, size: int) -> None:
     with holding(content) as fd:
@@ -61,6 +62,7 @@ def test_windows_one_after_the_other_give_the_file(content: bytes, size: int) ->
         assert len(window.data) <= size
 
 
+@settings(max_examples=30)
 @given(LINES, SIZES)
 def test_windows_one_before_the_other_give_the_file(content: bytes, size: int) -> None:
     with holding(content) as fd:

@@ -63,6 +63,7 @@ def agent_of(found: FirstDifference) -> str:
     return found.events[0].agent
 
 
+@pytest.mark.thorough
 def test_a_run_does_not_differ_from_itself(run: Path) -> None:
     with compared(run, "w000", "w000") as (save, sides):
         assert find_first_differences(sides) == []

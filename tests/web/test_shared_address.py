@@ -32,8 +32,12 @@ def pages_of(root: Path, address: str) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
+    return write_site(tmp_path)
+
+
+def write_site(root: Path) -> Path:
     """Write a run with an agent and a save."""
-    run = tmp_path / "site" / "run"
+    run = root / "site" / "run"
     document = {"schema_version": 1, "run": run_of("w000"), "checkpoints": [save_of("w000", 1)]}
     write_manifest(run, document)
     write_log(run, "w000", b"a line\n", run_id="w000-run")
@@ -143,10 +147,12 @@ def start(*words: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.fixture
-def address(tmp_path: Path, run: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve the pages with --open, and give the address that the command printed."""
-    with start(str(tmp_path / "site"), "--open", "#w000-run/log/w000/o2") as process:
+    root = tmp_path_factory.mktemp("address")
+    write_site(root)
+    with start(str(root / "site"), "--open", "#w000-run/log/w000/o2") as process:
         assert process.stdout is not None
         yield process.stdout.readline().split()[-1]
         process.send_signal(signal.SIGINT)
@@ -174,6 +180,7 @@ def test_an_old_key_answers_with_how_to_go_on(address: str) -> None:
     assert "clawblox app DIR --open" in text
 
 
+@pytest.mark.thorough
 def test_the_command_refuses_an_address_that_leads_nowhere(tmp_path: Path, run: Path) -> None:
     with start(str(tmp_path), "--open", "#gone/run") as process:
         _, errors = process.communicate(timeout=HANG_S)

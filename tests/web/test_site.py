@@ -333,7 +333,7 @@ def test_a_search_finds_what_a_walk_finds_however_the_tree_changes(tmp_path: Pat
     names = ("a", "b", "runs", "agents", ".clawblox", "chains", "worlds")
     files = ("journal.jsonl", "journal.lost-x.jsonl", ".clawblox/manifest.json",
              ".clawblox/instances/records.jsonl", "other")  # fmt: skip
-    for step in range(300):
+    for step in range(150):
         place = root.joinpath(*choose.choices(names, k=choose.randint(0, 4)))
         match choose.choice(("make", "write", "write", "remove", "move")):
             case "make":

@@ -113,6 +113,7 @@ def test_the_path_in_a_command_to_paste_is_never_broken() -> None:
     assert any(line.endswith(command.split()[-1]) for line in table.splitlines())
 
 
+@pytest.mark.thorough
 def test_the_table_can_be_written_in_ascii(call: Start) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
     assert "? ok       pidfds" in call("doctor", env=env, prefix=("env",)).out

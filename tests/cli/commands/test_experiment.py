@@ -277,6 +277,7 @@ def wait_for_work(command: Command) -> None:
     command.wait_for("generation 1 works")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_saves_and_resume_continues(tmp_path: Path, start: Start, call: Start) -> None:
     write_plan(tmp_path / "cwd", duration="3s")
     run = start("experiment", "run", "exp.toml", env=KEYS)
@@ -332,6 +333,7 @@ def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, st
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_an_agent_that_used_up_its_budget_has_that_reason_after_the_save_prompt(
     plan: Path, call: Start
 ) -> None:

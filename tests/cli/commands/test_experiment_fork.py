@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands.test_experiment import KEYS, refuse, write_plan
 from tests.cli.conftest import Start
 from tests.support.files import look_at
@@ -13,6 +15,7 @@ DIRECTORY = "experiments/memory"
 FORK = ("experiment", "fork", DIRECTORY, "r1/g001", "-n", "2", "--parallel", "1", "--dry-run")
 
 
+@pytest.mark.thorough
 def test_a_dry_run_of_a_fork_lists_its_branches_and_changes_nothing(
     tmp_path: Path, call: Start
 ) -> None:

@@ -38,6 +38,7 @@ def kinds() -> list[str]:
     return [point.kind for point in latest.checkpoints]
 
 
+@pytest.mark.thorough
 def test_a_run_that_a_sigterm_has_paused_is_continued_by_the_same_command_until_it_is_done(
     tmp_path: Path, start: Start, call: Start
 ) -> None:
@@ -80,6 +81,7 @@ def test_other_signals_have_their_own_status(start: Start) -> None:
     assert run.interrupt() == 128 + signal.SIGINT
 
 
+@pytest.mark.thorough
 def test_a_pause_without_its_checkpoint_has_the_status_of_the_signal(
     plan: Path, start: Start
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_pause_without_its_checkpoint_has_the_status_of_the_signal(
     assert kinds() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("boundary", "status"),
     [("true", 75), pytest.param("false", 143, marks=pytest.mark.thorough)],
@@ -121,6 +124,7 @@ def test_an_attempt_that_failed_before_the_sigterm_does_not_change_the_status(st
     assert [attempt.outcome for attempt in attempts] == ["failed", "paused"]
 
 
+@pytest.mark.thorough
 def test_a_second_sigterm_kills_without_a_checkpoint(plan: Path, start: Start) -> None:
     misbehave(plan.parent / "template", turn_s=HANG_S)  # so that a checkpoint waits
     run = start(*RUN, env=KEYS)
@@ -135,6 +139,7 @@ def test_a_second_sigterm_kills_without_a_checkpoint(plan: Path, start: Start) -
 # -- --continue ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_experiment_is_begun_where_an_earlier_process_was_killed_at_its_beginning(
     tmp_path: Path, call: Start
 ) -> None:

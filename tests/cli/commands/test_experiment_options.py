@@ -176,6 +176,7 @@ def test_a_question_that_nobody_answers_removes_nothing(plan: Path, call: Start)
     assert archive.exists()
 
 
+@pytest.mark.thorough
 def test_ctrl_c_at_a_question_is_an_interrupt(plan: Path) -> None:
     archive = leave_archive(plan)
     with terminal("experiment", "clean", DIRECTORY) as screen:

@@ -133,6 +133,7 @@ def test_an_option_replaces_the_score_of_the_plan_and_is_recorded(plan: Path, ca
     assert read_experiment("experiments/m2").plan.score == f"{place}/other:agents"
 
 
+@pytest.mark.thorough
 def test_the_score_may_change_at_a_resume_also_of_a_plan_that_had_none(
     plan: Path, call: Start
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clawblox.experiment import Experiment, Plan
 from clawblox.experiment.history.journal import JOURNAL_NAME
 from tests.cli.commands.test_experiment import KEYS, refuse, write_plan
 from tests.cli.conftest import Start
@@ -18,13 +19,21 @@ RUN = f"{EXPERIMENT}/chains/r1/runs/memory-r1-g001"
 AGENT = f"{RUN}/agents/Eko-rmemory-r1-g001-w0-a0"
 
 
-@pytest.fixture
-def ended(tmp_path: Path, call: Start) -> Path:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an experiment of one generation that a stand-in has played."""
-    write_plan(tmp_path / "cwd")
-    run = call("experiment", "run", "exp.toml", "--set", "retry.attempts=0", env=KEYS)
-    assert run.wait() == 0, run.out + run.err
-    return Path(EXPERIMENT)
+    root = tmp_path_factory.mktemp("played")
+    plan = Plan.load(write_plan(root))
+    with Experiment(plan, dir=root / EXPERIMENT, env=KEYS) as experiment:
+        assert experiment.run().status == "done"
+    return root / EXPERIMENT
+
+
+@pytest.fixture
+def ended(played: Path) -> Path:
+    """Return a copy of the experiment, whose files a test may change."""
+    ignore = shutil.ignore_patterns("*.sock")
+    return Path(shutil.copytree(played, EXPERIMENT, symlinks=True, ignore=ignore))
 
 
 @pytest.fixture

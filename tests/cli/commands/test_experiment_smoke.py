@@ -44,6 +44,7 @@ def test_a_smoke_run_of_what_works_leaves_nothing(call: Start) -> None:
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_condition_that_fails_is_named_and_its_files_are_kept(plan: Path, call: Start) -> None:
     misbehave(plan.parent / "other", crash_at_start={"status": 3, "words": "no licence"})
     (plan.parent / "scores.py").write_text("def bad(end):\n    return end.nothing\n")
@@ -66,6 +67,7 @@ def test_a_condition_that_fails_is_named_and_its_files_are_kept(plan: Path, call
     assert_nothing_runs()
 
 
+@pytest.mark.thorough
 def test_a_score_that_fails_is_a_failure(plan: Path, call: Start) -> None:
     (plan.parent / "scores.py").write_text("def bad(end):\n    return end.nothing\n")
     smoke = call(*SMOKE, "--score", "scores:bad", env=KEYS)

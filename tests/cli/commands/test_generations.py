@@ -344,6 +344,7 @@ def run(call: Start, env: dict[str, str], *words: str) -> Any:
     return call("generations", "--world-dir", "counter", "--experiment-id", "e1", *words, env=env)
 
 
+@pytest.mark.thorough
 def test_generations_run_and_continue_without_our_journal(
     call: Start, claude_env: dict[str, str]
 ) -> None:

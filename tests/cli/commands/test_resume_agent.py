@@ -88,7 +88,8 @@ def test_a_killed_run_continues_elsewhere_with_its_options(
     assert_nothing_runs()
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("interrupted", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["killed", "interrupted"])
 def test_resume_brings_world_and_agent_back_in_their_place(
     start: Start, call: Start, claude_env: dict[str, str], world: Path, how: str
 ) -> None:

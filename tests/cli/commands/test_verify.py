@@ -127,9 +127,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded_lives(dice_world(directory), directory / "run", [("Bet", 3)], rounds=6)
 
 
-def test_a_run_is_verified_and_a_signal_leaves_nothing(
-    call: Start, start: Start, lives: Path, tmp_path: Path
-) -> None:
+def test_a_run_is_verified_and_its_results_are_kept(call: Start, lives: Path) -> None:
     command = call("verify", str(lives))
     assert command.wait() == 0, command.err
     shown = f"World: {lives.parent / 'dice'}\n"
@@ -154,6 +152,13 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
     assert json.loads(format_json(left.report.document())) == document
     assert document["recordings"][0]["start_checked_by"] == "save"
     assert [replay["number"] for replay in document["recordings"]] == [2]
+    assert call("verify", str(lives), "--recording", "3").wait() == 2
+
+
+@pytest.mark.thorough
+def test_a_recording_alone_begins_unchecked_and_is_refused_with_strict(
+    call: Start, lives: Path, tmp_path: Path
+) -> None:
     shutil.copy(lives / "recordings" / "recording-0002.jsonl.zst", tmp_path / "alone")
     alone = [str(tmp_path / "alone"), "--world", str(lives.parent / "dice")]
     document = json.loads(call("verify", *alone, "--json").out)
@@ -166,8 +171,12 @@ def test_a_run_is_verified_and_a_signal_leaves_nothing(
     assert call("verify", str(lives), "--strict").wait() == 0
     assert document["recordings"][0]["world"] == str(lives.parent / "dice")
     assert [replay["number"] for replay in document["recordings"]] == [1]
-    assert call("verify", str(lives), "--recording", "3").wait() == 2
 
+
+@pytest.mark.thorough
+def test_a_signal_to_a_verification_leaves_nothing(
+    start: Start, lives: Path, tmp_path: Path
+) -> None:
     line = "        self.ticks += 1\n"
     stuck = (line, f"{line}        while self.ticks > 9: pass\n")
     world, scratch = dice_world(tmp_path, stuck, name="stuck"), tmp_path / "scratch"
@@ -229,11 +238,10 @@ def test_a_score_function_without_scores_is_refused(call: Start, lives: Path) ->
     assert "--score is the function for --scores: add that" in command.err
 
 
-@pytest.mark.parametrize("command", ["verify", "replay"])
-def test_the_recordings_of_a_run_need_nothing_of_experiments(command: str) -> None:
+def test_the_recordings_of_a_run_need_nothing_of_experiments() -> None:
     """Importing all of it takes longer than the replay of a short recording."""
     code = (
-        f"import sys, clawblox.cli.commands.{command}; "
+        "import sys, clawblox.cli.commands.verify, clawblox.cli.commands.replay; "
         "print(*(name for name in sys.modules if name.startswith('clawblox.experiment')))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -342,7 +342,7 @@ def test_a_long_pause_is_folded_to_a_labelled_gap(ada: WrittenAgent, tmp_path: P
     assert "No recording: this axis shows host time alone." in words_of(open_page(tmp_path))
 
 
-@pytest.mark.parametrize("size", usually([1, 400, 1500, 1 << 20], 400))
+@pytest.mark.parametrize("size", usually([1, 400, 1500, 1 << 20], 1500))
 def test_windows_cover_every_step_once(
     ada: WrittenAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

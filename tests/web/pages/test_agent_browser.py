@@ -40,6 +40,7 @@ def open_agent(browser: Chromium, server: Server, root: Path, place: str = "", *
     return browser.open(server.address + path, **{"width": 1280, "height": 900, **how})
 
 
+@pytest.mark.thorough
 def test_steps_are_appended_and_opened_folds_stay(
     ada: WrittenAgent, tmp_path: Path, browser: Chromium, serve: Callable[[Path], Server]
 ) -> None:

@@ -22,18 +22,13 @@ from tests.golden.test_golden_experiments import V1_SCORED
 from tests.recording.files import Recorded
 from tests.support.lineages import make_restart, run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
-from tests.web.families import find_run, make_family, moved, saves_of
+from tests.web.families import find_run, moved, saves_of
 from tests.web.pages.test_save import part
 from tests.web.sites import write_log
 
 VERSION = "2.1.330"
 HOSTILE = "<script>alert(1)</script>"
 NAMES = ("Eko", "run-a", "run-b")
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_family(tmp_path_factory.mktemp("family"))
 
 
 def instances(site: Site, name: str) -> dict[str, str]:

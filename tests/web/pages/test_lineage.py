@@ -9,12 +9,7 @@ import pytest
 from clawblox.web.site import Site
 from tests.support.lineages import run_of, save_of, write_run
 from tests.web.drawing import draw
-from tests.web.families import find_run, make_family, moved, saves_of
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_family(tmp_path_factory.mktemp("family"))
+from tests.web.families import find_run, moved, saves_of
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

@@ -40,11 +40,15 @@ def words(page: Page, *names: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", " ".join(parts))).split())
 
 
-@pytest.fixture
-def tally(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def tally(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with a run of a world without a renderer."""
-    record(tally_world(tmp_path, "{recording}"), tmp_path / "runs" / "run", *ACTIONS)
-    return tmp_path / "runs"
+    return record_tally(tmp_path_factory.mktemp("tally"))
+
+
+def record_tally(place: Path) -> Path:
+    record(tally_world(place, "{recording}"), place / "runs" / "run", *ACTIONS)
+    return place / "runs"
 
 
 def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path) -> None:
@@ -96,8 +100,9 @@ def test_the_page_shows_a_renderer_in_a_sandbox_only_where_states_can_be_drawn(
 
 
 def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
-    tmp_path: Path, tally: Path
+    tmp_path: Path,
 ) -> None:
+    tally = record_tally(tmp_path)
     assert "has changed" not in words(make(tally), "world")
     with (tmp_path / "world" / "tally.py").open("a") as program:
         program.write("# changed\n")
@@ -199,7 +204,8 @@ def test_unknown_runs_and_recordings_have_no_page(tally: Path) -> None:
             make(tally, path)
 
 
-def test_a_damaged_recording_is_an_error_on_its_page(tally: Path) -> None:
-    (found,) = find_recordings(tally / "run")
+def test_a_damaged_recording_is_an_error_on_its_page(tally: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(tally, tmp_path / "runs", ignore=shutil.ignore_patterns("*.sock"))
+    (found,) = find_recordings(damaged / "run")
     found.path.write_bytes(b"{}" + found.path.read_bytes()[2:])
-    assert "recording" in words(make(tally), "why")
+    assert "recording" in words(make(damaged), "why")

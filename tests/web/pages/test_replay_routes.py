@@ -16,13 +16,14 @@ from tests.web.replays import engine_world, only_run, record, tally_world
 from tests.web.served import Served, served
 
 
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[tuple[Served, str, Path]]:
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, Path]]:
     """Serve a run of an engine world; return the server, the path of its frame, and the world."""
-    world = engine_world(tmp_path, "export const createRenderer = () => ({});")
-    record(world, tmp_path / "runs" / "run", ("Jump", {}))
-    with served(tmp_path / "runs") as app:
-        page = app.text(f"run/{only_run(tmp_path / 'runs')}/replay/1")
+    place = tmp_path_factory.mktemp("box")
+    world = engine_world(place, "export const createRenderer = () => ({});")
+    record(world, place / "runs" / "run", ("Jump", {}))
+    with served(place / "runs") as app:
+        page = app.text(f"run/{only_run(place / 'runs')}/replay/1")
         frame = re.search(r'src="(/x/[\w-]+/)"', page)
         assert frame is not None
         yield app, frame[1], world
@@ -104,23 +105,30 @@ def test_states_are_json_and_malformed_windows_are_none(box: tuple[Served, str, 
     assert app.ask(f"run/{run}/replay/7/states?from=0&to=1").status == 404
 
 
+@pytest.fixture(scope="module")
+def tally(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a run whose world has a viewer that stays."""
+    place = tmp_path_factory.mktemp("tally")
+    world = tally_world(place, "stay", "{recording}", "{port}")
+    record(world, place / "runs" / "run", ("Add", 1))
+    return place
+
+
 @pytest.fixture
-def viewer(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    """Serve a run whose world has a viewer that stays; return the page of its recording."""
-    world = tally_world(tmp_path, "stay", "{recording}", "{port}")
-    record(world, tmp_path / "runs" / "run", ("Add", 1))
-    with served(tmp_path / "runs") as app:
-        yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1"
+def viewer(tally: Path) -> Iterator[tuple[Served, str]]:
+    """Serve the run; return the page of its recording."""
+    with served(tally / "runs") as app:
+        yield app, f"run/{only_run(tally / 'runs')}/replay/1"
 
 
 def test_a_viewer_starts_after_a_confirmation_and_ends_with_the_app(
-    viewer: tuple[Served, str], tmp_path: Path
+    viewer: tuple[Served, str], tally: Path
 ) -> None:
     app, page = viewer
     asked = app.text(page)
-    recording = tmp_path / "runs/run/recordings/recording-0001.jsonl.zst"
+    recording = tally / "runs/run/recordings/recording-0001.jsonl.zst"
     assert f"viewer.py stay {recording}" in asked
-    assert f"{tmp_path / 'world'}" in asked
+    assert f"{tally / 'world'}" in asked
     assert "This starts a program" in asked
     assert "Start this program" in asked
     for _ in range(3):
@@ -168,15 +176,12 @@ def test_a_foreign_page_cannot_start_a_viewer(viewer: tuple[Served, str]) -> Non
     assert marked_processes() == set()
 
 
-def test_a_viewer_that_cannot_be_started_says_why(tmp_path: Path) -> None:
-    world = tally_world(tmp_path, "x")
-    text = (world / "world.toml").read_text()
-    (world / "world.toml").write_text(
-        re.sub(r"(\[replay\]\ncommand = ).*", r'\1["./nothing"]', text)
-    )
-    record(world, tmp_path / "runs" / "run", ("Add", 1))
-    with served(tmp_path / "runs") as app:
-        page = f"run/{only_run(tmp_path / 'runs')}/replay/1"
-        assert app.ask(f"{page}/viewer", "POST").status == 303
-        wait_until(lambda: "The viewer cannot be started" in app.text(page))
-        assert "Start this program" in app.text(page)
+def test_a_viewer_that_cannot_be_started_says_why(viewer: tuple[Served, str], tally: Path) -> None:
+    app, page = viewer
+    config = tally / "world" / "world.toml"
+    before = config.read_text()
+    config.write_text(re.sub(r"(\[replay\]\ncommand = ).*", r'\1["./nothing"]', before))
+    assert app.ask(f"{page}/viewer", "POST").status == 303
+    wait_until(lambda: "The viewer cannot be started" in app.text(page))
+    assert "Start this program" in app.text(page)
+    config.write_text(before)

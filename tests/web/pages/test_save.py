@@ -15,15 +15,10 @@ from clawblox.web.site import NoSuchPage, Site
 from tests.checkpoint import archives
 from tests.support.lineages import run_of, save_of, write_manifest, write_run
 from tests.web.drawing import draw, make
-from tests.web.families import find_run, make_family, moved, save_agent, saves_of
+from tests.web.families import find_run, moved, save_agent, saves_of
 
 V1 = Path(__file__).parents[2] / "golden" / "experiment" / "v1"
 HOSTILE = "<script>alert(1)</script>"
-
-
-@pytest.fixture(scope="module")
-def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_family(tmp_path_factory.mktemp("family"))
 
 
 def part(text: str, name: str) -> str:

@@ -79,6 +79,7 @@ def test_every_page_fits_and_runs_no_foreign_script(
             check(page, "h1", name)
 
 
+@pytest.mark.thorough
 def test_two_runs_are_chosen_and_the_picture_of_their_lineage_leads_to_a_save(
     lab: Path, site: Served, browser: Chromium
 ) -> None:
