@@ -352,9 +352,9 @@ def choose_record(run_dir: Path, name: str | None) -> InstanceRecord:
     if name is not None:
         (record,) = select_records(run_dir, [name])
         if not is_ready(record):
-            from clawblox.rundir.presence import exited_error, look  # few commands need it
+            from clawblox.rundir.presence import exited_error, read_presence  # few commands need it
 
-            raise exited_error(run_dir, look(run_dir, record), record.log_start)
+            raise exited_error(run_dir, read_presence(run_dir, record), record.log_start)
         return record
     ready = [record for record in select_records(run_dir, ()) if is_ready(record)]
     if not ready:

@@ -53,7 +53,7 @@ class DiskSearch:
         for _ in self._changed_files():
             pass
 
-    def look(self, secrets: Mapping[str, str]) -> None:
+    def search_changed(self, secrets: Mapping[str, str]) -> None:
         """Search the files that have changed since the last look. Blocks.
 
         Args:

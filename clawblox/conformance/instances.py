@@ -231,7 +231,7 @@ class Instances:
     async def search_disk(self) -> None:
         """Search what the lives have written so far for their secrets."""
         if self.disk is not None:
-            await run_blocking(self.disk.look, self.mask.variables)
+            await run_blocking(self.disk.search_changed, self.mask.variables)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:

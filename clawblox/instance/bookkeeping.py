@@ -180,7 +180,7 @@ async def watch_records(find: Callable[[], Iterable[Instance]]) -> None:
         await anyio.sleep(_LOOK_INTERVAL_S)
         with _log.contain("records not looked at"):
             if instances := list(find()):
-                await run_blocking(keeper.look, instances)
+                await run_blocking(keeper.restore_lost, instances)
 
 
 class _RecordKeeper:
@@ -190,7 +190,7 @@ class _RecordKeeper:
         self._stamps: dict[Path, tuple[int, ...]] = {}
         self._failures = Throttle()
 
-    def look(self, instances: Iterable[Instance]) -> None:
+    def restore_lost(self, instances: Iterable[Instance]) -> None:
         """Restore the lost records of instances. Blocks."""
         groups: dict[Path, list[Instance]] = {}
         for instance in dict.fromkeys(instances):  # lock each only once

@@ -126,7 +126,7 @@ class ReadinessProbe:
     _log_end: bytes = attrs.field(init=False, default=b"")
     _log_matched: bool = attrs.field(init=False, default=False)
 
-    def look(self) -> Steps:
+    def probe_once(self) -> Steps:
         """Check once whether the world reports ready; store the result in ``seen``.
 
         Raises:
@@ -267,7 +267,7 @@ def steps_until_ready(probe: ReadinessProbe, expected_s: float, timeout: float) 
 
 def _look_until(probe: ReadinessProbe, deadline: float) -> Steps:
     """Check once, until a deadline on the monotonic clock."""
-    steps = probe.look()
+    steps = probe.probe_once()
     try:
         wait = next(steps)
         while (left := deadline - time.monotonic()) > 0:
@@ -437,7 +437,7 @@ async def ask_report(probe: ReadinessProbe, seconds: float) -> HealthReport | No
 async def _answers_in_time(probe: ReadinessProbe, timeout: float) -> bool:
     is_good = False
     async with running_deadline(timeout) as scope:
-        is_good = await run_steps(probe.look())
+        is_good = await run_steps(probe.probe_once())
     if scope.cancelled_caught:
         probe.seen = f"{probe.seen} within {timeout:g} s"
     return is_good

@@ -206,9 +206,7 @@ class Launcher:
                 work.begin(start)
             else:
                 is_held_back = True
-                if (
-                    pace := self._ramp.look()
-                ) is not None:  # the load of the machine may have changed
+                if (pace := self._ramp.update()) is not None:  # the load has changed
                     self._tell(start, partial(start.on_pace, pace))
         limit = work.seconds_to_timer() if work.running else 0.0
         if self._waiting:

@@ -110,7 +110,7 @@ class Ramp:
         self.fastest_s = min(self.fastest_s or ready_s, ready_s)
         self._latest_s = ready_s
 
-    def look(self) -> StartPace | None:
+    def update(self) -> StartPace | None:
         """Read the pressure, unless it was read very recently, and set the limit. Blocks.
 
         Returns:

@@ -91,8 +91,8 @@ class RunSearch:
         directory: The directory.
 
     Attributes:
-        runs: The result of :func:`find_runs_below` at the last :meth:`look`.
-        experiments: The result of :func:`find_experiments_below` at the last :meth:`look`.
+        runs: The result of :func:`find_runs_below` at the last :meth:`search_again`.
+        experiments: The result of :func:`find_experiments_below` at the last :meth:`search_again`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -101,7 +101,7 @@ class RunSearch:
         self._directory = directory
         self._known: Mapping[Path, _RunPlace] = {}
 
-    def look(self) -> None:
+    def search_again(self) -> None:
         """Search again. Blocks."""
         places = list(_walk(self._directory, known=self._known))
         self._known = {place.path: place for place, _ in places}

@@ -69,7 +69,7 @@ class Presence:
         return describe_end(self.record.exit, self.record.halt)
 
 
-def look(run_dir: Path, record: InstanceRecord) -> Presence:
+def read_presence(run_dir: Path, record: InstanceRecord) -> Presence:
     """Return the current presence of an instance. Blocks.
 
     Args:

@@ -210,9 +210,9 @@ class _View:
         self.live: dict[int, Proc] = {}
         self.dead: dict[int, Proc] = {}
         self._environments: dict[int, list[bytes]] = {}
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Make a pass."""
         listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
         for pid in listed - self.live.keys() - self.dead.keys():
@@ -380,7 +380,7 @@ def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     # mean that no process is left.
     empty = [place for place, members in enumerate(found) if not members]
     if empty:
-        view.look()
+        view.refresh()
         second = _find_in(view, [searches[place] for place in empty])
         for place, members in zip(empty, second, strict=True):
             found[place] = members

@@ -74,7 +74,7 @@ class LogIndex:
         with self._lock:
             self._add(STARTED, "")
 
-    def look(self, max_bytes: int | None = None) -> None:
+    def note_length(self, max_bytes: int | None = None) -> None:
         """Note the length of the log, if it has grown.
 
         Args:

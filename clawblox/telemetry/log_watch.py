@@ -40,7 +40,7 @@ async def watch_logs(find: Callable[[], Iterable[WatchedLog]], max_bytes: int | 
 def _look_at(found: Iterable[WatchedLog], max_bytes: int | None) -> None:
     for index, others in found:
         with _log.contain("log not looked at", path=str(index.log)):
-            index.look(max_bytes)
+            index.note_length(max_bytes)
         if max_bytes is not None:
             for path in others:
                 with _log.contain("log not cut", expected=(OSError,), path=str(path)):

@@ -235,7 +235,7 @@ class Site:
 
     def _search_again(self) -> None:
         search = self._search
-        search.look()
+        search.search_again()
         if make_scope(self.root, wants_ended=True, labels={}).is_one_run:
             search.runs = [self.root]
         self._forget(self._runs, search.runs)

@@ -14,7 +14,7 @@ from clawblox.protocol import JoinAnswer
 from clawblox.results import Access, SavedSnapshot
 from clawblox.rundir.manifest_writer import ManifestWriters
 from clawblox.rundir.operations import save_one
-from clawblox.rundir.presence import Presence, exited_error, look
+from clawblox.rundir.presence import Presence, exited_error, read_presence
 from clawblox.rundir.records import InstanceRecord
 from clawblox.system.connection import Connections
 from clawblox.system.request import Answer, Request
@@ -59,12 +59,12 @@ class RecordedPlace:
     def __exit__(self, *_: object) -> None:
         self.connections.close()
 
-    async def look(self) -> Presence:
+    async def read_presence(self) -> Presence:
         """Return whether the instance is serving, according to its latest record.
 
         Cancellation: has no effect.
         """
-        return await run_blocking(look, self.run_dir, self._record)
+        return await run_blocking(read_presence, self.run_dir, self._record)
 
     def find(self, instance: str) -> NoReturn:
         """Raise an error, because no other instance is known here.
@@ -151,7 +151,7 @@ class RecordedPlace:
         if error.status is None:
             with anyio.move_on_after(_NOTICE_TIMEOUT_S):
                 while True:
-                    now = await self.look()
+                    now = await self.read_presence()
                     if now.state != "serving":
                         return await run_blocking(
                             exited_error, self.run_dir, now, self._record.log_start
@@ -193,12 +193,12 @@ class RecordedPlayer:
         """
         await self.agent.__aexit__(*exc_info)
 
-    async def look(self) -> Presence:
+    async def read_presence(self) -> Presence:
         """Return whether the world is serving.
 
         Cancellation: has no effect.
         """
-        return await self._place.look()
+        return await self._place.read_presence()
 
     async def exited_error(self, before: Presence, now: Presence) -> WorldExitedError:
         """Return the error for a world that has stopped serving.

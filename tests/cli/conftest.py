@@ -181,7 +181,7 @@ def only_run(directory: Path) -> Path:
     return found
 
 
-def look(run_dir: Path) -> dict[str, dict[str, Any]]:
+def read_instances(run_dir: Path) -> dict[str, dict[str, Any]]:
     """Return by name what ``clawblox ps --json`` tells of the instances, without the command."""
     found = json.loads(json.dumps([*map(attrs.asdict, read_run(run_dir).instances)], default=str))
     return {one["name"]: one for one in found}
@@ -189,7 +189,7 @@ def look(run_dir: Path) -> dict[str, dict[str, Any]]:
 
 def find_port(run: str) -> int:
     """Return the port of the first instance of a run."""
-    return int(look(Path(run))["w000"]["port"])
+    return int(read_instances(Path(run))["w000"]["port"])
 
 
 @attrs.define

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawblox import World
-from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.cli.conftest import Start, assert_nothing_runs, read_instances
 from tests.support.plain import copy_plain_world, read_players
 from tests.support.running import manifest_of
 from tests.support.sockets import free_port, is_listening
@@ -58,7 +58,7 @@ def test_saves_stops_and_logs_reach_the_inner_world(
     (snapshot,) = Path("r/checkpoints").glob("*.json")
     assert read_players(snapshot) == ["Builder"]
     assert "the floor is at " in call("logs", "r", "w000").out
-    assert list(look(Path("r"))) == ["w000"]
+    assert list(read_instances(Path("r"))) == ["w000"]
     (line,) = Path("r/recordings/inputs.jsonl").read_text().splitlines()
     assert json.loads(line)["tick"] == 1
     assert call("stop", "r").wait() == 0
@@ -85,8 +85,8 @@ def test_nothing_is_left_after_a_kill_and_the_run_resumes(
     (inner_run,) = Path("r/.clawblox/inner").iterdir()
     pids = {
         "outer": command.process.pid,
-        "inner": look(Path("r"))["w000"]["pid"],
-        "world": look(inner_run)["w000"]["pid"],
+        "inner": read_instances(Path("r"))["w000"]["pid"],
+        "world": read_instances(inner_run)["w000"]["pid"],
     }
     assert len(set(pids.values())) == 3
     os.kill(pids[who], signal.SIGKILL)

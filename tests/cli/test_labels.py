@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Start, look
+from tests.cli.conftest import Start, read_instances
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world
 
@@ -63,7 +63,7 @@ def test_other_commands_mean_the_instances_with_the_label(
         "w003",
     ]
     assert names_in(call("stop", labelled, "--filter", "ok=0").out) == ["w000", "w002"]
-    assert [name for name, one in look(run_dir).items() if one["state"] == "ready"] == [
+    assert [name for name, one in read_instances(run_dir).items() if one["state"] == "ready"] == [
         "w001",
         "w003",
     ]
@@ -75,10 +75,14 @@ def test_other_commands_mean_the_instances_with_the_label(
 def test_resume_means_the_interrupted_instances_with_the_label(
     labelled: str, run_dir: Path, call: Start
 ) -> None:
-    known = look(run_dir)
+    known = read_instances(run_dir)
     for name in ("w000", "w003"):
         os.kill(known[name]["pid"], signal.SIGKILL)
-    wait_until(lambda: look(run_dir)["w000"]["pid"] is look(run_dir)["w003"]["pid"] is None)
+    wait_until(
+        lambda: (
+            read_instances(run_dir)["w000"]["pid"] is read_instances(run_dir)["w003"]["pid"] is None
+        )
+    )
     for label, names in (("seed=3", ["w000", "w003"]), ("model=opus", ["w003"])):
         shown = call("resume", labelled, "--dry-run", "--filter", label).out
         assert re.findall(r"^  (\w+)  as its run began: it has no save$", shown, re.M) == names
@@ -104,7 +108,7 @@ def test_up_takes_labels(tmp_path: Path, run_dir: Path, start: Start, call: Star
     world = str(make_world(tmp_path))
     up = start("up", world, "--run-dir", str(run_dir), "--label", "model=a b", "--label", "seed=3")
     up.wait_for("ready after")
-    assert look(run_dir)["w000"]["labels"] == {"model": "a b", "seed": 3}
+    assert read_instances(run_dir)["w000"]["labels"] == {"model": "a b", "seed": 3}
     assert up.interrupt() == 130
     refused = call("up", world, "--run-dir", str(tmp_path / "other"), "--label", "a b=1")
     assert refused.wait() == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.cli.conftest import Start, assert_nothing_runs, read_instances
 from tests.rundir.support import records_on_disk
 from tests.support.processes import is_alive
 
@@ -40,7 +40,7 @@ def test_records_that_cannot_be_written_again_are_named_with_their_orchestrator(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    pids = [one["pid"] for one in look(run_dir).values()]
+    pids = [one["pid"] for one in read_instances(run_dir).values()]
     find_journal(run_dir).unlink()
     find_journal(run_dir).mkdir()
     asked = call("stop", str(run_dir))

@@ -14,7 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Command, Start, assert_nothing_runs, choosy_world, look, only_run
+from tests.cli.conftest import (
+    Command,
+    Start,
+    assert_nothing_runs,
+    choosy_world,
+    only_run,
+    read_instances,
+)
 from tests.support.processes import is_alive, marked_processes
 from tests.support.sockets import is_listening
 from tests.support.terminals import CTRL_C, terminal
@@ -62,7 +69,9 @@ def test_save_prints_where_each_snapshot_is(up: Start, call: Start, run_dir: Pat
         assert Path(one[2]).stat().st_size == int(one[3])
         (entry,) = manifest_of(run_dir / "worlds" / one[1])["checkpoints"]
         assert one[2].endswith(entry["path"])
-    assert [one["saved_path"] for one in look(run_dir).values()] == [one[2] for one in found]
+    assert [one["saved_path"] for one in read_instances(run_dir).values()] == [
+        one[2] for one in found
+    ]
     wait_for_end(command)
 
 
@@ -84,7 +93,7 @@ def test_save_saves_the_named_instances_to_the_given_directory(
 @pytest.mark.thorough
 def test_a_failed_save_does_not_affect_the_others(up: Start, call: Start, run_dir: Path) -> None:
     command = up()
-    ask(look(run_dir)["w001"]["port"], "POST", "/__set?snapshot=empty")
+    ask(read_instances(run_dir)["w001"]["port"], "POST", "/__set?snapshot=empty")
     saved = call("save", str(run_dir))
     assert saved.wait() == 1
     assert sorted(line.split(":")[0] for line in saved.out.splitlines()) == ["w000", "w002"]
@@ -113,7 +122,7 @@ def test_an_instance_that_is_not_ready_does_not_affect_the_others(
 @pytest.mark.thorough
 def test_detached_instances_are_saved_too(detached: Path, call: Start) -> None:
     assert call("save", str(detached)).wait() == 0
-    for one in look(detached).values():
+    for one in read_instances(detached).values():
         assert Path(one["saved_path"]).is_file()
 
 
@@ -158,11 +167,11 @@ def test_a_running_instance_is_forked_as_it_is_now_by_its_own_orchestrator(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    source = look(run_dir)["w001"]
+    source = read_instances(run_dir)["w001"]
     session = play(source["port"])
     forked = call("fork", str(run_dir), "w001", "-n", "2", "--restart", "fresh", "--env", "A=b")
     assert forked.wait() == 0
-    known = look(run_dir)
+    known = read_instances(run_dir)
     lines = [f"{name}: ready at {known[name]['url']}" for name in ("w003", "w004")]
     assert forked.out.splitlines() == lines
     assert forked.err.startswith(f"Forking w001, saved as {run_dir}/worlds/w001/checkpoints/")
@@ -183,7 +192,7 @@ def test_a_running_instance_is_forked_as_it_is_now_by_its_own_orchestrator(
 def test_forks_are_reseeded_with_consecutive_seeds(up: Start, call: Start, run_dir: Path) -> None:
     command = up(toml_extra="reseed = true")
     assert call("fork", str(run_dir), "w000", "-n", "2", "--reseed", "7").wait() == 0
-    known = look(run_dir)
+    known = read_instances(run_dir)
     seeds = [
         re.search(rb"WORLD_RESEED=(\d+)", Path(f"/proc/{known[name]['pid']}/environ").read_bytes())
         for name in ("w003", "w004")
@@ -206,13 +215,13 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    session = play(look(run_dir)["w001"]["port"])
+    session = play(read_instances(run_dir)["w001"]["port"])
     call("save", str(run_dir), "w001")
-    play(look(run_dir)["w001"]["port"])  # what comes after the save is not in it
+    play(read_instances(run_dir)["w001"]["port"])  # what comes after the save is not in it
     wait_for_end(command)
     forking = start("fork", str(run_dir), "w001", "-n", "2")
     forking.wait_for("2 instances ready after")
-    known = look(run_dir)
+    known = read_instances(run_dir)
     assert [name for name, one in known.items() if one["state"] == "ready"] == ["w003", "w004"]
     assert known["w004"]["orchestrator_pid"] == forking.process.pid
     assert counter_of(known["w004"]["port"], session)["counter"] == 41
@@ -229,12 +238,12 @@ def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     first = start("up", world, "-n", "2", "--run-dir", str(run_dir))
     first.wait_for("ready after")
     assert call("save", str(run_dir), "w001").wait() == 0
-    before = look(run_dir)["w001"]
+    before = read_instances(run_dir)["w001"]
     wait_for_end(first)
     second = start("up", world, "-n", "2", "--run-dir", str(run_dir), "--fresh")
     second.wait_for("ready after")
     wait_for_end(second)
-    now = look(run_dir)["w001"]
+    now = read_instances(run_dir)["w001"]
     assert now["run_id"] != before["run_id"]
     assert now["saved_path"] is None
     gone = call("fork", str(run_dir), "w001")
@@ -249,7 +258,7 @@ def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
     forking = start("fork", str(run_dir), "w001", "--run-id", before["run_id"])
     forking.wait_for("1 instance ready after")
     assert forking.err == f"Forking {before['saved_path']} (run {before['run_id']})\n"
-    assert look(run_dir)["w002"]["resume_path"] == before["saved_path"]
+    assert read_instances(run_dir)["w002"]["resume_path"] == before["saved_path"]
     wait_for_end(forking)
 
 
@@ -262,7 +271,7 @@ def test_a_fork_can_have_its_own_run_directory_and_run_in_the_background(
     forked = call("fork", str(run_dir), "w001", "--run-dir", str(new), "--detach")
     assert forked.wait() == 0
     assert forked.out.startswith(f"Run directory: {new}\n1 instance ready after ")
-    (one,) = look(new).values()
+    (one,) = read_instances(new).values()
     assert (one["name"], one["state"]) == ("w000", "ready")
     assert len(list((run_dir / "worlds" / "w001" / "checkpoints").iterdir())) == 1
     wait_for_end_of = one["orchestrator_pid"]
@@ -348,12 +357,12 @@ def test_an_instance_that_cannot_be_saved_is_not_stopped(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    port = look(run_dir)["w001"]["port"]
+    port = read_instances(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
     stopped = call("stop", str(run_dir), "--save")
     assert stopped.wait() == 1
     assert stopped.err.endswith("Not saved, so still running: w001\n")
-    assert {name: one["state"] for name, one in look(run_dir).items()} == {
+    assert {name: one["state"] for name, one in read_instances(run_dir).items()} == {
         "w000": "exited",
         "w001": "ready",
         "w002": "exited",
@@ -370,7 +379,7 @@ def test_stopping_a_restarting_instance_ends_it_for_good(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up("--restart", "fresh")
-    ask(look(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
+    ask(read_instances(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
     command.wait_for("w001 restarting fresh")
     assert call("stop", str(run_dir)).wait() == 0
     assert command.wait() == 0
@@ -387,7 +396,7 @@ def test_a_suspended_orchestrator_is_named_and_its_instances_are_left_alone(
         stopped = call("stop", str(run_dir))
         assert stopped.wait() == 1
         assert f"pid {command.process.pid}, is suspended and cannot answer" in stopped.err
-        assert {one["state"] for one in look(run_dir).values()} == {"ready"}
+        assert {one["state"] for one in read_instances(run_dir).values()} == {"ready"}
     finally:
         command.send(signal.SIGCONT)
     wait_for_end(command)
@@ -414,7 +423,7 @@ def test_the_live_table_can_be_seen_from_another_terminal(up: Start, run_dir: Pa
         one.wait_for("w002  ready  ")
         assert one.screen[0].startswith(f"counter · {run_dir}"[:60])
         assert one.screen[1] == "3 ready"
-        known = look(run_dir)
+        known = read_instances(run_dir)
         ask(known["w001"]["port"], "POST", "/__die?status=9")
         one.wait_for("w001  exited 9  ")
         one.wait_for("w001  exited 9 | Spectator frontend")
@@ -460,7 +469,7 @@ def test_following_an_interrupted_run_reports_it_and_ends(
 def test_ps_shows_saves_and_restarts(up: Start, call: Start, run_dir: Path) -> None:
     command = up("--restart", "checkpoint", "--autosave", "600")
     wait_until(lambda: command.out.count(" saved ") == 3, what="all are saved")
-    ask(look(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
+    ask(read_instances(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
     wait_until(lambda: command.out.count("w001 ready at") == 2, what="it is back")
     shown = call("ps", str(run_dir), env={"COLUMNS": "100"}).out.splitlines()
     headings = "NAME STATE PID UPTIME RSS CPU TIME SAVED SIM TIME RESTARTS URL"

@@ -273,7 +273,7 @@ async def test_a_cancelled_probe_closes_its_connection() -> None:
     with serving(say()) as server:
         before = open_fds()
         with anyio.move_on_after(0.02) as scope:
-            await run_steps(make_probe(server.port).look())
+            await run_steps(make_probe(server.port).probe_once())
         assert scope.cancelled_caught
         assert not {
             fd for fd, target in open_fds().items() if fd not in before and "socket" in target
@@ -409,7 +409,7 @@ class Looks:
         self.at: list[float] = []
         vars(self).update(changes)
 
-    def look(self) -> Steps:
+    def probe_once(self) -> Steps:
         self.at.append(anyio.current_time())
         yield Wait(0.0)
         return len(self.at) == 2
@@ -448,7 +448,7 @@ async def test_a_world_is_looked_at_once_although_its_deadline_has_passed() -> N
 class Silent(Looks):
     """A probe of a world that accepts a connection and never answers."""
 
-    def look(self) -> Steps:
+    def probe_once(self) -> Steps:
         self.at.append(anyio.current_time())
         while True:
             yield Wait(math.inf)

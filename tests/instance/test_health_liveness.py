@@ -49,7 +49,7 @@ class Script:
         self.number = 0
         self._looks = iter(looks)
 
-    def look(self) -> Steps:
+    def probe_once(self) -> Steps:
         yield Wait(0.0)
         self.number += 1
         self.seen = f"look {self.number}"

@@ -185,10 +185,10 @@ def test_the_machine_is_read_once_per_interval(machine: Machine) -> None:
     looks: list[float] = []
     held = Ramp(lambda: looks.append(machine.now), 1)
     for _ in range(3):
-        held.look()
+        held.update()
     assert looks == [1000.0]
     machine.now += 2 * ramp.LOOK_INTERVAL_S
-    held.look()
+    held.update()
     assert len(looks) == 2
 
 
@@ -201,7 +201,7 @@ def test_a_change_of_pace_is_reported_once(machine: Machine) -> None:
     told = []
     for pressure in (0.95, 0.95, 0.95, 0.6, 0.6, 0.1, 0.1):
         machine.pressure = pressure
-        if (pace := held.look()) is not None:
+        if (pace := held.update()) is not None:
             told.append((pace.is_slow, pace.limit))
     assert told == [(True, 4), (False, 4)]
 
@@ -209,7 +209,7 @@ def test_a_change_of_pace_is_reported_once(machine: Machine) -> None:
 def test_a_ramp_that_only_grows_is_not_reported(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     machine.pressure = 0.1
-    assert [held.look() for _ in range(4)] == [None] * 4
+    assert [held.update() for _ in range(4)] == [None] * 4
     assert held.limit > 8
 
 
@@ -217,7 +217,7 @@ def test_without_a_pressure_more_and_more_begin(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     machine.pressure = None
     begun(held, 8)
-    held.look()
+    held.update()
     assert held.begin("next")
 
 

@@ -261,14 +261,14 @@ def count_passes(
 ) -> list[int]:
     """Note the passes over ``/proc``; ``before`` is told the number of each as it begins."""
     passes: list[int] = []
-    look = proctree._View.look
+    look = proctree._View.refresh
 
     def note(self: proctree._View) -> None:
         passes.append(len(passes))
         look(self)
         before(len(passes))
 
-    monkeypatch.setattr(proctree._View, "look", note)
+    monkeypatch.setattr(proctree._View, "refresh", note)
     return passes
 
 

@@ -77,11 +77,11 @@ def test_a_line_has_the_time_of_the_last_write_before_the_look(clock: Clock) -> 
     index = begin(clock)
     clock.write("alone\n", after=1.25)
     clock.now += 200_000_000
-    index.look()
+    index.note_length()
     clock.write("one\n", after=1.0)
     clock.write("two\n", after=0.1)
-    index.look()
-    index.look()
+    index.note_length()
+    index.note_length()
     assert times(clock.log) == [("alone", "01.250"), ("one", "02.550"), ("two", "02.550")]
     assert [entry["size"] for entry in entries(clock.log)] == [0, 6, 14]
     assert index_path(clock.log).stat().st_mode & 0o777 == 0o600
@@ -90,7 +90,7 @@ def test_a_line_has_the_time_of_the_last_write_before_the_look(clock: Clock) -> 
 def test_what_was_not_looked_at_yet_has_the_time_of_the_last_write(clock: Clock) -> None:
     index = begin(clock)
     clock.write("seen\n", after=1)
-    index.look()
+    index.note_length()
     clock.write("unseen\n", after=3)
     assert times(clock.log) == [("seen", "01.000"), ("unseen", "04.000")]
     index.note(LEFT, "")
@@ -110,20 +110,20 @@ def test_a_log_without_an_index_has_no_times(clock: Clock) -> None:
 
 def test_times_of_a_touched_log_and_a_set_clock_stay_between_the_looks(clock: Clock) -> None:
     index = begin(clock)
-    index.look()
+    index.note_length()
     clock.write("touched\n", after=5)
     os.utime(clock.log, ns=(0, 0))
-    index.look()
+    index.note_length()
     clock.write("from the future\n", after=5)
     os.utime(clock.log, ns=(clock.now * 2, clock.now * 2))
-    index.look()
+    index.note_length()
     assert times(clock.log) == [("touched", "00.000"), ("from the future", "10.000")]
 
 
 def test_a_world_that_writes_nothing_costs_no_file(clock: Clock) -> None:
     index = begin(clock)
     for _ in range(3):
-        index.look()
+        index.note_length()
     assert not index_path(clock.log).exists()
 
 
@@ -170,21 +170,21 @@ def test_a_restarted_run_is_read_from_its_beginning_and_an_older_run_is_not(
     last = clock.log.stat().st_size
     clock.write("third\n", after=1)  # before the index tells of its run
     assert [line.text for line in read(clock.log, start=last)] == ["third"]
-    started.look()
+    started.note_length()
     assert [line.text for line in read(clock.log, start=last)] == ["third"]
 
 
 def test_another_orchestrator_continues_the_index(clock: Clock) -> None:
     index = begin(clock)
     clock.write("first\n", after=1)
-    index.look()
+    index.note_length()
     with index_path(clock.log).open("ab") as file:
         file.write(b'{"size":99,"at":"20')  # it was killed
     clock.write("unseen\n", after=1)
     later = LogIndex(clock.log, clock.log.stat().st_size)
     later.note("resumed", "resumed fresh")
     clock.write("second\n", after=1)
-    later.look()
+    later.note_length()
     assert times(clock.log) == [
         ("first", "01.000"),
         ("unseen", ""),
@@ -201,7 +201,7 @@ def test_an_end_that_is_noted_afterwards_keeps_the_times(clock: Clock) -> None:
     assert not index_path(clock.log.with_name("missing")).exists()
     index = begin(clock)
     clock.write("one\n", after=1)
-    index.look()
+    index.note_length()
     clock.write("last words\n", after=0.2)
     note_end(clock.log, "interrupted", "interrupted", was_watched=True)
     assert [line.text for line in read(clock.log)] == ["one", "last words", "interrupted"]
@@ -221,16 +221,16 @@ def test_the_index_of_a_cut_log_covers_the_rest(clock: Clock) -> None:
         clock.write(numbered(10 * number, 10 * number + 10), after=0.5)
         if number == 80:
             index.note("restarted", "restarted fresh")
-        index.look()
+        index.note_length()
     before = {line.text: line.at for line in read(clock.log)}
-    index.look(max_bytes=8000)
+    index.note_length(max_bytes=8000)
     after = read(clock.log)
     assert len(after) < 500
     assert after[0].text.startswith("[clawblox] log over 8000 bytes")
     assert {line.text: line.at for line in after[1:]}.items() <= before.items()
     assert "restarted fresh" in [line.text for line in after]
     clock.write("after the cut\n", after=1)
-    index.look()
+    index.note_length()
     assert (times(clock.log))[-1] == ("after the cut", "51.000")
     # The run began in the half that is gone.
     found = read(clock.log, start=5000, was_restarted=True)
@@ -245,9 +245,9 @@ def test_an_index_of_a_log_that_was_longer_is_ignored_and_replaced(clock: Clock)
     clock.write("short\n", after=1)
     assert times(clock.log) == [("short", "")]
     for watcher in (index, LogIndex(clock.log, clock.log.stat().st_size)):
-        watcher.look()
+        watcher.note_length()
         clock.write("new\n", after=1)
-        watcher.look()
+        watcher.note_length()
         assert (times(clock.log))[-1] == ("new", f"0{clock.log.stat().st_size // 4 + 1}.000")
         assert entries(clock.log)[0] == {"size": 6, "at": None}
 
@@ -255,14 +255,14 @@ def test_an_index_of_a_log_that_was_longer_is_ignored_and_replaced(clock: Clock)
 def test_a_new_orchestrator_replaces_the_index_of_a_log_that_was_longer(clock: Clock) -> None:
     begin(clock).note_end("exited", "exited: exit status 0")
     clock.write(numbered(0, 50), after=1)
-    begin(clock).look()
+    begin(clock).note_length()
     index = begin(clock)
     clock.write("more\n", after=1)
-    index.look()
+    index.note_length()
     clock.log.write_text("old\n")
     index = begin(clock)
     clock.write("new\n", after=1)
-    index.look()
+    index.note_length()
     assert entries(clock.log)[0] == {"size": 4, "at": None}
     assert times(clock.log, start=4) == [("new", "03.000")]
 
@@ -274,10 +274,10 @@ def test_a_log_that_was_cut_is_read_from_where_its_run_begins_now(clock: Clock) 
     index = begin(clock)
     for first in range(600, 1000, 100):
         clock.write(numbered(first, first + 100), after=1)
-        index.look()
-    index.look(max_bytes=9000)
+        index.note_length()
+    index.note_length(max_bytes=9000)
     clock.write(numbered(1000, 1300), after=1)
-    index.look()
+    index.note_length()
     found = read(clock.log, start=start)  # where the run began before the cut
     assert clock.log.stat().st_size > start
     assert int(found[0].text[5:]) < 700 or found[0].offset == 0
@@ -292,7 +292,7 @@ def test_a_large_index_loses_times_of_its_older_half_and_no_event(
     sizes = []
     for number in range(300):
         clock.write(f"{number}\n", after=0.05)
-        index.look()
+        index.note_length()
         if number == 10:
             index.note("restarted", "restarted fresh")
         sizes.append(index_path(clock.log).stat().st_size)
@@ -327,7 +327,7 @@ def test_since_begins_where_the_index_says(clock: Clock, since: str, expected: l
     for number in range(5):
         clock.write(f"{number}\n", after=1)
         if number < 4:
-            index.look()
+            index.note_length()
     assert [int(line.text) for line in read(clock.log, since=since)] == expected
     assert [int(line.text) for line in read(clock.log, since=since, tail=2)] == expected[-2:]
 
@@ -339,7 +339,7 @@ def test_since_does_not_begin_within_a_line_or_before_the_run(clock: Clock) -> N
     start = clock.log.stat().st_size
     index = begin(clock)
     clock.write("first\nhal", after=1)
-    index.look()
+    index.note_length()
     clock.write("f\nlast\n", after=1)
     index.note_end("exited", "exited: exit status 0")
     early, late = "2026-06-22T19:00:00.000Z", "2026-06-22T19:00:02.500Z"
@@ -354,9 +354,9 @@ def test_since_reads_what_it_prints_and_not_what_comes_before(
 ) -> None:
     index = begin(clock)
     clock.write(numbered(0, 200_000), after=1)
-    index.look()
+    index.note_length()
     clock.write("new\n", after=1)
-    index.look()
+    index.note_length()
     from clawblox.telemetry import log_reader
 
     chunks: list[int] = []
@@ -468,9 +468,9 @@ async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> N
         assert await next_texts(2) == ["line 0999", "restarted fresh"]
         # It has not seen these when the log is cut, and again.
         await run_sync(write, 1000, 1300)
-        await run_sync(index.look, 7000)
+        await run_sync(index.note_length, 7000)
         await run_sync(write, 1300, 1400)
-        await run_sync(index.look, 4000)
+        await run_sync(index.note_length, 4000)
         await run_sync(write, 1400, 1500)
         note = (await anext(reader)).text
         unread = int(note.removeprefix(f"{cut}; ").split()[0])
@@ -480,7 +480,7 @@ async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> N
         # All of it was read before the next cut: nothing is lost.
         await run_sync(write, 1500, 1600)
         assert (await next_texts(50))[-1] == "line 1549"
-        await run_sync(index.look, 3000)
+        await run_sync(index.note_length, 3000)
         await run_sync(write, 1600, 1610)
         await run_sync(index.note_end, "exited", "exited: exit status 0")
         rest = numbered(1550, 1610).splitlines()
@@ -532,11 +532,11 @@ def test_an_end_in_words_that_no_json_holds_is_noted(clock: Clock) -> None:
 def test_what_is_no_entry_is_passed_over(clock: Clock) -> None:
     index = begin(clock)
     clock.write("one\n", after=1)
-    index.look()
+    index.note_length()
     with index_path(clock.log).open("ab") as file:
         file.write(b'\n\xff\xfe\n[]\n{"size":"x"}\nnull\n')
     clock.write("two\n", after=1)
-    index.look()
+    index.note_length()
     assert times(clock.log) == [("one", "01.000"), ("two", "02.000")]
 
 
@@ -545,11 +545,11 @@ def test_an_index_that_cannot_be_written_affects_nothing_and_is_made_later(clock
     index_path(clock.log).mkdir()
     for _ in range(3):
         clock.write("line\n", after=1)
-        index.look()
+        index.note_length()
         index.note("restarted", "restarted fresh")
     index_path(clock.log).rmdir()
     clock.write("line\n", after=1)
-    index.look()
+    index.note_length()
     assert [entry["size"] for entry in entries(clock.log)] == [20]
 
 
@@ -559,7 +559,7 @@ def test_only_a_file_gets_an_index(tmp_path: Path, make: str) -> None:
     if make == "device":
         os.mkfifo(log)
     index = LogIndex(log, 0)
-    index.look()
+    index.note_length()
     times = LogTimes(log)
     times.read_on()
     assert times.is_empty

@@ -269,10 +269,10 @@ def test_a_directory_becomes_a_run_with_its_first_record(tmp_path: Path) -> None
     instances = tmp_path / "run" / ".clawblox" / "instances"
     instances.mkdir(parents=True)
     settle(tmp_path)
-    search.look()
+    search.search_again()
     assert not search.runs
     (instances / "records.jsonl").touch()
-    search.look()
+    search.search_again()
     assert search.runs == [tmp_path / "run"]
 
 
@@ -348,12 +348,12 @@ def test_a_search_finds_what_a_walk_finds_however_the_tree_changes(tmp_path: Pat
                 target = place.with_name(choose.choice(names))
                 if not target.exists():
                     place.rename(target)
-        search.look()
+        search.search_again()
         assert search.runs == find_runs_below(root), step
         assert search.experiments == find_experiments_below(root), step
         if choose.random() < 0.5:
             settle(root)
-            search.look()
+            search.search_again()
 
 
 @pytest.mark.thorough

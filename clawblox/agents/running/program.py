@@ -247,7 +247,7 @@ class OutputReader(Tail):
 
     def read(self) -> list[FileLine]:
         """Return the next lines, and record their times in the index."""
-        self._index.look()
+        self._index.note_length()
         return super().read()
 
     def touch(self) -> None:

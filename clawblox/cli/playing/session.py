@@ -267,7 +267,7 @@ class PlaySession:
     async def _look(self) -> bool:
         """Report changes in the state of the world, and return whether there were any."""
         async with self._looking:
-            before, now = self._life, await self._player.look()
+            before, now = self._life, await self._player.read_presence()
             if (before.state, before.number) == (now.state, now.number):
                 return False
             if before.state == "serving":
@@ -285,7 +285,7 @@ class PlaySession:
         with anyio.move_on_after(_DECISION_TIMEOUT_S):
             while life.state == "away" and not life.will_restart:
                 await anyio.sleep(_LIFE_INTERVAL_S)
-                life = await self._player.look()
+                life = await self._player.read_presence()
         return life
 
     async def _report_death(self, before: Presence, now: Presence) -> None:

@@ -43,7 +43,7 @@ class Scene(Protocol[Seen]):
 
     verbs: ClassVar[Sequence[Verb]]
 
-    async def look(self) -> Seen:
+    async def read_state(self) -> Seen:
         """Return the current state.
 
         Raises:
@@ -192,7 +192,7 @@ class LiveLines(Display, Generic[Seen]):
 
     async def _write_news(self) -> None:
         if self._scene is not None:
-            for event in self._scene.take_news(await self._scene.look()):
+            for event in self._scene.take_news(await self._scene.read_state()):
                 await self._output.write_line(str(event))
         await self._outbox.flush()
 

@@ -71,7 +71,7 @@ class ExperimentScene:
     _score_errors: set[str] = attrs.field(init=False, factory=set)
     is_running: bool = attrs.field(init=False, default=False)
 
-    async def look(self) -> ExperimentLook:
+    async def read_state(self) -> ExperimentLook:
         """Look at the experiment.
 
         Raises:

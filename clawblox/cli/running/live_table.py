@@ -151,7 +151,7 @@ class LiveTable(Display, Generic[Seen]):
 
     async def _refresh(self) -> None:
         try:
-            now = await self._scene.look()
+            now = await self._scene.read_state()
         except OSError:  # for example a lack of descriptors, which must not end the orchestrator
             return
         self._keys.latest = now

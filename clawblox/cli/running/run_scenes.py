@@ -160,7 +160,7 @@ class OwnRun(_Runs):
         self._slow_starts = SlowStarts()
         self._limiter = anyio.CapacityLimiter(1)  # the shared threads may be busy with many starts
 
-    async def look(self) -> Look:
+    async def read_state(self) -> Look:
         """Look at the run, without the ended instances of other orchestrators.
 
         Raises:
@@ -176,7 +176,7 @@ class OwnRun(_Runs):
             for status in read_run(self._run_dir).instances
             if status.orchestrator_pid == os.getpid() or status.state not in OVER
         ]
-        return Look(statuses, self._slow_starts.look(statuses), read_agents(self._run_dir))
+        return Look(statuses, self._slow_starts.describe(statuses), read_agents(self._run_dir))
 
     def take_news(self, _now: Look) -> Iterable[EventLine]:
         """Return no events, since the orchestrator adds them to the display."""
@@ -235,7 +235,7 @@ class WatchedRuns(_Runs):
         self._waiting = 0
         self._slow_starts = SlowStarts()
 
-    async def look(self) -> Look:
+    async def read_state(self) -> Look:
         """Look at the runs.
 
         Raises:
@@ -256,7 +256,7 @@ class WatchedRuns(_Runs):
         self._last = shown
         has_owner = any(run.owner_pid is not None for run in states)
         self.is_finished = not has_owner and all(status.state in OVER for status in shown)
-        return Look(shown, self._slow_starts.look(shown), self._scope.read_agents(runs))
+        return Look(shown, self._slow_starts.describe(shown), self._scope.read_agents(runs))
 
     def _is_shown(self, status: InstanceStatus) -> bool:
         key = status.run_dir, status.name

@@ -103,7 +103,9 @@ class StartProgress:
         if self._probe is None and (record := own_start(self._run_dir)) is not None:
             ready = read_world_config(self._world.dir).ready
             self._probe = StartProbe(record, ready, self._secrets)
-        return self._probe.look() if self._probe else [describe_archives() or _WAITING_FOR_PORT]
+        return (
+            self._probe.probe_lines() if self._probe else [describe_archives() or _WAITING_FOR_PORT]
+        )
 
 
 _PROBE_INTERVAL_S = 1.0
@@ -143,7 +145,7 @@ class StartProbe:
             log_start=record.log_start,
         )
 
-    def look(self) -> list[str]:
+    def probe_lines(self) -> list[str]:
         """Probe once and return the result, followed by the last line of the log if there is one.
 
         Raises:
@@ -177,7 +179,7 @@ class SlowStarts:
     def __init__(self) -> None:
         self._starts: dict[tuple[Path, str, str], _SlowStart] = {}
 
-    def look(self, statuses: Sequence[InstanceStatus]) -> dict[tuple[Path, str], str]:
+    def describe(self, statuses: Sequence[InstanceStatus]) -> dict[tuple[Path, str], str]:
         """Return the progress of slow starts, by run directory and name.
 
         Args:
@@ -210,7 +212,7 @@ def _describe_start(status: InstanceStatus, start: _SlowStart) -> str:
                 return ""
             ready = read_world_config(status.world_dir).ready
             start.probe = StartProbe(record, ready, timeout=_NOTE_TIMEOUT_S)
-        return " | ".join(start.probe.look())
+        return " | ".join(start.probe.probe_lines())
     except (ConfigError, OSError):
         return ""
 

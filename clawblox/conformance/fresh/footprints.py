@@ -70,7 +70,7 @@ class FootprintWatch:
         self._thread = threading.Thread(target=self._follow, args=(mark,), daemon=True)
         self._thread.start()
 
-    def look(self, mark: Mark) -> None:
+    def note_listeners(self, mark: Mark) -> None:
         """Note the Unix listeners while the world runs."""
         ours = _find_sockets(os.getpid())
         fresh = {

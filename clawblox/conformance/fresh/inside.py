@@ -64,7 +64,7 @@ async def live(order: LifeRequest) -> Result:
             result.evidence = error.exchange if isinstance(error, NotMet) else None
         finally:
             alive.close()
-            await run_blocking(watch.look, mark)
+            await run_blocking(watch.note_listeners, mark)
             await world.stop(started.name, grace_seconds=STOP_GRACE_S)
     result.files, result.listeners, result.foreign = await run_blocking(watch.end)
     return result

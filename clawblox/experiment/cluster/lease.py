@@ -161,7 +161,7 @@ class Renewer:
         self.lost.cancel()
         _thread.has_news.set()
 
-    def look(self) -> float | None:
+    def run_due(self) -> float | None:
         """Perform due actions; return the seconds until the next look, None if there is none.
 
         Called by the thread.
@@ -234,7 +234,7 @@ class _RenewalThread:
                 self._is_running = bool(renewers)
             if not renewers:
                 return
-            waits_s = {renewer: renewer.look() for renewer in renewers}
+            waits_s = {renewer: renewer.run_due() for renewer in renewers}
             with self._lock:
                 self._renewers -= {renewer for renewer in renewers if waits_s[renewer] is None}
             self.has_news.wait(min((s for s in waits_s.values() if s is not None), default=0.0))

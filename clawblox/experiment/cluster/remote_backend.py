@@ -205,9 +205,9 @@ class RemoteBackend(LiveBackend):
 
         Cancellation: has no effect.
         """
-        await self.look(plan, stage="worked" if has_worked else "recorded")
+        await self.survey_on_node(plan, stage="worked" if has_worked else "recorded")
 
-    async def look(self, plan: Plan, **how: Any) -> Survey:
+    async def survey_on_node(self, plan: Plan, **how: Any) -> Survey:
         """Return what the experiment will use; the programs of agents are looked at on one node.
 
         Args:

@@ -62,7 +62,7 @@ async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
         return await survey_plan(plan, directory, **how)
     remote = _make_remote(directory, plan.layout, os.environ, plan.cluster)
     async with aclosing(remote) as backend:
-        return await backend.look(plan, **how)
+        return await backend.survey_on_node(plan, **how)
 
 
 def _make_remote(

@@ -99,7 +99,7 @@ def test_a_step_has_the_time_at_which_its_line_arrived(eko: AgentDir) -> None:
         at = BEGUN_AT_NS + second * 10**9
         os.utime(log, ns=(at, at))
         index._looked_at = 0
-        index.look()
+        index.note_length()
     turns = read_turns(eko)
     window = read_window(turns)
     agent = [step for step in window.steps if step["source"] == "agent"]

@@ -14,7 +14,7 @@ from clawblox.errors import ConfigError
 from clawblox.protocol import read_join_answer
 from clawblox.rundir.records import read_record
 from clawblox.world.kept_sessions import KeptSession
-from tests.cli.conftest import Start, assert_nothing_runs, find_port, look
+from tests.cli.conftest import Start, assert_nothing_runs, find_port, read_instances
 from tests.support.waiting import wait_until
 from tests.support.worlds import ask, make_world
 
@@ -64,7 +64,7 @@ def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: St
     assert path.name == "..%2Fred team.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert json.loads(path.read_text())["run_id"] == look(Path(run))["w000"]["run_id"]
+    assert json.loads(path.read_text())["run_id"] == read_instances(Path(run))["w000"]["run_id"]
 
 
 @pytest.mark.thorough
@@ -149,8 +149,8 @@ def test_leave_ends_the_agent(run: str, call: Start) -> None:
 def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--as", "red")
     ask(find_port(run), "POST", "/__die?signal=SIGKILL")
-    wait_until(lambda: look(Path(run))["w000"]["restarts"] == 1, what="a restart")
-    wait_until(lambda: look(Path(run))["w000"]["state"] == "ready", what="it is ready")
+    wait_until(lambda: read_instances(Path(run))["w000"]["restarts"] == 1, what="a restart")
+    wait_until(lambda: read_instances(Path(run))["w000"]["state"] == "ready", what="it is ready")
     command = call("act", run, "w000", "--as", "red")
     assert command.err == "w000 does not know 'red' any more: joined as a new agent\n"
     assert json.loads(command.out)["counter"] == 0
@@ -163,7 +163,7 @@ def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
 ) -> None:
     command = start("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
     command.wait_for("ready after")
-    ask(look(run_dir)["w000"]["port"], "POST", "/__die?status=3")
+    ask(read_instances(run_dir)["w000"]["port"], "POST", "/__die?status=3")
     assert command.wait() == 1
     late = call("act", str(run_dir), "w000")
     assert late.wait() == 1

@@ -14,7 +14,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.experiments import JOURNAL_NAME
 from tests.agents.standins import misbehave
 from tests.cli.commands.test_experiment import KEYS, refuse, wait_for_work, write_plan
-from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, look
+from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs, read_instances
 from tests.support.waiting import HANG_S, wait_until
 
 RUN = ("experiment", "run", "exp.toml", "--continue", "--pause-on-term")
@@ -117,7 +117,7 @@ def test_an_attempt_that_failed_before_the_sigterm_does_not_change_the_status(st
     run = start(*RUN, "--set", "retry.delay=0.1s", env=KEYS)
     wait_for_work(run)
     (run_dir,) = Path(EXPERIMENT, "chains", "r1", "runs").iterdir()
-    os.kill(look(run_dir)["w000"]["pid"], signal.SIGKILL)
+    os.kill(read_instances(run_dir)["w000"]["pid"], signal.SIGKILL)
     wait_until(lambda: run.out.count("generation 1 works") == 2)
     assert terminate(run) == 75, run.out + run.err
     attempts = read_experiment(EXPERIMENT).state.chain("r1").attempts

@@ -27,7 +27,7 @@ from clawblox.views.lineage_layout import lay_out
 from clawblox.views.lineage_svg import draw_lineage
 from clawblox.views.lineage_text import format_forks, render_lineage, to_ascii
 from docs.pictures import lineage as picture
-from tests.cli.conftest import Start, look
+from tests.cli.conftest import Start, read_instances
 from tests.rundir.test_records import written
 from tests.support.lineages import (
     NAMES,
@@ -348,8 +348,8 @@ def test_the_command_shows_a_running_run(up: Start, call: Start, run_dir: Path) 
     up("--restart", "checkpoint")
     assert call("save", str(run_dir), "w000").wait() == 0
     assert call("fork", str(run_dir), "w000").wait() == 0
-    os.kill(look(run_dir)["w000"]["pid"], signal.SIGKILL)
-    wait_until(lambda: is_back(look(run_dir)["w000"]), what="w000 is back")
+    os.kill(read_instances(run_dir)["w000"]["pid"], signal.SIGKILL)
+    wait_until(lambda: is_back(read_instances(run_dir)["w000"]), what="w000 is back")
     wait_until(lambda: deaths(run_dir) == 1, what="the manifest has the restart")
     shown = call("lineage", str(run_dir))
     assert shown.wait() == 0

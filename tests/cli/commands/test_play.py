@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from clawblox.extras import install_command
-from tests.cli.conftest import Command, Start, assert_nothing_runs, find_port, look
+from tests.cli.conftest import Command, Start, assert_nothing_runs, find_port, read_instances
 from tests.support.terminals import CTRL_C, Terminal, terminal
 from tests.support.waiting import wait_until
 from tests.support.worlds import ask, make_world
@@ -167,7 +167,7 @@ def test_a_world_is_started_for_the_session_and_stopped_after_it(
         f"resume:  clawblox resume {shown[1]}",
     )
     assert_nothing_runs()
-    status = look(tmp_path / shown[1])["w000"]
+    status = read_instances(tmp_path / shown[1])["w000"]
     assert (status["state"], status["exit"]["status"]) == ("exited", 0)
     assert os.listdir(world) == ["world.toml"]
     again = call("play", str(world), "--run-dir", "mine", typed="quit", cwd=tmp_path)
@@ -230,8 +230,8 @@ def test_the_instance_must_be_clear_and_ready(
         2,
         True,
     )
-    ask(look(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
-    wait_until(lambda: look(run_dir)["w001"]["state"] == "exited", what="w001 has ended")
+    ask(read_instances(run_dir)["w001"]["port"], "POST", "/__die?signal=SIGKILL")
+    wait_until(lambda: read_instances(run_dir)["w001"]["state"] == "exited", what="w001 has ended")
     dead = call("play", str(run_dir), "w001")
     assert dead.wait() == 1
     assert dead.err.startswith("Error: w001: the world has ended: killed by SIGKILL")
@@ -314,7 +314,7 @@ def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
     command.wait_for("is ready at")
     (directory,) = (tmp_path / "runs").iterdir()
     wait_until(lambda: "/observe" in list_paths(str(directory)), what="the session has begun")
-    ask(look(directory)["w000"]["port"], "POST", "/__die?status=3")
+    ask(read_instances(directory)["w000"]["port"], "POST", "/__die?status=3")
     assert command.wait() == 1
     assert "w000: the world has ended: exit status 3\n" in command.err
     assert command.err.endswith("It is not restarted.\n")

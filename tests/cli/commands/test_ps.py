@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.rundir.find_runs import add_run
-from tests.cli.conftest import Served, Start, assert_nothing_runs, look
+from tests.cli.conftest import Served, Start, assert_nothing_runs, read_instances
 from tests.rundir.support import make_record
 from tests.rundir.test_records import written
 from tests.support.lineages import write_manifest
@@ -326,7 +326,7 @@ def test_stop_leaves_no_process_of_the_instance(serve: Serve, call: Start) -> No
 def test_stop_ends_only_the_named_instances(pair: Path, call: Start) -> None:
     command = call("stop", str(pair), "w001")
     assert command.out.startswith("w001: stopped")
-    states = {name: found["state"] for name, found in look(pair).items()}
+    states = {name: found["state"] for name, found in read_instances(pair).items()}
     assert states == {"w000": "ready", "w001": "exited"}
 
 
@@ -371,7 +371,7 @@ def test_a_name_is_free_again_when_stop_returns(serve: Serve, call: Start) -> No
     call("stop", served.run_dir)
     again = call("run", served.run_dir, "--name", "panda", "--port", "0", "--resume", "nowhere")
     assert "the snapshot does not exist" in again.err
-    (found,) = look(served.world).values()
+    (found,) = read_instances(served.world).values()
     assert found["state"] == "exited"
 
 
@@ -381,10 +381,10 @@ def test_a_detached_instance_is_shown_and_stopped(call: Start, tmp_path: Path) -
     code = "import clawblox, sys; print(clawblox.World(sys.argv[1]).start(detach=True).pid)"
     words = [sys.executable, "-c", code, str(directory)]
     pid = int(subprocess.run(words, capture_output=True, check=True, timeout=HANG_S).stdout)
-    (found,) = look(directory).values()
+    (found,) = read_instances(directory).values()
     assert (found["state"], found["pid"], found["is_detached"]) == ("ready", pid, True)
     assert call("stop", str(directory)).out.startswith("w000: stopped in ")
     assert not processes_in(directory)
-    (found,) = look(directory).values()
+    (found,) = read_instances(directory).values()
     assert (found["state"], found["pid"]) == ("exited", None)
     assert found["ended_at"] is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clawblox.rundir.records import close_stale_records
-from tests.cli.conftest import Served, Start, look
+from tests.cli.conftest import Served, Start, read_instances
 from tests.support.processes import is_alive
 from tests.support.sockets import is_listening
 from tests.support.waiting import wait_until
@@ -32,14 +32,14 @@ def test_restart_brings_the_named_instance_back_from_a_save_of_now(
     command = up()
     following = start("logs", str(run_dir), "-f")
     wait_until(lambda: following.out.count("Spectator frontend") == 3, what="all logs are read")
-    before = look(run_dir)
+    before = read_instances(run_dir)
     restarted = call("restart", str(run_dir), "w001")
     assert (restarted.wait(), restarted.err) == (0, "")
     (save,) = saves_of(run_dir, "w001")
     url = re.escape(before["w001"]["url"])
     line = rf"w001: restarted from \S*{save.name}, ready at {url} \([\d.]+s\)\n"
     assert re.fullmatch(line, restarted.out)
-    after = look(run_dir)
+    after = read_instances(run_dir)
     assert [after[name]["restarts"] for name in NAMES] == [0, 1, 0]
     assert not is_alive(before["w001"]["pid"])
     command.wait_for(f" w001 restarting from {save.name}")
@@ -64,15 +64,15 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    os.kill(look(run_dir)["w002"]["pid"], signal.SIGKILL)
+    os.kill(read_instances(run_dir)["w002"]["pid"], signal.SIGKILL)
     command.wait_for(" w002 ended by itself")
-    wait_until(lambda: look(run_dir)["w002"]["state"] == "exited", what="it is put away")
+    wait_until(lambda: read_instances(run_dir)["w002"]["state"] == "exited", what="it is put away")
     restarted = call("restart", str(run_dir), "--fresh", "--json")
     assert (restarted.wait(), restarted.err) == (0, "")
     found = json.loads(restarted.out)
     assert [one["instance"] for one in found] == NAMES
     assert all(one["error"] is None and one["resume_path"] is None for one in found)
-    after = look(run_dir)
+    after = read_instances(run_dir)
     assert {name: after[name]["state"] for name in NAMES} == dict.fromkeys(NAMES, "ready")
     assert [one["url"] for one in found] == [after[name]["url"] for name in NAMES]
     assert not any(saves_of(run_dir, name) for name in NAMES)
@@ -96,10 +96,14 @@ def test_a_restart_that_fails_ends_its_instance_only(
     assert restarted.err.startswith("w001: not restarted: ")
     command.wait_for("w001 will not be restarted: its restart failed")
     assert call("save", str(run_dir), "w000", "w002").wait() == 0
-    assert [look(run_dir)[name]["state"] for name in NAMES] == ["ready", "exited", "ready"]
+    assert [read_instances(run_dir)[name]["state"] for name in NAMES] == [
+        "ready",
+        "exited",
+        "ready",
+    ]
     again = call("restart", str(run_dir), "w000", "w001")
     assert (again.wait(), again.err) == (0, "")
-    assert [look(run_dir)[name]["state"] for name in NAMES] == ["ready"] * 3
+    assert [read_instances(run_dir)[name]["state"] for name in NAMES] == ["ready"] * 3
     assert command.interrupt() == 130
     assert "display failed" not in command.err
 
@@ -114,7 +118,7 @@ def test_restart_takes_a_snapshot_and_a_seed(up: Start, call: Start, run_dir: Pa
     assert (restarted.wait(), restarted.err) == (0, "")
     assert restarted.out.startswith("w001: restarted from ")
     assert saves_of(run_dir, "w001") == [save]
-    assert look(run_dir)["w001"]["seed"] == 9
+    assert read_instances(run_dir)["w001"]["seed"] == 9
     for words, message in [
         (("--save",), "--save: must be left out with --resume"),
         (("--fresh",), "resume: must be left out with fresh"),
@@ -130,13 +134,13 @@ def test_an_instance_that_cannot_be_saved_keeps_running(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
-    before = look(run_dir)
+    before = read_instances(run_dir)
     ask(before["w001"]["port"], "POST", "/__set?snapshot=empty")
     restarted = call("restart", str(run_dir), "w000", "w001")
     assert restarted.wait() == 1
     assert restarted.err.startswith("w001: not restarted: ")
     assert restarted.out.startswith("w000: restarted from ")
-    assert look(run_dir)["w001"]["pid"] == before["w001"]["pid"]
+    assert read_instances(run_dir)["w001"]["pid"] == before["w001"]["pid"]
     again = call("restart", str(run_dir), "w001", "--no-save")
     assert (again.wait(), again.err) == (0, "")
     assert again.out.startswith("w001: restarted fresh, ready at ")
@@ -216,7 +220,7 @@ def test_logs_note_that_a_run_was_interrupted(
     up: Start, call: Start, run_dir: Path, notice: str
 ) -> None:
     command = up()
-    before = look(run_dir)
+    before = read_instances(run_dir)
     command.process.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(is_alive(one["pid"]) for one in before.values()), what="they end")
     assert call("restart", str(run_dir), "w001").wait() == 1

@@ -11,7 +11,7 @@ import pytest
 
 from clawblox import World
 from tests.checkpoint.agents import build_agent
-from tests.cli.conftest import Start, look
+from tests.cli.conftest import Start, read_instances
 from tests.support.worlds import make_world
 
 SNAPSHOT = json.dumps(
@@ -47,7 +47,7 @@ def test_a_file_in_the_current_directory_is_resumed(
     words += ["--port", "0"] if command == "run" else ["--fresh"]
     running = start(*words)
     running.wait_for("ready")
-    (one,) = look(run_dir).values()
+    (one,) = read_instances(run_dir).values()
     assert one["resume_path"] == str(here / "saves" / "s1.json")
     assert running.interrupt() == 130
     write(world_dir / "saves" / "s1.json")
@@ -66,7 +66,7 @@ def test_a_file_in_either_directory_is_forked_but_two_are_an_error(
     running = start("up", str(world_dir), "--run-dir", str(run_dir))
     running.wait_for("ready")
     assert call("fork", str(run_dir), "s1.json").wait() == 0
-    assert look(run_dir)["w001"]["resume_path"] == str(places[place])
+    assert read_instances(run_dir)["w001"]["resume_path"] == str(places[place])
     for path in places.values():
         write(path)
     refused = call("fork", str(run_dir), "s1.json")
@@ -127,7 +127,7 @@ def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
     running.wait_for("ready at")
     assert call("fork", str(run_dir), str(archive)).wait() == 0
     (snapshot,) = (run_dir / "checkpoints").iterdir()
-    assert {one["resume_path"] for one in look(run_dir).values()} == {str(snapshot)}
+    assert {one["resume_path"] for one in read_instances(run_dir).values()} == {str(snapshot)}
     assert running.interrupt() == 130
 
 

@@ -25,7 +25,7 @@ from tests.cli.conftest import (
     assert_nothing_runs,
     choosy_world,
     environment,
-    look,
+    read_instances,
 )
 from tests.support.processes import is_alive, marked_processes
 from tests.support.sockets import is_listening
@@ -101,7 +101,7 @@ def test_it_ends_when_the_last_instance_has_ended(
     up: Start, run_dir: Path, code: int, status: int
 ) -> None:
     command = up()
-    for one in look(run_dir).values():
+    for one in read_instances(run_dir).values():
         assert command.process.poll() is None
         ask(one["port"], "POST", f"/__die?status={code}")
     assert command.wait() == status
@@ -142,7 +142,7 @@ def test_stopping_all_cancels_starts_too(
 def test_options_reach_the_worlds(up: Start, run_dir: Path) -> None:
     words = ("--record", "--base-path", "a/", "--env", "COLOUR=red", "--env", "X=a=b")
     command = up(*words)
-    known = look(run_dir)["w001"]
+    known = read_instances(run_dir)["w001"]
     assert known["state"] == "ready", command.out
     assert known["url"].endswith("/a")
     environment = Path(f"/proc/{known['pid']}/environ").read_text().split("\0")
@@ -204,11 +204,11 @@ def test_a_dead_instance_is_restarted_from_its_last_save_and_its_log_is_followed
     wait_until(lambda: command.out.count(" saved ") == 3, what="all are saved")
     following = start("logs", str(run_dir), "-f", "w001")
     following.wait_for("Spectator frontend")
-    first = look(run_dir)["w001"]
+    first = read_instances(run_dir)["w001"]
     os.kill(first["pid"], signal.SIGKILL)
     command.wait_for(" w001 restarting from w001-")
     wait_until(lambda: command.out.count(" w001 ready at ") == 2, what="it is back")
-    second = look(run_dir)["w001"]
+    second = read_instances(run_dir)["w001"]
     assert (second["state"], second["port"], second["restarts"]) == ("ready", first["port"], 1)
     assert second["pid"] != first["pid"]
     following.wait_for(f"restored {first['saved_path']}")
@@ -238,10 +238,12 @@ def test_a_halt_is_a_failure_and_shows_its_reason(
     (world / "world.toml").write_text(f'name = "tally"\n[run]\ncommand = {argv}\n{liveness}')
     command = start("up", str(world), "-n", "2", "--run-dir", str(run_dir))
     command.wait_for("2 instances ready after")
-    ask(look(run_dir)["w001"]["port"], "POST", "/join?name=Jonah")
+    ask(read_instances(run_dir)["w001"]["port"], "POST", "/join?name=Jonah")
     command.wait_for("w001 was stopped because it had halted")
     assert "w001 halted: RuntimeError: no room on the ship\n" in command.out
-    wait_until(lambda: look(run_dir)["w001"]["state"] == "halted", what="its record says so")
+    wait_until(
+        lambda: read_instances(run_dir)["w001"]["state"] == "halted", what="its record says so"
+    )
     assert "w001  halted: RuntimeError: no room on the ship" in call("ps", str(run_dir)).out
     assert call("stop", str(run_dir)).wait() == 0
     assert command.wait() == 1
@@ -256,7 +258,7 @@ def test_it_waits_for_the_last_instance_to_come_back(
     world = make_world(tmp_path)
     command = start("up", str(world), "--run-dir", str(run_dir), "--restart", "fresh")
     command.wait_for("1 instance ready after")
-    ask(look(run_dir)["w000"]["port"], "POST", "/__die?status=9")
+    ask(read_instances(run_dir)["w000"]["port"], "POST", "/__die?status=9")
     wait_until(lambda: command.out.count("w000 ready at") == 2, what="it is back")
     assert command.interrupt() == 130
 
@@ -306,7 +308,7 @@ def test_with_save_at_end_instances_are_saved_before_they_are_stopped(
     command = up("--save-at-end")
     assert command.interrupt() == 130
     assert command.out.count(" saved ") == command.out.count(" stopped: ") == 3
-    for one in look(run_dir).values():
+    for one in read_instances(run_dir).values():
         assert Path(one["saved_path"]).is_file()
         assert one["state"] == "exited"
 
@@ -316,11 +318,11 @@ def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
     up: Start, run_dir: Path
 ) -> None:
     command = up("--save-at-end")
-    port = look(run_dir)["w001"]["port"]
+    port = read_instances(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
     command.send(signal.SIGINT)
     command.wait_for("Not saved, so still running: w001.")
-    assert {name: one["state"] for name, one in look(run_dir).items()} == {
+    assert {name: one["state"] for name, one in read_instances(run_dir).items()} == {
         "w000": "exited",
         "w001": "ready",
         "w002": "exited",
@@ -333,7 +335,7 @@ def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
 @pytest.mark.thorough
 def test_an_instance_that_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
     command = up("--save-at-end")
-    port = look(run_dir)["w001"]["port"]
+    port = read_instances(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
     command.send(signal.SIGINT)
     command.wait_for("Not saved, so still running: w001.")
@@ -347,7 +349,9 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
     command.wait()
     assert_nothing_runs()
     # A process that is about to end has lost its mark, but still exists for a moment.
-    wait_until(lambda: {one["state"] for one in look(run_dir).values()} == {"interrupted"})
+    wait_until(
+        lambda: {one["state"] for one in read_instances(run_dir).values()} == {"interrupted"}
+    )
 
 
 @pytest.mark.thorough
@@ -357,7 +361,7 @@ def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_
     command = start(*words, prefix=closing)
     wait_until(
         lambda: (
-            [one["state"] for one in look(run_dir).values()] == ["ready"]
+            [one["state"] for one in read_instances(run_dir).values()] == ["ready"]
             or command.process.poll() is not None
         ),
         what="the world is ready",
@@ -386,7 +390,7 @@ def test_a_full_disk_loses_lines_and_stops_no_world(
     with open("/dev/full", "wb") as full:
         command = start("up", str(world), "--run-dir", str(run_dir), stdout=full)
     wait_until(marked_processes, what="the world's process has begun")
-    (port,) = {one["port"] for one in wait_until(lambda: look(run_dir)).values()}
+    (port,) = {one["port"] for one in wait_until(lambda: read_instances(run_dir)).values()}
     wait_until(lambda: is_listening(port), what="the world serves")
     assert command.process.poll() is None
     assert command.interrupt() == 130
@@ -403,7 +407,7 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(
     with terminal("up", str(world), "-n", "3", "--run-dir", str(run_dir)) as one:
         one.wait_for("3 instances ready after")
         one.wait_for("w002  ready  ")
-        known = look(run_dir)
+        known = read_instances(run_dir)
         rows = {line.split()[0]: line.split() for line in one.screen if line.startswith("w0")}
         assert list(rows) == NAMES
         for name, (_, state, pid, *_, url) in rows.items():
@@ -487,7 +491,7 @@ def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_hold
     )
     with World(dir=world) as other, pytest.raises(RunLockedError, match="is held by pid"):
         other.start(run_dir=run_dir, name="mine")
-    assert sorted(look(run_dir)) == ["w000", "w001", "w002"]
+    assert sorted(read_instances(run_dir)) == ["w000", "w001", "w002"]
     assert running.interrupt() == 130
     with World(dir=world) as other:
         assert other.start(run_dir=run_dir, name="mine").name == "mine"
@@ -541,7 +545,7 @@ def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_
         f"stop:   clawblox stop {run_dir}",
         f"log:    {run_dir}/.clawblox/up.log (pid {pid})",
     ]
-    known = look(run_dir)
+    known = read_instances(run_dir)
     assert {one["state"] for one in known.values()} == {"ready"}
     assert {one["orchestrator_pid"] for one in known.values()} == {pid}
     assert os.getsid(pid) == pid
@@ -576,7 +580,11 @@ def test_in_the_background_a_failed_start_is_reported_and_the_others_continue(
     assert "2 of 3 instances ready after" in command.out
     reason = "ended before it was ready: exit status 4 | cannot go on, exiting with 4"
     assert f"\n  w001: world 'choosy' {reason}\n" in command.out
-    assert [one["state"] for one in look(run_dir).values()] == ["ready", "failed", "ready"]
+    assert [one["state"] for one in read_instances(run_dir).values()] == [
+        "ready",
+        "failed",
+        "ready",
+    ]
 
 
 @pytest.mark.thorough
@@ -635,5 +643,5 @@ def test_a_long_start_in_the_background_shows_a_bar(
         one.assert_left_clean()
         assert one.screen[0] == f"Run directory: {run_dir}"
         assert one.screen[1].startswith("3 instances ready after")
-    assert {found["state"] for found in look(run_dir).values()} == {"ready"}
+    assert {found["state"] for found in read_instances(run_dir).values()} == {"ready"}
     assert call("stop", str(run_dir)).wait() == 0

@@ -12,7 +12,7 @@ from clawblox.cli.commands.wait import _describe, _exit_status
 from clawblox.results import ProcessExit
 from clawblox.rundir.presence import EndedInstance
 from clawblox.rundir.status import InstanceState
-from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.cli.conftest import Start, assert_nothing_runs, read_instances
 from tests.support.waiting import wait_until
 from tests.support.worlds import ask, make_world
 
@@ -23,7 +23,7 @@ def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
 ) -> None:
     orchestrator = up()
     command = start("wait", str(run_dir))
-    instances = look(run_dir)
+    instances = read_instances(run_dir)
     ask(instances["w002"]["port"], "POST", "/__die?status=9")
     command.wait_for("w002: exit status 9\n")
     assert command.process.poll() is None
@@ -48,14 +48,14 @@ def test_a_restart_is_no_end_and_ctrl_c_leaves_the_run_alone(
     orchestrator = start("up", str(world), "--run-dir", str(run_dir), "--restart", "fresh")
     orchestrator.wait_for("1 instance ready after")
     command = start("wait", str(run_dir), "w000")
-    ask(look(run_dir)["w000"]["port"], "POST", "/__die?status=9")
+    ask(read_instances(run_dir)["w000"]["port"], "POST", "/__die?status=9")
     wait_until(lambda: orchestrator.out.count("w000 ready at") == 2, what="it is back")
     late = call("wait", str(run_dir), "--timeout", "0.6")
     assert late.wait() == 124
     assert (late.out, late.err) == ("", "Gave up after 0.6s; not ended: w000\n")
     assert command.process.poll() is None
     assert command.interrupt() == 130
-    assert look(run_dir)["w000"]["state"] == "ready"
+    assert read_instances(run_dir)["w000"]["state"] == "ready"
     last = start("wait", str(run_dir))
     assert call("stop", str(run_dir)).wait() == 0
     assert last.wait() == 128 + signal.SIGTERM or last.out == "w000: exit status 0\n"

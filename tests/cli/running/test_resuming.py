@@ -13,7 +13,7 @@ import pytest
 
 from clawblox.cli.running.resuming import choose
 from clawblox.errors import UsageError
-from tests.cli.conftest import Start, assert_nothing_runs, look
+from tests.cli.conftest import Start, assert_nothing_runs, read_instances
 from tests.support.terminals import terminal
 from tests.support.worlds import make_world
 
@@ -57,7 +57,7 @@ def test_resume_shows_each_instance_with_its_save_and_runs_them(
     )
     assert re.fullmatch(expected, preview.out)
     assert preview.wait() == 0
-    assert {one["state"] for one in look(run_dir).values()} == {"interrupted", "exited"}
+    assert {one["state"] for one in read_instances(run_dir).values()} == {"interrupted", "exited"}
     command = start("resume", str(run_dir))
     command.wait_for("3 instances ready after")
     assert re.match(expected, command.out)
@@ -74,7 +74,7 @@ def test_resume_shows_each_instance_with_its_save_and_runs_them(
     again = call("resume", str(run_dir), "--dry-run")
     assert "Resuming 3 of 4 instances of" in again.out
     assert re.search(rf"w001  from {saved}, sim time 0, [\d.]+s before it ended$", again.out, re.M)
-    assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
+    assert [one["restarts"] for one in read_instances(run_dir).values()] == [1, 1, 1, 0]
 
 
 @pytest.mark.usefixtures("crash")
@@ -83,7 +83,7 @@ def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_di
     command = call("resume", str(run_dir), "--detach", "--autosave", "100")
     assert command.wait() == 0
     assert re.search(r"^3 instances ready after", command.out, re.M)
-    assert {name: one["state"] for name, one in look(run_dir).items()} == {
+    assert {name: one["state"] for name, one in read_instances(run_dir).items()} == {
         "w000": "ready",
         "w001": "ready",
         "w002": "ready",
@@ -142,11 +142,11 @@ def test_up_refuses_an_interrupted_run_without_a_choice(
     goes_on.wait_for("3 instances ready after")
     assert "Resuming 3 of 4 instances of" in goes_on.out
     assert goes_on.interrupt() == 130
-    begun = {name: one["run_id"] for name, one in look(run_dir).items()}
+    begun = {name: one["run_id"] for name, one in read_instances(run_dir).items()}
     fresh = start(*words, "--fresh")
     fresh.wait_for("2 instances ready after")
     assert fresh.interrupt() == 130
-    now = {name: one["run_id"] for name, one in look(run_dir).items()}
+    now = {name: one["run_id"] for name, one in read_instances(run_dir).items()}
     assert [name for name in now if now[name] == begun[name]] == ["w002", "w003"]
     preview = call("resume", str(run_dir), "--dry-run")
     assert "Resuming 2 of 4 instances" in preview.out
@@ -159,7 +159,7 @@ def test_up_in_the_background_passes_the_choice_on(call: Start, world: Path, run
     words = ("up", str(world), "--run-dir", str(run_dir), "--detach")
     assert call(*words).wait() == 2
     assert call(*words, "--continue").wait() == 0
-    assert look(run_dir)["w000"]["restarts"] == 1
+    assert read_instances(run_dir)["w000"]["restarts"] == 1
     assert call("stop", str(run_dir)).wait() == 0
 
 
@@ -184,7 +184,7 @@ def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
         screen.type("\x04")  # the input ends
         screen.wait_for("--continue resumes them; --fresh starts new instances in their place")
         assert screen.wait() == 2
-    assert [one["restarts"] for one in look(run_dir).values()] == [1, 1, 1, 0]
+    assert [one["restarts"] for one in read_instances(run_dir).values()] == [1, 1, 1, 0]
 
 
 @pytest.mark.thorough
@@ -195,7 +195,7 @@ def test_run_refuses_to_start_over_an_interrupted_world(
     command = start(*words)
     command.wait_for("is ready at")
     assert command.interrupt() == 130
-    begun = look(run_dir)["w000"]["run_id"]
+    begun = read_instances(run_dir)["w000"]["run_id"]
     for place in (("--run-dir", str(run_dir)), ("--record-dir", str(run_dir / "recordings"))):
         refused = call("run", str(world), "--port", "0", *place)
         assert refused.wait() == 2
@@ -203,10 +203,10 @@ def test_run_refuses_to_start_over_an_interrupted_world(
             f"Error: '{run_dir}' has 1 interrupted instance: w000\n"
             f"  hint: clawblox resume {run_dir} resumes them; --fresh starts in their place\n"
         )
-    assert look(run_dir)["w000"]["run_id"] == begun
+    assert read_instances(run_dir)["w000"]["run_id"] == begun
     again = start(*words, "--fresh")
     again.wait_for("is ready at")
-    assert look(run_dir)["w000"]["run_id"] != begun
+    assert read_instances(run_dir)["w000"]["run_id"] != begun
     call("save", str(run_dir))
     again.process.kill()
     again.wait()

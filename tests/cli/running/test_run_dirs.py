@@ -14,7 +14,7 @@ import pytest
 
 from clawblox.cli.running import run_dirs
 from clawblox.cli.running.run_dirs import inner_runs_dir, opened_run_dir, outer_run_dir
-from tests.cli.conftest import Start, assert_nothing_runs, look, only_run
+from tests.cli.conftest import Start, assert_nothing_runs, only_run, read_instances
 from tests.support.worlds import make_world, world_command
 
 NEW = r"counter-\d{8}T\d{6}Z"
@@ -33,7 +33,7 @@ def test_a_new_run_directory_is_made_and_printed_first(
     run_dir = only_run(Path.cwd())
     assert re.fullmatch(NEW, run_dir.name)
     assert command.out.startswith(f"Run directory: runs/{run_dir.name}\n")
-    assert {one["state"] for one in look(run_dir).values()} == {"ready"}
+    assert {one["state"] for one in read_instances(run_dir).values()} == {"ready"}
     assert command.interrupt() == 130
     assert f"resume:  clawblox resume runs/{run_dir.name}\n" in command.out + command.err
     assert [path.name for path in world.iterdir()] == ["world.toml"]
@@ -104,7 +104,7 @@ def test_a_run_inside_of_a_world_makes_no_second_run_directory(
     running = start("run", str(outer), "--port", "0")
     running.wait_for("World 'inner' is ready at ")
     run_dir = only_run(Path.cwd())
-    assert {name: one["world"] for name, one in look(run_dir).items()} == {
+    assert {name: one["world"] for name, one in read_instances(run_dir).items()} == {
         "w000": "outer",
         "w001": "inner",
     }

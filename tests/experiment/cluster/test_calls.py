@@ -109,7 +109,7 @@ class Both:
         self.ended = anyio.Event()
 
     def grant(self) -> None:
-        self.renewer.look()
+        self.renewer.run_due()
         self.handle.renewals[-1].set_result(0.0)
 
     def call(self, *arguments: Any) -> anyio.CancelScope:
@@ -363,7 +363,7 @@ async def pending():
     """Both sides, whose host waits for room."""
     async with anyio.create_task_group() as tasks:
         both = Both(tasks)
-        both.renewer.look()
+        both.renewer.run_due()
         with anyio.fail_after(20):
             yield both
         tasks.cancel_scope.cancel()
@@ -402,11 +402,11 @@ async def lose(both: Both) -> None:
     """Let the lease end, and check that no call ends before."""
     before = len(both.results)
     both.now = LENGTH_S + MARGIN_S - 0.1
-    both.renewer.look()
+    both.renewer.run_due()
     await anyio.wait_all_tasks_blocked()
     assert len(both.results) == before
     both.now = LENGTH_S + MARGIN_S
-    both.renewer.look()
+    both.renewer.run_due()
 
 
 async def test_all_calls_that_wait_end_when_the_host_is_lost(both):
@@ -447,7 +447,7 @@ async def test_answer_of_a_lost_host_is_not_taken(both):
     await both.host.serve(message)
     await anyio.wait_all_tasks_blocked()
     assert both.results == []
-    both.renewer.look()
+    both.renewer.run_due()
     assert isinstance(await both.end(), HostLostError)
 
 
@@ -485,6 +485,6 @@ def test_answer_and_loss_after_the_end_of_the_loop_harm_nothing(backend, caplog)
     both = anyio.run(main, backend=backend)
     both.handle.messages[0].answer.set_result("late")
     both.now = 1000.0
-    both.renewer.look()
+    both.renewer.run_due()
     assert both.renewer.lost.result()
     assert caplog.records == []

@@ -51,9 +51,9 @@ class Leased:
         if not lost.cancelled():
             self.losses.append(lost.result())
 
-    def look(self, now: float) -> float | None:
+    def run_due(self, now: float) -> float | None:
         self.now = now
-        return self.renewer.look()
+        return self.renewer.run_due()
 
 
 @pytest.fixture
@@ -62,30 +62,30 @@ def leased() -> Leased:
 
 
 def test_renews_every_five_seconds_with_the_time_of_the_latest_answer(leased: Leased) -> None:
-    assert leased.look(1000) == 5
+    assert leased.run_due(1000) == 5
     leased.handle.renewals[0].set_result(70.0)
-    assert leased.look(1004) == 1
-    assert leased.look(1005) == 5
+    assert leased.run_due(1004) == 1
+    assert leased.run_due(1005) == 5
     assert leased.handle.tokens == [None, 70.0]
     assert leased.renewer.bound == 1030
 
 
 def test_short_lease_is_renewed_six_times_in_its_length() -> None:
-    assert Renewer(Handle(), 6.0, now=lambda: 0.0).look() == 1
+    assert Renewer(Handle(), 6.0, now=lambda: 0.0).run_due() == 1
 
 
 def test_renewal_that_hangs_does_not_stop_the_next_one(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
-    leased.look(1005)
-    leased.look(1010)
+    leased.run_due(1005)
+    leased.run_due(1010)
     leased.handle.renewals[2].set_result(80.0)
     assert leased.renewer.bound == 1040
 
 
 def test_host_that_waits_for_room_is_asked_once_and_is_never_lost(leased: Leased) -> None:
     for now in range(1000, 5000, 5):
-        assert leased.look(now) == 5
+        assert leased.run_due(now) == 5
     assert leased.handle.tokens == [None]
     assert not leased.renewer.granted.done()
     leased.handle.renewals[0].set_result(70.0)
@@ -94,27 +94,27 @@ def test_host_that_waits_for_room_is_asked_once_and_is_never_lost(leased: Leased
 
 
 def test_first_renewal_that_was_lost_is_sent_again(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_exception(CallLostError())
-    leased.look(1005)
+    leased.run_due(1005)
     assert leased.handle.tokens == [None, None]
 
 
 def test_first_renewal_that_an_engine_refused_is_sent_again(leased: Leased) -> None:
     leased.handle.error = OSError("full")
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.error = None
-    leased.look(1005)
+    leased.run_due(1005)
     assert leased.handle.tokens == [None]
 
 
 def test_host_that_ended_before_its_first_answer_is_lost_at_once(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_exception(HostEndedError("no such program"))
     assert leased.losses == ["the host ended before it was ready (no such program)"]
     assert leased.renewer.is_lost
     assert not leased.renewer.granted.done()
-    assert leased.look(1001) is None
+    assert leased.run_due(1001) is None
 
 
 @pytest.mark.parametrize("error", [HostEndedError("killed"), CallLostError("cut"), OSError("full")])
@@ -122,35 +122,35 @@ def test_host_that_ended_before_its_first_answer_is_lost_at_once(leased: Leased)
 def test_error_of_the_engine_shortens_no_lease(
     leased: Leased, error: Exception, is_raised: bool
 ) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     if is_raised:
         leased.handle.error = error
-    leased.look(1005)
+    leased.run_due(1005)
     if not is_raised:
         leased.handle.renewals[1].set_exception(error)
-    assert leased.look(1030.5) == 0.5
+    assert leased.run_due(1030.5) == 0.5
     assert not leased.renewer.is_lost
     assert leased.losses == []
-    assert leased.look(1031) is None
+    assert leased.run_due(1031) is None
     assert leased.losses == [f"the host did not renew its lease of 30 s ({error})"]
 
 
 def test_loss_is_told_once(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     for now in (1031, 1031, 1100):
-        assert leased.look(now) is None
+        assert leased.run_due(now) is None
     assert leased.losses == ["the host did not renew its lease of 30 s"]
     assert leased.renewer.lost.result() == leased.losses[0]
 
 
 def test_loss_does_not_name_an_error_from_before_the_latest_answer(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_exception(CallLostError("cut"))
-    leased.look(1005)
+    leased.run_due(1005)
     leased.handle.renewals[1].set_result(75.0)
-    leased.look(1036)
+    leased.run_due(1036)
     assert leased.losses == ["the host did not renew its lease of 30 s"]
 
 
@@ -158,36 +158,36 @@ def test_each_answer_is_taken_without_an_error(
     leased: Leased, caplog: pytest.LogCaptureFixture
 ) -> None:
     for now in (1000, 1005):
-        leased.look(now)
+        leased.run_due(now)
         leased.handle.renewals[-1].set_result(now - 930.0)
     assert caplog.records == []  # of callbacks that fail
 
 
 def test_next_look_is_at_the_end_of_the_lease(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
-    assert leased.look(1029) == 2
-    assert leased.look(1030) == 1
+    assert leased.run_due(1029) == 2
+    assert leased.run_due(1030) == 1
 
 
 def test_answer_that_comes_after_a_pause_of_the_driver_saves_no_host(leased: Leased) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
-    leased.look(1005)
+    leased.run_due(1005)
     leased.now = 1031.0
     leased.handle.renewals[1].set_result(75.0)
     assert leased.renewer.is_lost
-    assert leased.look(1031) is None
+    assert leased.run_due(1031) is None
     assert len(leased.losses) == 1
     assert len(leased.handle.tokens) == 2
 
 
 def test_stopped_renewer_loses_no_host(leased: Leased, caplog: pytest.LogCaptureFixture) -> None:
-    leased.look(1000)
+    leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     leased.renewer.stop()
     leased.renewer.stop()
-    leased.look(1031)
+    leased.run_due(1031)
     assert leased.losses == []
     assert caplog.records == []  # of callbacks that fail
 

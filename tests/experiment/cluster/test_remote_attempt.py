@@ -214,11 +214,11 @@ async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     lost = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/no/such/claude")])
     async with serving(made):
-        survey = await made.look(alone.plan, stage="recorded")
+        survey = await made.survey_on_node(alone.plan, stage="recorded")
         assert survey.rooms == {"first": 1}
         assert survey.programs["claude"] is not None
         with pytest.raises(ConfigError, match="/no/such/claude"):
-            await made.look(lost, stage="recorded")
+            await made.survey_on_node(lost, stage="recorded")
         await wait_until_async(lambda: not engine.hosts)
 
 

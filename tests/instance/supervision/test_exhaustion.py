@@ -82,14 +82,14 @@ def test_too_few_descriptors_fail_some_starts_and_nothing_else(tmp_path: Path, r
 async def test_an_instance_that_cannot_be_probed_does_not_affect_the_others(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = ReadinessProbe.look
+    original = ReadinessProbe.probe_once
 
-    def look(probe: ReadinessProbe) -> Steps:
+    def probe_once(probe: ReadinessProbe) -> Steps:
         if probe.log_file.name == "w001.log":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return original(probe)
 
-    monkeypatch.setattr(ReadinessProbe, "look", look)
+    monkeypatch.setattr(ReadinessProbe, "probe_once", probe_once)
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(3, run_dir=run)
         assert list(batch.done) == ["w000", "w002"]

@@ -100,7 +100,7 @@ class Script:
     seen: str = ""
     report: HealthReport = attrs.field(factory=HealthReport)
 
-    def look(self) -> Steps:
+    def probe_once(self) -> Steps:
         yield Wait(0.0)
         self.looks += 1
         self.seen = f"look {self.looks}"

@@ -307,7 +307,7 @@ def write_slowly(ada: WrittenAgent, monkeypatch: pytest.MonkeyPatch, minutes: in
         at = 1_795_345_802_000_000_000 + minute * 60 * 10**9  # 2026-11-22T11:10:02Z
         os.utime(ada.log, ns=(at, at))
         index._looked_at = 0
-        index.look()
+        index.note_length()
     return starts
 
 
@@ -616,7 +616,7 @@ def test_what_came_with_an_archive_has_no_time_but_its_own(tmp_path: Path) -> No
     ada.begin("Go on")
     own = ada.say("I am the branch.")
     ada.finish()
-    LogIndex(ada.log).look()
+    LogIndex(ada.log).note_length()
     page = html_of(open_page(tmp_path, "?at=0"))
     times = [re.findall(rf'href="#o{at}">(.*?)</a>', page) for at in (told, own)]
     assert times[0] == ["inherited"]

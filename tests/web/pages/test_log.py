@@ -72,11 +72,11 @@ def test_lines_have_the_times_at_which_they_came_and_ends_are_lines(
     log = tmp_path / "run" / "logs" / "w000.log"
     index.begin_run()
     log.write_bytes(b"first\n")
-    index.look()
+    index.note_length()
     index.note("exited", "exited: killed by SIGKILL")
     index.note("restarted", "restarted fresh")
     log.write_bytes(b"first\nsecond\n")
-    index.look()
+    index.note_length()
     page = open_page(tmp_path)
     words = lines_of(page)
     assert words.index("first") < words.index("— exited: killed by SIGKILL")
@@ -94,7 +94,7 @@ def test_without_an_index_the_page_says_that_times_are_not_known(tmp_path: Path)
 def test_since_begins_where_lines_came_since_then(tmp_path: Path, index: LogIndex) -> None:
     log = tmp_path / "run" / "logs" / "w000.log"
     log.write_bytes(b"first\n")
-    index.look()
+    index.note_length()
     assert "first" in lines_of(open_page(tmp_path, "?since=1h"))
     assert "nothing was written since 2096" in words_of(open_page(tmp_path, "?since=2096-01-01"))
     assert "must be a duration" in words_of(open_page(tmp_path, "?since=soon"))
@@ -126,7 +126,7 @@ def test_a_note_without_a_line_is_appended_once(
 ) -> None:
     log = tmp_path / "run" / "logs" / "w000.log"
     write_log(tmp_path / "run", "w000", b"one\n", state="ready", exit=None, **alive)
-    index.look()
+    index.note_length()
     before = part_of(open_page(tmp_path), "log").cursor
     index.note("unresponsive", "does not answer")
     page = open_page(tmp_path, cursor=before)
@@ -141,8 +141,8 @@ def test_places_stay_right_after_the_log_was_cut(tmp_path: Path, index: LogIndex
     text = numbered(3000)
     place = text.index(b"line 002900")
     log.write_bytes(text)
-    index.look()
-    index.look(max_bytes=40_000)
+    index.note_length()
+    index.note_length(max_bytes=40_000)
     assert log.stat().st_size < 40_000
     page = open_page(tmp_path, f"?at={place}")
     assert f'id="o{place}" class="line chosen"' in html_of(page)
@@ -185,11 +185,11 @@ def test_matches_have_the_times_of_their_lines_after_the_log_was_cut(
     log = tmp_path / "run" / "logs" / "w000.log"
     text = numbered(3000)
     log.write_bytes(text)
-    index.look()
-    index.look(max_bytes=40_000)
+    index.note_length()
+    index.note_length(max_bytes=40_000)
     with log.open("ab") as file:
         file.write(b"the last line\n")
-    index.look()
+    index.note_length()
     os.utime(log, (2**31, 2**31))  # a line without a time in the index would have come then
     page = search(tmp_path, "line 002900")
     place = text.index(b"line 002900")
