@@ -22,13 +22,13 @@ class Slot:
     Attributes:
         priority: Attempts with smaller values start first.
         models: Model of each agent.
-        exclusive: Attempts with the same value run one at a time; None for no such limit.
+        address_group: Attempts with the same value run one at a time; None for no such limit.
         usd: Budget of its agents, in US dollars; 0 without a budget.
     """
 
     priority: tuple[int, ...]
     models: tuple[str, ...]
-    exclusive: str | None = None
+    address_group: str | None = None
     usd: float = 0.0
 
 
@@ -44,16 +44,16 @@ def make_slot(plans: Plans, chain: Chain, generation: int) -> Slot:
     return Slot(
         priority=by_depth if plans.present.order == "depth" else (*by_generation, chain.index),
         models=tuple(agent.model or agent.driver for agent in chain.plan.agents),
-        exclusive=_find_family(plans.state, chain),
+        address_group=_find_address_group(plans.state, chain),
         usd=sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents),
     )
 
 
-def _find_family(state: ExperimentState, chain: Chain) -> str | None:
-    """Return the family of a chain whose members know their worlds by the same address.
+def _find_address_group(state: ExperimentState, chain: Chain) -> str | None:
+    """Return the group of chains that know their worlds by the same address as ``chain``.
 
-    A branch outside a sandbox has the address of its original in its conversation, so only one of
-    them can run. In a sandbox, each has a network of its own: there is no such family.
+    A branch outside a sandbox has the address of its original in its conversation, so only one
+    chain of the group can run. In a sandbox each chain has its own network: the result is None.
     """
     if all(agent.sandbox for agent in chain.plan.agents):
         return None
@@ -144,7 +144,7 @@ class Admission:
                 if wanted[model]
             )
             and (
-                slot.exclusive is None
-                or all(other.exclusive != slot.exclusive for other in self.taken)
+                slot.address_group is None
+                or all(other.address_group != slot.address_group for other in self.taken)
             )
         )

@@ -26,4 +26,5 @@ def test_chains_that_know_the_same_address_run_one_at_a_time(
         journal.write("chain.forked", fork, chain=name)
         source = journal.open(name, 1).work().checkpoint()
     plans = journal.plans(plan)
-    assert [make_slot(plans, chain, 1).exclusive for chain in plans.chains.values()] == [family] * 3
+    slots = [make_slot(plans, chain, 1) for chain in plans.chains.values()]
+    assert [slot.address_group for slot in slots] == [family] * 3
