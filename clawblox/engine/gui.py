@@ -83,7 +83,7 @@ _ROWS: Final = (
         "GuiButton",
         "GuiObject",
         {
-            "MouseButton1Click": EventSpec(when="with an input GuiClick of the player who sees it"),
+            "MouseButton1Click": EventSpec(when="with an input GuiClick of its player"),
         },
         creatable=False,
     ),

@@ -100,18 +100,18 @@ def _make_parser() -> argparse.ArgumentParser:
         type=Backend,
         choices=list(Backend),
         default=Backend.SQLITE,
-        help="where data stores keep their rows [%(default)s]",
+        help="database for the rows of data stores [%(default)s]",
     )
     parser.add_argument(
         "--logical-restore",
         action="store_true",
-        help="restore positions and velocities where the exact state of the physics cannot be "
-        "restored here; the world then goes on a little differently",
+        help="restore positions and velocities if the exact state of the physics cannot be "
+        "restored; the world then continues slightly differently",
     )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="start over when a script changes; if only the document has changed, with the state",
+        help="restart when a script changes; keep the state if only the document has changed",
     )
     return parser
 

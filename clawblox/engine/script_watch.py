@@ -99,7 +99,7 @@ class ScriptWatch:
             self.content_hash = self._check(changed)
         except (OSError, ValueError) as error:
             names = ", ".join(changed)
-            text = f"{names} changed, but the world runs on as it is: {error}"
+            text = f"{names} changed, but the world continues unchanged: {error}"
             for line in text.split("\n"):
                 self._announce(f"[Watch] {line}")
         else:
@@ -165,7 +165,7 @@ def plan_next_start(
     reason = _reason_to_begin_fresh(world, watch.content_hash)
     changed = ", ".join(watch.changed)
     if reason is None:
-        announce(f"[Watch] {changed} changed: the world goes on where it was")
+        announce(f"[Watch] {changed} changed: the world continues where it was")
         command += ["--resume", _keep_snapshot(world)]
     else:
         announce(f"[Watch] {changed} changed: the world starts over, {reason}")
@@ -179,7 +179,7 @@ def _reason_to_begin_fresh(world: HostedWorld, content_hash: str) -> str | None:
     if world.failure is not None:
         return "because it had halted"
     if content_hash != world.simulation.content_hash():
-        return "because its state belongs to other scripts or rules"
+        return "because its state belongs to other scripts or settings"
     return None
 
 

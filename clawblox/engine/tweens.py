@@ -285,7 +285,7 @@ def _check_start(target: Instance, name: str) -> Any:
     rule = target.spec.properties[name]
     value = target[name]
     if value is None:
-        raise RuntimeFault(f"property '{name}' of {target.spec.name} has no value to begin from")
+        raise RuntimeFault(f"property '{name}' of {target.spec.name} has no start value")
     return check_value(name, rule, value)
 
 
@@ -306,7 +306,7 @@ def _check_tween(tween: Instance) -> None:
             for name, value in {} if values is None else values.items():
                 _check_goal(target, name, value)
         if starts is not None and starts.keys() != goals.keys():
-            raise ValueError(f"{tween!r} begins from other properties than it sets")
+            raise ValueError(f"{tween!r} has start values of other properties than it sets")
     except (RuntimeFault, AttributeError) as error:
         raise ValueError(f"{tween!r}: {error}") from None
 

@@ -160,7 +160,7 @@ class InstanceBookkeeping:
 
     def _in_log(self, note: Callable[[LogIndex], None]) -> None:
         if self._instance.log_index is not None:
-            with self._contained("event not noted in the log"):
+            with self._contained("event not logged"):
                 note(self._instance.log_index)
 
     def _contained(self, what: str) -> AbstractContextManager[None]:
@@ -178,7 +178,7 @@ async def watch_records(find: Callable[[], Iterable[Instance]]) -> None:
     keeper = _RecordKeeper()
     while True:
         await anyio.sleep(_LOOK_INTERVAL_S)
-        with _log.contain("records not looked at"):
+        with _log.contain("records not checked"):
             if instances := list(find()):
                 await run_blocking(keeper.restore_lost, instances)
 
@@ -209,10 +209,10 @@ class _RecordKeeper:
         except OSError as error:
             if times := self._failures.count():
                 where, why = str(run_dir), str(error)
-                _log.warning("lost records not written", run_dir=where, error=why, times=times)
+                _log.warning("lost records not restored", run_dir=where, error=why, times=times)
             return
         if lost:
-            _log.warning("lost records written again", run_dir=str(run_dir), instances=lost)
+            _log.warning("lost records restored", run_dir=str(run_dir), instances=lost)
         elif stamp is not None:  # taken before the check, so a later loss counts as a change
             self._stamps[run_dir] = stamp
 

@@ -226,7 +226,9 @@ def read_watchdog_end(instance: Instance) -> str | None:
         return None
     lines: Sequence[str] = instance.error_fields()["log_lines"]
     reasons = [line for line in lines if line.startswith(WATCHDOG_MARK)]
-    reason = reasons[-1].removeprefix(WATCHDOG_MARK) if reasons else "its log has no reason"
+    reason = (
+        reasons[-1].removeprefix(WATCHDOG_MARK) if reasons else "its log does not state a reason"
+    )
     return f"the watchdog ended it: {reason}"
 
 

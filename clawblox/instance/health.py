@@ -430,7 +430,7 @@ async def ask_report(probe: ReadinessProbe, seconds: float) -> HealthReport | No
     try:
         is_good = await _answers_in_time(probe, seconds)
     except OSError as error:
-        _log.warning("report not asked for", error=str(error))
+        _log.warning("report not requested", error=str(error))
     return probe.report if is_good or probe.report.halt is not None else None
 
 

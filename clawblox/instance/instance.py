@@ -133,7 +133,7 @@ class Instance:
             UsageError: The instance is not running.
         """
         if self._running is None:
-            raise UsageError(f"instance {self.name!r} does not run")
+            raise UsageError(f"instance {self.name!r} is not running")
         return self._running
 
     @property
@@ -204,7 +204,7 @@ class Instance:
             taken = tuple(self._names)
             if name in taken:
                 raise UsageError(
-                    f"this world has an instance {name!r} already", hint="stop it first"
+                    f"this world already has an instance {name!r}", hint="stop it first"
                 )
             self._note_claim(claim_name(self.launch.run_dir, name, taken=taken))
         self.run_id = self.run_id or new_run_id(self.name, self._begun_at)

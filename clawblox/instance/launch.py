@@ -234,7 +234,7 @@ def plan_launch(config: WorldConfig, options: StartOptions) -> Launch:
     for key, path in (("command_file", options.command_file), ("log_file", options.log_file)):
         _require_parent(key, path)
     if options.record_dir is not None and not options.record:
-        _log.warning("nothing is recorded: record_dir is given without record")
+        _log.warning("record_dir has no effect without record")
     given = options.run_dir
     if given is None:
         given = config.dir if options.record_dir is None else options.record_dir.parent

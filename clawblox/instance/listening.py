@@ -232,7 +232,7 @@ class ListenerWatch:
             except (
                 OSError
             ) as error:  # a lack of descriptors in this process is not a fault of the world
-                _log.warning("listener not looked for", error=str(error))
+                _log.warning("listener not checked", error=str(error))
             else:
                 is_visible |= has_listener
                 misses = 0 if has_listener or not is_visible else misses + 1

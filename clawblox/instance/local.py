@@ -96,7 +96,7 @@ class LocalInstance(Instance):
                 return
             if not attempts_left or not await self._has_lost_port(failure):
                 raise failure
-            _log.info("port lost, starting again", instance=self.name)
+            _log.info("port lost; retrying", instance=self.name)
             with anyio.CancelScope(shield=True):
                 await self.end(Grace(FAILED_START_GRACE_S))
                 await run_blocking(self.begin_anew)
@@ -252,7 +252,7 @@ class LocalInstance(Instance):
         await ListenerWatch(host, self.port, mark, world.pid, is_proven).wait_gone()
         return (
             f"none of its processes has listened on port {self.port} for {GONE_AFTER_S} s,"
-            f" although {await run_blocking(describe_process, world.pid)} lives"
+            f" although {await run_blocking(describe_process, world.pid)} is running"
         )
 
     async def ask_report(self, rule: LivenessRule, seconds: float) -> HealthReport | None:

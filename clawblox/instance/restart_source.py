@@ -105,9 +105,7 @@ class RestartSource:
         if options.resume is None:
             if (launch := await self.next_launch(from_save=not options.fresh)) is None:
                 path = self.first.resume_path
-                raise UsageError(
-                    f"there is nothing to restart from: {path}, its first snapshot, is gone"
-                )
+                raise UsageError(f"cannot restart: its first snapshot, {path}, no longer exists")
         else:
             path, digest = await run_blocking(find_resume, options.resume, config.dir)
             assert path is not None, "a snapshot was named"

@@ -194,7 +194,7 @@ class Supervisor:
         """
         try:
             with self._stop.scope:
-                with self._contained("instance ended by a defect"):
+                with self._contained("instance ended because of a defect"):
                     is_up = await self._bring_up()
                     while is_up:
                         is_up = await self._watch_and_restart()
@@ -202,7 +202,7 @@ class Supervisor:
         finally:
             try:
                 with anyio.CancelScope(shield=True):
-                    with self._contained("instance not put away"):
+                    with self._contained("instance not cleaned up"):
                         await self._tear_down()
                     if self._defect is not None:
                         with self._contained("instance not released"):
@@ -397,10 +397,10 @@ class Supervisor:
         """End the remaining processes, record the end, and release all resources."""
         is_left_running = False
         if self.lifecycle.state is LifecycleState.READY and self._stop.grace is not None:
-            with self._contained("last report not noted"):
+            with self._contained("last report not recorded"):
                 await self._watch.note_last_report(self._stop.grace)
         self.has_died |= self.started is not None and self.instance.halt is not None
-        with self._contained("end of an instance not begun"):
+        with self._contained("end of an instance not started"):
             is_serving = self.lifecycle.state is LifecycleState.READY and not self.instance.is_over
             is_detached = self.instance.launch.options.detach
             is_left_running = is_detached and is_serving and self._stop.grace is None
@@ -408,7 +408,7 @@ class Supervisor:
             if self.started is not None:
                 self.lifecycle.move(LifecycleState.STOPPING)
         if self.has_died:
-            with self._contained("exit not noted"):
+            with self._contained("exit not recorded"):
                 await self._note_exit()
         if is_left_running:
             with self._contained("instance not left running"):

@@ -133,7 +133,7 @@ def _plan(
     for instance in instances:
         name = instance.record.name
         if fleet.is_named(name):
-            failed[name] = UsageError(f"this world has an instance {name!r} already")
+            failed[name] = UsageError(f"this world already has an instance {name!r}")
         elif instance.problem is not None:
             failed[name] = WorldStartError(instance.problem, instance=name)
         else:

@@ -29,7 +29,7 @@ def test_the_reference_has_the_arguments_of_each_method_and_event() -> None:
         "| `Touched(other: BasePart)` |  |",
         "| `FindFirstChild(name, recursive)` | the recursive search is depth first |",
         "| `GetPropertyChangedSignal(name)` |  |",
-        "| `Create(instance, info, goals)` | a new tween that does not run yet |",
+        "| `Create(instance, info, goals)` | return a new tween, not yet running |",
         "| `HasPendingInputs(player)` |  |",
     ],
 )
@@ -39,7 +39,7 @@ def test_the_reference_has_signatures(row: str) -> None:
 
 def test_the_reference_states_when_character_added_fires() -> None:
     (row,) = (line for line in TEXT.splitlines() if line.startswith("| `CharacterAdded"))
-    assert "not for the first one" in row
+    assert "not for the first character" in row
 
 
 def test_the_reference_has_the_value_types_and_the_items_of_enums() -> None:

@@ -274,7 +274,7 @@ def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path)
         assert ask(started.port, "GET", "/api.md").body == b"# How to count"
         world.save()  # the token is the same
         (world_dir / "world.toml").write_text('name = ""')
-        refusal = "[Watch] world.toml changed, but the world runs on as it is: "
+        refusal = "[Watch] world.toml changed, but the world continues unchanged: "
         wait_until(lambda: refusal in started.log_file.read_text())
         (world_dir / "world.toml").write_text('name = "counting"')
         (world_dir / "main.lua").write_text(MAIN.replace("joined", "came"))
@@ -282,7 +282,7 @@ def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path)
         answer = ask(started.port, "GET", "/observe", headers=access["headers"])
         assert (answer.status, answer.body) == (401, b"Invalid session")
         log = started.log_file.read_text()
-    assert "[Watch] API.md changed: the world goes on where it was\n" in log
+    assert "[Watch] API.md changed: the world continues where it was\n" in log
     assert "main.lua changed: the world starts over, because its state belongs to" in log
 
 
@@ -299,7 +299,7 @@ def test_a_watched_script_that_does_not_compile_is_refused_and_a_failing_script_
         access = world.connect(agent="Rocky")
         (world_dir / "scripts" / "Workspace" / "m.module.lua").write_text("return 1\nlocal = 2")
         place = "scripts/Workspace/m.module.lua"
-        wait_for(f"[Watch] {place} changed, but the world runs on as it is: {place}:2: ")
+        wait_for(f"[Watch] {place} changed, but the world continues unchanged: {place}:2: ")
         wait_for("[Watch] >     2 | local = 2\n")
         assert ask(started.port, "GET", "/observe", headers=access["headers"]).status == 200
         (world_dir / "scripts" / "Workspace" / "m.module.lua").unlink()

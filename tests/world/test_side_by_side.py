@@ -140,7 +140,7 @@ async def test_a_name_in_use_here_is_refused_and_the_running_instance_stays(
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(name="one", run_dir=tmp_path / "run")
         for run_dir in ("run", "other"):
-            with pytest.raises(UsageError, match="has an instance 'one' already"):
+            with pytest.raises(UsageError, match="already has an instance 'one'"):
                 await world.start(name="one", run_dir=tmp_path / run_dir)
         assert world.instances == ("one",)
         assert api_doc(started).status == 200

@@ -240,7 +240,7 @@ def _ask(humanoid: Instance, kind: str, place: Triple) -> Any:
 
 
 def cancel_move_to(humanoid: Instance) -> Any:
-    """``CancelMoveTo()``: ``MoveToFinished(false)`` fires even without a target."""
+    """``CancelMoveTo()``: fire ``MoveToFinished`` with false, even without a target."""
     character: Character | None = humanoid.extra
     if character is not None:
         character.asked, character.is_cancelled = None, True

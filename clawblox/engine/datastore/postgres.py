@@ -129,7 +129,7 @@ def _check_encoding(connection: psycopg.Connection) -> None:
     if not is_fit:
         encoding = connection.info.parameter_status("server_encoding")
         raise UnfitDatabase(
-            f"the database cannot hold every text: its encoding is {encoding}; make one with"
+            f"the database cannot store every text: its encoding is {encoding}; make one with"
             " CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
 

@@ -67,14 +67,18 @@ _TREE: Final = (
             "ChildAdded": EventSpec("child: Instance"),
             "ChildRemoved": EventSpec("child: Instance"),
             "DescendantAdded": EventSpec("descendant: Instance"),
-            "DescendantRemoving": EventSpec("descendant: Instance", "before it has left"),
+            "DescendantRemoving": EventSpec("descendant: Instance", "before it leaves"),
             "AncestryChanged": EventSpec(
                 "child: Instance, parent: Instance?",
-                "when it, or what it is below, gets another parent",
+                "when it or one of its ancestors gets another parent",
             ),
             "Destroying": EventSpec(when="before it and its descendants are destroyed"),
-            "AttributeChanged": EventSpec("name: string", "with every SetAttribute, equal or not"),
-            "Changed": EventSpec("property: string", "the new value instead, for value objects"),
+            "AttributeChanged": EventSpec(
+                "name: string", "with every SetAttribute, even for an equal value"
+            ),
+            "Changed": EventSpec(
+                "property: string", "with the new value as argument for value objects"
+            ),
         },
         creatable=False,
         Name=Property("string"),
@@ -246,8 +250,8 @@ _CHARACTERS: Final = (
         {
             "CharacterAdded": EventSpec(
                 "character: Model",
-                "when LoadCharacter or Reset has given another character; not for the first one, "
-                "which is there when Players.PlayerAdded fires",
+                "after LoadCharacter or Reset has replaced the character; not for the first "
+                "character, which exists when Players.PlayerAdded fires",
             ),
             "CharacterAppearanceLoaded": EventSpec("character: Model", "after CharacterAdded"),
             "CharacterRemoving": EventSpec("character: Model", "before LoadCharacter replaces it"),
@@ -270,11 +274,11 @@ _CHARACTERS: Final = (
         "Humanoid",
         "Instance",
         {
-            "Died": EventSpec(when="when Health passes from above 0 to 0"),
+            "Died": EventSpec(when="when Health falls to 0"),
             "HealthChanged": EventSpec("health: number"),
-            "Running": EventSpec("speed: number", "in studs a second, when it has changed"),
+            "Running": EventSpec("speed: number", "when the speed changes, in studs/s"),
             "MoveToFinished": EventSpec(
-                "reached: boolean", "false after 8 seconds, and for CancelMoveTo"
+                "reached: boolean", "with false after 8 seconds and for CancelMoveTo"
             ),
             "StateChanged": EventSpec("old: Enum.HumanoidStateType, new: Enum.HumanoidStateType"),
             **_ANIMATED,
@@ -298,9 +302,9 @@ _CHARACTERS: Final = (
         "AnimationTrack",
         "Instance",
         {
-            "Stopped": EventSpec(when="at its end, or with Stop"),
-            "Ended": EventSpec(when="when it has faded out"),
-            "DidLoop": EventSpec(when="when a looped track begins again"),
+            "Stopped": EventSpec(when="at its end or with Stop"),
+            "Ended": EventSpec(when="after the fade-out"),
+            "DidLoop": EventSpec(when="when a looped track starts again"),
         },
         creatable=False,
         Animation=Property("Animation", read_only=True),
@@ -353,7 +357,7 @@ _OBJECTS: Final = (
         "Instance",
         {
             "Completed": EventSpec(
-                "state: Enum.PlaybackState", "at its end, and when it is cancelled"
+                "state: Enum.PlaybackState", "at its end and when it is cancelled"
             )
         },
         creatable=False,
@@ -393,11 +397,9 @@ _SERVICES: Final = (
     _service(
         "Players",
         {
-            "PlayerAdded": EventSpec(
-                "player: Player", "when the player's character is there already"
-            ),
+            "PlayerAdded": EventSpec("player: Player", "after the player's character was created"),
             "PlayerRemoving": EventSpec(
-                "player: Player", "while everything of the player is there"
+                "player: Player", "before the player's objects are removed"
             ),
         },
         LocalPlayer=Property("Player", read_only=True),
@@ -428,8 +430,8 @@ _SERVICES: Final = (
     _service(
         "CollectionService",
         {
-            "TagAdded": EventSpec("tag: string", "with the first instance that has it"),
-            "TagRemoved": EventSpec("tag: string", "with the last instance that had it"),
+            "TagAdded": EventSpec("tag: string", "with the first instance that gets it"),
+            "TagRemoved": EventSpec("tag: string", "with the last instance that loses it"),
         },
     ),
     _service("TweenService"),

@@ -357,7 +357,7 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "Torque",
     ),
     "a world is a single place": ("TeleportService",),
-    "worlds load nothing from Roblox": ("AssetService", "GroupService", "InsertService"),
+    "worlds cannot load from Roblox": ("AssetService", "GroupService", "InsertService"),
     "agents have no keyboard, mouse or screen; use AgentInputService": (
         "ContextActionService",
         "GuiService",
@@ -365,7 +365,7 @@ _REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "UserInputService",
         "VRService",
     ),
-    "paths are up to scripts; use Workspace:Raycast": ("PathfindingService",),
+    "scripts must find paths themselves; use Workspace:Raycast": ("PathfindingService",),
     "text is neither filtered nor translated": (
         "LocalizationService",
         "PolicyService",

@@ -13,7 +13,7 @@ _FUNCTIONS: Final = (
     class_row("RemoteFunction", OnServerInvoke=Property("function")),
 )
 
-_NEXT_TICK: Final = "in the tick after the prompt; never with true"
+_NEXT_TICK: Final = "in the tick after the prompt; always with false"
 
 _PURCHASES: Final = (
     class_row(
@@ -75,7 +75,7 @@ _TOOLS: Final = (
         "BackpackItem",
         {
             "Equipped": EventSpec(when="when a character holds it"),
-            "Unequipped": EventSpec(when="when the character does not hold it any more"),
+            "Unequipped": EventSpec(when="when the character stops holding it"),
             "Activated": EventSpec(when="with Activate, and with an input ActivateTool"),
             "Deactivated": EventSpec(when="with Deactivate, and with an input DeactivateTool"),
         },
@@ -112,7 +112,9 @@ _PROMPTS: Final = (
             "Triggered": EventSpec(_PLAYER, "with an input Prompt, after HoldDuration"),
             "TriggerEnded": EventSpec(_PLAYER, "right after Triggered"),
             "PromptButtonHoldBegan": EventSpec(_PLAYER, "if it has a HoldDuration"),
-            "PromptButtonHoldEnded": EventSpec(_PLAYER, "before Triggered, or without it"),
+            "PromptButtonHoldEnded": EventSpec(
+                _PLAYER, "when the hold ends, before Triggered if that fires"
+            ),
         },
         ActionText=Property("string", "Interact"),
         Enabled=Property("boolean", True),

@@ -60,7 +60,7 @@ def members(**defaults: Member) -> dict[str, Property]:
     }
 
 
-NEVER: Final = "never: it is there for scripts that connect it"
+NEVER: Final = "never; available only for scripts that connect it"
 """`EventSpec.when` of an event that only Roblox clients would fire."""
 
 

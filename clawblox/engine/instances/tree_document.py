@@ -200,7 +200,7 @@ def _check_values(instance: Instance) -> None:
             if name in rules:
                 check_value(name, rules[name], value)
             elif not isinstance(value, _HIDDEN.get(name, ())):
-                raise ValueError(f"{name} is no property of {instance!r}")
+                raise ValueError(f"{name} is not a property of {instance!r}")
         for value in instance.attributes.values():
             copy_attribute(value)
     except RuntimeFault as error:
@@ -271,7 +271,7 @@ def read_value(saved: Any, model: DataModel, slots: Slots) -> Any:
     """
     value = _read(saved, model, slots)
     if value is None:
-        raise ValueError(f"{saved!r} is no value of a property or an attribute")
+        raise ValueError(f"{saved!r} is not a value of a property or an attribute")
     return value
 
 
@@ -303,5 +303,5 @@ def _number(saved: Any) -> float:
         saved.__class__ not in (float, int)
         or not -sys.float_info.max <= saved <= sys.float_info.max
     ):
-        raise ValueError(f"{saved!r} is no finite number")
+        raise ValueError(f"{saved!r} is not a finite number")
     return float(saved)

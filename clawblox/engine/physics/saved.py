@@ -85,8 +85,9 @@ def restore_space(space: Space, document: Json, *, logical: bool = False) -> Non
         return
     if document["library"] != LIBRARY:
         raise ValueError(
-            f"the physics was saved by {document['library']} and this is {LIBRARY}: it cannot go "
-            "on exactly; restore it where it was saved, or from poses and velocities only"
+            f"the physics was saved by {document['library']}, but this is {LIBRARY}: it "
+            "cannot continue exactly; restore it where it was saved, or from poses and velocities "
+            "only"
         )
     space.adopt(_unpack(document["bytes"]), map(_read_admission, document["bodies"]), document)
     pairs = ((first, second) for first, second in document["overlaps"])
@@ -103,12 +104,12 @@ def _unpack(text: str) -> PhysicsWorld:
         unpacker = zlib.decompressobj()
         saved = unpacker.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)
         if not unpacker.eof:
-            raise ValueError("they end too early, or are too many")
+            raise ValueError("they have the wrong length")
         return PhysicsWorld.restore(saved)
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ValueError(f"the bytes of the physics are damaged: {error}") from error
+        raise ValueError(f"the physics data is damaged: {error}") from error
 
 
 def _body_entry(body: Body) -> Json:

@@ -125,10 +125,10 @@ class Space(SavedState):
         for body in bodies:
             own.admit(*body)
         if len(own.by_number) != len(world.colliders) or len(own.numbers) != len(own.by_number):
-            raise ValueError("the snapshot's bodies are not those in the bytes of the physics")
+            raise ValueError("the snapshot's bodies do not match the physics data")
         self.restore(document, Slots())
         if set(document["dynamic"]) != set(own.dynamic):
-            raise ValueError("the snapshot's list of dynamic bodies is another than its bodies")
+            raise ValueError("the snapshot's list of dynamic bodies does not match its bodies")
         own.dynamic = {number: own.by_number[number] for number in document["dynamic"]}
         for kept in (self._awake, self._fresh, self._changed, self._targets, self._before):
             own.check_known(kept)

@@ -409,7 +409,7 @@ class DataStores(SavedState):
         for call in (*self._made, *self._sent):
             turns = isinstance(call.request, ReadSorted) and call.change is not None
             if turns != isinstance(call.change, SortedPages):
-                raise ValueError(f"{call.name} does not go on with what it waits for")
+                raise ValueError(f"{call.name} cannot continue with its request")
             self._model.scheduler.restore_parked(call.thread)
         for call, answer in zip(self._sent, self._answers, strict=True):
             is_page = isinstance(call.request, ReadSorted)

@@ -116,7 +116,7 @@ class RemoteFunctions(SavedState):
         elif remote.read("OnServerInvoke") is None:
             self._tell(player, remote, {"answer": ident, "error": "nothing answers"})
         elif sum(asker is player for _, asker, _ in self._calls.values()) >= MAX_CALLS:
-            text = f"{MAX_CALLS} questions wait for an answer"
+            text = f"{MAX_CALLS} requests wait for an answer"
             self._tell(player, remote, {"answer": ident, "error": text})
         else:
             self._run(remote, player, ident, arguments)

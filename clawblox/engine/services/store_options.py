@@ -12,7 +12,7 @@ from clawblox.luau import LuaTable, RuntimeFault
 
 
 def set_metadata(options: Instance, metadata: Any) -> Any:
-    """``SetMetadata(metadata)``, which ``SetAsync`` stores with the value."""
+    """``SetMetadata(metadata)``: set the metadata that ``SetAsync`` stores with a value."""
     if not isinstance(metadata, LuaTable):
         raise wrong_argument(metadata, 1, "SetMetadata", "table")
     try:

@@ -156,7 +156,7 @@ def check_document(systems: Mapping[str, SavedState], document: Json) -> None:
     """
     saved = document.get("systems")
     if not isinstance(saved, dict) or saved.keys() != systems.keys():
-        raise SnapshotMismatch("the snapshot is of an engine with other parts")
+        raise SnapshotMismatch("the snapshot was saved by an engine with other parts")
     own = {name: system.shape for name, system in systems.items()}
     shapes.check_shape(document, {**_SHAPE, "systems": own}, "state")
 

@@ -217,7 +217,7 @@ class Host:
 
     def _add(self, name: str, function: Function) -> None:
         if name in self.functions:
-            raise HostError(f"{name}: a host function with this name is registered already")
+            raise HostError(f"{name}: a host function with this name is already registered")
         self.functions[name] = function
 
     def value_type(self, cls: type[HostValue]) -> type[HostValue]:
@@ -228,7 +228,7 @@ class Host:
         """
         if self.value_types.setdefault(cls.type_name, cls) is not cls:
             raise HostError(
-                f"{cls.type_name}: a type of values with this name is registered already"
+                f"{cls.type_name}: a type of values with this name is already registered"
             )
         return cls
 

@@ -29,7 +29,7 @@ def make_raw(name: str, function: Any) -> FunctionType:
         )
     present = raw_name(function)
     if present not in (None, name):
-        raise HostError(f"{name}: this function is registered as {present!r} already")
+        raise HostError(f"{name}: this function is already registered as {present!r}")
     if present is None:
         # Stacks identify functions by their code, which all functions of a def share.
         function.__code__ = function.__code__.replace(co_name=name)

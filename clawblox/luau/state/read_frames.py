@@ -167,6 +167,6 @@ def _check_loops(prototype: Prototype, held: dict[str, Any]) -> None:
             continue
         loop = held[variable.loop]
         if value is iteration.CALL and not isinstance(loop, FunctionLoop):
-            raise TypeError(f"{name} marks a call that its loop does not make")
+            raise TypeError(f"{name} refers to a call that the loop does not contain")
         if isinstance(loop, SequenceLoop):
             position(value)

@@ -85,11 +85,11 @@ class Loader(FrameReader):
         """
         document = self._document
         if not isinstance(document, dict) or document.get("format") != NAME:
-            raise VMSnapshotError("the document is no snapshot of a Luau VM")
+            raise VMSnapshotError("the document is not a snapshot of a Luau VM")
         version = document.get("version")
         if version != FORMAT:
             raise VMSnapshotError(
-                f"the snapshot is of version {version}; this program reads {FORMAT}"
+                f"the snapshot has version {version}; this program reads {FORMAT}"
             )
         try:
             self._load()
@@ -306,7 +306,7 @@ class Loader(FrameReader):
     ) -> None:
         is_dead = status == "dead"
         if status not in _STATUSES or (is_dead and (function or frames)) or (function and frames):
-            raise ValueError(f"no saved coroutine is {status!r} with these parts")
+            raise ValueError(f"a coroutine with status {status!r} cannot have these parts")
         coroutine.status = status
         coroutine.function = self.value(function)
         coroutine.environment = self._table(environment)

@@ -250,7 +250,7 @@ class Saver:
             if part.__class__ in _NO_CONTENTS:
                 raise VMSnapshotError(
                     f"{entry.type_name}: its contents have a Python {type(part).__name__}, "
-                    "which is no Luau value"
+                    "which is not a Luau value"
                 )
         return ["value", entry.type_name, list(map(self.value, contents))]
 

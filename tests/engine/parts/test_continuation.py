@@ -69,7 +69,7 @@ def test_another_library_is_refused_unless_the_restore_is_logical(bench):
     bench.run("workspace.B.Position += Vector3.yAxis")
     document = bench.document()
     document["parts"]["space"]["library"] = "rapier3d 9.9.9 pdp11"
-    with pytest.raises(ValueError, match=f"saved by rapier3d 9.9.9 pdp11 and this is {LIBRARY}"):
+    with pytest.raises(ValueError, match=f"saved by rapier3d 9.9.9 pdp11, but this is {LIBRARY}"):
         Bench(document)
     other = Bench(document, logical_restore=True)
     for each in (bench, other):

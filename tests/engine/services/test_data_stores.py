@@ -508,7 +508,7 @@ ROWS = '"answers": [[["5", "50"], ["6", "60"], ["7", "70"]]]'
 @pytest.mark.parametrize(
     ("was", "becomes", "message"),
     [
-        (SECOND, '["read", "o", "4"]', "does not go on with what it waits for"),
+        (SECOND, '["read", "o", "4"]', "cannot continue with its request"),
         (SECOND, '["sorted", "o", true]', "is damaged at a request to a data store"),
         (ROWS, '"answers": ["50"]', "has the answer to another request"),
     ],

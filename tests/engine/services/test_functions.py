@@ -216,7 +216,7 @@ def test_an_agent_has_at_most_256_questions_that_wait() -> None:
     for number in range(258):
         ask(world, {"name": "Shop", "id": number})
     world.tick()
-    text = "256 questions wait for an answer"
+    text = "256 requests wait for an answer"
     assert payloads(world) == [{"answer": number, "error": text} for number in (256, 257)]
 
 

@@ -30,7 +30,7 @@ from tests.support.worlds import ask, make_world, world_command
 
 pytestmark = pytest.mark.anyio
 
-REASON = r"none of its processes has listened on port \d+ for 10 s, although pid \d+ .* lives"
+REASON = r"none of its processes has listened on port \d+ for 10 s, although pid \d+ .* is running"
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ def test_a_host_refuses_two_functions_of_one_name_and_two_names_of_one_function(
     assert Host().raw("greet")(greet) is greet  # several hosts may lend one function
     with pytest.raises(HostError, match="greet: a host function with this name"):
         host.raw("greet")(lambda: None)
-    with pytest.raises(HostError, match="hail: this function is registered as 'greet' already"):
+    with pytest.raises(HostError, match="hail: this function is already registered as 'greet'"):
         host.raw("hail")(greet)
     with pytest.raises(
         HostError, match="built: must be a function made with def or lambda, not a builtin"
