@@ -36,6 +36,8 @@ SPAN = re.compile(r"`([^`]+)`")
 DOTTED = re.compile(r"clawblox(?:\.[A-Za-z_]\w*)+")
 IMPORT = re.compile(r"from (clawblox[\w.]*) import ([\w, ]+)")
 NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
+DEFINED = re.compile(r"^(?:(?:async )?def |class )?([A-Za-z]\w*)(?=[(\[:]| = )", re.MULTILINE)
+"""A name that a module defines; faster than a parser."""
 HOMONYMS = {"Begin", "DATABASE_URL", "Host", "Origin", "boot_id", "run_prefix", "state_dir"}
 """A prompt, a variable, two headers and three keys of documents: no names of the package."""
 
@@ -44,16 +46,7 @@ def public_names(module: ModuleType) -> set[str]:
     """Return the names in ``__all__`` of a package, or the public ones that a module defines."""
     if hasattr(module, "__all__"):
         return set(module.__all__)
-    tree = ast.parse(inspect.getsource(module))
-    names: set[str] = set()
-    for node in tree.body:
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                names.add(name)
-            case ast.AsyncFunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
-                names.add(name)
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                names.add(name)
+    names = DEFINED.findall(inspect.getsource(module))
     return {name for name in names if not name.startswith("_")}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "clawblox"
+CLASS = re.compile(r"^ *class (\w+)[(:]", re.MULTILINE)
 OWN_WORLDS = {"engine", "luau"}
 """Rooms whose names are those of the engine's classes and of the language."""
 
@@ -22,9 +23,8 @@ def rooms_by_class() -> dict[str, set[str]]:
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         if room in OWN_WORLDS:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                rooms[node.name].add(room)
+        for name in CLASS.findall(path.read_text()):
+            rooms[name].add(room)
     return rooms
 
 

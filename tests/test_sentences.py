@@ -64,8 +64,22 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
         yield start, " ".join(block)
 
 
+GAP = r"""(?:\s|["'#]|\b[fr]+["']|\\n)+"""
+CANDIDATES = [
+    re.compile(rf'"""\s*{BEGINNING.pattern}'),
+    re.compile(rf"""\bof{GAP}(?:it|them)\s*(?:[.;:!?"'\\]|$)""", re.IGNORECASE | re.MULTILINE),
+    *(
+        re.compile(phrase.pattern.replace(" ", GAP), re.IGNORECASE)
+        for phrase in list(PHRASES.values())[1:]
+    ),
+]
+"""What a fault looks like in a module, wherever its strings and comments begin and end."""
+
+
 def faults_in_python(path: Path) -> Iterator[str]:
     source = path.read_text()
+    if not any(candidate.search(source) for candidate in CANDIDATES):
+        return  # to parse each module takes long
     tree = ast.parse(source)
     documented = docstrings(tree)
     place = path.relative_to(ROOT)
@@ -102,6 +116,28 @@ def test_texts_of_python_files_break_no_rule(folder: str) -> None:
 )
 def test_each_planted_sentence_is_found(sentence: str) -> None:
     assert len(find_faults(sentence, is_docstring=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('class A:\n    """What it has."""\n', 2),
+        ("# The rest\n# of it\nrest = 1\n", 1),
+        ('text = "a part of it"\nmore = 1\n', 1),
+        ('text = f"{1} of " "them."\n', 1),
+        ('text = ("Nothing "\n    f"of {1}")\n', 1),
+        ('text = "all of\\nit\\n"\n', 1),
+        ("# Keep what\n# is left.\n", 1),
+    ],
+)
+def test_faults_are_found_wherever_strings_and_comments_begin_and_end(
+    source: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.test_sentences.ROOT", tmp_path)
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    (fault,) = faults_in_python(path)
+    assert fault.startswith(f"module.py:{line}: ")
 
 
 @pytest.mark.parametrize(
