@@ -29,8 +29,16 @@ from tests.support.waiting import POLL_INTERVAL_S
 
 SETTLE_TIMEOUT_S = 20.0
 
-hypothesis.settings.register_profile("clawblox", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("clawblox")
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "clawblox", hypothesis.settings.get_profile("thorough"), max_examples=25
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try few examples by default."""
+    is_thorough = config.option.markexpr == "thorough"
+    hypothesis.settings.load_profile("thorough" if is_thorough else "clawblox")
 
 
 # It would hide what becomes of output that is still in a buffer.
@@ -60,9 +68,16 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the static checks: where mypy has no cache, no test takes longer."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the static checks: where mypy has no cache, no test takes longer.
+
+    A thorough run tries examples again, and more.
+    """
     items.sort(key=lambda item: item.path.name != "test_checks.py")
+    if config.option.markexpr == "thorough":
+        for item in items:
+            if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+                item.add_marker("thorough")
 
 
 def share_compiling(config: pytest.Config) -> None:

@@ -237,7 +237,7 @@ async def test_no_other_check_fails_for_a_defect(tmp_path: Path, name: str) -> N
     assert own_errors == [] or name == "exits-at-start"
 
 
-@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("clock", usually(CLOCKS, "lockstep"))
 async def test_an_answer_that_is_too_large_fails_one_check_and_is_the_reason_of_the_others(
     tmp_path: Path, clock: str
 ) -> None:
@@ -251,7 +251,8 @@ async def test_an_answer_that_is_too_large_fails_one_check_and_is_the_reason_of_
     assert not any(result.is_own_error for result in report.checks)
 
 
-@pytest.mark.parametrize("clock", usually(CLOCKS, "realtime"))
+@pytest.mark.thorough
+@pytest.mark.parametrize("clock", CLOCKS)
 async def test_a_world_without_defects_passes_every_check(tmp_path: Path, clock: str) -> None:
     report = await check(tmp_path, clock)
     statuses = {result.id: result.status for result in report.checks}

@@ -153,7 +153,7 @@ def cases(clock: str) -> list[object]:
 
 def twin_cases(clock: str) -> list[object]:
     table = {**LOOKS, **(LOCKSTEP if clock == "lockstep" else REALTIME)}
-    often = {looks.runs_on_exactly, *(look for look in REALTIME if OFTEN & {*REALTIME[look]})}
+    often = {look for look in REALTIME if OFTEN & {*REALTIME[look]}}
     is_default = {*[*table][::5]} if clock == "lockstep" else often
     return [
         pytest.param(

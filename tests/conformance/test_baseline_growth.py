@@ -43,12 +43,14 @@ async def check(parent: Path, clock: str, *types: str, kept: int | None) -> Chec
     return (await check_world(garden, ["hygiene.growth"], seed=1)).checks[0]
 
 
+@pytest.mark.thorough
 async def test_inputs_that_add_what_agents_see_are_no_history(tmp_path: Path, clock: str) -> None:
     result = await check(tmp_path, clock, "Plant", "Sow", kept=0)
     assert result.status == "could_not_run"
     assert "agents see more with every input of Plant, Sow:" in result.evidence
 
 
+@pytest.mark.thorough
 async def test_one_type_of_input_that_adds_nothing_shows_that_there_is_no_history(
     tmp_path: Path, clock: str
 ) -> None:

@@ -80,8 +80,9 @@ async def test_state_outside_of_the_snapshot_is_found_in_real_time(
     assert report.verdict.grade == "not_exact"
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-@pytest.mark.parametrize("place", usually(PLACES, "tmp"))
+@pytest.mark.parametrize("place", PLACES)
 async def test_a_copy_of_the_state_outside_is_not_a_cheat(tmp_path: Path, place: str) -> None:
     report = await check(tmp_path, "--place", place, "--honest", ids=ALL)
     assert [result for result in report.checks if result.status == "failed"] == []
@@ -98,8 +99,9 @@ NOT_FOUND = ("passwd-home", "daemon")
 """Places that nothing finds without bubblewrap."""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("without_bubblewrap")
-@pytest.mark.parametrize("place", usually(PLACES, "tmp"))
+@pytest.mark.parametrize("place", PLACES)
 async def test_most_state_outside_is_found_without_bubblewrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -81,7 +81,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_body_can_be_searched(body: bytes) -> None:
     for path, value in find_body_leaves(body):

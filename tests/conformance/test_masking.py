@@ -15,6 +15,8 @@ from clawblox.conformance.exchange import compare_bodies
 from clawblox.conformance.masking import SESSION, SecretMask
 from tests.conformance.reports import make_result
 from tests.support.provable import make_provable_world
+from tests.support.sampling import usually
+from tests.worlds.defects import CLOCKS
 
 TOKEN = "3vKx_Yq0pT5sWb-ZnR8dLmJ2cGhU7fAeO4iQ6tB1yXw"
 OPERATOR = "WORLD_OPERATOR_TOKEN"
@@ -73,7 +75,7 @@ def test_sessions_are_masked_unless_they_are_as_short_as_words() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("clock", ["lockstep", "realtime"])
+@pytest.mark.parametrize("clock", usually(CLOCKS, "lockstep"))
 async def test_a_world_that_answers_with_its_token_shows_it_in_no_report(
     tmp_path: Path, clock: str
 ) -> None:

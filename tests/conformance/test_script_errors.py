@@ -34,6 +34,7 @@ async def test_a_handler_that_fails_for_an_input_is_found(tmp_path: Path) -> Non
     assert "main.lua:3: attempt to perform arithmetic (add) on nil and number" in result.evidence
 
 
+@pytest.mark.thorough
 async def test_an_error_in_the_instance_that_checks_share_is_found(tmp_path: Path) -> None:
     main = 'game:GetService("Players").PlayerRemoving:Connect(function() error("stay") end)'
     assert (await check(tmp_path, main)).status == "passed", "only one check lets an agent leave"
@@ -43,6 +44,7 @@ async def test_an_error_in_the_instance_that_checks_share_is_found(tmp_path: Pat
     assert "main.lua:1: stay" in result.evidence
 
 
+@pytest.mark.thorough
 async def test_a_script_that_catches_its_errors_passes(tmp_path: Path) -> None:
     result = await check(tmp_path, MAIN % "pcall(step)")
     assert result.status == "passed", result.evidence

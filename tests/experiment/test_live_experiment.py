@@ -96,6 +96,7 @@ async def test_a_chain_of_two_generations_is_committed(
         assert manifest.run["index"] == number - 1
 
 
+@pytest.mark.thorough
 async def test_a_world_that_dies_continues_with_its_agents_from_their_last_checkpoint(
     scene: Scene, journal: Journal
 ) -> None:

@@ -148,6 +148,7 @@ def run_script(trial: Trial, *, until: str) -> subprocess.Popen[str]:
     return script
 
 
+@pytest.mark.thorough
 def test_ctrl_c_saves_and_stops_and_the_same_script_continues(trial: Trial) -> None:
     script = run_script(trial, until="checkpoint")
     script.send_signal(signal.SIGINT)

@@ -16,6 +16,7 @@ from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import MISBEHAVING, ask, running_world, world_command
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("route", ["/api.md", "/skill.md"])
 def test_the_agent_document_needs_no_header(tmp_path: Path, route: str) -> None:
     with running_world(tmp_path) as world:
@@ -45,6 +46,7 @@ def test_an_agent_joins_acts_observes_and_leaves(tmp_path: Path) -> None:
         assert world.ask("GET", "/observe", headers=session).status == 401
 
 
+@pytest.mark.thorough
 def test_joining_again_with_the_session_gives_the_same_session(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         first = world.join()
@@ -55,6 +57,7 @@ def test_joining_again_with_the_session_gives_the_same_session(tmp_path: Path) -
         assert world.join() != first
 
 
+@pytest.mark.thorough
 def test_an_unknown_input_and_an_unknown_route_are_refused(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         session = world.join()
@@ -62,6 +65,7 @@ def test_an_unknown_input_and_an_unknown_route_are_refused(tmp_path: Path) -> No
         assert world.ask("GET", "/nothing").status == 404
 
 
+@pytest.mark.thorough
 def test_chat_is_kept_and_read_in_pages(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         session = world.join()
@@ -72,6 +76,7 @@ def test_chat_is_kept_and_read_in_pages(tmp_path: Path) -> None:
     assert page == [{"id": 2, "name": "Rocky", "content": "two"}]
 
 
+@pytest.mark.thorough
 def test_several_requests_travel_on_one_connection(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
@@ -81,12 +86,14 @@ def test_several_requests_travel_on_one_connection(tmp_path: Path) -> None:
         connection.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("token", [{}, {"X-Operator-Token": "wrong"}, {"X-Operator-Token": ""}])
 def test_the_snapshot_is_for_the_operator_only(tmp_path: Path, token: dict[str, str]) -> None:
     with running_world(tmp_path) as world:
         assert world.ask("GET", "/snapshot", headers=token).status == 401
 
 
+@pytest.mark.thorough
 def test_a_snapshot_requires_a_token(tmp_path: Path) -> None:
     with running_world(tmp_path, env={"WORLD_OPERATOR_TOKEN": ""}) as world:
         answer = world.ask("GET", "/snapshot", headers={"X-Operator-Token": ""})
@@ -105,6 +112,7 @@ def test_a_snapshot_resumes_exactly_and_sessions_keep_working(tmp_path: Path) ->
         assert [add(world, session, n) for n in (1, 2)] == trace
 
 
+@pytest.mark.thorough
 def test_a_snapshot_names_format_time_scene_and_sessions(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         session = world.join()
@@ -116,6 +124,7 @@ def test_a_snapshot_names_format_time_scene_and_sessions(tmp_path: Path) -> None
     assert [agent["session"] for agent in document["sessions"]] == [session["X-Session"]]
 
 
+@pytest.mark.thorough
 def test_a_snapshot_of_another_scene_is_refused_with_status_3(tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     with running_world(tmp_path, "--scene", "moon") as world:
@@ -125,6 +134,7 @@ def test_a_snapshot_of_another_scene_is_refused_with_status_3(tmp_path: Path) ->
     assert "its scene is scene-moon, not scene-plain" in ended.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"", b"garbage", b'{"format"', None])
 def test_what_is_no_snapshot_is_refused_with_status_3(
     tmp_path: Path, content: bytes | None
@@ -137,6 +147,7 @@ def test_what_is_no_snapshot_is_refused_with_status_3(
     assert f"cannot restore {saved}" in ended.stdout
 
 
+@pytest.mark.thorough
 def test_flags_override_the_environment_and_blank_values_are_unset(tmp_path: Path) -> None:
     port = free_port()
     names = ("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RESUME_PATH")
@@ -147,6 +158,7 @@ def test_flags_override_the_environment_and_blank_values_are_unset(tmp_path: Pat
         assert ask(port, "GET", "/api.md").status == 200
 
 
+@pytest.mark.thorough
 def test_the_base_path_is_the_prefix_of_every_route(tmp_path: Path) -> None:
     with running_world(tmp_path, env={"WORLD_BASE_PATH": "/w/7"}) as world:
         assert world.ask("GET", "/w/7/api.md").status == 200
@@ -154,6 +166,7 @@ def test_the_base_path_is_the_prefix_of_every_route(tmp_path: Path) -> None:
         assert f"Spectator frontend: http://127.0.0.1:{world.port}/w/7/" in world.log
 
 
+@pytest.mark.thorough
 def test_it_records_on_request(tmp_path: Path) -> None:
     told = {"WORLD_RECORD": "1", "WORLD_RECORD_DIR": str(tmp_path)}
     with running_world(tmp_path, env=told) as world:
@@ -161,6 +174,7 @@ def test_it_records_on_request(tmp_path: Path) -> None:
     assert (tmp_path / "counter.jsonl").read_text() == '{"type": "add", "data": 5}\n'
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.process.terminate()
@@ -169,6 +183,7 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
         assert not is_listening(world.port)
 
 
+@pytest.mark.thorough
 def test_it_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -183,6 +198,7 @@ def test_it_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
                 assert f"http://127.0.0.1:{port}/" in world.log
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("flags", "env"),
     [((), {}), (("--listen", "inherit"), {"LISTEN_PID": "1"})],
@@ -197,6 +213,7 @@ def test_it_binds_beside_a_socket_that_it_does_not_serve_on(
             assert world.ask("GET", "/api.md").status == 200
 
 
+@pytest.mark.thorough
 def test_it_binds_when_there_is_nothing_to_inherit(tmp_path: Path) -> None:
     with running_world(tmp_path, "--listen", "inherit") as world:
         assert world.ask("GET", "/api.md").status == 200
@@ -217,6 +234,7 @@ def test_it_reports_its_seed(tmp_path: Path) -> None:
         assert world.snapshot().json()["reseed"] == 0
 
 
+@pytest.mark.thorough
 def test_it_lists_the_requests_it_received(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.snapshot()
@@ -225,6 +243,7 @@ def test_it_lists_the_requests_it_received(tmp_path: Path) -> None:
     assert request["headers"]["x-operator-token"] == world.token
 
 
+@pytest.mark.thorough
 def test_it_writes_down_what_its_launcher_decided(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     with running_world(tmp_path, "--dump", str(dump), env={"EXTRA": "yes"}) as world:

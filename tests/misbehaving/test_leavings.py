@@ -23,6 +23,9 @@ from tests.support.sockets import is_listening
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world, running_world
 
+pytestmark = pytest.mark.thorough
+"""Tests of the package show by default that these faults are as their names say."""
+
 
 def ignores_sigterm(pid: int) -> bool:
     """Read it from the process itself: to send a signal and look proves nothing at once."""

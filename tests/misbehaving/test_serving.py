@@ -18,10 +18,12 @@ from tests.support.sockets import is_listening
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import RunningWorld, running_world
 
+pytestmark = pytest.mark.thorough
+"""Tests of the package show by default that these faults are as their names say."""
+
 # ------------------------------------------------------------------- it fails when ready
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "status"), [("signal=SIGKILL", -signal.SIGKILL), ("status=4", 4), ("status=0", 0)]
 )
@@ -63,7 +65,6 @@ def test_faults_are_switched_while_it_runs(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ snapshots
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["sized", "chunked", "close-delimited"])
 def test_a_whole_snapshot_travels_in_three_ways(tmp_path: Path, way: str) -> None:
     with running_world(tmp_path, "--snapshot", way, "--snapshot-mb", "1") as world:
@@ -148,7 +149,6 @@ def test_a_truncated_snapshot_looks_whole_when_only_the_end_delimits_it(tmp_path
         answer.json()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "has_headers"),
     [("hang-before-headers", False), ("hang-in-body", True), ("declared-huge", True)],
@@ -215,7 +215,6 @@ def test_joining_fails(tmp_path: Path, fault: str, status: int, body: bytes) -> 
     assert (answer.status, answer.body) == (status, body)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "session"),
     [("another-session", "another"), ("bad-session", "two\r\nlines"), ("no-session", None)],
@@ -246,7 +245,6 @@ def test_joining_hangs(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- acting
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "status", "body"),
     [

@@ -14,6 +14,9 @@ from tests.support.sockets import free_port, is_listening
 from tests.support.waiting import wait_until
 from tests.support.worlds import running_world
 
+pytestmark = pytest.mark.thorough
+"""Tests of the package show by default that these faults are as their names say."""
+
 
 def test_it_exits_immediately(tmp_path: Path) -> None:
     ended = run_world(tmp_path, "--exit-at-once", "7")

@@ -86,11 +86,13 @@ def test_a_world_whose_program_is_two_directories_above_is_checked(tmp_path: Pat
     assert statuses(report) == {"passed"}
 
 
+@pytest.mark.thorough
 def test_a_world_that_needs_a_module_above_without_naming_it_is_checked(tmp_path: Path) -> None:
     world = make_silent_repository(tmp_path)
     assert statuses(check(world)) == {"passed"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", sampled([make_repository, make_silent_repository], every=2))
 def test_a_recording_of_such_a_world_is_verified(
     make: Callable[[Path], Path], tmp_path: Path
@@ -101,6 +103,7 @@ def test_a_recording_of_such_a_world_is_verified(
     assert outcomes == ["equal", "equal"]
 
 
+@pytest.mark.thorough
 def test_a_replay_that_starts_in_no_copy_says_why_it_did_not_in_the_first(tmp_path: Path) -> None:
     world = make_silent_repository(tmp_path / "repository")
     run = recorded_lives(world, tmp_path / "run", BETS, rounds=2)

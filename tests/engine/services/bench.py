@@ -55,7 +55,7 @@ class Bench:
         self._options: dict[str, Any] = {
             "output": self.lines.append,
             "vectors": VECTOR_TYPE,
-            "steps": 5_000_000,
+            "steps": 500_000,
         }
         self.vm = VM(**self._options)
         self.scheduler = Scheduler(self.vm, self.lines.append)

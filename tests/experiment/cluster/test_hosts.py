@@ -45,6 +45,7 @@ def test_world_that_cannot_be_unpacked_is_reported(tmp_path: Path) -> None:
         scratch.keep_world(tmp_path / "absent", "digest")
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.parametrize("scene", ["nodes"], indirect=True)
 async def test_attempt_that_a_host_cannot_open_fails_for_its_reason(scene: Scene) -> None:

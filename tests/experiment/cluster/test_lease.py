@@ -181,7 +181,7 @@ any_messages = st.lists(
 worlds = st.builds(World, st.floats(4, 95), clocks, clocks, any_messages, pauses, pauses)
 
 
-@hypothesis.settings(max_examples=500)
+@hypothesis.settings(max_examples=100)
 @hypothesis.given(worlds)
 def test_no_host_lives_after_the_driver_called_it_lost(world: World) -> None:
     Simulation(world).run(no_double_life)

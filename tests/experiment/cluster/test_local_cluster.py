@@ -25,6 +25,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
 
 
+@pytest.mark.thorough
 def test_chains_survive_a_killed_node_a_paused_node_and_a_killed_driver(tmp_path: Path) -> None:
     # One test for all of it, since each process takes seconds to start.
     trial = Trial.make(tmp_path, generations=1, repeats=2, nodes=NODES, cluster={"lease": 2.0})

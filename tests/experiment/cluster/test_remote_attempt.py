@@ -108,6 +108,7 @@ async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scen
     assert [text.count("Once.") for text in messages[0]].count(1) == 1
 
 
+@pytest.mark.thorough
 async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) -> None:
     is_damaged = True
     times: list[float] = []
@@ -138,16 +139,8 @@ async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) ->
             assert saved.save_s > times[-1] > 0.0  # it had to come here
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../escape.ckpt",
-        *(
-            pytest.param(name, marks=pytest.mark.thorough)
-            for name in ("a/b.ckpt", ".hidden", "/tmp/escape.ckpt")
-        ),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["../../escape.ckpt", "a/b.ckpt", ".hidden", "/tmp/escape.ckpt"])
 async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str) -> None:
     def rename(method: str, _count: int, right: Any) -> Any:
         if method == "checkpoint" and right.error is None:
@@ -180,6 +173,7 @@ async def test_another_version_on_a_node_is_named(
     assert raised.value.cause == "setup"
 
 
+@pytest.mark.thorough
 async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
     alone: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +192,7 @@ async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
     assert "CLAWBLOX_SCRATCH" in raised.value.hint
 
 
+@pytest.mark.thorough
 async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_path: Path) -> None:
     made = make_remote_backend(alone.backend.directory, "chains", {})
     hosts = tmp_path / f"clawblox-hosts-{os.getuid()}" / "hosts"
@@ -209,6 +204,7 @@ async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_pa
         assert not list(hosts.iterdir())
 
 
+@pytest.mark.thorough
 async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
     engine = LocalEngine({"first": 1})
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
@@ -249,5 +245,13 @@ async def test_keys_do_not_travel_to_a_cluster_that_anybody_can_use(alone: Scene
         engine.has_token, engine.is_private = True, False
         with pytest.raises(ConfigError, match="must be encrypted"):
             await made.survey(alone.plan, has_worked=False)
+
+
+@pytest.mark.thorough
+async def test_keys_travel_to_a_private_network_that_the_plan_calls_trusted(alone: Scene) -> None:
+    engine = OpenEngine({"first": 1})
+    engine.has_token, engine.is_private = True, False
+    made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
+    async with serving(made):
         made._cluster = attrs.evolve(made._cluster, trusted_network=True)
         await made.survey(alone.plan, has_worked=False)

@@ -39,6 +39,7 @@ def host() -> Iterator[Path]:
             process.kill()
 
 
+@pytest.mark.thorough
 def test_place_of_a_host_that_was_just_killed_is_removed() -> None:
     with host() as place, host():
         assert place.exists()

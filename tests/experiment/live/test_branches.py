@@ -37,6 +37,7 @@ def branch_order(
     return attrs.evolve(order, chain=chain, attempt_id=f"exp-{name}-g001", branch=branch)
 
 
+@pytest.mark.thorough
 async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
     await scene.prepare(scene.order())
     async with scene.open(scene.order()) as attempt:

@@ -374,6 +374,7 @@ def test_an_inherited_worktree_replaces_no_repository_of_the_world(place: Place)
     assert git(workspace / "world", "status", "--porcelain", "top") == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("git")
 def test_inherited_worktrees_submodules_and_sparse_checkouts_work(
     place: Place, tmp_path: Path

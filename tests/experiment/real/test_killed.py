@@ -64,6 +64,7 @@ def saves(trial: Trial, chain: str) -> list[int]:
     ]
 
 
+@pytest.mark.thorough
 def test_the_same_program_continues_an_experiment_that_was_killed_in_a_generation(
     tmp_path: Path,
 ) -> None:

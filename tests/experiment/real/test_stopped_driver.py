@@ -57,6 +57,7 @@ def test_a_continued_driver_ends_its_worlds_and_agents_after_another_took_over(
     assert [*(tmp_path / "exp").glob("journal.lost-*.jsonl")]
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("curl")
 def test_a_driver_whose_file_system_hangs_is_killed_with_its_worlds_and_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

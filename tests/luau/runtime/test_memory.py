@@ -12,7 +12,7 @@ from clawblox.luau.core.limits import SIZES
 from clawblox.luau.vm import VM
 from tests.luau.support import failure, steps_taken
 
-LIMIT = 4 << 20
+LIMIT = 1 << 20
 OLDER = {"steps": 1_000_000, "memory_bytes": 2 << 20}
 
 
