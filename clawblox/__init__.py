@@ -1,7 +1,7 @@
 """clawblox: start, watch, snapshot, stop and resume interactive worlds, exactly.
 
-Public names are imported when they are first used (PEP 562), so that ``import clawblox``
-costs nothing that the caller does not need.
+Public names are imported when they are first used (PEP 562), so that ``import clawblox`` loads only
+the modules that the caller needs.
 """
 
 from __future__ import annotations

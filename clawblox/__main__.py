@@ -1,4 +1,4 @@
-"""``python -m clawblox`` is ``clawblox``."""
+"""Runs ``clawblox`` as ``python -m clawblox``."""
 
 from __future__ import annotations
 

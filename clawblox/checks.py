@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 CheckStatus: TypeAlias = Literal["ok", "warning", "missing"]
-"""``warning``: the thing is there, but too little of it, or the check is not sure."""
+"""``warning``: the dependency is insufficient, or the check is inconclusive."""
 
 _THREADS = 8
-"""Checks that run at the same time; more would need many descriptors, and these may be scarce."""
+"""Number of concurrent checks; more would need more descriptors, which may be scarce."""
 
 
 @attrs.frozen
@@ -22,9 +22,9 @@ class MachineCheckResult:
     """The result of a check.
 
     Attributes:
-        status: Whether the thing is there.
-        text: A few words about the thing, or the reason why it is missing.
-        remedy: A remedy for this result; None means the remedy of the check.
+        status: Status of the dependency.
+        text: A short description, or the reason why the dependency is missing.
+        remedy: Remedy for this result; None means the remedy of the check.
     """
 
     status: CheckStatus
@@ -34,15 +34,15 @@ class MachineCheckResult:
 
 @attrs.frozen
 class MachineCheck:
-    """A check of a thing.
+    """A check for a dependency of the machine.
 
     Attributes:
-        group: Heading under which it is listed.
-        id: Name of the thing in its group.
-        look: Looks for it, and may block. An OSError means that it is missing.
-        without: The consequence of its absence, a sentence.
-        remedy: The remedy, a sentence.
-        is_required: Whether nothing works without it.
+        group: Heading under which the dependency is listed.
+        id: Name of the dependency in its group.
+        look: Checks the dependency, and may block. An OSError means that it is missing.
+        without: The consequence of its absence, as a sentence.
+        remedy: The remedy, as a sentence.
+        is_required: Whether clawblox cannot work without the dependency.
     """
 
     group: str
@@ -53,7 +53,7 @@ class MachineCheck:
     is_required: bool = False
 
     def run(self) -> MachineCheckResult:
-        """Return the result, also if the check itself fails. Blocks."""
+        """Return the result, even if the check itself fails. Blocks."""
         try:
             return self.look()
         except OSError as error:
@@ -68,26 +68,26 @@ class MachineCheck:
 
 
 def ok(text: str) -> MachineCheckResult:
-    """Return the result of a check that has found the thing."""
+    """Return the result for a dependency that is present."""
     return MachineCheckResult("ok", text)
 
 
 def warning(text: str, *, remedy: str | None = None) -> MachineCheckResult:
-    """Return the result of a check that has found too little, or is not sure."""
+    """Return the result for an insufficient dependency or an inconclusive check."""
     return MachineCheckResult("warning", text, remedy)
 
 
 def missing(text: str, *, remedy: str | None = None) -> MachineCheckResult:
-    """Return the result of a check that has not found the thing."""
+    """Return the result for a dependency that is missing."""
     return MachineCheckResult("missing", text, remedy)
 
 
 def run_checks(
     checks: Sequence[MachineCheck], timeout: float
 ) -> list[tuple[MachineCheck, MachineCheckResult]]:
-    """Run checks side by side and return them with their results, in their order. Blocks.
+    """Run checks concurrently and return them with their results, in order. Blocks.
 
-    A check that hangs, on a dead network file system for example, is left behind in a daemon
+    A check that hangs, for example on a dead network file system, is left behind in a daemon
     thread.
 
     Args:

@@ -1,7 +1,6 @@
-"""The columns of a table that fit a terminal, and their widths.
+"""Chooses the columns of a table that fit a terminal, and their widths. Pure.
 
-Pure: texts and a width go in, columns come out. Columns are added by importance until the next
-would not fit, so a wider terminal never shows less.
+Columns are added by importance until the next would not fit, so a wider terminal never shows less.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from clawblox.printable import printable_name
 GAP = "  "
 """The space between two columns."""
 _MAX_NAME = 64
-"""Characters of the longest names that are kept different."""
+"""Maximum length of names that are kept distinct, in characters."""
 _JOINER = "\u200d"
 _PARTS_OF_EMOJI = f"{_JOINER}\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-"""Characters that belong to the picture before them, and are left out with it."""
+"""Characters that belong to the emoji before them, and are cut together with it."""
 
 
 def _printable_cells(cells: Sequence[str]) -> Sequence[str]:
@@ -32,15 +31,15 @@ class Column:
     """A column that a table may have.
 
     Attributes:
-        heading: Its heading.
-        cells: Its text in each row; a column without any text is left out.
-        rank: How important it is: 0 is always shown, and 1 before 2.
-        least: Its minimum width in characters, so that a changing table stays in place.
-        shortest: Width to which it may be cut; None never cuts it.
-        cut: Where texts are cut: at the end, or in the middle. Names are cut in the middle, and
-            only so far that different names stay different, if there is room for that.
-        is_number: Whether it is aligned at the right.
-        replaces: Heading of a less specific column that this column displaces.
+        heading: Heading of the column.
+        cells: Text in each row; a column without any text is left out.
+        rank: Priority of the column: 0 is always shown, and 1 before 2.
+        least: Minimum width in characters, so that a changing table stays in place.
+        shortest: Width to which the column may be cut; None never cuts it.
+        cut: Place where texts are cut: at the end, or in the middle. Names are cut in the middle,
+            and stay distinct if there is enough room.
+        is_number: Whether the column is aligned to the right.
+        replaces: Heading of a less specific column that this column replaces.
     """
 
     heading: str
@@ -59,20 +58,20 @@ class Column:
 
     @property
     def minimum(self) -> int:
-        """The least width to which it may be cut."""
+        """The minimum width to which the column may be cut."""
         if self.shortest is None:
             return self.natural
         return min(self.natural, max(self.shortest, cell_len(self.heading)))
 
     @property
     def narrowest(self) -> int:
-        """The least width with which it is useful: different names stay different."""
+        """The minimum useful width, at which distinct names stay distinct."""
         return self.minimum if self.cut == "end" else distinct_width(self.cells, self.minimum)
 
 
 @attrs.frozen
 class FittedColumn:
-    """A column that is shown, and its width in characters."""
+    """A shown column with its width in characters."""
 
     column: Column
     width: int
@@ -89,8 +88,8 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
 
     Args:
         columns: The columns in the order in which they are shown.
-        width: Characters of a line; None has no limit. If even the columns of rank 0 do not fit
-            when they are cut, they are wider than this.
+        width: Width of a line in characters; None for no limit. If even the cut columns of rank 0
+            do not fit, the table is wider than this.
     """
     chosen: list[Column] = []
     for column in sorted(columns, key=lambda column: column.rank):
@@ -106,7 +105,7 @@ def fit_columns(columns: Sequence[Column], width: int | None) -> list[FittedColu
 
 
 def _widen(shown: Sequence[Column], width: int | None) -> list[FittedColumn]:
-    """Give the room that is left to the columns that were cut, the most important first."""
+    """Distribute the remaining room among the cut columns, the most important first."""
     widths = [column.narrowest for column in shown]
     if width is not None and _total(widths) > width:
         widths = [column.minimum for column in shown]
@@ -126,7 +125,7 @@ def format_line(fitted: Sequence[FittedColumn], row: int | None) -> str:
 
     Args:
         fitted: The columns.
-        row: The place of the row; None gives the headings.
+        row: Index of the row; None for the headings.
     """
     cells = (
         column.format_cell(column.column.heading if row is None else column.column.cells[row])
@@ -142,11 +141,11 @@ def format_lines(columns: Sequence[Column], width: int | None) -> list[str]:
 
 
 def distinct_width(names: Collection[str], least: int) -> int:
-    """Return the least width at which different names that are cut in the middle stay different.
+    """Return the minimum width at which names that are cut in the middle stay distinct.
 
     Args:
         names: The names.
-        least: The width to begin with, which is also returned for texts that are too long for that.
+        least: The width to start with, which is also returned if the names are too long.
     """
     different = set(names)
     longest = max(map(cell_len, different), default=0)
@@ -157,7 +156,7 @@ def distinct_width(names: Collection[str], least: int) -> int:
 
 
 def shorten(text: str, width: int, cut: Literal["middle", "end"] = "end") -> str:
-    """Return a text no wider than ``width``, with ``…`` in place of the rest."""
+    """Return a text cut to ``width``, with ``…`` in place of the rest."""
     if cell_len(text) <= width:
         return text
     if width < 1:

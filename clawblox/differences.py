@@ -1,7 +1,7 @@
 """Differences between two JSON values, by path. Pure.
 
-A path is ``player.position[0]``; the objects of a list are named by their ids where each has one:
-``world.entities[marble-1]``.
+A path has the form ``player.position[0]``; the objects of a list are named by their ids if each has
+an id: ``world.entities[marble-1]``.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class _Absent(Enum):
 
 
 ABSENT: Final = _Absent.ABSENT
-"""In place of a value that is not there."""
+"""Placeholder for a missing value."""
 
 
 @attrs.frozen
 class ValueDifference:
-    """A place that differs between two observations.
+    """A difference between two observations.
 
     Attributes:
-        path: The place; empty for the whole observation.
-        before: The earlier value; :data:`ABSENT` if there was none.
-        after: The later value; :data:`ABSENT` if there is none.
-        is_order: Whether only the order of a list of objects differs: the values are their ids.
+        path: Path of the value; empty for the whole observation.
+        before: The earlier value, or :data:`ABSENT`.
+        after: The later value, or :data:`ABSENT`.
+        is_order: Whether only the order of a list of objects differs; the values are then the ids.
     """
 
     path: str
@@ -47,18 +47,18 @@ class ValueDifference:
 
 
 def find_differences(before: Any, after: Any) -> list[ValueDifference]:  # noqa: ANN401 - JSON
-    """Return where two values differ; nothing exactly if they are equal as JSON.
+    """Return the differences between two values; empty only if they are equal as JSON.
 
     Members of objects are compared by key. Objects in a list are compared by their ``id`` if each
-    of them has one of its own, the items of other lists of the same length by their place. A list
-    of another length, and a list of numbers, texts or literals, is one value, unless items were
-    only added at its end or removed there.
+    has a unique one; the items of other lists of the same length are compared by index. Lists of
+    different lengths, and lists of numbers, texts or literals, are compared as a whole, unless
+    items were only added or removed at the end.
     """
     return list(_compare(before, after, "", 0))
 
 
 def common_length(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return how many items two sequences have in common at their beginning."""
+    """Return the length of the common prefix of two sequences."""
     pairs = enumerate(zip(before, after, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(before), len(after)))
 
@@ -83,7 +83,7 @@ def add_id(path: str, name: str) -> str:
 
 
 def _is_bare(pattern: re.Pattern[str], name: str) -> bool:
-    """Return whether a name stands in paths as it is, without quotes."""
+    """Return whether a name needs no quotes in paths."""
     return bool(pattern.fullmatch(name)) and (name.isascii() or printable_name(name) == name)
 
 
@@ -144,7 +144,7 @@ def _compare_lists(
 
 
 def objects_by_id(items: Sequence[Any]) -> dict[str, Mapping[str, Any]] | None:
-    """Return the objects of a list by their ids; None unless each item is one with its own id."""
+    """Return the objects of a list by id; None unless every item is an object with a unique id."""
     objects = {}
     for item in items:
         name = item.get("id") if isinstance(item, Mapping) else None

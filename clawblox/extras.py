@@ -1,6 +1,6 @@
-"""Optional packages: what each extra adds, and the command that installs it into this environment.
+"""Optional packages: the modules of each extra, and the command that installs it.
 
-The packages are looked for, never imported.
+Packages are only searched for, never imported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from clawblox.printable import quote_words
 
 _ZSTD: Final = {} if sys.version_info >= (3, 14) else {"zstandard": "zstandard"}
-"""Python 3.14 has a module of its own."""
+"""Package for Zstandard; Python 3.14 has its own module."""
 _SERVER: Final = {"starlette": "starlette", "uvicorn": "uvicorn", **_ZSTD}
 
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -36,7 +36,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
 """Modules that each extra adds, with the names of their packages."""
 
 _SHARED: Final = frozenset({"numpy"})
-"""Modules that programs import for reasons of their own: no sign of a missing extra."""
+"""Modules that programs may import for other reasons, so they do not indicate a missing extra."""
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 
@@ -47,14 +47,14 @@ def find_missing(extra: str) -> tuple[str, ...]:
 
 
 def require_extra(extra: str, user: str) -> None:
-    """Refuse to continue without the packages of an extra. Blocks.
+    """Raise an error if packages of an extra are missing. Blocks.
 
     Args:
         extra: Name of the extra.
         user: The module that needs it, for the message.
 
     Raises:
-        ModuleNotFoundError: A package is missing; the message has the command that installs it.
+        ModuleNotFoundError: A package is missing; the message contains the command to install it.
     """
     for name in find_missing(extra):
         raise ModuleNotFoundError(
@@ -63,16 +63,17 @@ def require_extra(extra: str, user: str) -> None:
 
 
 def name_extra(module: str) -> str | None:
-    """Return the extra that adds a module, the smallest one of several; None without one."""
+    """Return the smallest extra that adds a module, or None."""
     name = module.partition(".")[0]
     adding = [extra for extra, modules in EXTRAS.items() if name in modules]
     return None if name in _SHARED else min(adding, key=lambda e: len(EXTRAS[e]), default=None)
 
 
 def install_command(extra: str) -> str:
-    """Return the shell command that installs an extra where this package came from. Blocks.
+    """Return the shell command that installs an extra from the origin of this package. Blocks.
 
-    That is the package index, a clone of the repository, a repository's address or an archive.
+    The origin is the package index, a clone of the repository, a repository's address or an
+    archive.
     """
     if _is_clone(_PACKAGE.parent):
         return _install_from(_PACKAGE.parent, extra, "-e")
@@ -106,11 +107,11 @@ def _pip(requirement: str, *flags: str) -> str:
 
 
 def _read_origin() -> dict[str, Any]:
-    """Return what the installer recorded of the package's origin; empty for a package index.
+    """Return the installer's record of the package's origin; empty for a package index.
 
-    The format is PEP 610's.
+    The format is defined by PEP 610.
     """
-    from importlib import metadata  # few programs need it, and it is slow to import
+    from importlib import metadata  # rarely needed, and slow to import
 
     try:
         text = metadata.distribution("clawblox").read_text("direct_url.json")

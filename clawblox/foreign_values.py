@@ -1,9 +1,9 @@
 """Text, numbers and JSON from other programs, made safe to keep and to write again. Pure.
 
 Programs, worlds, archives and foreign files may contain values that Python can read but not write:
-lone surrogates, whole numbers of thousands of digits, NaN, lists a thousand levels deep. Every
-value that enters the state of this package from outside passes through one of these functions, so
-that all later writers succeed.
+lone surrogates, integers with thousands of digits, NaN, lists a thousand levels deep. Every foreign
+value passes through one of these functions before clawblox stores it, so that all later writers
+succeed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_MEMBERS: Final = 1 << 20
 """Default limit for the number of values in a JSON value, over all levels."""
 
 MAX_NUMBER: Final = 2**53
-"""Default limit for a number: a double represents every whole number up to it."""
+"""Default limit for a number; a double represents every integer up to this."""
 
 _CUT: Final = "..."
 _INT64: Final = range(-(2**63), 2**64)
-"""Whole numbers that every JSON library can read and write."""
+"""Integers that every JSON library can read and write."""
 _TEXT: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TEXT_BYTES: Final = re.compile(_TEXT.pattern.encode(), re.DOTALL)
 """A text in a JSON document."""
@@ -43,7 +43,7 @@ def clean_text(text: str, *, max_chars: int = MAX_TEXT_CHARS) -> str:
 
     Args:
         text: Any text.
-        max_chars: Its maximum length in characters; the rest is replaced by ``...``.
+        max_chars: Maximum length in characters; the rest is replaced by ``...``.
     """
     if len(text) > max_chars:
         text = text[: max(0, max_chars - len(_CUT))] + _CUT
@@ -65,8 +65,8 @@ def clean_value(
 ) -> Any:  # noqa: ANN401 - a JSON value
     """Return a value as JSON that every JSON library can write and read.
 
-    A number that is not finite becomes None, a whole number beyond 64 bits becomes a float, and a
-    value that is not JSON becomes its text. Parts beyond a limit are left out.
+    A number that is not finite becomes None, an integer beyond 64 bits becomes a float, and a value
+    that is not JSON becomes its text. Parts beyond a limit are left out.
 
     Args:
         value: Any value.
@@ -140,11 +140,11 @@ def parse_json(
 ) -> Any:  # noqa: ANN401 - a JSON value
     """Parse JSON from another program, and clean it as :func:`clean_value` does.
 
-    NaN and numbers that a double cannot represent become None, and the rest is kept.
+    NaN and numbers that a double cannot represent become None.
 
     Args:
         data: The document, in UTF-8; bytes that are not UTF-8 become U+FFFD.
-        max_bytes: Its maximum length in bytes; None means no limit.
+        max_bytes: Maximum length in bytes; None means no limit.
         max_members: Maximum number of values, over all levels.
 
     Raises:
@@ -163,7 +163,7 @@ def parse_json(
 
 
 def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:  # noqa: ANN401 - a JSON value
-    """Parse JSON whose texts must stay unchanged, because it will be written again.
+    """Parse JSON that will be written again, keeping its texts unchanged.
 
     Only NaN and numbers that a double cannot represent are changed: they become None.
 
@@ -184,7 +184,7 @@ def parse_document(data: bytes | str, *, max_members: int = MAX_MEMBERS) -> Any:
 
 
 def parse_object(data: bytes, *, max_members: int = MAX_MEMBERS) -> dict[str, Any] | None:
-    """Return a JSON object, parsed as by :func:`parse_document`; None if it is not one.
+    """Return a JSON object, parsed as by :func:`parse_document`; None for other documents.
 
     Args:
         data: The document; bytes that are not UTF-8 become U+FFFD. The caller must limit its size.
@@ -198,9 +198,10 @@ def parse_object(data: bytes, *, max_members: int = MAX_MEMBERS) -> dict[str, An
 
 
 def require_few_members(data: bytes | str, max_members: int = MAX_MEMBERS) -> None:
-    """Refuse a JSON document with too many values, before any of them is created.
+    """Refuse a JSON document with too many values before creating the values.
 
-    A value takes two bytes of a document but dozens of memory: 64 MB of ``[],[],`` take 2 GB.
+    A value takes two bytes in a document but dozens of bytes in memory: 64 MB of ``[],[],`` take 2
+    GB.
 
     Args:
         data: The document.
@@ -228,7 +229,7 @@ def _count_marks(data: bytes | str) -> int:
 
 
 def _parse_int(text: str) -> int | float:
-    # Python refuses whole numbers of more than 4,300 digits, and with them the document.
+    # Python refuses integers of more than 4,300 digits, and with them the whole document.
     return int(text) if len(text) <= len(str(MAX_NUMBER)) + 4 else float(text)
 
 
@@ -252,7 +253,7 @@ _AS_JSON_DOES: Final = "surrogatepass"
 _DOCUMENT_DECODER: Final = json.JSONDecoder(
     parse_int=_parse_whole, parse_float=_parse_float, parse_constant=_drop_constant
 )
-"""Made once: :func:`json.loads` makes one for each call with such arguments, at twice the cost."""
+"""Shared decoder; :func:`json.loads` would create one for each call, at twice the cost."""
 
 
 def finite_number(value: object, *, low: float = 0.0, high: float = MAX_NUMBER) -> float | None:
@@ -270,10 +271,10 @@ def finite_number(value: object, *, low: float = 0.0, high: float = MAX_NUMBER) 
 
 
 def whole_number(value: object, *, low: int = 0, high: int = MAX_NUMBER) -> int | None:
-    """Return a foreign whole number, or None if it is not a whole number within the limits.
+    """Return a foreign integer, or None if it is not an integer within the limits.
 
     Args:
-        value: Any value; True, False and floats are not whole numbers.
+        value: Any value; True, False and floats do not count as integers.
         low: Smallest allowed value.
         high: Largest allowed value.
     """

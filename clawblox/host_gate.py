@@ -1,9 +1,8 @@
-"""The gate of a local server: refuses requests that a foreign web page made a browser send.
+"""The gate of a local server: refuses requests that a browser sends for foreign web pages.
 
-A web page can make a browser send requests to a loopback port, by DNS rebinding or across
-origins. Such a request has a foreign ``Host`` or ``Origin``, or is ``cross-site`` by its
-``Sec-Fetch-Site``. The worlds of the kit, the proxies of agents and the metrics endpoint refuse it
-before any route sees it.
+A web page can make a browser send requests to a loopback port, by DNS rebinding or across origins.
+Such a request has a foreign ``Host`` or ``Origin``, or ``Sec-Fetch-Site: cross-site``. The worlds
+of the kit, the proxies of agents and the metrics endpoint refuse it before any route is called.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class ServerAddress:
     """The address of a local server.
 
     Attributes:
-        host: Host name or address that it was configured to bind.
-        port: Port that it has bound.
+        host: Host name or address that the server was configured to bind.
+        port: Port that the server has bound.
     """
 
     host: str
@@ -42,8 +41,8 @@ class ServerAddress:
     def matches(self, authority: str) -> bool:
         """Return whether an authority (``host:port``) means this server.
 
-        A server that listens on all interfaces accepts every literal IP address: it does not know
-        its own addresses, and DNS rebinding needs a name.
+        A server that listens on all interfaces accepts every literal IP address, because it does
+        not know its own addresses, and DNS rebinding requires a host name.
         """
         match = _AUTHORITY.fullmatch(authority)
         if match is None or int(match[2] or _HTTP_PORT) != self.port:
@@ -63,8 +62,8 @@ def find_refusal(
         is_own: Returns whether an authority (``host:port``) means this server.
         method: The method of the request; empty for a WebSocket.
         read: Reads the headers of the request.
-        has_pages: Whether the server has web pages of its own, from whose origin requests come,
-            and to which links from elsewhere lead.
+        has_pages: Whether the server serves its own web pages, which send requests from their
+            origin and may be linked from elsewhere.
     """
     hosts = read("host")
     if len(hosts) != 1 or not is_own(hosts[0]):
@@ -83,7 +82,7 @@ def _is_own_origin(is_own: Callable[[str], bool], origin: str) -> bool:
 
 
 def _is_followed_link(method: str, read: ReadHeader) -> bool:
-    """Return whether a browser shows the answer as a page of its own, in no frame."""
+    """Return whether a browser shows the answer as a top-level page, not in a frame."""
     return (
         method in ("GET", "HEAD")
         and list(read("sec-fetch-mode")) == ["navigate"]

@@ -1,7 +1,7 @@
 """Imports the public names of a package when they are first used (PEP 562).
 
 A stub next to the package, ``__init__.pyi``, lists the names with the modules that define them, for
-type checkers and for this module alike.
+both type checkers and this module.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def export_lazily(package: str, file: str) -> _Export:
     """Return the ``__getattr__`` and the ``__dir__`` of a package.
 
     Args:
-        package: Its ``__name__``.
-        file: Its ``__file__``.
+        package: ``__name__`` of the package.
+        file: ``__file__`` of the package.
     """
 
     @functools.cache
     def read_homes() -> dict[str, str]:
-        import ast  # small programs import the package and use none of its names
+        import ast  # small programs import the package without using its names
 
         with open(os.path.splitext(file)[0] + ".pyi") as stub:  # noqa: PTH122, PTH123
             statements = ast.parse(stub.read()).body

@@ -1,10 +1,10 @@
 r"""Foreign text for people: characters that control a terminal or hide text are shown as escapes.
 
-Agents, worlds, programs and files of strangers can hold what moves a cursor, sets a title or the
-clipboard, hides text or reorders it. Where a line is written for people, each such character is
-shown as in a Python string, ``\x1b`` or ``\u202e``. Text for programs stays as it is.
+Text from agents, worlds, programs and strangers' files can contain characters that move the cursor,
+set the title or the clipboard, or hide or reorder text. In a line for people, each such character
+is shown as in a Python string, ``\x1b`` or ``\u202e``. Text for programs stays unchanged.
 
-``python printable.py`` does so with the lines of its standard input.
+``python printable.py`` escapes the lines of its standard input.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 _SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
-"""Every character that could be unsafe, and some that are not: most text has none."""
+"""Matches all unsafe characters and some safe ones; most text has no match."""
 
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Control characters, invisible ones such as bidi marks and tags, surrogates, separators."""
+"""Control characters, invisible characters such as bidi marks and tags, surrogates, separators."""
 
 _INVISIBLE: Final = re.compile(
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\ufffe\uffff]"
     r"|[\U000e0000-\U000e0fff]"
 )
-"""Other characters that terminals show as nothing, and two that no XML document may have."""
+"""Other invisible characters, and two that are not allowed in XML documents."""
 
 _PICTURE: Final = r"[\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
 _COLOR: Final = r"[\U0001f3fb-\U0001f3ff]"
@@ -34,9 +34,9 @@ _EMOJI: Final = (
     rf"{_PICTURE}(?:{_COLOR}|\ufe0f)?(?:\u200d{_PICTURE}(?:{_COLOR}|\ufe0f)?)*"
     r"|[\u00a9\u00ae\u203c-\u2bff\u3030\u303d\u3297\u3299]\ufe0f|[#*0-9]\ufe0f\u20e3"
 )
-"""Pictures, with the signs that join them or choose how they look, and that are hidden elsewhere.
+"""Pictures, with the invisible characters that join them or select their style.
 
-A joiner is shown only between two pictures, and another sign only right behind one.
+A joiner is allowed only between two pictures, and a style selector only directly after a picture.
 """
 
 _JOINED_EMOJI: Final = re.compile(_EMOJI)
@@ -46,22 +46,22 @@ _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
 def is_printable(text: str) -> bool:
-    """Return whether all characters are printable; signs that join pictures are, between two."""
+    """Return whether all characters are printable, including joiners between two pictures."""
     return _JOINED_EMOJI.sub(lambda emoji: emoji[0].replace("\u200d", ""), text).isprintable()
 
 
 def printable(text: str) -> str:
-    """Return the first line of a text."""
+    """Return the first line of a text, with unsafe characters escaped."""
     first = text.strip().partition("\n")[0]
     return printable_name(first.removesuffix("\r").expandtabs())
 
 
 def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
-    """Return a text, whose lines and tabs stay.
+    """Return a text with unsafe characters escaped, except newlines and tabs.
 
     Args:
         text: The text.
-        mark: Returns an escape with marks around it, for texts that are shown in a markup.
+        mark: Wraps an escape in markup.
     """
     if _SUSPECT.search(text) is None:
         return text
@@ -70,16 +70,16 @@ def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
 
 
 def printable_name(text: str) -> str:
-    """Return a text such as a file's name on one line, the ends of its lines escaped."""
+    """Return a text such as a file name on one line, with newlines escaped."""
     return _escape(text, str)
 
 
 def name_some(names: Sequence[str], most: int) -> str:
-    """Return the first names, separated by commas, and how many more there are.
+    """Return the first names, separated by commas, and the number of further names.
 
     Args:
         names: The names.
-        most: How many are named at most.
+        most: Maximum number of names to list.
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -92,19 +92,19 @@ def join_choices(words: Sequence[str]) -> str:
 
 
 def printable_json(document: str) -> str:
-    """Return a JSON document with the same value, in which each character is shown or escaped."""
+    """Return a JSON document with the same value and only printable characters."""
     return _SUSPECT.sub(_escape_in_json, document)
 
 
 def quote_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell reads as these words, to be shown to a person.
+    """Return a printable command line that a shell parses into these words.
 
-    It is one line, and nothing in it has to be escaped to be shown: control characters and the like
-    become escapes that bash, zsh and ksh read, whatever their locale. It must never be cut.
+    The command line is one line and needs no further escaping: control characters and the like
+    become escapes that bash, zsh and ksh interpret in any locale. It must never be cut.
 
     Args:
-        words: The words; bytes that are not UTF-8 as ``surrogateescape`` decodes them. No shell can
-            pass on a NUL.
+        words: The words; bytes that are not UTF-8 in the form of ``surrogateescape``. NUL is not
+            possible in a shell.
     """
     return " ".join(map(_quote, words))
 
@@ -133,7 +133,7 @@ def _is_unsafe(char: str) -> bool:
 def _escape(text: str, mark: Callable[[str], str]) -> str:
     def show(match: re.Match[str]) -> str:
         shown = match[0]
-        if len(shown) > 1 or not _is_unsafe(shown):  # all that is longer is an emoji
+        if len(shown) > 1 or not _is_unsafe(shown):  # longer matches are emoji
             return shown
         return mark(shown.encode("unicode_escape").decode())
 
@@ -142,7 +142,7 @@ def _escape(text: str, mark: Callable[[str], str]) -> str:
 
 def _escape_in_json(match: re.Match[str]) -> str:
     char = match[0]
-    if char in "\n\r\t" or not _is_unsafe(char):  # between values; within texts they are escaped
+    if char in "\n\r\t" or not _is_unsafe(char):  # between values; in texts they are escaped
         return char
     return "".join(
         f"\\u{unit:04x}"

@@ -28,13 +28,13 @@ CHAT_ROUTE: Final = "/chat"
 CHAT_MESSAGES_ROUTE: Final = "/chat/messages"
 SNAPSHOT_ROUTE: Final = "/snapshot"
 REPLAY_ROUTE: Final = "/replay"
-"""The progress of a replay; the only other route of a replaying world."""
+"""Route for the progress of a replay; the only other route of a replaying world."""
 
 SESSION_HEADER: Final = "X-Session"
 OPERATOR_HEADER: Final = "X-Operator-Token"
 DATASTORE_HEADER: Final = "X-Datastore-Copy"
-"""In a request for a snapshot: where the world should put a copy of its rows, percent-encoded. In
-the answer: confirmation that it did."""
+"""In a request for a snapshot: the path for the world's copy of its rows, percent-encoded. In the
+answer: confirmation of the copy."""
 
 HOST_ENV: Final = "WORLD_HOST"
 PORT_ENV: Final = "WORLD_PORT"
@@ -46,14 +46,14 @@ FILES_ENV: Final = "WORLD_FILES_SHA256"
 RESUME_ENV: Final = "WORLD_RESUME_PATH"
 RESEED_ENV: Final = "WORLD_RESEED"
 REPLAY_ENV: Final = "WORLD_REPLAY_PATH"
-"""The script of a replay; the world performs it and records, instead of serving agents."""
+"""Script of a replay, which the world performs and records instead of serving agents."""
 DATASTORE_ENV: Final = "WORLD_DATASTORE_PATH"
 OPERATOR_TOKEN_ENV: Final = "WORLD_OPERATOR_TOKEN"  # noqa: S105 - a name, not a token
 SPECTATOR_TOKEN_ENV: Final = "WORLD_SPECTATOR_TOKEN"  # noqa: S105 - a name, not a token
 MANIFEST_ENV: Final = "CLAWBLOX_MANIFEST_PATH"
 BIN_ENV: Final = "CLAWBLOX_BIN"
 LEASE_ENV: Final = "CLAWBLOX_LEASE"
-"""Lets a world that is an orchestrator itself use the port that was leased for it."""
+"""Token with which a world that is itself an orchestrator uses its leased port."""
 
 ARCHIVE_SUFFIX: Final = ".ckpt"
 """Suffix of an archive of world and agents; a world's snapshot never has it."""
@@ -63,7 +63,7 @@ INSTANCE_ENV: Final = "CLAWBLOX_INSTANCE"
 
 WORLD_URL_ENV: Final = "CLAWBLOX_WORLD_URL"
 AGENT_NAME_ENV: Final = "CLAWBLOX_AGENT_NAME"
-"""Tell a program other than a language model its world and its name; neither is a secret."""
+"""Variables with the world and the name of a program other than a language model; not secret."""
 
 SEEDS: Final = range(2**64)
 """All valid values of ``WORLD_RESEED``, as decimal numbers."""
@@ -73,7 +73,7 @@ LISTEN_FDS_ENV: Final = "LISTEN_FDS"
 LISTEN_PID_ENV: Final = "LISTEN_PID"
 LISTEN_FDNAMES_ENV: Final = "LISTEN_FDNAMES"
 LISTEN_FD: Final = 3
-"""Descriptor of the inherited socket: the first, and the only one that a world gets."""
+"""Descriptor of the only inherited socket of a world."""
 LISTEN_FD_NAME: Final = "world"
 
 SECRET_ENV: Final = (OPERATOR_TOKEN_ENV, SPECTATOR_TOKEN_ENV)
@@ -89,7 +89,7 @@ DEFAULT_SNAPSHOT_FORMAT: Final = "world-snapshot"
 WATCHDOG_STATUS: Final = 57
 """Exit status of an engine world ended by its watchdog; also the number of the signal for it."""
 WATCHDOG_MARK: Final = "[Watchdog] The world was ended: "
-"""Beginning of the log line that gives the reason."""
+"""Start of the log line with the reason for the end."""
 HALTED: Final = "halted"
 """The ``status`` of a world that has stopped permanently but still answers."""
 
@@ -106,9 +106,10 @@ _MAX_TICK_COST_S = 1e4
 class MaskedEnvironment(Mapping[str, str]):
     """Environment variables whose representation shows no secrets.
 
-    They can be the environment of a process: keys, ``items``, ``values`` and copies give the actual
-    values. ``repr``, ``str`` and logs mask the variables with a secret name. It is no ``dict``, so
-    that an encoder refuses it or shows its ``repr``; whoever writes it out writes :meth:`masked`.
+    The mapping can be used as the environment of a process: keys, ``items``, ``values`` and copies
+    give the actual values. ``repr``, ``str`` and logs mask the variables with a secret name. The
+    class is not a ``dict``, so that an encoder refuses it or shows its ``repr``; write
+    :meth:`masked` instead.
 
     Args:
         variables: The variables with their values.
@@ -138,7 +139,7 @@ class MaskedEnvironment(Mapping[str, str]):
         return repr(self.masked())
 
     def copy(self) -> dict[str, str]:
-        """Return the actual values, to be changed."""
+        """Return a mutable copy of the actual values."""
         return dict(self._variables)
 
     def masked(self) -> dict[str, str]:
@@ -159,7 +160,7 @@ class WorldEnvironment:
     Attributes:
         host: Address to bind.
         port: Port to bind.
-        base_path: Prefix of every route, without a trailing slash; empty for none.
+        base_path: Prefix of every route, without a trailing slash, or empty.
         record: Whether to record.
         record_dir: Directory for recordings; None if the world does not record.
         resume_path: Snapshot to restore before serving; None starts fresh.
@@ -204,14 +205,14 @@ class WorldEnvironment:
         return {name: value for name, value in named.items() if value or name == BASE_PATH_ENV}
 
     def secrets(self) -> dict[str, str]:
-        """Return the variables that must never be written down."""
+        """Return the variables that must never be stored."""
         return {
             OPERATOR_TOKEN_ENV: self.operator_token,
             SPECTATOR_TOKEN_ENV: self.spectator_token,
         }
 
     def complete(self) -> dict[str, str]:
-        """Return every variable, secrets included."""
+        """Return all variables, including secrets."""
         return {**self.public(), **self.secrets()}
 
 
@@ -221,7 +222,7 @@ class JoinAnswer:
 
     Attributes:
         session: The session id, to be sent as ``X-Session``.
-        agent_id: The world's id of the agent; empty if the answer has none.
+        agent_id: The world's id of the agent; empty if the answer contains no id.
         fields: The whole answer.
     """
 
@@ -231,7 +232,7 @@ class JoinAnswer:
 
     @classmethod
     def of_session(cls, session: str) -> Self:
-        """Return an answer in which only the session is known."""
+        """Return an answer with only the session."""
         return cls(session, "", {"session": session})
 
 
@@ -286,11 +287,11 @@ def _parse_fields(body: bytes) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class TickRate:
-    """The speed of a world in real time, as it reports it to its operator.
+    """The speed of a world in real time, reported to its operator.
 
     Attributes:
-        nominal_hz: Ticks per second of real time that it should reach.
-        achieved_hz: Ticks per second that it reached recently.
+        nominal_hz: Target rate in ticks per second of real time.
+        achieved_hz: Recently achieved rate in ticks per second.
         tick_cost_s: Mean processor time of a tick, in seconds; None if unknown.
     """
 
@@ -305,17 +306,17 @@ class TickRate:
 
     @property
     def cores(self) -> float | None:
-        """Number of processors that its ticks need at the nominal rate; None if unknown."""
+        """Number of processors that the ticks need at the nominal rate; None if unknown."""
         return None if self.tick_cost_s is None else self.tick_cost_s * self.nominal_hz
 
 
 @attrs.frozen
 class ScriptErrors:
-    """The errors of a world's scripts after which it went on, as it reports them to its operator.
+    """The non-fatal errors of a world's scripts, reported to its operator.
 
     Attributes:
-        count: Number of errors since the world began, those before its snapshot included.
-        last: Text of the last one; may be empty.
+        count: Number of errors since the world started, including errors before its snapshot.
+        last: Text of the last error; may be empty.
     """
 
     count: int
@@ -331,9 +332,9 @@ class HealthReport:
     """The facts that a world reports about itself in an answer of its liveness route.
 
     Attributes:
-        halt: Why it has halted; None if it has not.
-        rate: How fast it runs; None if it does not say.
-        errors: The errors of its scripts; None if there were none.
+        halt: Reason for a halt; None without a halt.
+        rate: Speed of the world; None if not reported.
+        errors: The script errors; None without errors.
     """
 
     halt: str | None = None
@@ -344,14 +345,14 @@ class HealthReport:
 def parse_report(status: int | None, body: bytes) -> HealthReport:
     """Return the report in an answer of a liveness route.
 
-    A 503 may have a halt (see `parse_halt`). A 200 may have a rate and errors: its body is then a
-    JSON object of at most 4096 bytes. A rate are the numbers ``tick_rate_hz`` and
-    ``achieved_rate_hz``, and optionally ``tick_cost_s``; errors are the whole number ``errors`` and
-    optionally the text ``last_error``. A value that is not within its limits counts as absent.
+    A 503 may contain a halt (see `parse_halt`). A 200 may contain a rate and errors in a JSON
+    object of at most 4096 bytes. A rate consists of the numbers ``tick_rate_hz`` and
+    ``achieved_rate_hz``, and optionally ``tick_cost_s``; errors consist of the integer ``errors``
+    and optionally the string ``last_error``. A value outside of its limits counts as missing.
 
     Args:
-        status: Status of the answer; None if it has none.
-        body: Its body.
+        status: Status of the answer; None without a status.
+        body: Body of the answer.
     """
     if status == 503:
         return HealthReport(halt=parse_halt(body))
@@ -372,11 +373,11 @@ def _parse_rate(fields: Mapping[str, Any]) -> TickRate | None:
 
 
 def parse_errors(count: object, last: object) -> ScriptErrors | None:
-    """Return the errors that another program has written; None without a number from 1.
+    """Return script errors from foreign values; None unless the count is 1 or more.
 
     Args:
-        count: Their number.
-        last: The text of the last one.
+        count: Number of errors.
+        last: Text of the last error.
     """
     if (number := whole_number(count, low=1)) is None:
         return None
@@ -385,9 +386,9 @@ def parse_errors(count: object, last: object) -> ScriptErrors | None:
 
 
 def report_fields(rate: TickRate | None, errors: ScriptErrors | None) -> dict[str, float | str]:
-    """Return the fields of a health answer to an operator, as `parse_report` reads them.
+    """Return the fields of a health answer for an operator, which `parse_report` can read.
 
-    The text of the last error is cut where the answer would become too long.
+    The text of the last error is cut if the answer would become too long.
     """
     fields: dict[str, float | str] = {}
     if rate is not None:
@@ -399,7 +400,7 @@ def report_fields(rate: TickRate | None, errors: ScriptErrors | None) -> dict[st
 
 
 def _cut_encoded(text: str) -> str:
-    """Return the beginning of a text that has at most 3072 bytes as JSON, in ASCII."""
+    """Return the longest prefix of a text with at most 3072 bytes as ASCII JSON."""
     text = text[:_MAX_ERROR_BYTES]
     sizes = accumulate(len(json.dumps(char)) - 2 for char in text)
     return text[: sum(size <= _MAX_ERROR_BYTES for size in sizes)]
@@ -416,6 +417,6 @@ def is_session_id(text: str) -> bool:
 
 
 def normalise_base_path(text: str) -> str:
-    """Normalise a base path: a leading slash and no trailing one, or ''."""
+    """Normalise a base path to '' or a path with a leading but no trailing slash."""
     parts = [part for part in text.split("/") if part]
     return "/" + "/".join(parts) if parts else ""

@@ -1,4 +1,4 @@
-"""Frozen values returned by the public API. They have no behaviour beyond being read."""
+"""Frozen values returned by the public API."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ EventKind = Literal[
 """Kinds of :class:`WorldEvent`."""
 
 RestartMode = Literal["never", "fresh", "checkpoint"]
-"""How an instance that dies is restarted: not at all, fresh, or from its last good snapshot."""
+"""Restart policy of an instance that dies: never, fresh, or from its last good snapshot."""
 
 DataStoreBackend = Literal["sqlite", "postgres", "none"]
-"""Where an engine world keeps the rows of its data stores."""
+"""Storage for the rows of an engine world's data stores."""
 
 Rung = Literal["not_running", "already_exited", "terminated", "killed"]
 """The rung of the stop ladder that ended an instance."""
@@ -56,11 +56,11 @@ SnapshotLike: TypeAlias = str | Path | Mapping[str, Any]
 """A snapshot: its path, or the result of ``save``, whose digest is then checked."""
 
 Labels: TypeAlias = Mapping[str, str | int | float | bool]
-"""A caller's description of an instance: the model that plays in it, the seed, the condition."""
+"""A caller's description of an instance, such as model, seed and condition."""
 
 
 def format_label(value: str | int | float | bool) -> str:
-    """Return the value of a label as it would be typed."""
+    """Return the value of a label in the form in which it is typed."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -93,20 +93,20 @@ class ProcessExit:
 
 
 def describe_end(exit: ProcessExit | None, halt: str | None) -> str:  # noqa: A002 - its name
-    """Return how an instance ended, in words.
+    """Return a description of an instance's end.
 
     Args:
-        exit: How its process ended; None if unknown.
-        halt: Why its world had halted before; None if it had not.
+        exit: Exit of the process; None if unknown.
+        halt: Reason for an earlier halt of the world, or None.
     """
     return str(exit or ProcessExit()) if halt is None else f"halted: {halt}"
 
 
 def describe_ending(detail: Mapping[str, Any]) -> str:
-    """Return how an instance ended, and who ended it, as a printable line.
+    """Return a printable line that describes an instance's end and its cause.
 
     Args:
-        detail: The detail of its ``exited`` or ``stopped`` event.
+        detail: The detail of the ``exited`` or ``stopped`` event.
     """
     end = printable(describe_end(detail.get("exit"), detail.get("halt")))
     if "rung" in detail:
@@ -142,14 +142,14 @@ class LoadedCheckpoint(_FieldMapping):
     """The state that was loaded from an archive; also the mapping ``load_checkpoint`` returns.
 
     Attributes:
-        world_snapshot: The snapshot of the world; None if the archive has none.
+        world_snapshot: The snapshot of the world; None if the archive does not contain one.
         agents: Directories of the agents, by name.
         metadata: The archive's ``metadata.json``.
         excluded: Files that are not in the run directory, each with ``path`` and ``reason``.
         lost_sessions: Reasons why conversations were left out, by agent name.
-        git_hosts: Hosts that git will contact, with their ports, by agent name and git directory in
-            the workspace: it fetches objects that a partial clone lacks.
-        verified: Whether the archive has a digest for every member.
+        git_hosts: Hosts, with ports, from which git will fetch the missing objects of a partial
+            clone, by agent name and git directory in the workspace.
+        verified: Whether the archive contains a digest for every member.
     """
 
     world_snapshot: Path | None
@@ -182,13 +182,13 @@ class StartedWorld:
             directory itself, or its ``worlds/<name>`` for an instance of many.
         command_file: Script that repeats the launch by hand.
         log_file: Output of the world's processes.
-        record_dir: Directory of its recordings; None if it does not record.
-        resume_path: Snapshot from which it was restored; None if it began fresh.
+        record_dir: Directory of the recordings; None if the instance does not record.
+        resume_path: Snapshot that was restored; None for a fresh start.
         ready_s: Seconds from the call of ``start`` until the world was ready.
         loaded: The state loaded from the archive given as ``resume``; None without an archive.
-        labels: Labels given to its start.
-        seed: Seed of its random state; None if it continues the random state of a snapshot, or the
-            world takes no seed. Keep it from agents: it makes the world predictable.
+        labels: Labels given at the start.
+        seed: Seed of the random state; None if the random state comes from a snapshot, or the world
+            takes no seed. Hide the seed from agents, because it makes the world predictable.
     """
 
     name: str
@@ -212,7 +212,7 @@ class StartedWorld:
     labels: Labels = attrs.field(factory=dict, hash=False)
     seed: int | None = None
 
-    def __repr__(self) -> str:  # on one line, and without the environment
+    def __repr__(self) -> str:  # on one line, without the environment
         labels = f", labels={dict(self.labels)!r}" if self.labels else ""
         return f"StartedWorld({self.name!r}, {self.url!r}{labels})"
 
@@ -229,8 +229,8 @@ class SavedSnapshot(_FieldMapping):
         sha256: Digest of the file, in hexadecimal.
         created_at: UTC time of the save, ``2026-06-22T18:59:25Z``.
         instance: Name of the instance that was saved.
-        rows_sha256: Digest of the copy of its data stores' rows, a file next to the snapshot with
-            the same name plus ``.rows.db``. None, and no item of the mapping, if there is no copy.
+        rows_sha256: Digest of the copy of the data stores' rows, a file next to the snapshot with
+            the same name plus ``.rows.db``. None, and not an item of the mapping, without a copy.
         rows_size_bytes: Size of that copy.
     """
 
@@ -261,7 +261,7 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 class Access(Mapping[str, Any]):
     """An agent's access to an instance; also the mapping that ``connect`` returns.
 
-    It equals any mapping with the same items.
+    An access equals any mapping with the same items.
 
     Attributes:
         session: Session of the agent, to be sent as ``X-Session``.
@@ -300,12 +300,12 @@ class Access(Mapping[str, Any]):
 
 @attrs.frozen
 class StopResult:
-    """The stop of an instance.
+    """The result of stopping an instance.
 
     Attributes:
-        instance: Its name; empty when no instance was running.
-        rung: The rung of the ladder that ended it.
-        exit: How the world's process ended; None if unknown.
+        instance: Name of the instance; empty if no instance was running.
+        rung: The rung of the ladder that ended the instance.
+        exit: Exit of the world's process; None if unknown.
         killed: Processes that ignored SIGTERM and were killed, as ``pid command``.
         elapsed_s: Seconds that the stop took.
     """
@@ -325,10 +325,10 @@ class LogLine:
         instance: Name of the instance.
         text: The line without its newline, with undecodable bytes replaced.
         offset: Position of the line's first byte in the log file.
-        at: UTC time by which it had arrived, ``2026-06-22T18:59:25.104Z``; None if unknown.
-        event: None for a line of the world. For a line added by clawblox, which is not in the
-            file, the event of the instance at that position: ``exited``, ``stopped``,
-            ``restarted``, ``resumed`` or ``interrupted``.
+        at: UTC time by which the line had arrived, ``2026-06-22T18:59:25.104Z``; None if unknown.
+        event: None for a line of the world. For a line added by clawblox, which is not in the file,
+            the event of the instance at that position: ``exited``, ``stopped``, ``restarted``,
+            ``resumed`` or ``interrupted``.
     """
 
     instance: str
@@ -377,8 +377,8 @@ class Excluded:
     """A file that was left out of an archive, or that a load left in the archive.
 
     Attributes:
-        path: Name in the archive, for example ``agents/<name>/workspace/.venv``; in an archive and
-            in results as :meth:`fields` escapes it.
+        path: Name in the archive, for example ``agents/<name>/workspace/.venv``; archives and
+            results contain it in the escaped form of :meth:`fields`.
         reason: Reason, in a few words.
     """
 
@@ -398,7 +398,7 @@ class SavedCheckpoint(os.PathLike[str]):
         path: The archive, absolute.
         size_bytes: Size of the archive.
         sha256: Digest of the archive, in hexadecimal.
-        metadata: Its ``metadata.json``, as returned by ``read_metadata``.
+        metadata: The archive's ``metadata.json``, as returned by ``read_metadata``.
         excluded: Files of the agents that were left out.
     """
 
@@ -422,18 +422,18 @@ class SavedCheckpoint(os.PathLike[str]):
 
 
 PlanChangeKind = Literal["free", "amendment", "never"]
-"""Whether a resume may change a field: freely, if the change is accepted by name, or never."""
+"""Permission of a resume to change a field: freely, if accepted by name, or never."""
 
 
 @attrs.frozen
 class PlanChange:
-    """A field of a plan that differs from the plan with which its experiment was begun.
+    """A field of a plan that differs from the plan with which its experiment was started.
 
     Attributes:
         field: The field, such as ``duration`` or ``agents.Eko.budget.turns``.
-        old: Its recorded value in plain form; None if it was not set.
-        new: Its new value; None if it is not set.
-        kind: Whether a resume may change it.
+        old: Recorded value in plain form; None if it was not set.
+        new: New value; None if it is not set.
+        kind: Whether a resume may change the field.
     """
 
     field: str
@@ -458,7 +458,8 @@ class Finding:
             cannot be searched.
         fingerprint: 16 hexadecimal digits that identify rule and secret without revealing it; for
             an unscannable file, rule and content.
-        preview: Its first four characters and its length; for an unscannable file, the reason.
+        preview: First four characters and length of the secret; for an unscannable file, the
+            reason.
         line: Line in the (decoded) content, from 1; None if the content has no lines.
         offset: Byte offset in the (decoded) content.
     """

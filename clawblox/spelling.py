@@ -1,4 +1,4 @@
-"""The name that a misspelled one was probably meant to be. Pure."""
+"""Finds the intended name for a misspelled name. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from typing import Final
 
 _LIKENESS: Final = 0.75
-"""Share of letters that a misspelling has in common with the intended name."""
+"""Minimum share of letters that a misspelling has in common with the intended name."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that ``name`` is most likely a misspelling of, or None.
+    """Return the known name of which ``name`` is most likely a misspelling, or None.
 
-    All its words must be alike: ``min_players`` is no misspelling of ``max_players``. Two letters
-    that changed places are a misspelling however short the name is.
+    All words must be similar: ``min_players`` is not a misspelling of ``max_players``. Two swapped
+    letters are a misspelling even in a short name.
 
     Args:
         name: The written name.
-        known: The names that it may be.
+        known: The candidates.
     """
     from difflib import get_close_matches  # few processes need it
 
@@ -37,13 +37,13 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the hint with the nearest known name, as :func:`nearest_name`; None without one."""
+    """Return a hint with the result of :func:`nearest_name`, or None."""
     likely = nearest_name(name, known)
     return f"did you mean {likely}?" if likely else None
 
 
 def _is_transposed(name: str, other: str) -> bool:
-    """Return whether two neighbouring letters of ``other`` changed places in ``name``."""
+    """Return whether ``name`` is ``other`` with two neighbouring letters swapped."""
     if len(name) != len(other):
         return False
     differing = [index for index, letter in enumerate(name) if letter != other[index]]

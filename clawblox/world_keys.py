@@ -1,4 +1,4 @@
-"""The kinds of values in ``world.toml``, as the engine and the orchestrator check them. Pure."""
+"""The kinds of values in ``world.toml``, which engine and orchestrator check. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from clawblox.foreign_values import finite_number
 
 CONFIG_NAME: Final = "world.toml"
 MOST_GRAVITY: Final = 1e6
-"""The largest strength of gravity that scripts and settings can set, in either direction."""
+"""Maximum strength of gravity that scripts and settings can set, in either direction."""
 
 
 class ValueKind(NamedTuple):
-    """A kind of values.
+    """A kind of value.
 
     Attributes:
         test: Returns whether a value is of this kind.
-        expected: Describes them, to be read after "must be".
+        expected: Description of valid values, to follow "must be".
     """
 
     test: Callable[[Any], bool]
@@ -26,12 +26,12 @@ class ValueKind(NamedTuple):
 
 
 def number_kind(expected: str, low: float, high: float = sys.float_info.max) -> ValueKind:
-    """Return the kind of the finite numbers within two limits."""
+    """Return the kind for finite numbers within two limits."""
     return ValueKind(lambda value: finite_number(value, low=low, high=high) is not None, expected)
 
 
 def choice_kind(*words: str) -> ValueKind:
-    """Return the kind of some words."""
+    """Return the kind for a choice of words."""
     return ValueKind(lambda value: value in words, f"one of {', '.join(words)}")
 
 

@@ -1,7 +1,7 @@
 """Zstandard: Python's own module from 3.14 on, else the package ``zstandard``.
 
-Streams are decompressed piece by piece, and the caller limits their output. Frames that are whole
-in memory are compressed and decompressed in one call, within a limit that it checks first.
+Streams are decompressed piece by piece, and the caller limits their output. Frames in memory are
+compressed and decompressed in one call, which checks a size limit first.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class FrameDecompressor(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Return whether further output needs further input."""
+        """Return whether more input is needed for more output."""
 
     @property
     def eof(self) -> bool:
-        """Return whether the frame has ended; it accepts no further bytes then."""
+        """Return whether the frame has ended, so that no more bytes are accepted."""
 
     @property
     def unused_data(self) -> bytes:
@@ -64,13 +64,13 @@ class Zstandard:
         """Return the content of a single frame.
 
         Args:
-            frame: The frame, with nothing after it.
-            size: The size of its content, in bytes; a frame that declares another one is refused
-                before anything is decompressed.
+            frame: The frame, without trailing data.
+            size: Size of the content, in bytes; a frame that declares another size is refused
+                before decompression.
 
         Raises:
-            ValueError: The frame is damaged or incomplete, has something after it, or has content
-                of another size.
+            ValueError: The frame is damaged or incomplete, is followed by data, or has content of
+                another size.
         """
         try:
             declared = self._content_size(frame)
@@ -85,7 +85,7 @@ class Zstandard:
 
 
 def find_zstandard() -> Zstandard | None:
-    """Return the Zstandard implementation; None if neither Python nor a package has it."""
+    """Return the Zstandard implementation of Python or the package; None if both are missing."""
     with contextlib.suppress(ImportError):
         return _in_python(importlib.import_module("compression.zstd"))
     with contextlib.suppress(ImportError):

@@ -1,10 +1,10 @@
-"""Two agents act in one world, are saved with it, and go on in the same conversations.
+"""Two agents act in one world, are saved with it, and continue the same conversations.
 
-    python examples/agent_in_a_world.py claude
+python examples/agent_in_a_world.py claude
 
-The word is the driver of their program (claude, codex, kimi, opencode), whose key is in the
-environment. All files go to two new directories, runs/agents and runs/agents-2, -3 and so on, below
-the current one.
+The argument is the driver of the agents' program (claude, codex, kimi, opencode), whose key must be
+in the environment. All files go to two new directories, runs/agents and runs/agents-2, -3 and so
+on, below the current directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TURNS = 3
 
 
 def name_run_dir() -> Path:
-    """Return a run directory that does not exist yet: a world that starts over has new agents."""
+    """Return a new run directory, because a world that starts over has new agents."""
     names = ("agents" if number == 1 else f"agents-{number}" for number in itertools.count(1))
     return next(path for name in names if not (path := Path("runs", name)).exists())
 
@@ -43,7 +43,7 @@ def main(driver: str) -> None:
             print(f"{result.name}: {result.reason}; {result.usage.tokens} tokens")
         saved = checkpointer.save()
     for agent in agents:
-        agent.close()  # gives its address away
+        agent.close()  # reveals its address
     world.stop()
 
     loaded = world.start(resume=saved.path, run_dir=name_run_dir()).loaded

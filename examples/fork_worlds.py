@@ -1,6 +1,6 @@
 """Sixteen random agents in eight worlds, then eight other futures of the best world.
 
-After a crash, ``python examples/fork_worlds.py`` goes on from the last saves, to the same points.
+After a crash, ``python examples/fork_worlds.py`` continues from the last saves, to the same points.
 """
 
 import random
@@ -23,7 +23,7 @@ async def play(
     home = RUN_DIR / "agents" / str(world.labels[name].get("of", name))  # forks know the sessions
     bots = [SimpleNamespace(name=colour, dir=home / colour) for colour in ("Red", "Blue")]
     agents = [await world.join(bot, instance=name) for bot in bots]
-    await world.save(instance=name)  # from here on, a crash costs no session
+    await world.save(instance=name)  # from here on, a crash does not lose a session
     seen = await agents[0].observe()
     while True:
         points[name] = sum(player["score"] for player in [seen["player"], *seen["other_players"]])
@@ -37,7 +37,7 @@ async def play(
 
 
 async def main() -> None:
-    """Run the experiment, or go on with it."""
+    """Run or continue the experiment."""
     points: dict[str, int] = {}
     async with AsyncWorld(Path(__file__).parent / "marbles", run_dir=RUN_DIR) as world:
         resumed = await world.resume_all()

@@ -1,6 +1,6 @@
-"""Start a world, play, save, play on; then resume the save and see the same happen again.
+"""Start a world, play, save, play on; then resume the save and get the same results again.
 
-    python examples/quickstart.py
+python examples/quickstart.py
 
 All files go to runs/quickstart below the current directory: recordings, logs, checkpoint, manifest,
 and a script that reruns each launch by hand.
@@ -18,7 +18,7 @@ MOVES = [[1, 0], [0.5, 1], [-1, 0.2], [0, -1], [1, 1], [-0.3, -1]]
 
 
 def play(agent: AgentClient) -> list[Any]:
-    """Make the moves; return what the agent sees after each."""
+    """Make the moves; return the agent's observation after each move."""
     return [agent.act("Steer", {"direction": direction}) for direction in MOVES]
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     world.stop()
 
     resumed = world.start(resume=saved)
-    second = play(rocky.on(resumed.name))  # the save knows the session
+    second = play(rocky.on(resumed.name))  # the save contains the session
     world.stop()
 
     assert first == second, "the resumed world diverged"

@@ -1,12 +1,12 @@
 """A chain of generations of agents in one world, with the options of the public script.
 
-    python examples/run_agent_generations.py --world-dir worlds/panda --generations 10
-    python examples/run_agent_generations.py --world-dir worlds/panda --experiment-id ID --resume
+python examples/run_agent_generations.py --world-dir worlds/panda --generations 10 python
+examples/run_agent_generations.py --world-dir worlds/panda --experiment-id ID --resume
 
 Each generation has a new world, and its agents inherit the workspaces of their predecessors. All
 options are environment variables too: GENERATIONS for --generations, and so on. After Ctrl-C or a
-crash, --resume continues from the last checkpoint, and --resume-from from any. ``clawblox
-generations`` can do more.
+crash, --resume continues from the last checkpoint, and --resume-from from any checkpoint.
+``clawblox generations`` has more options.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def environment(name: str, default: str) -> str:
 
 
 def is_off(name: str) -> bool:
-    """Return whether a variable with seconds is 0, which turns off the thing that it is about."""
+    """Return whether a variable with seconds is 0, which turns off its feature."""
     return bool(text := environment(name, "")) and text.strip("0") in ("", ".")
 
 
@@ -56,7 +56,7 @@ def number(name: str, default: str, kind: type[Number]) -> Number:
 
 
 def find_login() -> dict[str, str]:
-    """Return the token of Claude Code in the file .env, unless the environment has it."""
+    """Return the token of Claude Code from the file .env unless the environment contains it."""
     path = Path(environment("CLAWBLOX_ENV_FILE", ".env"))
     if os.environ.get(LOGIN) or not path.is_file():
         return {}
@@ -131,7 +131,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         world,
         [agent] * args.agents_per_world,
         name=args.experiment_id,
-        layout="flat",  # the files of the script: its table, its pointer, its run directories
+        layout="flat",  # the files of the script: table, pointer and run directories
         generations=args.generations,
         duration=args.generation_duration,
         run_prefix=args.run_prefix or args.experiment_id,

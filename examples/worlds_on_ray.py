@@ -1,9 +1,9 @@
-"""Worlds on every node of a Ray cluster: policies act beside them, and saves come back as bytes.
+"""Worlds on every node of a Ray cluster: policies act on the same node, saves return as bytes.
 
-    ray start --head  # and on the other machines: ray start --address HOST:PORT
-    python examples/worlds_on_ray.py
+ray start --head  # and on the other machines: ray start --address HOST:PORT
+python examples/worlds_on_ray.py
 
-The best world of the first round continues on every node in the second, with other moves.
+In the second round, the best world of the first round continues on every node with other moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clawblox import AsyncWorld
 
-WORLD = Path(__file__).parent / "marbles"  # each node has it at the same path
+WORLD = Path(__file__).parent / "marbles"  # the same path on each node
 WORLDS, ROUNDS, MOVES = 4, 2, 100
 
 
@@ -44,7 +44,7 @@ class NodeWorlds:
                 await self._closing.wait()
 
     async def play(self, name: str, saved: bytes | None) -> list[tuple[int, bytes]]:
-        """Play in new worlds, which continue a save if there is one; return points and saves."""
+        """Play in new worlds, which continue a save if given; return points and saves."""
         resume = None if saved is None else self._directory / f"{name}.json"
         if resume is not None and saved is not None:
             resume.write_bytes(saved)

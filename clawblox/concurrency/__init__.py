@@ -1,8 +1,8 @@
-"""Tasks, threads and deadlines that keep their promises under any cancellation.
+"""Tasks, threads and deadlines that stay correct under any cancellation.
 
 - ``tasks``: separate tasks that outlive a cancelled caller.
-- ``threads``: blocking work in threads, alone or in batches, interrupted by a cancellation;
-  a regular check for many tasks.
+- ``threads``: blocking work in threads, alone or in batches, interrupted by a cancellation; a
+  regular check for many tasks.
 - ``per_loop``: objects that exist once in each event loop.
 - ``deadlines``: deadlines that count only the time in which this process ran; loop lag.
 - ``portal``: the event loop in a thread behind all sync classes.

@@ -83,17 +83,18 @@ class Batch(Generic[_T_co]):
 class BatchOperation(Generic[_T]):
     """Operations on many instances; they start when this is awaited or iterated.
 
-    ``await operation`` returns the :class:`Batch` of all results. ``async for outcome in
-    operation`` yields an :class:`Outcome` for each as it arrives; if the loop is left early, the
-    other operations continue. A failure is an outcome and never affects the others.
+    ``await operation`` returns the :class:`Batch` of all results.
+    ``async for outcome in operation`` yields an :class:`Outcome` for each as it arrives; if the
+    loop is left early, the other operations continue. A failure is an outcome and never affects the
+    others.
 
     Args:
         tasks: The group in which the operations run.
         jobs: The operations by name of the instance.
         verb: Name of the operation, for example ``Saving``.
-        progress: Shows their progress.
+        progress: The option that reports progress.
 
-    Cancellation: of ``await operation`` cancels all operations and waits until they have cleaned
+    Cancellation: cancels all operations of ``await operation``, and waits until they have cleaned
     up.
     """
 
@@ -122,7 +123,7 @@ class BatchOperation(Generic[_T]):
         """Run the operations and return their results.
 
         Raises:
-            UsageError: It was awaited or iterated already, or the world was closed.
+            UsageError: The operation was already awaited or iterated, or the world was closed.
         """
         return self._gather().__await__()
 
@@ -137,7 +138,7 @@ class BatchOperation(Generic[_T]):
         """Return the next outcome.
 
         Raises:
-            UsageError: The world was closed before it arrived.
+            UsageError: The world was closed before the outcome arrived.
             Exception: The ``progress`` function raised it; the operations were cancelled.
         """
         if not self._awaited:

@@ -43,7 +43,7 @@ class _Outcome(Generic[_T]):
         self._waker.acquire()
 
     async def settle(self, function: Callable[[], Awaitable[_T]]) -> None:
-        """Run ``function()`` in the loop, and note how it ended; a cancellation is raised too."""
+        """Run ``function()`` in the loop, and store its outcome; re-raise a cancellation."""
         try:
             self._value = await function()
         except Exception as error:  # noqa: BLE001 - raised in the waiting thread
@@ -70,7 +70,7 @@ class _Outcome(Generic[_T]):
         return self._error is not None
 
     def wait(self) -> _T:
-        """Return what the coroutine returned, or raise what it raised."""
+        """Return the result of the coroutine, or raise its exception."""
         while not self.is_known:
             self._waker.acquire(timeout=_LOOK_S)
         if self._error is not None:
@@ -79,7 +79,7 @@ class _Outcome(Generic[_T]):
 
 
 class _Call(Generic[_T]):
-    """A coroutine that another thread waits for, and may abandon at any moment."""
+    """A coroutine that another thread waits for but may abandon at any moment."""
 
     def __init__(self, function: Callable[[], Awaitable[_T]]) -> None:
         self.outcome = _Outcome[_T]()
@@ -89,7 +89,7 @@ class _Call(Generic[_T]):
         self._scope: anyio.CancelScope | None = None
 
     async def run(self) -> None:
-        """Run it in the loop, unless it has been abandoned."""
+        """Run the coroutine in the loop unless it has been abandoned."""
         await self.outcome.settle(self._run)
 
     async def _run(self) -> _T:
@@ -100,21 +100,21 @@ class _Call(Generic[_T]):
         raise CancelledError
 
     async def cancel(self) -> None:
-        """Cancel it, in the loop."""
+        """Cancel the coroutine, in the loop."""
         if self._scope is not None:
             self._scope.cancel()
 
 
 class _Stay(Generic[_T]):
-    """An async context manager, entered and left in a task of its own.
+    """An async context manager that is entered and left in its own task.
 
     Args:
         manager: The context manager.
         kill_now: Called in the loop when leaving must not take any longer.
 
     Attributes:
-        entered: How entering it ended.
-        left: How leaving it ended.
+        entered: Outcome of entering.
+        left: Outcome of leaving.
     """
 
     def __init__(
@@ -142,12 +142,12 @@ class _Stay(Generic[_T]):
             await self._manager.__aexit__(None if reason is None else type(reason), reason, None)
 
     async def leave(self, reason: BaseException | None) -> None:
-        """Ask for its end, in the loop; ``reason`` is the exception that ended the block."""
+        """Request leaving, in the loop; ``reason`` is the exception that ended the block."""
         self._reason = reason
         self._may_leave.set()
 
     async def kill(self) -> None:
-        """Ask for its immediate end, in the loop."""
+        """Request leaving immediately, in the loop."""
         self._kill_now()
         await self.leave(None)
 
@@ -188,7 +188,7 @@ class _Loop:
 
 
 def _be_loop(ready: _Outcome[_Loop]) -> None:
-    """Run the loop in this thread; if it cannot start, pass the error to the waiting thread."""
+    """Run the loop in this thread; if that fails, pass the error to the waiting thread."""
     try:
         anyio.run(_serve, ready)
     except Exception as error:  # no descriptors, for example
@@ -230,7 +230,7 @@ class Portal:
             self._started().start_soon(call.run)
             return call.outcome.wait()
         except BaseException:
-            call.is_abandoned = True  # before the look: it may begin in this moment
+            call.is_abandoned = True  # before the check, because it may start at this moment
             if call.is_running and not call.outcome.is_known:
                 self._started().start_soon(call.cancel)
                 with suppress(Exception):
@@ -238,7 +238,7 @@ class Portal:
             raise
 
     def enter(self, manager: AbstractAsyncContextManager[_T], kill_now: Callable[[], None]) -> _T:
-        """Enter an async context manager, in a task of its own that also leaves it.
+        """Enter an async context manager in a separate task that also leaves it.
 
         Args:
             manager: The context manager.
@@ -260,7 +260,7 @@ class Portal:
     def leave(
         self, manager: AbstractAsyncContextManager[Any], error: BaseException | None = None
     ) -> None:
-        """Leave a context manager; a second call does nothing.
+        """Leave a context manager; a second call has no effect.
 
         Args:
             manager: The context manager.
@@ -317,7 +317,7 @@ class Portal:
 
 
 def _find_last_error() -> BaseException | None:
-    """Return the exception that is ending the program, or None; an interactive shell goes on."""
+    """Return the exception that is ending the program; always None in an interactive shell."""
     is_shell = hasattr(sys, "ps1")
     return None if is_shell else getattr(sys, "last_value", None)
 

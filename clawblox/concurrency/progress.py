@@ -25,10 +25,10 @@ ProgressLike: TypeAlias = bool | Report
 """True shows a line; a function is called; False does nothing."""
 
 Advance: TypeAlias = Callable[[bool], None]
-"""Counts one more instance for which an operation is over; takes whether it failed."""
+"""Counts an instance whose operation has finished; takes whether it failed."""
 
 _DELAY_S = 0.3
-"""Operations shorter than this many seconds show no line."""
+"""Minimum duration of an operation that shows a line, in seconds."""
 _REFRESHES_PER_SECOND = 5
 
 
@@ -65,7 +65,7 @@ async def run_with_progress(
     """Run ``function(hook)`` in a worker thread; a cancellation makes the hook raise.
 
     Args:
-        function: A blocking function; it calls the hook with bytes done and bytes in all.
+        function: A blocking function that calls the hook with bytes done and the total.
         progress: Reports the same numbers, from the worker thread.
         verb: The action, for a line of progress: ``Saving``.
 
@@ -149,7 +149,7 @@ class _Line:
     """A line on standard error, in a terminal or a notebook."""
 
     def __init__(self, verb: str, *, in_bytes: bool, total: int | None = None) -> None:
-        # It takes long to load, and most programs show nothing.
+        # It loads slowly, and most programs show no line.
         from rich.console import Console
         from rich.progress import (
             BarColumn,

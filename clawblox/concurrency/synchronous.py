@@ -31,7 +31,7 @@ def run(function: Callable[[], Awaitable[_T]]) -> _T:
     """Run ``function()`` in the portal; an error shows the caller's frames and the function's.
 
     Raises:
-        Exception: Whatever ``function()`` raises.
+        Exception: ``function()`` raised it.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
@@ -44,7 +44,7 @@ def run(function: Callable[[], Awaitable[_T]]) -> _T:
 class Bridged(Generic[_T_co]):
     """A class without ``await``: its methods run the methods of an async object in the portal.
 
-    They are made with :func:`synchronous` and its siblings.
+    The methods are made with :func:`synchronous` and similar functions.
     """
 
     def __init_subclass__(cls) -> None:
@@ -66,7 +66,7 @@ class Bridged(Generic[_T_co]):
 class Twin(Bridged[_Async]):
     """A bridged class whose ``with`` block enters and leaves the block of the async object.
 
-    Its properties ask the async object.
+    Properties are read from the async object.
 
     Args:
         target: The async object.
@@ -111,7 +111,7 @@ _Opens = TypeVar("_Opens", bound=_Killable)
 
 
 class OpenTwin(Twin[_Opens]):
-    """A twin that needs no ``with`` block: the first call opens it, the interpreter closes it."""
+    """A twin with an optional ``with`` block: opened by the first call, closed at the exit."""
 
     def _ready(self) -> _Opens:
         self.open()
@@ -121,24 +121,24 @@ class OpenTwin(Twin[_Opens]):
         self._async.kill_now()
 
     def open(self) -> None:
-        """Open it; each call does so when needed.
+        """Open the object; other calls do this when needed.
 
         Raises:
-            ClawbloxError: As at the beginning of the block.
+            ClawbloxError: As for entering the block.
         """
         self._enter()
 
     def close(self) -> None:
-        """End its operations; idempotent.
+        """Close the object, ending its operations. Idempotent.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed: what still ran was killed immediately.
+            KeyboardInterrupt: Ctrl-C was pressed, and all remaining processes were killed.
         """
         self._leave()
 
 
 def make_twin(kind: type[_Twin], target: AbstractAsyncContextManager[Any]) -> _Twin:
-    """Return the twin of an async object that exists already, and is not open.
+    """Return the twin of an existing async object that is not open.
 
     Args:
         kind: The class of the twin.
@@ -150,7 +150,7 @@ def make_twin(kind: type[_Twin], target: AbstractAsyncContextManager[Any]) -> _T
 
 
 def unwrap(twin: Twin[_Async]) -> _Async:
-    """Return the async object behind a twin, opened if the twin opens by itself."""
+    """Return the async object behind a twin, opened if the twin opens automatically."""
     return twin._ready()
 
 
@@ -159,8 +159,8 @@ def constructing(
 ) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Twin[_Async], _P], None]]:
     """Return a decorator of a twin's constructor: it makes the async object, from its arguments.
 
-    The body of the decorated function never runs: type checkers know the arguments of a class only
-    if it declares its constructor.
+    The body of the decorated function never runs; it exists because type checkers need a declared
+    constructor.
 
     Args:
         kind: The async class.
@@ -180,10 +180,10 @@ class OpeningMethod(Protocol[_P]):
 
 
 def opening(method: Callable[_P, AbstractAsyncContextManager[Any]]) -> OpeningMethod[_P]:
-    """Return a class method of a twin that calls one of the async class, and returns a twin.
+    """Return a class method of a twin that calls the async class's method and returns a twin.
 
     Args:
-        method: The class method; it returns the async object, and does not wait.
+        method: The class method, which returns the async object without waiting.
     """
 
     def call(cls: type[_Twin], /, *args: _P.args, **kwargs: _P.kwargs) -> _Twin:
@@ -200,7 +200,7 @@ def synchronous(
 ) -> Callable[Concatenate[Bridged[_Target], _P], _T]:
     """Return a method of a bridged class that calls an async method and waits for it.
 
-    It has the name, docstring, signature and types of that method.
+    The new method has the name, docstring, signature and types of that method.
 
     Args:
         method: The method of the async class.
@@ -216,7 +216,7 @@ class Mirrored(Protocol[_T_co]):
 
 
 def mirrored(getter: Callable[[Any], _T]) -> Mirrored[_T]:
-    """Return a property of a twin: the property of the async class that is given.
+    """Return a property of a twin that reads a property of the async object.
 
     Args:
         getter: The property, as an attribute of the class.
@@ -244,7 +244,7 @@ def converting(
 def immediate(
     method: Callable[Concatenate[_Target, _P], _T],
 ) -> Callable[Concatenate[Bridged[_Target], _P], _T]:
-    """Return a method of a bridged class that calls a method, which does not wait, in the loop."""
+    """Return a method of a bridged class that calls a non-waiting method in the loop."""
 
     async def finish(value: _T) -> _T:
         return value
@@ -271,7 +271,7 @@ def _bridge(
     def call(self: Bridged[_Target], /, *args: _P.args, **kwargs: _P.kwargs) -> _U:
         shown = call.__qualname__
         operation = _Operation(shown, method, self._ready(), args, kwargs, finish)
-        del args, kwargs  # the locals in a traceback may be printed, and they may be secrets
+        del args, kwargs  # tracebacks may print local variables, which may be secrets
         return run(operation)
 
     update_wrapper(call, method)
@@ -283,7 +283,7 @@ def _bridge(
 
 @attrs.frozen
 class _Operation(Generic[_T]):
-    """A call of a method; it does not show its arguments."""
+    """A call of a method whose representation hides the arguments."""
 
     _shown: str
     _method: Callable[..., Any]
@@ -298,7 +298,7 @@ class _Operation(Generic[_T]):
 
 
 def suggesting(function: _C) -> _C:
-    """Return a function whose error for an unknown argument names the nearest one."""
+    """Return a function whose error for an unknown argument suggests the nearest name."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the arguments of the function
@@ -308,13 +308,13 @@ def suggesting(function: _C) -> _C:
 
 
 def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
-    """Call a function; an error of its arguments names it as its caller did.
+    """Call a function; an error about its arguments uses the name that its caller used.
 
     Args:
         shown: Qualified name that the caller used.
         function: The function.
-        *args: Its positional arguments.
-        **kwargs: Its keyword arguments.
+        *args: Positional arguments.
+        **kwargs: Keyword arguments.
 
     Raises:
         TypeError: The function takes other arguments.
@@ -331,7 +331,7 @@ def call_as(shown: str, function: Callable[..., _T], /, *args: Any, **kwargs: An
     text = f"{shown}{text.removeprefix(name)}"
     unknown = _UNKNOWN_ARGUMENT.search(text)
     likely = unknown and nearest_name(unknown[1], inspect.signature(function).parameters)
-    if likely and "Did you mean" not in text:  # Python 3.13 asks that itself
+    if likely and "Did you mean" not in text:  # Python 3.13 itself suggests the name
         text = f"{text}. Did you mean {likely!r}?"
     raise TypeError(text)
 

@@ -2,7 +2,7 @@
 
 asyncio's ``Task.cancel`` interrupts its task at any ``await``, shielded or not, and a second call
 interrupts the clean-up after the first. So work that must be undone as a whole runs in a separate
-task that sees only anyio's cancellation, and its caller does nothing but wait for that task.
+task that sees only anyio's cancellation, and its caller only waits for that task.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Tasks:
         """Run ``function(*args)`` until it ends or the group is left.
 
         Raises:
-            UsageError: The group was left already.
+            UsageError: The group was already left.
         """
         name = getattr(function, "__qualname__", None)
         try:
@@ -107,17 +107,17 @@ class Tasks:
                 the result.
 
         Raises:
-            UsageError: The group was left already, or before the function was done.
+            UsageError: The group was left earlier, or before the function was done.
             Exception: ``function`` raised it, even if the caller has been cancelled since.
 
-        Cancellation: cancels the function and waits until it has cleaned up, even where the
-        cancellation is asyncio's own ``Task.cancel``, and comes repeatedly.
+        Cancellation: cancels the function and waits until it has cleaned up, even for repeated
+        calls of asyncio's ``Task.cancel``.
         """
         outcome: _Outcome[_T] = _Outcome()
         try:
             self.start_soon(_run, function, outcome)
         except UsageError:
-            await anyio.lowlevel.checkpoint_if_cancelled()  # by whatever left the group
+            await anyio.lowlevel.checkpoint_if_cancelled()  # by the end of the group
             raise
         try:
             await outcome.is_done.wait()
@@ -166,8 +166,8 @@ async def _abandon(
 class Residence(Generic[_T]):
     """An async context manager that keeps another open in a separate task.
 
-    The manager is entered and left as a whole, even when its user is cancelled repeatedly. It does
-    not see an exception of the user's block; that passes through unchanged.
+    The manager is entered and left completely, even if its user is cancelled repeatedly. It does
+    not see an exception of the user's block, which passes through unchanged.
 
     Args:
         manager: The other context manager.

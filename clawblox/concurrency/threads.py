@@ -1,6 +1,6 @@
 """Blocking work in worker threads: single calls, interruptible calls, or many calls together.
 
-It is done even while the interpreter shuts down, when no thread can be started.
+It works even while the interpreter shuts down and threads cannot be started.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ async def run_blocking(
 ) -> _T:
     """Run ``function(*args)`` in a worker thread and return its result.
 
-    If no thread can be started, it runs in the event loop itself: from Python 3.12 on, that is so
-    while the interpreter shuts down, and the worlds of a script are stopped then.
+    If no thread can be started, the function runs in the event loop: from Python 3.12 on, this
+    happens while the interpreter shuts down and stops the worlds of a script.
 
     Args:
         function: The blocking function.
-        *args: Its arguments.
+        *args: Arguments of the function.
         limiter: Limits concurrent calls; None uses the default limit of anyio.
 
     Raises:
-        Exception: What ``function`` raises.
+        Exception: ``function`` raised it.
 
-    Cancellation: waits for a function that has begun.
+    Cancellation: waits for a function in progress.
     """
     has_begun = False
 
@@ -64,11 +64,11 @@ class _Piece(Generic[_T]):
 
     Attributes:
         function: The function.
-        has_ended: Whether it has returned or failed.
-        value: Its result.
-        error: Its exception, or the reason why it was never run.
-        is_leader: Whether its caller has to run all waiting calls.
-        is_called: Set in the event loop when its waiting caller has to lead or to continue.
+        has_ended: Whether the function has returned or failed.
+        value: Result of the function.
+        error: Exception of the function, or the reason why it was never run.
+        is_leader: Whether the caller must run all waiting calls.
+        is_called: Set in the event loop when the waiting caller must lead or continue.
     """
 
     function: Callable[[], _T]
@@ -128,10 +128,10 @@ async def run_interruptible(
         limiter: Limits concurrent calls; None uses the default limit of anyio.
 
     Raises:
-        Exception: What ``function`` raises.
+        Exception: ``function`` raised it.
 
-    Cancellation: interrupts the function and waits until it has ended, even where the cancellation
-    is asyncio's own ``Task.cancel``, and comes repeatedly.
+    Cancellation: interrupts the function and waits until it has ended, even for repeated calls of
+    asyncio's ``Task.cancel``.
     """
     # In a separate task, since asyncio's Task.cancel would leave a working thread behind.
     return await in_own_task(partial(_run_interruptible, function, interrupt, limiter))
@@ -144,7 +144,7 @@ async def run_checked(function: Callable[[Callable[[], None]], _T]) -> _T:
         function: The blocking function. After a cancellation, ``check()`` raises InterruptedError.
 
     Raises:
-        Exception: What ``function`` raises.
+        Exception: ``function`` raised it.
 
     Cancellation: as for :func:`run_interruptible`.
     """
@@ -175,19 +175,19 @@ async def _run_interruptible(
 
 
 async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
-    """Run a function that may never return in a thread of its own, and return its result.
+    """Run a function that may never return in a separate thread, and return its result.
 
     Args:
         function: The function. Its argument runs an async function in the event loop, and returns
             its result: ``call(function, *args)``.
 
     Raises:
-        Exception: What ``function`` raises; a ``RuntimeError`` in place of other exceptions.
+        Exception: ``function`` raised it; a ``RuntimeError`` replaces other exceptions.
 
-    Cancellation: leaves the thread behind. What it waits for in the event loop is cancelled, and
-        its later calls fail. It does not keep the process from ending.
+    Cancellation: leaves the thread behind. Its call into the event loop is cancelled, and later
+    calls fail. The thread does not keep the process from ending.
     """
-    from anyio.from_thread import BlockingPortal  # here, since it loads the logging of Python
+    from anyio.from_thread import BlockingPortal  # it loads Python's logging
 
     async with BlockingPortal() as portal:
         piece = _Piece(partial(function, portal.call))
@@ -219,10 +219,10 @@ class Batcher:
     _is_led: bool = attrs.field(default=False, init=False)
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """Run ``function(*args)`` together with the calls of others, and return its result.
+        """Run ``function(*args)`` together with calls of other tasks, and return its result.
 
         Raises:
-            Exception: The exception of ``function``, even if the caller was cancelled meanwhile.
+            Exception: ``function`` raised it, even if the caller was cancelled in the meantime.
 
         Cancellation: waits for the function.
         """
@@ -236,7 +236,7 @@ class Batcher:
         return piece.result()
 
     async def _wait_for(self, piece: _Piece[Any]) -> None:
-        """Wait until a call was run, with others; lead the round unless another caller does.
+        """Wait until a call was run in a round; lead the round unless another caller does.
 
         Cancellation: propagates after the wait.
         """
@@ -250,17 +250,17 @@ class Batcher:
                     await in_own_task(self._run_round)  # the other callers may keep waiting
                 except Exception as error:  # noqa: BLE001 - no caller may wait in vain
                     raise self._fail_all(error) from None
-                finally:  # a later caller leads next, so that none leads for ever
+                finally:  # a later caller leads next, so that no caller leads forever
                     self._is_led = bool(self._waiting)
                     for following in self._waiting[:1]:
                         following.is_leader = True
                         following.is_called.set()
             elif not piece.is_called.is_set() and piece in self._waiting:
-                self._waiting.remove(piece)  # only a defect ends its wait early; it cannot lead
+                self._waiting.remove(piece)  # only a bug ends its wait early; it cannot lead
 
     async def _run_round(self) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.lowlevel.checkpoint()  # lets callers of the same moment join
+            await anyio.lowlevel.checkpoint()  # lets simultaneous callers join
             self._taken, self._waiting = self._waiting, []
             async with anyio.create_task_group() as threads:
                 for first in range(_THREADS):
@@ -320,7 +320,7 @@ class Lookout:
         Raises:
             Exception: The exception of the check.
 
-        Cancellation: waits for a round that is under way; the other tasks keep waiting.
+        Cancellation: waits for a round in progress; the other tasks keep waiting.
         """
         watch = _Piece(check, is_leader=not self._watches)
         self._watches.append(watch)

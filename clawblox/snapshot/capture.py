@@ -65,12 +65,12 @@ class SnapshotSource:
     """The instance to take a snapshot of.
 
     Attributes:
-        instance: Its name.
-        host: Address that it was configured to bind.
-        port: Its port.
-        base_path: Prefix of its routes.
+        instance: Name of the instance.
+        host: Address that the world was configured to bind.
+        port: Port of the world.
+        base_path: Prefix of the world's routes.
         operator_token: Secret for the route.
-        has_own_rows: Whether a save includes a copy of the rows of its data stores.
+        has_own_rows: Whether a save includes a copy of the rows of the data stores.
     """
 
     instance: str
@@ -88,9 +88,9 @@ async def capture(
 
     Args:
         source: The instance.
-        directory: Directory for the file, which gets a new name; created when missing.
-        timeout: Seconds that the transfer may take. Time in the queue for one of a few concurrent
-            transfers does not count, nor time in which this process is stopped.
+        directory: Directory for the file, which gets a new name; created if missing.
+        timeout: Seconds for the transfer, excluding time in the queue of transfers and time in
+            which this process is suspended.
         max_bytes: Maximum size of the body, in bytes.
 
     Raises:
@@ -102,7 +102,7 @@ async def capture(
     transfer = Transfer(source, directory, 3 * timeout, max_bytes)
     try:
         async with _checkers_held(), _current_turns(), running_deadline(timeout):
-            # Not anyio's default limiter, which is meant for short work.
+            # Not anyio's default limiter, which is for short work.
             limiter = anyio.CapacityLimiter(1)
             return await run_interruptible(transfer.run, transfer.abort, limiter=limiter)
         raise SnapshotError(
@@ -138,14 +138,14 @@ async def _checkers_held() -> AsyncIterator[None]:
 class _Wire(socket.socket):
     """A connected socket that waits for bytes in short ticks, with a check before each.
 
-    A single timeout would expire while this process is stopped.
+    A single timeout would expire while this process is suspended.
 
     Args:
         fileno: Descriptor of the socket; this object owns and closes it.
         check_wait: Called with the seconds waited so far; raises to end the wait.
 
     Attributes:
-        is_patient: Whether it waits for longer than a tick; otherwise silence is the end.
+        is_patient: Whether to wait for longer than a tick; otherwise silence counts as the end.
     """
 
     def __init__(self, fileno: int, check_wait: Callable[[float], None]) -> None:
@@ -155,7 +155,7 @@ class _Wire(socket.socket):
         self.is_patient = True
 
     def recv_into(self, *args: Any, **kwargs: Any) -> int:
-        """Receive the available bytes, or wait for some."""
+        """Receive the available bytes, waiting until there are some."""
         waited_s = 0.0
         while self.is_patient or waited_s == 0.0:
             self._check_wait(waited_s)
@@ -171,7 +171,7 @@ class Transfer:
 
     Args:
         source: The instance.
-        directory: Directory for the file, which gets a new name; created when missing.
+        directory: Directory for the file, which gets a new name; created if missing.
         max_silence_s: Maximum silence of the world, in seconds.
         max_bytes: Maximum size of the body, in bytes.
 
@@ -201,7 +201,7 @@ class Transfer:
         """Remove the published file and its rows, if any.
 
         Raises:
-            OSError: It cannot be removed.
+            OSError: A file cannot be removed.
         """
         if self._published is not None:
             self._published.unlink(missing_ok=True)
@@ -212,11 +212,11 @@ class Transfer:
         """Transfer, verify and publish the snapshot. Blocks.
 
         Raises:
-            SnapshotError: Nothing was published.
+            SnapshotError: The transfer failed, and no file was published.
         """
         try:
             import http.client  # loading it would delay every start by 10 ms
-        except OSError as error:  # no descriptor is left
+        except OSError as error:  # no descriptor is available
             raise self._error(_describe(error)) from error
         try:
             make_private_dir(self._directory)
@@ -281,7 +281,7 @@ class Transfer:
             headers[protocol.DATASTORE_HEADER] = quote(os.fsencode(self._rows.partial))
         connection.request("GET", route, headers=headers)
         response = connection.getresponse()
-        while response.status in INTERIM_STATUSES:  # http.client passes over 100 only
+        while response.status in INTERIM_STATUSES:  # http.client skips only status 100
             response.headers = None  # type: ignore[assignment] # so that it reads the next head
             response.begin()
         return response
@@ -309,8 +309,8 @@ class Transfer:
         digest = hashlib.sha256()
         promised = response.length
         is_json = _media_type(response) == _JSON_TYPE
-        # Not readinto, which returns only when the buffer is full. The response itself would
-        # close the connection after the last byte, and _goes_on looks at that.
+        # Not readinto, which returns only when the buffer is full. The response itself would close
+        # the connection after the last byte, but _goes_on reads from it.
         read = response.read1 if promised is None else response.fp.read1
         while promised is None or self.received < promised:
             if is_json:
@@ -354,7 +354,7 @@ class Transfer:
         return header if is_json else None
 
     def _goes_on(self, response: http.client.HTTPResponse) -> bool:
-        """Return whether more follows a body with a length, which may count its characters."""
+        """Return whether data follows a body with a length, which may be counted in characters."""
         self._wire.is_patient = False
         return not response.chunked and bool(response.fp.peek(1))
 

@@ -1,9 +1,10 @@
-"""The checker: a small process that checks large documents, its program and its client.
+"""The checker, a small process that checks large documents: its program and its client.
 
-A check keeps the interpreter lock until it is done, and the pages of the mapped file count as
+A check holds the interpreter lock until it is done, and the pages of the mapped file count as
 memory of the process. So a large document is checked in another process. A checker gets the open
-file over a Unix socket, answers with a single message, and ends when the socket does, so it never
-outlives its orchestrator. While saves are under way, idle checkers are kept for the next document.
+file over a Unix socket, answers with a single message, and ends when the socket is closed, so it
+never outlives its orchestrator. While saves are in progress, idle checkers are kept for the next
+document.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from clawblox.snapshot.header import Header, InvalidDocument, read_header
 from clawblox.system.helper import HelperLost, HelperProcess, import_paths, serve_parent
 
 CHECKER_NAME = "clawblox-checker"
-"""Identifies a checker in a process list: a word of its command line."""
+"""Word in the command line that identifies a checker in a process list."""
 
 SMALL_BYTES = 4 << 20
-"""Up to this size a document is checked in this process, in 2.5 ms; booting a checker takes 40."""
+"""Maximum size of a document that is checked in this process, in 2.5 ms; a boot takes 40 ms."""
 
 _READY = b"ready"
 _CHECK = b"check"
@@ -55,7 +56,7 @@ class Checker(HelperProcess):
     """Client of a checker process; the constructor does not wait until it has booted.
 
     Raises:
-        OSError: It cannot be spawned.
+        OSError: The checker cannot be spawned.
     """
 
     def __init__(self) -> None:
@@ -63,11 +64,11 @@ class Checker(HelperProcess):
         super().__init__(CHECKER_NAME, "clawblox.snapshot.checker:main", paths=paths)
 
     def read_header(self, fd: int) -> Header:
-        """Have a document checked; see :func:`clawblox.snapshot.header.read_header`. Blocks.
+        """Check a document in the process, as in ``header.read_header``. Blocks.
 
         Raises:
-            InvalidDocument: It is not JSON, or nested too deeply.
-            CheckerLost: The process ended, or was interrupted.
+            InvalidDocument: The document is not JSON, or nested too deeply.
+            CheckerLost: The checker ended, or was interrupted.
         """
         try:
             if not self.has_answered:
@@ -82,13 +83,13 @@ class Checker(HelperProcess):
 
 
 class Checkers:
-    """The checkers of this process that are idle. Thread-safe."""
+    """The idle checkers of this process. Thread-safe."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the processes; in a fork, they belong to the parent."""
+        """Forget the processes, which belong to the parent after a fork."""
         self._lock = threading.Lock()
         self._holders = 0
         self._idle: list[Checker] = []
@@ -119,7 +120,7 @@ class Checkers:
         return Checker()
 
     def give_back(self, checker: Checker) -> None:
-        """Keep a checker for the next document, or end it when no save is under way."""
+        """Keep a checker for the next document, or end it if no save is in progress."""
         with self._lock:
             if self._holders:
                 self._idle.append(checker)
@@ -134,7 +135,7 @@ os.register_at_fork(after_in_child=checkers.reset)
 
 
 class DocumentCheck:
-    """The check of a document of any size."""
+    """Checks a document of any size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -158,9 +159,9 @@ class DocumentCheck:
         If no checker can be spawned, the document is checked in this process.
 
         Raises:
-            InvalidDocument: It is not JSON, or nested too deeply.
-            OSError: It cannot be mapped.
-            CheckerLost: It was interrupted, or a second checker was killed like the first.
+            InvalidDocument: The document is not JSON, or nested too deeply.
+            OSError: The file cannot be mapped.
+            CheckerLost: The check was interrupted, or a second checker was killed like the first.
         """
         self.prepare(os.fstat(fd).st_size)
         try:

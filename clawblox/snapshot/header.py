@@ -1,8 +1,8 @@
-"""Reading two members at the top level of a JSON snapshot: ``format`` and ``time``.
+"""Reads two members at the top level of a JSON snapshot: ``format`` and ``time``.
 
-The syntax of the whole file is checked without building any objects: the file is mapped, and only
-short values of the two members are decoded. The check keeps the interpreter lock for 0.6 ms per
-megabyte; :mod:`clawblox.snapshot.checker` is for documents where that is too long.
+The syntax of the whole file is checked without building objects: the file is mapped, and only short
+values of the two members are decoded. The check holds the interpreter lock for 0.6 ms per megabyte;
+larger documents are checked by :mod:`clawblox.snapshot.checker`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NULL = msgspec.Raw(b"null")
 
 
 class InvalidDocument(Exception):  # noqa: N818 - internal; the caller raises the public error
-    """A file is not valid JSON; the message includes the place."""
+    """A file is not valid JSON; the message includes the position."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The two members, each None where it is missing or unusable.
+    """The two members, each None if it is missing or unusable.
 
     Attributes:
         format: Name of the document's format.
@@ -51,8 +51,8 @@ def read_header(fd: int) -> Header:
         fd: Descriptor of the file, open for reading.
 
     Raises:
-        InvalidDocument: It is not JSON, or nested too deeply.
-        OSError: It cannot be mapped.
+        InvalidDocument: The file is not JSON, or nested too deeply.
+        OSError: The file cannot be mapped.
     """
     if not os.fstat(fd).st_size:
         raise InvalidDocument("the file is empty")  # it cannot be mapped
@@ -64,7 +64,7 @@ def parse_header(document: bytes | memoryview) -> Header:
     """Check a whole document and return its header.
 
     Raises:
-        InvalidDocument: It is not JSON, or nested too deeply.
+        InvalidDocument: The document is not JSON, or nested too deeply.
     """
     try:
         snapshot_format, time = _find_values(document)
@@ -76,7 +76,7 @@ def parse_header(document: bytes | memoryview) -> Header:
 def _find_values(document: bytes | memoryview) -> tuple[bytes, bytes]:
     try:
         fields = _fields.decode(document)
-    except msgspec.ValidationError:  # not an object, as its first byte shows
+    except msgspec.ValidationError:  # not an object, according to its first byte
         _raw.decode(document)
         return b"null", b"null"
     # Copy the values, because a mapped file cannot be closed while anything refers to it.

@@ -1,7 +1,7 @@
 """The rows of a world's data stores at the tick of a snapshot, in a SQLite file next to it.
 
-The world makes the copy, at the path that the request for the snapshot names. No snapshot contains
-it, because rows are state of a database, and each of them can be large.
+The world makes the copy at the path in the request for the snapshot. The rows are separate from the
+snapshot, because they are the state of a database, and each row can be large.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def rows_beside(snapshot: Path) -> Path:
 
 @attrs.define
 class RowsCopy:
-    """A copy from its request to its publication. Everything here blocks.
+    """A copy of rows, from its request to its publication. Everything here blocks.
 
     Attributes:
-        partial: Path to which the world writes it.
-        sha256: Its digest, in hexadecimal; None before :meth:`take`.
-        size_bytes: Its size; None before :meth:`take`.
+        partial: Path to which the world writes the copy.
+        sha256: Digest of the copy, in hexadecimal; None before :meth:`take`.
+        size_bytes: Size of the copy; None before :meth:`take`.
     """
 
     partial: Path
@@ -54,7 +54,7 @@ class RowsCopy:
         """Publish the copy, if any, before its snapshot is published.
 
         Raises:
-            OSError: It is not published; FileExistsError if its path exists.
+            OSError: The copy is not published; FileExistsError if its path exists.
         """
         if self.sha256 is not None:
             place = rows_beside(snapshot)

@@ -12,16 +12,16 @@ S = TypeVar("S", bound=str)
 
 
 class IllegalMoveError(AssertionError):
-    """A move that is not in the table: a defect of this package."""
+    """A move that is not in the table, which is a bug in clawblox."""
 
 
 @attrs.define(eq=False)
 class Lifecycle(Generic[S]):
-    """The current state of something that is supervised.
+    """The current state of a supervised process or task.
 
     Args:
-        moves: The legal moves from each state; a state without any is final.
-        state: The first state.
+        moves: The legal moves from each state; a state without moves is final.
+        state: The initial state.
     """
 
     _moves: Mapping[S, frozenset[S]]
@@ -75,10 +75,10 @@ class RestartBudget:
 
 
 def exponential_delay(before: int, first: float, last: float) -> float:
-    """Return how long to wait: the first delay, doubled for each earlier time, up to the last.
+    """Return the next delay: the first delay, doubled for each earlier attempt, up to the longest.
 
     Args:
-        before: Number of earlier times.
+        before: Number of earlier attempts.
         first: The first delay in seconds.
         last: The longest delay in seconds.
     """

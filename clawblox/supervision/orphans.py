@@ -1,8 +1,7 @@
 """Orphans: processes whose orchestrator and guard were killed, known by their cookie.
 
-A cookie on disk says which processes belong to a run, and the processes themselves say whether
-they are orphans: none of them has an orchestrator with a guard among its ancestors. A pid on disk
-says nothing, since another program may have it by now.
+A cookie on disk identifies the processes of a run. They are orphans if none of their ancestors is
+an orchestrator with a guard. A pid on disk is not used, because another program may have reused it.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from clawblox.system.process_tree import (
 )
 
 _GRACE_S: Final = 2.0
-"""Seconds between TERM and KILL; a guard uses the same."""
+"""Seconds between TERM and KILL, as in a guard."""
 
 
 def living_cookies() -> set[str]:
-    """Return the cookies of all live processes, those of a moment ago included. Blocks.
+    """Return the cookies of all live processes, including recently spawned ones. Blocks.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -44,21 +43,21 @@ def living_cookies() -> set[str]:
 
 
 async def end_orphans(cookies: Collection[str]) -> dict[str, str]:
-    """End the orphans with some cookies: TERM, two seconds, KILL until nothing is left.
+    """End the orphans with the given cookies: send TERM, wait two seconds, send KILL until all end.
 
-    Processes of this orchestrator are left to it.
+    Processes of this orchestrator are left alone.
 
     Args:
-        cookies: Their values of ``CLAWBLOX_INSTANCE``.
+        cookies: Values of ``CLAWBLOX_INSTANCE`` of the orphans.
 
     Returns:
-        Why processes are left, by cookie: another orchestrator runs them, or SIGKILL has not
-        ended them.
+        Reasons why processes are left, by cookie: another orchestrator runs them, or they survived
+        SIGKILL.
 
     Raises:
-        OSError: The processes cannot be looked at, for lack of descriptors.
+        OSError: The processes cannot be inspected, for lack of descriptors.
 
-    Cancellation: some of them may have ended.
+    Cancellation: some orphans may have ended.
     """
     left: dict[str, str] = {}
     orphans, owned = await run_blocking(_find, sorted(set(cookies) - {""}))
@@ -79,7 +78,7 @@ def _mark(cookie: str) -> Mark:
 
 
 def _find(cookies: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the cookies of orphans, and those of processes that other orchestrators run."""
+    """Return the cookies of orphans, and the reasons for cookies of other orchestrators."""
     if not cookies:
         return [], {}
     await_spawns()
@@ -88,7 +87,7 @@ def _find(cookies: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     if not members:
         return [], {}
     processes = all_processes()
-    guarded = find_guarded() - {1}  # which adopts orphans, as an orchestrator in a container may
+    guarded = find_guarded() - {1}  # an orchestrator in a container may adopt orphans
     owners = {cookie: _find_owner(tree, processes, guarded) for cookie, tree in members.items()}
     ours = os.getpid()
     orphans = [cookie for cookie, owner in owners.items() if owner is None]
@@ -99,9 +98,9 @@ def _find(cookies: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 def _find_owner(
     tree: Iterable[Proc], processes: Mapping[int, Proc], guarded: Collection[int]
 ) -> int | None:
-    """Return the orchestrator from which one of some processes descends; None without one.
+    """Return the nearest orchestrator among the ancestors of some processes, or None.
 
-    Of several, which happens where an orchestrator was spawned by another, it is the nearest.
+    There may be several, because an orchestrator can spawn another orchestrator.
     """
     lines = (ancestors(proc.pid, processes) for proc in tree)
     return next((pid for line in lines for pid in line if pid in guarded), None)

@@ -1,4 +1,4 @@
-"""Runs a program and reads its output; all processes that it started end with it."""
+"""Runs a program, reads its output, and ends all processes that it started."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ async def run_program(
     stop: SharedStop,
     grace_seconds: float,
 ) -> ProcessExit | None:
-    """Run a program until it ends or is to end, then end all that it has started.
+    """Run a program until it ends or is stopped, then end all processes that it started.
 
     Args:
-        start: Spawns it, given the cookie of its processes and its output. Blocks.
-        take_output: Takes what it writes, and an empty piece at the end; an OSError ends it.
-        stop: Ends it, when its scope is cancelled.
+        start: Spawns the program, given the cookie of its processes and the output. Blocks.
+        take_output: Takes the output in pieces, with an empty piece at the end; an OSError ends the
+            program.
+        stop: Ends the program when its scope is cancelled.
         grace_seconds: Seconds between TERM and KILL.
 
     Returns:
-        How it ended; None if not even SIGKILL ended it.
+        The exit of the program; None if it survived SIGKILL.
 
     Raises:
-        CannotExecute: It cannot be executed.
-        OSError: It cannot be started.
+        CannotExecute: The program cannot be executed.
+        OSError: The program cannot be started.
 
-    Cancellation: ends it.
+    Cancellation: ends the program.
     """
     tree, is_read = ProcessTree(secrets.token_hex(16)), anyio.Event()
     source, sink = os.pipe()
@@ -60,7 +61,7 @@ async def run_program(
 
     try:
         with closing_fd(sink):
-            with anyio.CancelScope(shield=True):  # a process that was spawned is released
+            with anyio.CancelScope(shield=True):  # releases a spawned process
                 await run_blocking(tree.watch)
                 process = await run_blocking(start, tree.cookie, sink)
                 tree.add(process)
@@ -70,7 +71,7 @@ async def run_program(
                 await process.wait()
             with anyio.CancelScope(shield=True):
                 tree_end = await tree.end(stop.begin(grace_seconds))
-            with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe
+            with anyio.move_on_after(_DRAIN_S):  # a process that escaped may keep the pipe open
                 await is_read.wait()
         return None if tree_end.survivors else await process.wait()
     finally:

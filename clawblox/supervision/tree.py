@@ -1,4 +1,4 @@
-"""A process tree: all processes that carry one cookie, guarded, and ended down the ladder."""
+"""A process tree: all processes with one cookie, which are guarded and ended down the ladder."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _KILL_TIMEOUT_S: Final = 10.0
 _FIRST_DELAY_S: Final = 0.002
 _LAST_DELAY_S: Final = 0.05
 _GATHER_S: Final = 0.01
-"""How long a pass waits for other tasks that are about to ask, in seconds."""
+"""Time for which a pass waits for more requests, in seconds."""
 
 
 class Grace:
-    """The time that a stopping tree still has; a second, shorter stop shortens it.
+    """The time left to a stopping tree; a second, shorter stop shortens it.
 
     Args:
         seconds: Time between TERM and KILL.
@@ -56,7 +56,7 @@ class SharedStop:
 
     Attributes:
         scope: Encloses the work of the task; cancelled by the first request.
-        grace: Time between TERM and KILL; None before the stop is requested or begun.
+        grace: Time between TERM and KILL; None before the stop is requested or started.
         is_over: Set when the task and its whole tree have ended.
     """
 
@@ -70,7 +70,7 @@ class SharedStop:
         Args:
             grace_seconds: Seconds between TERM and KILL. A later request can only shorten them.
 
-        Cancellation: the task is stopped all the same.
+        Cancellation: the task is still stopped.
         """
         self.begin(grace_seconds).shorten(grace_seconds)
         self.scope.cancel()
@@ -83,7 +83,7 @@ class SharedStop:
         return self.grace
 
     def kill_now(self) -> None:
-        """End the grace of a stop that is under way."""
+        """Cut the grace of a stop in progress."""
         if self.grace is not None:
             self.grace.shorten(0.0)
 
@@ -93,10 +93,10 @@ class TreeEnd:
     """The end of a process tree.
 
     Attributes:
-        rung: The rung of the ladder that did it.
+        rung: The rung of the ladder that ended the tree.
         killed: The processes that had to be killed, as ``pid command``.
-        survivors: The processes that even SIGKILL did not end within its time.
-        failure: Why processes may be left; None if none are.
+        survivors: The processes that survived even SIGKILL.
+        failure: Reason why processes may be left, or None.
     """
 
     rung: Rung
@@ -111,16 +111,16 @@ class TreeEnd:
 
 @attrs.define(eq=False)
 class ProcessTree:
-    """The processes that carry one cookie. It survives its leaders, which may come and go.
+    """The processes with one cookie. The tree outlives its leaders, which may come and go.
 
     Args:
         cookie: The value of the variable that marks the processes.
 
     Attributes:
-        cookie: The same.
+        cookie: The value of the variable.
         processes: The leaders that have not been released, in the order of their start.
-        may_have_survivors: Whether a process may be left: from the first watch or leader on, until
-            all have been ended.
+        may_have_survivors: Whether a process may be left: true from the first watch or leader until
+            all processes have ended.
     """
 
     cookie: str
@@ -130,11 +130,11 @@ class ProcessTree:
 
     @property
     def mark(self) -> Mark:
-        """Marks the processes: by the cookie, and by the sessions of the leaders."""
+        """The mark of the processes, with the cookie and the sessions of the leaders."""
         return Mark(f"{INSTANCE_ENV}={self.cookie}".encode(), self._leaders)
 
     def watch(self) -> None:
-        """Have the guard end the tree when this process is gone; call it before a spawn. Blocks.
+        """Make the guard end the tree when this process is gone. Blocks. Call this before a spawn.
 
         Raises:
             OSError: The guard cannot be started.
@@ -143,10 +143,10 @@ class ProcessTree:
         guard.watch(self.mark)
 
     def add(self, process: Process) -> None:
-        """Add a process that was spawned with the cookie; the first is the one to wait for.
+        """Add a process that was spawned with the cookie; callers wait for the first process.
 
-        The very first leader stays in the mark after its release, because processes that it left
-        behind are older than its successors.
+        The first leader stays in the mark after its release, because processes that it left behind
+        are older than its successors.
         """
         self.may_have_survivors = True
         self.processes.append(process)
@@ -154,12 +154,12 @@ class ProcessTree:
         self._leaders = tuple(dict.fromkeys((*self._leaders[:1], *present)))
 
     async def end(self, grace: Grace) -> TreeEnd:
-        """End all processes. Where they cannot be looked for, the leaders are killed.
+        """End all processes. If they cannot be searched for, the leaders are killed.
 
         Args:
             grace: Time between TERM and KILL.
 
-        Cancellation: stops climbing; call it shielded.
+        Cancellation: stops on the current rung; shield the call.
         """
         self.may_have_survivors = True
         leader = next(iter(self.processes), None)
@@ -180,7 +180,7 @@ class ProcessTree:
         return end
 
     def kill(self) -> None:
-        """Kill the leaders and their groups; needs no descriptor. The guard watches the rest."""
+        """Kill the leaders and their groups without a descriptor. The guard watches the rest."""
         for process in self.processes:
             process.kill()
 
@@ -197,23 +197,23 @@ class ProcessTree:
 
 
 async def end_tree(mark: Mark, leader: Process | None, grace: Grace) -> TreeEnd:
-    """End everything that belongs to ``mark``: TERM, the grace, KILL until nothing is left.
+    """End all processes of ``mark``: send TERM, wait for the grace, send KILL until all end.
 
     Args:
-        mark: Marks the processes; it must name the leader, so that its session counts.
-        leader: The process to wait for first, if there is one.
+        mark: Mark of the processes; it must name the leader, so that its session counts.
+        leader: The process to wait for first, or None.
         grace: Time between TERM and KILL.
 
     Raises:
-        OSError: The processes cannot be looked at, for lack of file descriptors.
+        OSError: The processes cannot be inspected, for lack of file descriptors.
 
-    Cancellation: stops climbing; call it shielded.
+    Cancellation: stops on the current rung; shield the call.
     """
     finder = current_finder()
     with finder.looking():
         end = await _climb(finder, mark, leader, grace)
     if leader is not None and not end.survivors and not leader.has_exited:
-        # A program whose first thread has ended looks dead, while its other threads still run.
+        # A program whose first thread has ended looks dead although other threads are running.
         leader.kill()
         with anyio.move_on_after(_KILL_TIMEOUT_S):
             await leader.wait()
@@ -253,12 +253,12 @@ def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
     return tuple(f"{proc.pid} {command_line(proc.pid)[:200]}".rstrip() for proc in processes)
 
 
-# -- one pass over /proc for all tasks that look for processes at the same time ---------------
+# -- one pass over /proc for all tasks that search for processes at the same time --------------
 
 
 @attrs.define(eq=False)
 class _Request:
-    """A task's question; ``answer`` is None until a pass has answered."""
+    """A task's request; ``answer`` is None until a pass has answered."""
 
     search: Search
     number: int | None
@@ -268,10 +268,10 @@ class _Request:
 
 @attrs.define(eq=False)
 class Finder:
-    """Answers all tasks that look for processes at the same time with the same pass.
+    """Answers all tasks that search for processes at the same time with one pass.
 
-    It has no task of its own. A task that asks while no pass is under way makes the next one, for
-    all that wait by then. A pass never answers a request that was made after it had begun.
+    The finder has no task of its own. A task that makes a request while no pass is in progress
+    makes the next pass for all waiting tasks. A pass never answers requests made after its start.
     """
 
     _waiting: dict[_Request, None] = attrs.field(factory=dict, init=False)
@@ -281,7 +281,7 @@ class Finder:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """Announce that the block will ask more than once; passes wait a little for it."""
+        """Announce that the block makes several requests; passes wait briefly for them."""
         self._lookers += 1
         try:
             yield
@@ -292,17 +292,17 @@ class Finder:
     async def find(
         self, mark: Mark, known: Sequence[Proc] = (), *, number: int | None = None
     ) -> list[Proc]:
-        """Return the live processes of ``mark``, and send them a signal at once.
+        """Return the live processes of ``mark``, after sending them a signal.
 
         Args:
-            mark: Marks the processes.
-            known: An earlier answer, whose processes still belong to it.
-            number: The signal; None sends none.
+            mark: Mark of the processes.
+            known: An earlier answer, whose processes still belong to the mark.
+            number: The signal; None sends no signal.
 
         Raises:
-            OSError: The processes cannot be looked at, for lack of descriptors.
+            OSError: The processes cannot be inspected, for lack of descriptors.
 
-        Cancellation: affects no other task; a pass that has begun may still send the signal.
+        Cancellation: does not affect other tasks; a pass in progress may still send the signal.
         """
         request = _Request(Search((mark,), tuple(known)), number)
         self._waiting[request] = None
@@ -320,7 +320,7 @@ class Finder:
             self._waiting.pop(request, None)
             if not self._is_passing and self._waiting:  # another task makes the next pass
                 next(iter(self._waiting)).is_woken.set()
-        if isinstance(request.answer, OSError):  # several may raise it, each its own
+        if isinstance(request.answer, OSError):  # each task raises its own copy
             raise OSError(request.answer.errno, request.answer.strerror) from request.answer
         return request.answer
 
@@ -330,7 +330,7 @@ class Finder:
             self._all_wait = anyio.Event()
             self._note_change()
             with anyio.move_on_after(_GATHER_S):
-                await self._all_wait.wait()  # at least one turn of the loop, for tasks of that turn
+                await self._all_wait.wait()  # collects requests of this turn
             batch = list(self._waiting)
             answers = await run_blocking(_find_and_signal, batch)
         finally:

@@ -1,12 +1,12 @@
-"""Append-only logs: files of lines that any number of processes extend and read. All of it blocks.
+"""Append-only logs: files of lines that many processes extend and read. Everything here blocks.
 
 Writers take turns through a lock on the file, so the order of the lines is the order of the writes,
 independent of clocks. A line counts once its newline is written. A killed writer may leave an
-incomplete last line: readers ignore it, and the next writer ends it, so that no later line is
-joined to it. A reader must therefore skip lines that it cannot parse. Nothing here drops a line.
+incomplete last line: readers ignore it, and the next writer terminates it, so later lines are not
+joined to it. A reader must therefore skip lines that it cannot parse. Lines are never dropped here.
 
-A log that one process alone extends, as long as it runs, is an :class:`OwnedLog`. It has no bad
-line, and its owner notices when another program replaces, cuts or extends it.
+A log that is extended by only one process while that runs is an :class:`OwnedLog`. It contains no
+bad lines, and its owner notices when another program replaces, cuts or extends it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clawblox.system.regular_files import closing_fd, open_own, read_regular, re
 LOCK_WAIT_S: Final = 10.0
 """Seconds to wait for another writer by default."""
 MAX_LOG_BYTES: Final = 64 << 20
-"""Size above which a log is neither read nor extended, by default."""
+"""Default maximum size of a log that is read or extended."""
 
 
 def append_lines(path: Path, lines: bytes) -> None:
@@ -36,8 +36,8 @@ def append_lines(path: Path, lines: bytes) -> None:
         lines: The lines, each with its newline.
 
     Raises:
-        OSError: The lines are not in the log. A TimeoutError if another process, perhaps suspended,
-            keeps the lock.
+        OSError: The lines were not appended. A TimeoutError if another process, perhaps suspended,
+            holds the lock.
     """
     with open_log(path) as fd:
         append(fd, lines)
@@ -47,7 +47,7 @@ def read_complete_lines(path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> list[b
     """Return the complete lines of a log, each with its newline; empty if it is missing.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is larger than ``max_bytes``.
+        OSError: The log cannot be read, is not a regular file, or is larger than ``max_bytes``.
     """
     try:
         return complete_lines(read_regular(path, max_bytes=max_bytes))
@@ -72,32 +72,32 @@ def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
         A descriptor for :func:`append`.
 
     Raises:
-        OSError: It cannot be opened, or is not one of our files. A TimeoutError if another process
-            keeps the lock.
+        OSError: The log cannot be opened, or is not a file of clawblox. A TimeoutError if another
+            process holds the lock.
     """
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with closing_fd(open_own(path, flags)) as fd, locking(fd, lock_wait) as is_locked:
             if not is_locked:
                 raise TimeoutError(f"another process keeps the lock of {path}")
-            if is_file_at(path, fd):  # else it was replaced while we waited
+            if is_file_at(path, fd):  # otherwise it was replaced during the wait
                 yield fd
                 return
 
 
 def append(fd: int, lines: bytes, *, max_bytes: int = MAX_LOG_BYTES) -> int:
-    """Append lines to an open log, and end an incomplete line before.
+    """Append lines to an open log, after terminating an incomplete last line.
 
     Args:
         fd: A descriptor that :func:`open_log` yielded.
         lines: The lines, each with its newline.
-        max_bytes: Size that the log must not exceed.
+        max_bytes: Maximum size of the log.
 
     Returns:
         The previous size of the log, in bytes.
 
     Raises:
-        OSError: The log is unchanged.
+        OSError: The lines cannot be appended; the log is unchanged.
     """
     size = os.fstat(fd).st_size
     if size + len(lines) > max_bytes:
@@ -120,11 +120,11 @@ class LogChangedError(OSError):
 
 
 class OwnedLog:
-    """A log that this process alone extends, until :meth:`close` or the end of the process.
+    """A log that only this process extends, until :meth:`close` or the end of the process.
 
     Args:
         path: The log; its directory must exist.
-        max_bytes: Size that it must not exceed, in bytes.
+        max_bytes: Maximum size of the log, in bytes.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_LOG_BYTES) -> None:
@@ -142,10 +142,10 @@ class OwnedLog:
         """Open the log, and cut off an incomplete last line; a missing log is created.
 
         Returns:
-            Its complete lines; None if another process has it open.
+            The complete lines of the log; None if another process has it open.
 
         Raises:
-            OSError: It cannot be opened or read, or is not one of our files.
+            OSError: The log cannot be opened or read, or is not a file of clawblox.
         """
         fd = open_locked(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         if fd is None:
@@ -176,8 +176,8 @@ class OwnedLog:
             lines: The lines, each with its newline.
 
         Raises:
-            LogChangedError: Another program has changed the log; nothing was appended.
-            OSError: The lines are not in the log.
+            LogChangedError: Another program has changed the log, so the lines were not appended.
+            OSError: The lines were not appended.
         """
         self.require_unchanged()
         append(self._fd, lines, max_bytes=self._max_bytes)
@@ -189,10 +189,10 @@ class OwnedLog:
         self._size += len(lines)
 
     def require_unchanged(self) -> None:
-        """Check that the log is as this process left it.
+        """Check that no other program has changed the log.
 
         Raises:
-            LogChangedError: Another program has changed it.
+            LogChangedError: Another program has changed the log.
         """
         if not is_file_at(self._path, self._fd):
             raise LogChangedError(f"{self._path} was removed or replaced")

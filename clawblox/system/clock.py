@@ -1,7 +1,7 @@
 """The only place that reads the wall clock. Durations use ``time.monotonic`` instead.
 
-A plan whose tests must not wait takes a :class:`TimeSource`; processes are always supervised in
-real time.
+Code whose tests must not wait takes a :class:`TimeSource`; processes are always supervised in real
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class TimeSource(Protocol):
-    """Time as a plan sees it, so that a test can let hours pass in an instant."""
+    """A replaceable clock, with which a test can let hours pass in an instant."""
 
     def utc(self) -> datetime:
         """Return the wall-clock time, in UTC."""
@@ -49,7 +49,7 @@ class SystemClock:
 
         Cancellation: the wait ends.
         """
-        import anyio  # here, since the guard's process has the standard library only
+        import anyio  # not in the guard's process, which has only the standard library
 
         await anyio.sleep(max(0.0, deadline - time.monotonic()))
 
@@ -60,10 +60,10 @@ def utc_now() -> datetime:
 
 
 def format_utc(value: datetime) -> str:
-    """Format a time as the manifest does: ``2026-06-22T18:59:25Z``.
+    """Format a time as in the manifest: ``2026-06-22T18:59:25Z``.
 
     Args:
-        value: The time; it is taken as UTC if it has no zone.
+        value: The time; a time without a zone is UTC.
     """
     aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return aware.replace(microsecond=0, tzinfo=None).isoformat() + "Z"
@@ -83,7 +83,7 @@ def parse_utc(text: str | None) -> datetime | None:
 
 
 def utc_now_ns() -> int:
-    """Return the wall-clock time in nanoseconds since 1970, as ``os.stat`` gives times."""
+    """Return the wall-clock time in nanoseconds since 1970, the unit of ``os.stat``."""
     return time.time_ns()
 
 
@@ -103,10 +103,10 @@ def _format_ms(ms: int) -> str:
 
 
 def parse_since(text: str) -> str:
-    """Return a UTC time with milliseconds that a person gave as such, or as a duration until now.
+    """Return the UTC time, with milliseconds, for a time or a duration before now.
 
     Raises:
-        ValueError: The text is neither; the message says what it must be.
+        ValueError: The text is neither; the message describes valid texts.
     """
     try:
         if _DURATION.fullmatch(text):

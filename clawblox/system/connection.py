@@ -1,9 +1,9 @@
-"""Persistent HTTP/1.1 connections to one address: the only module that knows httptools.
+"""Persistent HTTP/1.1 connections to one address. Only this module uses httptools.
 
-This is the client for all calls to worlds, some of which come many times a second. It does little:
-plain HTTP to one address, whole answers of limited size, a deadline for each request. It never
-follows a redirect, asks a proxy or decodes a body. An answer that it does not understand is an
-error, and a connection on which anything unexpected happened is never used again.
+This is the client for all calls to worlds, some of which are made many times a second. It supports
+only plain HTTP to one address, whole answers of limited size, and a deadline for each request. It
+does not follow redirects, use proxies or decode bodies. An unknown form of answer is an error, and
+a connection is never used again after an unexpected event.
 
 httptools is imported when the first connection is opened.
 """
@@ -58,7 +58,7 @@ class NotSentError(WorldCallError):
 
 
 class AnswerTooLargeError(WorldCallError):
-    """The answer has a larger body than the caller wanted to read."""
+    """The body of the answer is larger than the caller's limit."""
 
 
 class _ClosedUnansweredError(WorldCallError):
@@ -66,11 +66,11 @@ class _ClosedUnansweredError(WorldCallError):
 
 
 class Connections:
-    """The connections to one address; each request under way has one of its own.
+    """The connections to one address; each request in progress has its own connection.
 
-    A connection is kept after its answer and serves the next request, unless it was closed
-    meanwhile. If it is closed during a request, a GET or HEAD is sent once more, on a new
-    connection; any other request fails, since it may have taken effect.
+    A connection is kept after its answer and serves the next request unless it was closed in the
+    meantime. If it is closed during a request, a GET or HEAD is sent once more, on a new
+    connection; any other request fails, because it may have taken effect.
 
     Args:
         url: Address, base path included: ``http://127.0.0.1:8080/w1`` or ``http://[::1]:8080``.
@@ -99,7 +99,7 @@ class Connections:
             method: The method, in capitals.
             route: Route below the address.
             query: Encoded query, without its question mark.
-            headers: Headers besides those that the connection needs itself.
+            headers: Headers in addition to those that the connection needs.
             host: Value of the ``Host`` header; None sends the address itself.
 
         Raises:
@@ -173,20 +173,20 @@ class Connections:
         return None
 
     def close(self) -> None:
-        """Close idle connections now, and the others when their answers are complete."""
+        """Close idle connections now, and busy ones when their answers are complete."""
         self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 
 
 class Connection:
-    """A connection that carries one request at a time, and is opened by the first.
+    """A connection that carries one request at a time, and is opened for the first request.
 
-    It is a plain socket that waits by ``anyio.wait_readable``; a stream costs twice as much.
+    It uses a plain socket with ``anyio.wait_readable``, because a stream costs twice as much.
 
     Args:
         host: Host name or address, without brackets.
-        port: Its port.
+        port: Port of the host.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -198,11 +198,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True if it is connected."""
+        """True if the connection is open."""
         return self._socket is not None
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has arrived since the last answer, not even an end of file."""
+        """Return whether neither data nor an end of file has arrived since the last answer."""
         return not self._poll.poll(0)
 
     async def exchange(
@@ -212,7 +212,7 @@ class Connection:
 
         Args:
             request: The request.
-            data: Its bytes.
+            data: Bytes of the request.
             max_body_bytes: Maximum size of the answer's body, in bytes.
             delivery: Updated when the first byte is sent.
 
@@ -250,7 +250,10 @@ class Connection:
         try:
             reader = _AnswerReader()
             connection = await connect(self._host, self._port)
-        except (OSError, ImportError) as error:  # without a descriptor, nothing can be imported
+        except (
+            OSError,
+            ImportError,
+        ) as error:  # imports need a descriptor
             raise NotSentError(f"{request} failed: {_reason(error)}") from error
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -259,14 +262,14 @@ class Connection:
         return connection
 
     def close(self) -> None:
-        """Close it; idempotent."""
+        """Close the connection. Idempotent."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
 
 def _receive(connection: socket.socket) -> bytes | None:
-    """Return the bytes that have arrived; none at the end; None if the wakeup was spurious."""
+    """Return the bytes that have arrived; empty at the end; None after a spurious wakeup."""
     try:
         return connection.recv(_RECEIVE_BYTES)
     except BlockingIOError:
@@ -341,12 +344,12 @@ class _AnswerReader:
     # -- called by the parser, which would discard an exception -------------------------------
 
     def on_message_begin(self) -> None:
-        """Note bytes that belong to no request."""
+        """Note bytes that arrive without a request."""
         if self.is_complete:
             self.can_continue = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, unless it is a trailer."""
+        """Keep a header unless it is a trailer."""
         if self.status:
             return
         self.raw_headers.append((name, value))
@@ -362,7 +365,7 @@ class _AnswerReader:
             self._framing.clear()
             self.raw_headers.clear()
             return
-        if status < 200:  # after an unknown status no answer may ever follow
+        if status < 200:  # an unknown status may never be followed by an answer
             self._fault = f"has the status {status}, which is no answer"
             return
         self.status = status
@@ -404,7 +407,7 @@ class _AnswerReader:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a connection broke, in the words of the system."""
+    """Return the system's reason for a broken connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno:

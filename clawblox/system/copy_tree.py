@@ -1,8 +1,8 @@
-"""Copying a directory that an agent or a stranger has filled, and may still change.
+"""Copies a directory that an agent or a stranger has filled, and may still change.
 
-No link is followed: directories and files are opened by name in their open directory. Pipes,
-sockets and devices are left out. Extents are shared with the original where the file system can,
-and the holes of sparse files stay holes, so that a file of terabytes does not fill the disk.
+Links are not followed: directories and files are opened by name in their open directory. Pipes,
+sockets and devices are left out. Extents are shared with the original if the file system supports
+that, and holes of sparse files are kept, so that a file of terabytes does not fill the disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_LEFT_OUT: Final = 1000
 """Maximum number of entries that are reported as left out."""
 
 CHANGED: Final = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EINVAL)
-"""Errors of an entry that is gone, or has become something else."""
+"""Errors of an entry that is missing or has changed its kind."""
 
 _T = TypeVar("_T")
 
@@ -45,15 +45,15 @@ IsKept: TypeAlias = Callable[[PurePath, bool], bool]
 """Returns whether to copy an entry, by its path in the tree and whether it is a directory."""
 
 Lead: TypeAlias = Callable[[str, PurePath], str | None]
-"""Returns the text of a copied link by its old text and its path; None leaves the link out."""
+"""Returns the new text of a link from its old text and its path; None leaves the link out."""
 
 
 class LeftOut(NamedTuple):
     """An entry that was not copied.
 
     Attributes:
-        path: Its path in the tree.
-        reason: Why, in a few words.
+        path: Path of the entry in the tree.
+        reason: The reason, in a few words.
     """
 
     path: PurePath
@@ -75,20 +75,20 @@ def copy_tree(
 
     Args:
         source: The directory; not a link.
-        target: The directory of the copy, created as 0700 if it is missing. Nobody else writes to
-            it. Directories in it may exist, other entries may not.
-        is_kept: Selects entries; a directory that is not kept is not looked into.
-        lead: Chooses where the copies of links lead.
+        target: The directory of the copy, created as 0700 if it is missing. Other programs must not
+            write to it. It may contain directories, but no other entries.
+        is_kept: Selects entries; a directory that is not selected is skipped as a whole.
+        lead: Chooses the targets of copied links.
         missing_ok: Whether a missing source gives an empty target.
-        max_bytes: Maximum apparent size of each file in bytes; larger files are left out. None
-            sets no limit.
-        max_total_bytes: Maximum apparent size of all files together in bytes; files that exceed
-            it are left out. None sets no limit.
+        max_bytes: Maximum apparent size of each file in bytes; larger files are left out. None sets
+            no limit.
+        max_total_bytes: Maximum apparent size of all files together in bytes; files that exceed it
+            are left out. None sets no limit.
         check: Called often; ends the copy by raising an error.
 
     Returns:
-        Entries that could not be copied, or whose link was left out, up to :data:`MAX_LEFT_OUT`.
-        An entry that changes into something else meanwhile is among them.
+        Entries that could not be copied, links that were left out, and entries that changed their
+        kind during the copy, up to :data:`MAX_LEFT_OUT`.
 
     Raises:
         OSError: An entry cannot be read or written; the error names it. The copy is incomplete.
@@ -113,11 +113,11 @@ def copy_tree(
 
 @attrs.define(eq=False)
 class _Copy:
-    """One copy. Paths are relative to the tree.
+    """One run of a copy. Paths are relative to the tree.
 
     Attributes:
         old: The walk through the original.
-        new: The same way down the copy.
+        new: The corresponding descent in the copy.
         left_out: Entries that were not copied.
     """
 
@@ -165,7 +165,7 @@ class _Copy:
         self._statuses.append(os.fstat(inner))
 
     def leave(self, _name: str) -> None:
-        """Complete the copy of a directory all of whose entries were copied."""
+        """Complete the copy of a directory after its entries."""
         _copy_status(self._statuses.pop(), self.new.fd)
         self.new.leave()
 
@@ -208,7 +208,7 @@ class _Copy:
         return True
 
     def _try(self, path: PurePath, access: Callable[[], _T]) -> _T | None:
-        """Access an entry of the source; None if it has become something else meanwhile."""
+        """Access an entry of the source; return None if it has changed its kind."""
         try:
             with naming(self._source, path):
                 return access()
@@ -231,7 +231,7 @@ def _copy_status(status: os.stat_result, copied: int) -> None:
 def _copy_content(old: int, new: int, size: int, check: Callable[[], None]) -> None:
     try:
         fcntl.ioctl(new, _FICLONE, old)
-    except OSError:  # another file system, or one whose files cannot share extents
+    except OSError:  # a different file system, or one that cannot share extents
         for start, end in _find_extents(old, size):
             _copy_extent(old, new, start, end, check)
         os.ftruncate(new, min(size, os.fstat(old).st_size))
@@ -245,7 +245,7 @@ def _find_extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
             start = os.lseek(fd, end, os.SEEK_DATA)
             end = os.lseek(fd, start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole follows
+            if error.errno == errno.ENXIO:  # the rest is a hole
                 return
             raise
         yield start, min(end, size)
@@ -255,7 +255,7 @@ def _copy_extent(old: int, new: int, start: int, end: int, check: Callable[[], N
     while start < end:
         check()
         copied = _copy_piece(old, new, start, min(_PIECE_BYTES, end - start))
-        if not copied:  # it was shortened meanwhile
+        if not copied:  # it was truncated in the meantime
             return
         start += copied
 

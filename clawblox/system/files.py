@@ -1,8 +1,8 @@
 """Files that are complete or absent: atomic, durable publishing and private directories.
 
-The recipe: an exclusive private partial file in the destination's directory, fsync of the
-file, link or rename, fsync of the directory. A rename alone is atomic against the death of
-this process; the fsyncs make it durable against the loss of power. Everything here blocks.
+The recipe: an exclusive private partial file in the destination's directory, fsync of the file,
+link or rename, fsync of the directory. A rename alone is atomic even if this process dies; the
+fsyncs make it survive a loss of power. Everything here blocks.
 
 Each start runs this code several times, so it uses ``os`` rather than ``pathlib``, whose overhead
 would double the cost.
@@ -34,29 +34,29 @@ from clawblox.system.regular_files import (
 )
 
 MAX_DIGEST_BYTES: Final = 64 << 30
-"""Maximum size of a file whose digest is taken, which takes about a minute then."""
+"""Maximum size of a file whose digest is computed; a digest of this size takes about a minute."""
 
 MAX_DATABASE_BYTES: Final = 4 << 30
-"""Maximum apparent size of a database that is copied, and of its write-ahead log, in bytes."""
+"""Maximum apparent size of a copied database, and of its write-ahead log, in bytes."""
 
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<start>\d+)\.[0-9a-f]+\.partial")
 
 
 class PartialFile:
-    """A private file in the directory of its destination; it becomes the destination or disappears.
+    """A private file next to its destination, which is published there or removed.
 
-    Its name contains its owner (pid and start time), so that :func:`sweep_partials` can remove
-    the files of a killed owner.
+    The name contains the owner (pid and start time), so that :func:`sweep_partials` can remove the
+    files of a killed owner.
 
     Args:
         directory: Directory of the destination; it must exist.
         stem: A word in the name, for people who see the file.
 
     Raises:
-        OSError: It cannot be created.
+        OSError: The file cannot be created.
 
     Attributes:
-        path: Its path until it is published.
+        path: Path of the file until it is published.
         fd: Open descriptor for reading and writing.
     """
 
@@ -74,14 +74,14 @@ class PartialFile:
         mode: int = PRIVATE_FILE,
         durable: bool = True,
     ) -> None:
-        """Rename it to ``destination``.
+        """Rename the file to ``destination``.
 
         Args:
             destination: The final path, in the same directory.
-            overwrite: Replace an existing file; otherwise that is a FileExistsError.
+            overwrite: Whether to replace an existing file instead of raising a FileExistsError.
             mode: Permissions of the published file.
-            durable: Whether it must survive a loss of power too; otherwise a rename alone
-                makes it complete or absent for every living reader.
+            durable: Whether the file must also survive a loss of power; a rename alone makes it
+                complete or absent only for running processes.
 
         Raises:
             FileExistsError: ``destination`` exists and ``overwrite`` is False.
@@ -104,7 +104,7 @@ class PartialFile:
         """Close the descriptor and remove the partial file if it was not published.
 
         Raises:
-            OSError: It cannot be removed.
+            OSError: The file cannot be removed.
         """
         try:
             os.close(self.fd)
@@ -118,7 +118,7 @@ def partial_name(stem: str) -> str:
     """Return a new name for a partial file or tree of this process; see :func:`sweep_partials`.
 
     Args:
-        stem: A word in the name, for people who see it.
+        stem: A word in the name, for people who see the file.
     """
     return f".{stem}.{_identity(os.getpid())}.{secrets.token_hex(4)}.partial"
 
@@ -135,12 +135,12 @@ def publish_bytes(
 
     Args:
         destination: The file.
-        data: Its whole content.
-        mode: Its permissions.
-        durable: Whether it must survive a loss of power too.
+        data: The whole content.
+        mode: Permissions of the file.
+        durable: Whether the file must also survive a loss of power.
 
     Raises:
-        OSError: It is not published, or perhaps not durable; see :meth:`PartialFile.publish`.
+        OSError: The file is not published, or perhaps not durable; see :meth:`PartialFile.publish`.
     """
     with contextlib.closing(PartialFile(*os.path.split(destination))) as partial:
         write_all(partial.fd, data)
@@ -149,16 +149,17 @@ def publish_bytes(
 
 @contextlib.contextmanager
 def partial_tree(parent: Path, stem: str) -> Iterator[Path]:
-    """Make a private directory for a block; what the block does not publish is removed after it.
+    """Provide a private directory for the block, removed afterwards unless it was published.
 
     Args:
         parent: An existing directory in the file system of the destination.
-        stem: A word in the name, for people who see it; :func:`sweep_partials` finds it, too.
+        stem: A word in the name, for people who see the directory, which :func:`sweep_partials`
+            also finds.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
-    from clawblox.system.trees import discard_tree  # here, since few commands make a tree
+    from clawblox.system.trees import discard_tree  # few commands make a tree
 
     partial = parent / partial_name(stem)
     os.mkdir(partial, PRIVATE_DIR)
@@ -169,11 +170,11 @@ def partial_tree(parent: Path, stem: str) -> Iterator[Path]:
 
 
 def publish_tree(partial: Path, destination: Path) -> None:
-    """Give a complete directory its name; it is there as a whole, durably, or not at all.
+    """Rename a complete directory to its destination, atomically and durably.
 
     Raises:
         FileExistsError: ``destination`` exists.
-        OSError: It is not published, or perhaps not durable.
+        OSError: The directory is not published, or perhaps not durable.
     """
     with closing_fd(open_directory(partial)) as fd:
         sync_file_system(fd)
@@ -182,12 +183,12 @@ def publish_tree(partial: Path, destination: Path) -> None:
 
 
 def publish_changed(destination: Path | str, data: bytes, *, durable: bool = True) -> None:
-    """Write ``data`` to ``destination`` atomically, unless the file has this content already.
+    """Write ``data`` to ``destination`` atomically unless the file already has this content.
 
     Args:
         destination: The file; a link in its place is replaced, not followed.
-        data: Its whole content.
-        durable: Whether it must survive a loss of power too.
+        data: The whole content.
+        durable: Whether the file must also survive a loss of power.
 
     Raises:
         OSError: As for :func:`publish_bytes`.
@@ -212,7 +213,7 @@ def digest_file(
         check: Called for each mebibyte; ends the call by raising an error.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is larger.
+        OSError: The file cannot be read, is not a regular file, or is larger.
     """
     with closing_fd(open_regular(path, max_bytes=max_bytes)) as fd:
         return digest_open(fd, max_bytes=max_bytes, check=check)
@@ -235,10 +236,10 @@ def has_digest(
 
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write all of ``data``; ``os.write`` alone may write less.
+    """Write all of ``data``, unlike ``os.write``, which may write less.
 
     Raises:
-        OSError: Perhaps a part of it was written.
+        OSError: The data cannot be written; a part may have been written.
     """
     view = memoryview(data)
     while view:
@@ -246,10 +247,10 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def write_all_at(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of ``data`` at an offset of a file that does not append.
+    """Write all of ``data`` at an offset of a file that is not open for appending.
 
     Raises:
-        OSError: Perhaps a part of it was written.
+        OSError: The data cannot be written; a part may have been written.
     """
     view = memoryview(data)
     while view:
@@ -258,12 +259,12 @@ def write_all_at(fd: int, data: bytes | memoryview, offset: int) -> None:
 
 
 def memory_file(name: str, content: bytes) -> int:
-    """Return a descriptor of a file in memory with a content, positioned at its start.
+    """Return a descriptor of a file in memory with the given content, positioned at its start.
 
-    Its mode is that of an executable file, as the kernel makes such files.
+    The kernel creates such files with an executable mode.
 
     Raises:
-        OSError: No descriptor or no memory is left.
+        OSError: No descriptor or no memory is available.
     """
     descriptor = os.memfd_create(name)
     try:
@@ -279,7 +280,7 @@ def make_private_dir(path: Path) -> Path:
     """Create ``path`` and its missing parents, each 0700 regardless of the umask; return it.
 
     Raises:
-        OSError: It cannot be created, or something else has its name.
+        OSError: The directory cannot be created, or another kind of entry has its name.
     """
     missing = []
     directory = os.fspath(path)
@@ -290,7 +291,7 @@ def make_private_dir(path: Path) -> Path:
         try:
             os.mkdir(directory, PRIVATE_DIR)
         except FileExistsError as error:
-            if not _is_dir(directory):  # else another process was faster
+            if not _is_dir(directory):  # otherwise another process was faster
                 reason = os.strerror(errno.ENOTDIR)
                 raise NotADirectoryError(errno.ENOTDIR, reason, directory) from error
         else:
@@ -333,7 +334,7 @@ def sweep_partials(directory: Path) -> None:
         OSError: The directory cannot be read.
     """
     for path in find_partials(directory):
-        # A file that cannot be removed, another user's for example, does no harm.
+        # A file that cannot be removed, such as another user's, is harmless.
         if path.is_dir() and not path.is_symlink():
             from clawblox.system.trees import discard_tree  # few find one
 
@@ -344,17 +345,17 @@ def sweep_partials(directory: Path) -> None:
 
 
 def is_below(path: Path, directory: Path) -> bool:
-    """Return whether a path leads into a directory, with all links resolved. Blocks.
+    """Return whether a path is in a directory after all links are resolved. Blocks.
 
     Args:
         path: The path, which need not exist.
-        directory: The directory; it is below itself.
+        directory: The directory, which counts as being below itself.
     """
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def available_bytes(directory: Path | str) -> int:
-    """Return how many bytes an unprivileged process can still write below a directory.
+    """Return the number of bytes that an unprivileged process can still write below a directory.
 
     Raises:
         OSError: The directory cannot be inspected.
@@ -367,7 +368,7 @@ def fsync_directory(directory: Path | str) -> None:
     """Make the names in a directory durable.
 
     Raises:
-        OSError: They may not be durable.
+        OSError: The names may not be durable.
     """
     with closing_fd(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
@@ -376,10 +377,10 @@ def fsync_directory(directory: Path | str) -> None:
 # -- system calls that Python lacks: renameat2(2) and syncfs(2) ---------------------------------
 
 NO_REPLACE: Final = 1
-"""``RENAME_NOREPLACE``: a FileExistsError where the destination exists."""
+"""``RENAME_NOREPLACE``: raise a FileExistsError if the destination exists."""
 
 EXCHANGE: Final = 2
-"""``RENAME_EXCHANGE``: source and destination change places."""
+"""``RENAME_EXCHANGE``: exchange source and destination."""
 
 _AT_FDCWD: Final = -100
 _NO_FLAGS: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -399,15 +400,15 @@ def rename_with(
     Args:
         flag: :data:`NO_REPLACE` or :data:`EXCHANGE`.
         source: The file or directory.
-        destination: Its new name.
+        destination: The new name.
         source_dir: Descriptor of the directory that a relative ``source`` is in.
-        destination_dir: The same for ``destination``.
+        destination_dir: Descriptor of the directory that a relative ``destination`` is in.
 
     Returns:
-        False if the system does not support the flag; then nothing has changed.
+        True; False if the system does not support the flag, without any change.
 
     Raises:
-        OSError: It was not renamed.
+        OSError: The source was not renamed.
     """
     renameat2 = _libc("renameat2")
     if renameat2 is None:
@@ -428,17 +429,17 @@ def rename_new(
     source_dir: int = _AT_FDCWD,
     destination_dir: int = _AT_FDCWD,
 ) -> None:
-    """Rename to a new name: atomically, where the system supports it.
+    """Rename to an unused name, atomically if the system supports it.
 
     Args:
         source: The file or directory.
-        destination: Its new name.
+        destination: The new name.
         source_dir: Descriptor of the directory that a relative ``source`` is in.
-        destination_dir: The same for ``destination``.
+        destination_dir: Descriptor of the directory that a relative ``destination`` is in.
 
     Raises:
         FileExistsError: ``destination`` exists.
-        OSError: It was not renamed.
+        OSError: The source was not renamed.
     """
     places = {"source_dir": source_dir, "destination_dir": destination_dir}
     if rename_with(NO_REPLACE, source, destination, **places):
@@ -453,10 +454,10 @@ def sync_file_system(fd: int) -> None:
     """Make all writes to a file system durable, with a single wait for any number of files.
 
     Args:
-        fd: Descriptor of anything on it.
+        fd: Descriptor of any file on the file system.
 
     Raises:
-        OSError: They may not be durable.
+        OSError: The writes may not be durable.
     """
     syncfs = _libc("syncfs")
     if syncfs is None:

@@ -1,8 +1,8 @@
-"""SQLite databases of other programs, with any content.
+"""Reads and changes SQLite databases of other programs, which may have any content.
 
-The files of a database control SQLite: it deletes the files that a journal names, waits for a pipe
-that replaces the journal, and computes a view of any size. So a database is never opened in place.
-Its main file and its write-ahead log, regular files of limited size, are copied into a private
+The files of a database control SQLite: it deletes files named in a journal, waits for a pipe in
+place of the journal, and computes views of any size. So a database is never opened in place. Its
+main file and its write-ahead log, regular files of limited size, are copied into a private
 directory; a rollback journal and shared memory are not. ``sqlite_program`` opens the copy, in a
 process with limits. Everything here blocks.
 """
@@ -70,8 +70,8 @@ class DatabaseCopy:
     def read(self, query: str, *values: str) -> list[list[str | int | None]]:
         """Return the rows of a query; empty if the database lacks a table or column.
 
-        Text that is not UTF-8 has replacement characters. A value that is neither text nor a whole
-        number becomes None.
+        In text that is not UTF-8, invalid bytes are replaced. A value that is neither text nor an
+        integer becomes None.
 
         Raises:
             OSError: The file is not a database, or the query names a view or exceeds a limit.
@@ -81,14 +81,15 @@ class DatabaseCopy:
     def replace(self, statements: Sequence[Statement]) -> None:
         """Change the database while no program uses it.
 
-        At every moment the database is complete, either old or new.
+        The change is atomic.
 
         Raises:
             OSError: The file is not a database, a statement fails or exceeds a limit, or the result
                 cannot be written.
         """
         self._run([], is_change=True)
-        # The log is merged into the copy now, so the copy is the same database with and without it.
+        # The log was merged into the copy, so the copy is the same database with or without the
+        # log.
         self._publish()
         _remove(self._parent, [self._source.name + suffix for suffix in _SIDE_FILES])
         os.fsync(self._parent)
@@ -122,10 +123,10 @@ class DatabaseCopy:
         return rows
 
     def _publish(self) -> None:
-        """Replace the database by the main file of the copy."""
+        """Replace the database with the main file of the copy."""
         name = self._source.name
         before = os.stat(name, dir_fd=self._parent, follow_symlinks=False)
-        # The descriptor is the directory that was opened, even if its path leads elsewhere by now.
+        # The descriptor is of the original directory, even if its path leads elsewhere now.
         place = f"/proc/self/fd/{self._parent}"
         with contextlib.closing(PartialFile(place, name)) as partial:
             with self._copy.open("rb") as content:
@@ -141,14 +142,14 @@ def copy_database(root: Path, path: str, *, scratch: Path) -> Iterator[DatabaseC
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path of the database below it; no link is followed.
-        scratch: The directory to copy it to; the program should have no access to it.
+        path: Path of the database below ``root``; links are not followed.
+        scratch: The directory for the copy; the other program should have no access to it.
 
     Yields:
         The copy; None if the path is not a regular file.
 
     Raises:
-        OSError: It cannot be copied, is too large, or changes all the time.
+        OSError: The database cannot be copied, is too large, or keeps changing.
     """
     directory, _, name = path.rpartition("/")
     with contextlib.ExitStack() as opened:
@@ -172,13 +173,13 @@ def remove_database(root: Path, path: str) -> None:
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path of the database below it; no link is followed.
+        path: Path of the database below ``root``; links are not followed.
 
     Raises:
-        OSError: It cannot be removed.
+        OSError: The database cannot be removed.
     """
     with opened_parent(root, path) as (parent, name):
-        # The main file goes first: without it, SQLite removes the others by itself.
+        # Remove the main file first; without it, SQLite itself removes the others.
         _remove(parent, [name, *(name + suffix for suffix in _SIDE_FILES)])
 
 
@@ -191,9 +192,9 @@ def _remove(parent: int, names: Sequence[str]) -> None:
 def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
     """Copy the main file and the log of a database in a consistent state.
 
-    SQLite writes the main file when it merges the log into it, and restarts the log only after
-    that. So both belong together if the main file has not changed meanwhile. Otherwise SQLite only
-    appends to the log, and finds its valid beginning.
+    SQLite writes the main file only when it merges the log into it, and restarts the log only
+    afterwards. So the copies are consistent if the main file did not change during the copy. SQLite
+    otherwise only appends to the log, and uses the valid part of a truncated log.
     """
     for _ in range(_ATTEMPTS):
         before = _identify(parent, name)
@@ -235,7 +236,7 @@ def copy_content(source: int, target: int) -> None:
         target: Descriptor of an empty file.
 
     Raises:
-        OSError: It cannot be read or written.
+        OSError: The content cannot be read or written.
     """
     size, position = min(os.fstat(source).st_size, MAX_DATABASE_BYTES), 0
     os.ftruncate(target, size)

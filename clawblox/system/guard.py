@@ -1,15 +1,16 @@
 """The guard: the small process that ends the instances of a dead orchestrator, and its client.
 
-Each orchestrator process has a guard. It has the read end of a pipe (the lifeline) and a pidfd of
-the orchestrator. The client sends it the cookie of every instance *before* the instance is spawned,
-and its leaders after; when the orchestrator has ended for any reason, the guard sends TERM to all
-processes of the marks, waits a grace, and kills the rest. To detach an instance, the client has the
-guard forget it. A guard that dies, perhaps for lack of memory, is replaced immediately: a thread
-waits for its end.
+Each orchestrator process has a guard, which holds the read end of a pipe (the lifeline) and a pidfd
+of the orchestrator. The client sends the guard the cookie of every instance *before* the instance
+is spawned, and its leaders afterwards. When the orchestrator has ended for any reason, the guard
+sends TERM to all processes of the marks, waits for a grace, and kills the rest. To detach an
+instance, the client makes the guard forget it. A thread waits for the end of the guard, and
+replaces a guard that dies, perhaps for lack of memory, immediately.
 
-The guard is nobody's child, since whoever ends an orchestrator may kill its children first, as Ray
-does. An orchestrator that must not act after a time, because another may then do its work, takes a
-lease: the guard kills it and its instances at the deadline, without a grace.
+The guard is not a child of the orchestrator, because programs that end an orchestrator may kill its
+children first, as Ray does. An orchestrator that must not act after a certain time, when another
+may take over its work, takes a lease: the guard kills the orchestrator and its instances at the
+deadline, without a grace.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -49,16 +50,16 @@ KEEPER_THREAD = "clawblox-guard-keeper"
 """Name of the thread that waits for the end of a guard, to replace it."""
 
 _KEEPER_PAUSE_S = 1.0
-"""Pause in seconds before the replacement of a guard that died early or could not be started."""
+"""Pause before replacing a guard that died early or could not be started, in seconds."""
 
 _LEASE_STEP_S = 0.1
-"""Longest sleep in seconds of a guard with a lease, since poll(2) does not count a suspend."""
+"""Longest sleep of a guard with a lease, in seconds, because poll(2) ignores suspended time."""
 
 _KILL_TIMEOUT_S = 30.0
 _SCAN_INTERVAL_S = 0.02
 _QUIET_S = 0.5
-"""Seconds without a process of the marks after which the guard ends. A child that was being
-spawned as its orchestrator died has no mark until its exec is done."""
+"""Seconds without marked processes after which the guard ends. A child that was being spawned when
+its orchestrator died has no mark until its exec is done."""
 
 
 class Guard:
@@ -72,7 +73,7 @@ class Guard:
         self._lease_until = 0.0
 
     def watch(self, mark: Mark) -> None:
-        """End the processes of ``mark`` when this process is gone.
+        """End the processes of ``mark`` when this process has ended.
 
         A later call with the same cookie replaces the mark, for example to add leaders.
 
@@ -84,12 +85,12 @@ class Guard:
             self._send("watch", *mark)
 
     def lease(self, until: float) -> None:
-        """Kill this process and those of every mark at a time, without a grace.
+        """Kill this process and those of every mark at a deadline, without a grace.
 
         A later deadline replaces an earlier one, unless that has passed.
 
         Args:
-            until: The deadline in seconds of ``CLOCK_BOOTTIME``, which counts a suspend.
+            until: The deadline in seconds of ``CLOCK_BOOTTIME``, which includes suspended time.
 
         Raises:
             OSError: The guard cannot be started.
@@ -99,14 +100,14 @@ class Guard:
             self._send("lease", self._lease_until)
 
     def forget(self, mark: Mark) -> None:
-        """Undo :meth:`watch`; the tree has ended or is to outlive this process."""
+        """Undo :meth:`watch`, because the tree has ended or should outlive this process."""
         with self._lock:
             self._marks.pop(mark.cookie, None)
             if self._is_running():
                 self._write(_message("forget", *mark))
 
     def _send(self, verb: str, *arguments: Any) -> None:
-        """Tell the guard something that the client has noted; a guard that starts is told all."""
+        """Send the guard a change that the client has noted; send a new guard the whole state."""
         if self._is_running():
             self._write(_message(verb, *arguments))
         else:
@@ -145,7 +146,7 @@ class Guard:
             keeper.start()
 
     def _replace(self, pidfd: int) -> None:
-        """Wait for the end of a guard, and start another if there is something to guard."""
+        """Wait for the end of a guard, and start another if any marks are left."""
         started_at = time.monotonic()
         await_end(pidfd)
         may_start = time.monotonic() - started_at > _KEEPER_PAUSE_S
@@ -159,7 +160,7 @@ class Guard:
                 if is_mine and (self._marks or self._lease_until):
                     self._start()
                 break
-        os.close(pidfd)  # not before, so that no other descriptor has its number
+        os.close(pidfd)  # not earlier, so that its number is not reused
 
     def _write(self, data: bytes) -> None:
         # If the guard has just died, its keeper or the next `watch` replaces it.
@@ -175,13 +176,13 @@ class Guard:
         self._pidfd = self._lifeline = -1
 
     def after_fork(self) -> None:
-        """Drop the parent's guard in a forked child, since that is a separate orchestrator."""
+        """Drop the parent's guard in a forked child, which is a separate orchestrator."""
         self._lock = threading.Lock()
         self._marks.clear()
         self._lease_until = 0.0
         pidfd = self._pidfd
         self._close()
-        if pidfd >= 0:  # the thread that would close it is not here
+        if pidfd >= 0:  # the thread that would close it does not exist in the child
             os.close(pidfd)
 
 
@@ -192,10 +193,10 @@ os.register_at_fork(after_in_child=guard.after_fork)
 
 
 def find_guarded() -> set[int]:
-    """Return the orchestrators that live and have a guard. Blocks.
+    """Return the pids of the live orchestrators with a guard. Blocks.
 
-    A process that has the pid of an earlier orchestrator is none, because a guard names the start
-    time of its orchestrator too.
+    A process that reuses the pid of an earlier orchestrator is left out, because a guard also names
+    the start time of its orchestrator.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -222,7 +223,7 @@ def _spawn(orchestrator: int, start_time: int, lifeline: int) -> int:
 
 
 def main(orchestrator: str, start_time: str) -> None:
-    """Run the guard program: wait for the end of the orchestrator, then clean up after it."""
+    """Run the guard program: wait for the end of the orchestrator, then end its instances."""
     detach_from_parent()
     pidfd = open_same(int(orchestrator), int(start_time))
     marks, lease_until = _watch_until_gone(pidfd)
@@ -256,7 +257,7 @@ def _watch_until_gone(pidfd: int | None) -> tuple[list[Mark], float]:
             is_over = any(descriptor != 0 for descriptor, _ in events)
         # Read after the death was noticed, so that the last messages are not missed.
         received, is_closed = _read_lifeline()
-        # Then look at the clock: a renewal that was read too late does not count.
+        # Then check the clock: a renewal that was read too late does not count.
         has_expired = _boottime() >= lease_until
         *lines, pending = (pending + received).split(b"\n")
         for line in lines:

@@ -1,8 +1,8 @@
-"""Starting small Python programs that serve this process only.
+"""Starts small Python programs that serve only this process.
 
-A helper runs as ``python -I -S`` with an empty environment, in a session of its own, so that
-Ctrl-C on the terminal does not reach it. Its standard input is the channel to this process, and
-when either of them ends, the helper ends. Standard library only.
+A helper runs as ``python -I -S`` with an empty environment, in its own session, so that Ctrl-C on
+the terminal does not reach it. Its standard input is the channel to this process. The helper ends
+when the channel is closed or this process ends. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ _LEAVE_BEHIND = (
     '{ env -i "PATH=$PATH" "$@" <&3 3<&- >/dev/null & } 3<&0; '
     'read -r stat </proc/$!/stat && echo "$stat"'
 )
-"""Starts a program that keeps standard input; prints its ``/proc/<pid>/stat``. See proc(5)."""
+"""Shell command that starts a program with its standard input and prints ``/proc/<pid>/stat``."""
 
 
 MESSAGE_BYTES = 256 << 10
-"""More than the kernel lets through as one message."""
+"""Buffer size that exceeds the kernel's limit for one message."""
 
 
 def spawn_detached(
     name: str, function: str, *arguments: str, channel: int, paths: Iterable[str]
 ) -> int:
-    """Spawn a helper that is no child of this process; return its pidfd. Blocks for an instant.
+    """Spawn a helper that is not a child of this process; return its pidfd. Blocks for an instant.
 
-    Whoever kills the children of this process does not find it. The shell that spawns it ends at
-    once, so its parent is the nearest subreaper, PID 1 as a rule.
+    A program that kills the children of this process does not find the helper. The shell that
+    spawns the helper ends immediately, so the helper's parent is the nearest subreaper, usually PID
+    1.
 
     Args:
-        name: Identifies it in a process list: a word of its command line.
-        function: The function that it calls, as ``module:function``.
+        name: Word in the helper's command line that identifies it in a process list.
+        function: The function to call, as ``module:function``.
         *arguments: Arguments of that call.
-        channel: Descriptor that becomes its standard input.
+        channel: Descriptor that becomes the helper's standard input.
         paths: Directories to import from, in addition to the standard library.
 
     Raises:
-        OSError: It cannot be spawned, or ended immediately.
+        OSError: The helper cannot be spawned, or ended immediately.
     """
     os.stat(sys.executable)  # noqa: PTH116 - a shell could only report that it has ended
     command = python_command(name, function, arguments, paths)
@@ -56,7 +57,7 @@ def spawn_detached(
     read_end, write_end = os.pipe()
     try:
         middle = _spawn(shell, channel, write_end, None)
-        with contextlib.suppress(ChildProcessError):  # other code waits for every child
+        with contextlib.suppress(ChildProcessError):  # other code may reap every child
             os.waitid(os.P_PID, middle, os.WEXITED)
         os.set_blocking(read_end, False)
         pidfd = open_same(*parse_identity(os.read(read_end, 4096)))
@@ -76,7 +77,7 @@ def python_command(
     """Return the command of an isolated interpreter that calls a function.
 
     Args:
-        name: Identifies the process in a process list.
+        name: Word in the command line that identifies the process in a process list.
         function: The function, as ``module:function``.
         arguments: Arguments of the call.
         paths: Directories to import from, in addition to the standard library.
@@ -119,7 +120,7 @@ class HelperLost(Exception):  # noqa: N818 - names the condition
     """A helper ended, or was interrupted, before it answered.
 
     Args:
-        had_answered: Whether it had sent a message before.
+        had_answered: Whether the helper had sent a message before.
     """
 
     def __init__(self, *, had_answered: bool) -> None:
@@ -128,25 +129,25 @@ class HelperLost(Exception):  # noqa: N818 - names the condition
 
 
 class HelperProcess:
-    """A helper and the socket for messages to and from it. Ends at :meth:`end` or with us.
+    """A helper with its message socket, which ends at :meth:`end` or with this process.
 
     Args:
-        name: Identifies the helper in a process list: a word of its command line.
-        function: The function that it calls, as ``module:function``; its standard input is the
-            socket, its first argument the pid of this process.
+        name: Word in the helper's command line that identifies it in a process list.
+        function: The function to call, as ``module:function``; standard input is the socket, and
+            the first argument is the pid of this process.
         *arguments: Further arguments of that call.
         paths: Directories to import from, in addition to the standard library.
-        output: Descriptor that becomes its standard output; None discards it.
-        errors: Descriptor that becomes its standard error; None discards it.
+        output: Descriptor that becomes standard output; None discards the output.
+        errors: Descriptor that becomes standard error; None discards the errors.
 
     Raises:
-        OSError: It cannot be spawned.
+        OSError: The helper cannot be spawned.
 
     Attributes:
-        name: As given.
-        pid: The process.
+        name: Name of the helper.
+        pid: Pid of the helper.
         channel: The socket.
-        has_answered: Whether it has sent a message.
+        has_answered: Whether the helper has sent a message.
     """
 
     def __init__(
@@ -171,10 +172,10 @@ class HelperProcess:
         _helpers.add(self)
 
     def send(self, message: bytes, *descriptors: int) -> None:
-        """Send a message, with open files. Blocks while the helper is busy with others.
+        """Send a message with open files. Blocks while the helper is busy.
 
         Raises:
-            HelperLost: The process ended.
+            HelperLost: The helper ended.
         """
         try:
             socket.send_fds(self.channel, [message], descriptors)
@@ -182,10 +183,10 @@ class HelperProcess:
             raise HelperLost(had_answered=self.has_answered) from error
 
     def receive(self) -> bytes:
-        """Return the next message. Blocks until it comes.
+        """Return the next message. Blocks until it arrives.
 
         Raises:
-            HelperLost: The process ended, or was interrupted.
+            HelperLost: The helper ended, or was interrupted.
         """
         try:
             message = self.channel.recv(MESSAGE_BYTES)
@@ -197,7 +198,7 @@ class HelperProcess:
         return message
 
     def interrupt(self) -> None:
-        """Make :meth:`receive` in another thread fail immediately; the helper is lost."""
+        """Make :meth:`receive` fail in another thread; the helper is unusable afterwards."""
         with contextlib.suppress(OSError):
             self.channel.shutdown(socket.SHUT_RDWR)
 
@@ -205,7 +206,7 @@ class HelperProcess:
         """End the process and reap it. Blocks for an instant."""
         _helpers.discard(self)
         self.channel.close()
-        # Other code that waits for every child of this process may have reaped it.
+        # Other code in this process that waits for every child may have reaped it.
         with contextlib.suppress(ChildProcessError, ProcessLookupError):
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG) is None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -213,7 +214,7 @@ class HelperProcess:
 
 
 def count_helpers(name: str) -> int:
-    """Return how many helpers of a name this process has."""
+    """Return the number of helpers with a name in this process."""
     return sum(helper.name == name for helper in tuple(_helpers))
 
 
@@ -221,7 +222,7 @@ _helpers: weakref.WeakSet[HelperProcess] = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    # A forked child with an open channel would keep a helper alive when its parent has ended.
+    # A forked child with an open channel would keep a helper alive after the parent's end.
     for helper in tuple(_helpers):
         helper.channel.close()
     _helpers.clear()
@@ -235,26 +236,25 @@ def detach_from_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.chdir("/")
-    # Descriptors meant for all children: another process may wait for them to be closed.
+    # Close inherited descriptors, because another process may wait for them to be closed.
     close_all_but({0, 1, 2})
 
 
 def close_all_but(wanted: Collection[int]) -> None:
-    """Close all descriptors of this process except some."""
+    """Close all descriptors of this process except the given ones."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) not in wanted:
-            with contextlib.suppress(OSError):  # the descriptor of this very listing
+            with contextlib.suppress(OSError):  # the descriptor of this listing
                 os.close(int(name))
 
 
 def open_parent(parent: int) -> int | None:
-    """Return a pidfd of the process that spawned this helper; None if that has ended.
+    """Return a pidfd of the process that spawned this helper; None if it has ended.
 
-    A forked child of the parent, of which Python knows nothing, keeps the channel open. The pidfd
-    shows the end nevertheless.
+    The pidfd shows the end of the parent even if a forked child keeps the channel open.
 
     Args:
-        parent: Its pid, which may be another process's by now.
+        parent: Pid of the parent, which another process may have reused.
     """
     try:
         pidfd = os.pidfd_open(parent)
@@ -269,7 +269,7 @@ def open_parent(parent: int) -> int | None:
 def serve_parent(parent: str) -> socket.socket:
     """Detach this helper and return its end of the channel.
 
-    From now on it ends, in the middle of whatever it does, when its parent has ended.
+    From now on, the helper ends immediately when its parent has ended.
 
     Args:
         parent: The pid of the process that spawned it.
@@ -288,10 +288,10 @@ def _end_after(pidfd: int) -> None:
 
 
 def await_end(pidfd: int, timeout_ms: int | None = None) -> bool:
-    """Wait until a process has ended, reaped or not; return whether it has. Blocks.
+    """Wait until a process has ended, reaped or not; return whether it has ended. Blocks.
 
     Args:
-        pidfd: The process; need not be a child.
+        pidfd: Descriptor of the process, which need not be a child.
         timeout_ms: Limit in milliseconds; None means no limit.
     """
     poller = select.poll()

@@ -1,7 +1,7 @@
 """Locks on files (flock(2)); the kernel releases them when their owner dies. Everything blocks.
 
-A lock file names its owner and is removed with the release. A lock on the descriptor of another
-file only orders its writers. A forked child keeps no lock of its parent.
+A lock file names its owner and is removed on release. A lock on the descriptor of another file only
+orders its writers. A forked child does not keep the locks of its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _held_locks: set[int] = set()
 
 
 class LockOwner(NamedTuple):
-    """Owner of a lock: its process, the machine, and the time of the lock (UTC)."""
+    """Owner of a lock: the process, the machine, and the time of the lock (UTC)."""
 
     pid: int
     host: str
@@ -44,7 +44,7 @@ class LockOwner(NamedTuple):
 
 
 def own_lock() -> LockOwner:
-    """Return this process as the owner of a lock that is taken now."""
+    """Return this process as the owner of a lock taken now."""
     return LockOwner(os.getpid(), os.uname().nodename, format_utc(utc_now()))
 
 
@@ -52,10 +52,10 @@ def lock_file(path: Path) -> int | None:
     """Take the lock ``path``, until :func:`unlock_file` or the end of this process.
 
     Returns:
-        An open descriptor, or None if the lock is taken, by another process or within this process.
+        An open descriptor; None if another process, or this process, already holds the lock.
 
     Raises:
-        OSError: The file cannot be opened, or is not one of ours; see
+        OSError: The file cannot be opened, or is not a file of clawblox; see
             :func:`clawblox.system.regular_files.open_own`.
     """
     fd = open_locked(path, os.O_RDWR | os.O_CREAT)
@@ -78,7 +78,7 @@ def open_locked(path: Path, flags: int) -> int | None:
         flags: As for :func:`clawblox.system.regular_files.open_own`.
 
     Returns:
-        An open descriptor of the file that has the path; None if the file is locked already.
+        An open descriptor of the file; None if the file is already locked.
 
     Raises:
         OSError: As for :func:`lock_file`.
@@ -100,19 +100,19 @@ def open_locked(path: Path, flags: int) -> int | None:
 
 
 def close_locked(fd: int) -> None:
-    """Close a file that :func:`open_locked` opened. In a forked child, this does nothing."""
+    """Close a file that :func:`open_locked` opened. In a forked child, this has no effect."""
     if fd in _held_locks:
         _held_locks.remove(fd)
         os.close(fd)
 
 
 def renew_lock(path: Path, fd: int) -> int:
-    """Take a lock again whose file was removed or replaced; return its descriptor from now on.
+    """Take a lock again if its file was removed or replaced; return the valid descriptor.
 
-    That is the same descriptor if the file is still there, or if another owner has the lock by now.
+    The descriptor stays the same if the file still exists, or if another owner has taken the lock.
 
     Raises:
-        OSError: The file cannot be opened, or is not one of ours.
+        OSError: The file cannot be opened, or is not a file of clawblox.
     """
     if fd not in _held_locks or is_file_at(path, fd) or (new := lock_file(path)) is None:
         return fd
@@ -121,9 +121,9 @@ def renew_lock(path: Path, fd: int) -> int:
 
 
 def is_file_at(path: Path | str, fd: int) -> bool:
-    """Return whether a path still leads to an open file; its owner may have removed or replaced it.
+    """Return whether a path still names an open file, which may have been removed or replaced.
 
-    A link to the file is another file.
+    A symbolic link to the file counts as a different file.
     """
     try:
         return os.path.samestat(os.fstat(fd), os.lstat(path))
@@ -132,12 +132,12 @@ def is_file_at(path: Path | str, fd: int) -> bool:
 
 
 def unlock_file(path: Path, fd: int) -> None:
-    """Release a lock and remove its file, unless the file was replaced.
+    """Release a lock and remove its file unless the file was replaced.
 
-    In a forked child, which has no lock, this does nothing.
+    In a forked child, which has no locks, this has no effect.
 
     Raises:
-        OSError: The file cannot be removed; the lock is released nevertheless.
+        OSError: The file cannot be removed; the lock is still released.
     """
     if fd not in _held_locks:
         return
@@ -150,7 +150,7 @@ def unlock_file(path: Path, fd: int) -> None:
 
 
 def _drop_inherited_locks() -> None:
-    # A fork shares the open file, and with it the lock: the child would keep it for ever.
+    # A forked child shares the open file and its lock, and would keep the lock forever.
     while _held_locks:
         with contextlib.suppress(OSError):
             os.close(_held_locks.pop())
@@ -160,7 +160,7 @@ os.register_at_fork(after_in_child=_drop_inherited_locks)
 
 
 def lock_owner(path: Path) -> LockOwner | None:
-    """Return the owner that a lock file names, for messages; None if it cannot be read."""
+    """Return the owner named in a lock file, for messages; None if it cannot be read."""
     try:
         return LockOwner.parse(read_regular(path, max_bytes=_MAX_LOCK_BYTES).decode())
     except (OSError, ValueError):
@@ -168,14 +168,14 @@ def lock_owner(path: Path) -> LockOwner | None:
 
 
 def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
-    """Call a function until it returns a value that is not None, or until the time is up.
+    """Call a function until it returns a value other than None, or until a timeout.
 
     Args:
         attempt: The function; it is called at least once.
-        seconds: The time, in seconds.
+        seconds: The timeout, in seconds.
 
     Returns:
-        Its value; None when the time is up.
+        The function's value; None after the timeout.
     """
     deadline = time.monotonic() + seconds
     pause_s = _FIRST_PAUSE_S
@@ -189,15 +189,15 @@ def retry(attempt: Callable[[], _T | None], seconds: float) -> _T | None:
 
 @contextlib.contextmanager
 def locking(fd: int, seconds: float) -> Iterator[bool]:
-    """Lock an open file as :func:`lock_descriptor` does until the end of the block.
+    """Lock an open file for the duration of the block, as :func:`lock_descriptor` does.
 
     Yields:
-        Whether it is locked.
+        Whether the file is locked.
     """
     try:
         yield lock_descriptor(fd, seconds)
     finally:
-        # Closing is not enough: a child that was forked meanwhile has the lock too.
+        # Closing is not enough, because a child forked in the meantime also has the lock.
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
@@ -207,7 +207,7 @@ def lock_descriptor(fd: int, seconds: float, *, kind: int = fcntl.LOCK_EX) -> bo
     Args:
         fd: The open file.
         seconds: Time to wait for another owner to unlock it, in seconds.
-        kind: ``fcntl.LOCK_EX``, or ``fcntl.LOCK_SH`` to share it with others of this kind.
+        kind: ``fcntl.LOCK_EX``, or ``fcntl.LOCK_SH`` to share the lock with others of this kind.
 
     Returns:
         Whether the file is locked now.

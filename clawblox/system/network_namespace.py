@@ -1,15 +1,14 @@
-"""The helper that gives a program a network of its own, and hands out the sockets in it.
+"""The helper that gives a program its own network, and passes out the sockets in it.
 
 A socket stays in the network namespace in which it was created. So the helper creates user and
 network namespaces, listens there, sends the sockets to the orchestrator (``SCM_RIGHTS``), and
-becomes the program. The program reaches the services of the orchestrator on these sockets, and
-nothing else: no forwarder runs, and no route leads out. Before that, the helper gives up privileges
-that the program must not have: root's user, further namespaces, more processes than a limit. See
-user_namespaces(7) and network_namespaces(7).
+becomes the program. The program reaches only the services of the orchestrator, on these sockets:
+there is no forwarder and no route out. Before it becomes the program, the helper gives up
+privileges that the program must not have: root's user, further namespaces, and more processes than
+a limit. See user_namespaces(7) and network_namespaces(7).
 
-Standard library only: the helper runs as ``python -I -S``, with the environment that is meant for
-the program, since it becomes the program. A refusal of the kernel is reported in the words of the
-kernel.
+Standard library only: the helper runs as ``python -I -S`` with the environment of the program that
+it becomes. A refusal by the kernel is reported in the kernel's words.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from clawblox.system.helper import close_all_but, python_command
 from clawblox.system.outer_user import CLONE_NEWUSER, OUTER_PROC, become, call
 
 HELPER_NAME = "clawblox-netns"
-"""Identifies the helper in a process list, before it becomes the program."""
+"""Name of the helper in a process list until it becomes the program."""
 
 _CLONE_NEWNET = 0x40000000
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
@@ -45,7 +44,7 @@ _SIOCSIFADDR = 0x8916
 _IFF_UP = 0x1
 _BACKLOG = 128
 _MOST_LISTENERS = 250
-"""The kernel passes at most 253 descriptors in a message."""
+"""Maximum number of listeners; the kernel passes at most 253 descriptors in a message."""
 
 _DONE = b"ok"
 _MESSAGE_BYTES = 4096
@@ -55,14 +54,14 @@ class Confinement(NamedTuple):
     """Restrictions that the helper puts on the program, in addition to its own network.
 
     Attributes:
-        user: User id that it runs as outside; None keeps the user of this process. Any other value
-            requires root.
+        user: User id of the program outside of its namespaces; None keeps the user of this process.
+            Any other value requires root.
         own: Files that this user owns in ``outer_user.OUTER_DIR``, named by their order.
-        shown: Further files there, which it need not be able to write.
-        namespaces: Most namespaces of each kind that are made below the program's own, by the
-            names in ``/proc/sys/user``. Left out where that cannot be written.
-        processes: Most processes and threads; None sets no limit.
-        groups: The ``cgroup.procs`` files of the control groups that it joins.
+        shown: Further files there, which the program need not be able to write.
+        namespaces: Maximum number of nested namespaces of each kind, by the names in
+            ``/proc/sys/user``. Skipped if that cannot be written.
+        processes: Maximum number of processes and threads; None sets no limit.
+        groups: The ``cgroup.procs`` files of the control groups that the program joins.
     """
 
     user: int | None = None
@@ -77,17 +76,17 @@ _UNCONFINED = Confinement()
 
 
 class NamespaceRefused(OSError):  # noqa: N818 - names the condition
-    """The namespaces, or the sockets in them, cannot be made on this machine."""
+    """The namespaces, or the sockets in them, cannot be created on this machine."""
 
 
 # ------------------------------------------------------------------------- the orchestrator's side
 
 
 def open_channel() -> tuple[socket.socket, socket.socket]:
-    """Return both ends of the channel on which a helper answers: our end and the helper's end.
+    """Return both ends of the channel on which a helper answers: the own end and the helper's end.
 
     Raises:
-        OSError: No descriptor is left.
+        OSError: No descriptor is available.
     """
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -100,17 +99,17 @@ def helper_command(
     keep: Sequence[int] = (),
     confinement: Confinement = _UNCONFINED,
 ) -> list[str]:
-    """Return the command that runs ``command`` in a network of its own.
+    """Return the command that runs ``command`` in its own network.
 
     Args:
         channel: The helper's end of the channel; the helper inherits it under the same number.
-        listen: Numeric addresses and ports to listen on there.
+        listen: Numeric addresses and ports to listen on in that network.
         command: An absolute path, and arguments.
         keep: Other descriptors that the program inherits.
         confinement: Further restrictions.
 
     Raises:
-        ValueError: There are more addresses than can be handed over.
+        ValueError: There are more addresses than can be passed in a message.
     """
     if len(listen) > _MOST_LISTENERS:
         raise ValueError(f"{len(listen)} addresses to listen on; at most {_MOST_LISTENERS}")
@@ -123,12 +122,12 @@ def receive_listeners(channel: socket.socket, count: int) -> list[socket.socket]
     """Return the sockets of a helper in the order of the request. Blocks until it answers.
 
     Args:
-        channel: Our end; the helper's end must be closed in this process.
+        channel: The own end; the helper's end must be closed in this process.
         count: Number of sockets in the request.
 
     Raises:
-        NamespaceRefused: The helper failed; the text names the call that was refused.
-        OSError: It did not answer within the timeout of ``channel``.
+        NamespaceRefused: The helper failed; the message names the refused call.
+        OSError: The helper did not answer within the timeout of ``channel``.
     """
     message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, _MOST_LISTENERS)
     listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -143,7 +142,7 @@ def receive_listeners(channel: socket.socket, count: int) -> list[socket.socket]
 
 
 def main(channel: str, request: str, *command: str) -> None:
-    """Run the helper: make the namespaces, hand out the sockets, become ``command``."""
+    """Run the helper: create the namespaces, pass out the sockets, become ``command``."""
     listen, keep, values = json.loads(request)
     confinement = Confinement(*values)
     with socket.socket(fileno=int(channel)) as answer:
@@ -183,8 +182,8 @@ def _limit(confinement: Confinement) -> None:
                 Path(place, "sys/user", name).write_text(str(most))
                 break
     if confinement.processes is not None:
-        # Not before the namespace exists: it would also apply the limit to all processes of its
-        # maker.
+        # Not before the namespace exists, because the limit would also apply to all processes of
+        # its creator.
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         most = confinement.processes
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -192,9 +191,9 @@ def _limit(confinement: Confinement) -> None:
 
 
 def _leave_keys() -> None:
-    """Join an empty session keyring: processes inherit the keyring of the login, with its keys."""
+    """Join an empty session keyring, because processes inherit the keys of the login's keyring."""
     number = _KEYCTL.get(os.uname().machine)
-    if number is not None:  # a kernel without keyrings has nothing to read
+    if number is not None:  # a kernel without keyrings has no keys
         ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
@@ -211,9 +210,9 @@ def _enter_namespaces() -> None:
     """Enter new user and network namespaces, in which this user is root."""
     uid, gid = os.geteuid(), os.getegid()
     with _refusal("unshare(CLONE_NEWUSER | CLONE_NEWNET)"):
-        # os.unshare is as new as Python 3.12.
+        # os.unshare requires Python 3.12.
         call("", "unshare", CLONE_NEWUSER | _CLONE_NEWNET)
-    # Only after this denial may an ordinary user map a group.
+    # An ordinary user may map a group only after this denial.
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"0 {uid} 1"),
@@ -224,7 +223,7 @@ def _enter_namespaces() -> None:
 
 
 def _raise_loopback(addresses: Sequence[str]) -> None:
-    """Bring the loopback interface up, and add the addresses that it does not have by default."""
+    """Bring up the loopback interface, and add the addresses that it lacks by default."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         with _refusal("ioctl(SIOCSIFFLAGS, lo up)"):
             request = struct.pack("16sh14x", b"lo", 0)

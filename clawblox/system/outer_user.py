@@ -1,14 +1,14 @@
-"""Running a program as an otherwise unused user, who sees some files of root as its own.
+"""Runs a program as an otherwise unused user, who sees some files of root as its own.
 
-Namespaces confine root in them, except where the kernel checks for root's user id alone, below
-``/proc/sys`` and in control groups for example: there, root inside is root. So a helper that root
-starts becomes another user before it creates any namespace. The files stay root's: they are bound
-to paths in a private file system, by mounts that map the owner (mount_setattr(2),
-``MOUNT_ATTR_IDMAP``). Files that the program creates there are root's too, so no file on disk has
-to change its owner.
+Namespaces confine their root, except where the kernel checks only for the user id of root, for
+example below ``/proc/sys`` and in control groups: there, root in a namespace is the real root. So a
+helper that root starts becomes another user before it creates any namespace. The files still belong
+to root: they are bound to paths in a private file system, with mounts that map the owner
+(mount_setattr(2), ``MOUNT_ATTR_IDMAP``). Files that the program creates there also belong to root,
+so no file on disk changes its owner.
 
-Standard library only, because helpers use it. The system call numbers are the same on
-x86-64 and AArch64.
+Standard library only, because helpers use it. The system call numbers are the same on x86-64 and
+AArch64.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pathlib import Path
 from clawblox.system.regular_files import closing_fd
 
 OUTER_DIR = "/tmp"  # noqa: S108 - in the helper's own mount namespace
-"""Where the files are bound, as ``0``, ``1`` and so on. bubblewrap needs that directory, too."""
+"""Directory in which the files are bound as ``0``, ``1`` and so on. bubblewrap also needs it."""
 
 OUTER_PROC = f"{OUTER_DIR}/proc"
-"""An uncovered ``/proc``, where it can be mounted."""
+"""Path of an uncovered ``/proc``, if it can be mounted."""
 
 _FIRST_UID = 2_010_000_000
 _UIDS = 100_000_000
-"""Above the containers of systemd and the directory users of SSSD, below what systemd reserves."""
+"""First user id: above systemd's containers and SSSD's users, below systemd's reserved ids."""
 
 _NEEDED = {
     "CAP_KILL": 5,
@@ -43,7 +43,7 @@ _NEEDED = {
     "CAP_SYS_PTRACE": 19,
     "CAP_SYS_ADMIN": 21,
 }
-"""Capabilities needed to become that user, and to find and end its processes afterwards."""
+"""Capabilities needed to become that user, and to find and end the user's processes."""
 
 _CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -61,17 +61,17 @@ _MOST_IDS = 2**32 - 1
 
 
 def choose_uid(name: str) -> int:
-    """Return the user id for ``name``: the same each time, and rarely that of another name.
+    """Return the user id for ``name``, which is stable and rarely equals that of another name.
 
     Args:
-        name: The agent's directory, for example. The kernel's limits for a user count all programs
-            of the same user together.
+        name: A name such as the agent's directory. Programs with the same user share the kernel's
+            limits for a user.
     """
     return _FIRST_UID + zlib.crc32(os.fsencode(name)) % _UIDS
 
 
 def find_obstacle(uid: int) -> str | None:
-    """Return why this process cannot have programs run as another user; None if it may. Blocks.
+    """Return the reason why this process cannot run programs as another user, or None. Blocks.
 
     Args:
         uid: The user.
@@ -96,16 +96,16 @@ def _is_mapped(number: int, table: Path) -> bool:
 
 
 def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
-    """Bind files to places in :data:`OUTER_DIR`, and become a user who sees root's as its own.
+    """Bind files to paths in :data:`OUTER_DIR`, and become a user who sees them as its own.
 
     Args:
         uid: The user; its group has the same number.
-        own: Files and directories that it must be able to write.
-        shown: Files and directories that it need only read. Where a file system cannot map their
+        own: Files and directories that the user must be able to write.
+        shown: Files and directories that the user only reads. If a file system cannot map their
             owner, they keep it.
 
     Raises:
-        OSError: A system call is refused; the text names it.
+        OSError: A system call is refused; the message names it.
     """
     with closing_fd(_open_mapping(uid)) as namespace:
         _own_streams(uid, namespace)
@@ -121,7 +121,7 @@ def become(uid: int, own: Sequence[str], shown: Sequence[str]) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    # Without this, its own entries in /proc stay root's, and it could not map users.
+    # Without this, its own entries in /proc would belong to root, and it could not map users.
     call("prctl(PR_SET_DUMPABLE)", "prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
@@ -191,8 +191,8 @@ def _attach(tree: int, place: str) -> None:
 def _show_processes() -> None:
     """Mount ``/proc`` again, uncovered.
 
-    Containers cover parts of theirs, and only a process that sees an uncovered ``/proc`` may mount
-    another in its own namespaces.
+    Containers cover parts of ``/proc``, and only a process that sees an uncovered ``/proc`` may
+    mount another one in its own namespaces.
     """
     Path(OUTER_PROC).mkdir()
     with contextlib.suppress(OSError):  # not needed if nothing is covered
@@ -200,7 +200,7 @@ def _show_processes() -> None:
 
 
 def _own_streams(uid: int, namespace: int) -> None:
-    """Let the user open its standard streams by name, as ``/dev/stderr`` for example."""
+    """Let the user open its standard streams by name, for example as ``/dev/stderr``."""
     for descriptor in (0, 1, 2):
         found = os.fstat(descriptor)
         if stat.S_ISFIFO(found.st_mode) or not found.st_nlink:

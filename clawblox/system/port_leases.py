@@ -1,12 +1,12 @@
 """Port leases: a file of locks that all orchestrators of a user honour, with a slot for each port.
 
-A lease is a lock on the slot of its port, so that the kernel releases it when its owner is gone.
-The slot names the owner, for messages. The locks are open file description locks, see fcntl(2):
-they belong to this process's descriptor, and not to every opener of the file.
+A lease is a lock on the slot of its port, so the kernel releases it when its owner is gone. The
+slot names the owner, for messages. The locks are open file description locks, see fcntl(2): they
+belong to this process's descriptor rather than to every opener of the file.
 
-A world may itself be an orchestrator and run a world of its own on the port that it was given. It
-claims the port with the token of that lease, whose digest is in the slot: it locks the port's slot
-of the next layer, which only one process can. The lease that was passed on is unchanged.
+A world may itself be an orchestrator and run its own world on the port that it was given. It claims
+the port with the token of the lease, whose digest is in the slot, by locking the port's slot in the
+next layer, which only one process can do. The original lease is unchanged.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from clawblox.system.locks import LockOwner, is_file_at, own_lock
 from clawblox.system.regular_files import open_own
 
 LEASE_ROOT = Path("/tmp")  # noqa: S108 - the directory in it is checked to be ours
-"""The same for all orchestrators of a user, whatever ``TMPDIR`` is. Leases of other users are not
-visible, but the ports that they bind are.
+"""Directory of the lease file, the same for all orchestrators of a user regardless of ``TMPDIR``.
+Leases of other users are not visible, but their bound ports are.
 """
 
 LEASE_RANGE = range(20000, 32000)
@@ -56,11 +56,11 @@ class LeaseFile:
         self._held: dict[int, int] = {}  # the layer of each port
 
     def take(self, port: int, given: str = "") -> str | None:
-        """Lease a port; return the token of the lease, or None when it is leased already.
+        """Lease a port; return the token of the lease, or None if the port is already leased.
 
         Args:
             port: The port.
-            given: Token of a lease that another process passed on to this one; empty for none.
+            given: Token of a lease that another process passed on to this one, or empty.
 
         Raises:
             OSError: The file cannot be opened, or is not this user's.
@@ -112,7 +112,7 @@ class LeaseFile:
         return LockOwner.parse(" ".join(text.split()[:3]))
 
     def after_fork(self) -> None:
-        """Drop the parent's leases in a forked child, since it would keep them locked for ever."""
+        """Drop the parent's leases in a forked child, which would keep them locked forever."""
         self._lock = threading.Lock()
         self._held.clear()
         self._close_unused()
@@ -123,7 +123,7 @@ class LeaseFile:
             self._fd = -1
 
     def _open(self) -> None:
-        """Open the file that others open too; the file opened before may have been removed."""
+        """Open the shared file again if the open file was removed."""
         home = f"{LEASE_ROOT}/clawblox-{os.getuid()}"
         path = f"{home}/leases"
         if self._fd >= 0 and is_file_at(path, self._fd):
@@ -148,7 +148,7 @@ class LeaseFile:
         return True
 
     def _is_locked(self, port: int, layer: int) -> bool:
-        """Return whether another process has the lock of a slot."""
+        """Return whether another process holds the lock of a slot."""
         found = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, _pack_lock(port, layer, fcntl.F_WRLCK))
         return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
 

@@ -1,7 +1,7 @@
-"""Ports: leasing a free port, and finding the process that listens on a port.
+"""Leases free ports, and finds the processes that listen on a port.
 
-Ports are leased below the ephemeral range, so that no outgoing connection uses them by accident.
-``port_leases`` shares the leases among orchestrators; ``sock_diag`` queries the kernel.
+Ports are leased below the ephemeral range, so that outgoing connections do not use them by
+accident. ``port_leases`` shares the leases among orchestrators; ``sock_diag`` queries the kernel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PortBusy(Exception):  # noqa: N818 - names the condition; the caller raise
 
     Args:
         port: The port.
-        owner: The process that has it, as ``pid 123 (command)``; '' if unreadable.
+        owner: The process that uses the port, as ``pid 123 (command)``; '' if unreadable.
     """
 
     def __init__(self, port: int, owner: str) -> None:
@@ -52,11 +52,11 @@ class NoFreePort(Exception):  # noqa: N818 - names the condition
 
 
 class PortLease:
-    """A port that no other orchestrator takes until it is released.
+    """A port that other orchestrators do not take until it is released.
 
     Attributes:
         port: The port.
-        token: Lets the world on the port lease it again, if that is an orchestrator itself.
+        token: Lets the world on the port lease it again if the world is itself an orchestrator.
     """
 
     def __init__(self, port: int, token: str) -> None:
@@ -65,7 +65,7 @@ class PortLease:
         self._is_held = True
 
     def release(self) -> None:
-        """Release the port; idempotent."""
+        """Release the port. Idempotent."""
         if self._is_held:
             self._is_held = False
             leases.release(self.port)
@@ -79,7 +79,7 @@ def take_port(host: str, port: int) -> PortLease:
         port: The port.
 
     Raises:
-        PortBusy: It is leased or bound.
+        PortBusy: The port is leased or bound.
         OSError: ``host`` is not an address of this machine, or the port needs privileges.
     """
     token = leases.take(port, os.environ.get(LEASE_ENV, ""))
@@ -100,7 +100,7 @@ def take_free_port(host: str, *, first: int = 0) -> PortLease:
 
     Args:
         host: The address that it will be bound on.
-        first: The port to try first; 0 for none.
+        first: The port to try first; 0 for no preference.
 
     Raises:
         NoFreePort: All ports are taken.
@@ -117,7 +117,7 @@ def _candidates() -> Iterator[int]:
     ephemeral = ephemeral_range()
     leaves_none = LEASE_RANGE[0] in ephemeral and LEASE_RANGE[-1] in ephemeral
     count = len(LEASE_RANGE)
-    first = secrets.randbelow(count)  # ``random`` is the caller's, who may have seeded it
+    first = secrets.randbelow(count)  # the caller may have seeded ``random``
     for offset in range(count):
         port = LEASE_RANGE[(first + offset) % count]
         if leaves_none or port not in ephemeral:
@@ -133,7 +133,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> PortLease:
         timeout: Time to wait, in seconds.
 
     Raises:
-        PortBusy: It did not become free in time.
+        PortBusy: The port did not become free in time.
         OSError: ``host`` is not an address of this machine, or the port needs privileges.
 
     Cancellation: no lease is held.
@@ -150,10 +150,10 @@ async def wait_for_port(host: str, port: int, timeout: float) -> PortLease:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on a leased port; a world inherits it.
+    """Return a socket that listens on a leased port, for a world to inherit.
 
     Raises:
-        PortBusy: A process that does not use leases took it meanwhile.
+        PortBusy: A process that does not use leases took the port in the meantime.
         OSError: ``host`` is not an address of this machine.
     """
     listener = _bind(host, port)
@@ -167,7 +167,7 @@ def connect_host(host: str) -> str:
 
 
 def join_address(host: str, port: int) -> str:
-    """Return host and port as they stand in a URL; an IPv6 address is in brackets."""
+    """Return host and port in the form of a URL, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -175,7 +175,7 @@ def listeners_on(port: int) -> list[Listener]:
     """Return the sockets that listen on ``port``, IPv4 and IPv6.
 
     Raises:
-        OSError: They cannot be looked up, for lack of file descriptors.
+        OSError: The sockets cannot be looked up, for lack of file descriptors.
     """
     return [found for family in _FAMILIES for found in _query_listeners(family, port)]
 
@@ -184,7 +184,7 @@ def listeners_at(host: str, port: int) -> list[Listener]:
     """Return the sockets that serve connections to ``host`` and ``port``.
 
     Raises:
-        OSError: They cannot be looked up, for lack of file descriptors.
+        OSError: The sockets cannot be looked up, for lack of file descriptors.
     """
     address = connect_host(host)
     if ":" not in address:
@@ -206,13 +206,13 @@ def every_listener() -> list[tuple[int, Listener]]:
     """Return all listening sockets, IPv4 and IPv6, as (port, listener).
 
     Raises:
-        OSError: They cannot be looked up, for lack of file descriptors.
+        OSError: The sockets cannot be looked up, for lack of file descriptors.
     """
     return [found for family in _FAMILIES for found in list_listeners(family, ANY_PORT)]
 
 
 def _query_listeners(family: socket.AddressFamily, port: int, *serving: str) -> list[Listener]:
-    """Return the listeners on a port, only those at certain addresses if any are given."""
+    """Return the listeners on a port, limited to the given addresses if there are any."""
     listeners = [listener for at, listener in list_listeners(family, port) if at == port]
     return [found for found in listeners if not serving or found.address in serving]
 
@@ -260,7 +260,7 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # As servers do, so that only listeners block the port, and no closed connections.
+        # As servers do, so that only listeners block the port, not closed connections.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
     except OSError as error:
@@ -276,7 +276,7 @@ def ephemeral_range() -> range:
     """Return the ports that the kernel gives to outgoing connections; see ip(7). Blocks.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The range cannot be read.
     """
     first, last = _EPHEMERAL_RANGE.read_text().split()
     return range(int(first), int(last) + 1)
@@ -286,7 +286,7 @@ def _descriptor_targets(pid: int) -> Iterator[str]:
     try:
         entries = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return  # after any other error, it may still have sockets
+        return  # after any other error, sockets may still exist
     for entry in entries:
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115

@@ -1,8 +1,8 @@
-"""Starting and watching processes. Only this module, guard and tmux start programs.
+"""Starts and watches processes. Only this module, guard and tmux start programs.
 
 :func:`run_briefly` runs a program that ends soon. Every other process leads its own session, has an
-empty standard input unless it is given one, and writes its output to given descriptors. It is
-watched through a pidfd, which needs no SIGCHLD, no thread per child, and no particular event loop.
+empty standard input unless it is given a descriptor, and writes its output to given descriptors. It
+is watched through a pidfd, which works without SIGCHLD and threads in any event loop.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from clawblox.system.process_tree import read_process, read_start_time
 from clawblox.system.regular_files import closing_fd
 
 _HAND_OVER = f'export {LISTEN_PID_ENV}=$$; exec "$@" {LISTEN_FD}<&0 </dev/null'
-"""Turns standard input into the descriptor that is handed over. A shell does that, because only the
-process itself knows its pid before its program runs."""
+"""Shell command that turns standard input into the descriptor to hand over. A shell does this,
+because only the process itself knows its pid before its program runs."""
 
 _MAX_OUTPUT_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 16
@@ -67,9 +67,9 @@ class Process:
     """A process that leads the session of an instance or of one of its sidecars.
 
     Attributes:
-        pid: Its process id.
-        start_time: Its start, in clock ticks since boot; with the pid its identity.
-        is_child: Whether this orchestrator spawned it, so that its status can be read.
+        pid: Process id.
+        start_time: Start of the process, in clock ticks since boot; identifies it with the pid.
+        is_child: Whether this orchestrator spawned the process, so that its status can be read.
     """
 
     pid: int
@@ -84,7 +84,7 @@ class Process:
     async def wait(self) -> ProcessExit:
         """Wait until the process has ended, and leave it unreaped.
 
-        Cancellation: changes nothing; call it again.
+        Cancellation: has no effect; the call can be repeated.
         """
         async with self._lock:  # one task at a time may wait for a descriptor
             if self._exit is None:
@@ -95,7 +95,7 @@ class Process:
 
     @property
     def pidfd(self) -> int:
-        """Its pidfd, for callers that poll it themselves; -1 once it is released."""
+        """Pidfd of the process, for callers that poll it themselves; -1 after the release."""
         return self._pidfd
 
     @property
@@ -108,7 +108,7 @@ class Process:
         return bool(poller.poll(0))
 
     def kill(self) -> None:
-        """Kill the process, and its group when it is a child, without opening any descriptor."""
+        """Kill the process, and its group if it is a child, without opening a descriptor."""
         if self._pidfd < 0:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Reap the process and close its pidfd; a child that lives on is reaped later."""
+        """Reap the process and close its pidfd; a child that keeps running is reaped later."""
         if self._pidfd < 0:
             return
         if self.is_child:
@@ -129,7 +129,7 @@ class Process:
         self._pidfd = -1
 
     def _read_exit(self) -> ProcessExit:
-        # Unreaped, so that the pid and its session are not given to a stranger.
+        # Unreaped, so that the pid and its session are not reused.
         result = None
         with contextlib.suppress(ChildProcessError):  # other code may wait for every child
             if self.is_child:
@@ -142,7 +142,7 @@ class Process:
 
 
 def _reap_released() -> None:
-    """Reap the released children that have ended; the others are tried again later."""
+    """Reap the released children that have ended; the rest is retried later."""
     with _released_lock:
         for pidfd in tuple(_released):
             try:
@@ -165,7 +165,7 @@ def spawn(
     stdin: int | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Process:
-    """Start a process in a session of its own. Blocks, until the process has its program.
+    """Start a process in its own session. Blocks until the program is executed.
 
     Args:
         command: Program and arguments; a relative program is taken from ``cwd``.
@@ -180,7 +180,7 @@ def spawn(
 
     Raises:
         CannotExecute: The program is missing or not executable, or the system lacks memory for it.
-        OSError: No descriptor is left to watch the process with; it was killed.
+        OSError: No descriptor is available to watch the process, which was killed.
     """
     _reap_released()
     argv = command
@@ -215,10 +215,10 @@ def memory_log(name: str) -> Iterator[int]:
     other's lines, because the kernel does not guard the position in such a file.
 
     Args:
-        name: Its name in ``/proc``.
+        name: Name of the file in ``/proc``.
 
     Raises:
-        OSError: No descriptor is left.
+        OSError: No descriptor is available.
     """
     with closing_fd(os.memfd_create(name)) as fd:
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
@@ -228,7 +228,7 @@ def memory_log(name: str) -> Iterator[int]:
 def _watch(child: subprocess.Popen[bytes]) -> Process:
     try:
         process = _open(child.pid, is_child=True)
-    except ProcessLookupError:  # ended, and reaped by other code that waits for every child
+    except ProcessLookupError:  # ended and reaped by other code that waits for every child
         process = Process(child.pid, 0, is_child=True, pidfd=-1, exit=ProcessExit())
     except OSError:
         child.kill()
@@ -250,7 +250,7 @@ def require_executable(program: str, cwd: Path, env: Mapping[str, str]) -> None:
         env: The environment; its ``PATH`` is searched.
 
     Raises:
-        CannotExecute: It cannot; the reason is the same as for a direct execution.
+        CannotExecute: The program cannot be executed; the reason is that of a direct execution.
     """
     places = [""] if "/" in program else os.get_exec_path(env)
     failures: list[OSError] = []
@@ -290,7 +290,7 @@ def adopt(pid: int) -> Process:
 
     Raises:
         ProcessLookupError: There is no such process.
-        OSError: No descriptor is left to watch it with.
+        OSError: No descriptor is available to watch the process.
     """
     found = read_process(pid)
     return _open(pid, is_child=found is not None and found.ppid == os.getpid())
@@ -315,11 +315,11 @@ def signal_name(number: int) -> str:
 
 @attrs.frozen
 class ProgramOutcome:
-    """The end of a program.
+    """The outcome of a program.
 
     Attributes:
-        status: Its exit status; the negative number of the signal that ended it.
-        output: Its standard output and error.
+        status: Exit status, or the negative number of the signal that ended the program.
+        output: Standard output and error of the program.
     """
 
     status: int
@@ -327,7 +327,7 @@ class ProgramOutcome:
 
     @property
     def first_line(self) -> str:
-        """The first line of its output."""
+        """First line of the output."""
         return self.output.strip().partition("\n")[0]
 
 
@@ -346,15 +346,15 @@ def run_briefly(
     Args:
         command: Program and arguments.
         env: The whole environment.
-        timeout: Seconds after which it is killed, with its process group.
+        timeout: Seconds after which the program and its process group are killed.
         cwd: Working directory.
-        pass_fds: Further descriptors that it inherits, under their own numbers.
-        max_bytes: Maximum output in bytes; a program that writes more is killed too.
-        has_errors: Whether its standard error is part of its output.
+        pass_fds: Further descriptors that the program inherits, under their own numbers.
+        max_bytes: Maximum output in bytes; a program that writes more is also killed.
+        has_errors: Whether standard error is part of the output.
 
     Raises:
-        OSError: It cannot be executed, or wrote too much and was killed.
-        TimeoutError: It did not end in time, and was killed.
+        OSError: The program cannot be executed, or wrote too much and was killed.
+        TimeoutError: The program did not end in time, and was killed.
     """
     deadline = time.monotonic() + timeout
     with subprocess.Popen(

@@ -1,9 +1,9 @@
-"""Process trees on Linux: which processes belong to an instance, and how to signal them.
+"""Process trees on Linux: finds the processes of an instance, and signals them.
 
-Standard library only, because the guard runs it in an isolated interpreter. Formats: proc(5).
-An instance's processes are found by the cookie in their environment, by the session of its
-leaders, and by descent from any of those; a process is identified by pid *and* start time, so
-that a recycled pid is never taken for the old process.
+Standard library only, because the guard runs this module in an isolated interpreter. The processes
+of an instance are found by the cookie in their environment, by the session of its leaders, and by
+descent from these processes. A process is identified by pid *and* start time, so that a recycled
+pid is never confused with the old process. Formats: proc(5).
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from typing import NamedTuple
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _CHUNK_BYTES = 16384
 _START_TIME = 19
-"""Its index among the fields of ``/proc/<pid>/stat`` after the name."""
+"""Index of the start time among the fields of ``/proc/<pid>/stat`` after the name."""
 
 _FLAGS, _ENVIRONMENT_END = 6, 48
-"""Further indices: of the kernel's flags, and of the address where the environment ends."""
+"""Indices of the kernel's flags, and of the end address of the environment."""
 
 _PF_EXITING, _PF_KTHREAD = 0x4, 0x200000
 """Flags of processes that have no memory (include/linux/sched.h)."""
 
 _PF_FORKNOEXEC = 0x40
-"""Flag of processes that have executed no program since they were forked."""
+"""Flag of processes that have not executed a program since they were forked."""
 
 _YOUNG_S = 1.0
-"""Age of a forked process in seconds, up to which it may be about to execute a program."""
+"""Maximum age of a forked process that may still execute a program, in seconds."""
 
 _SPAWN_TIMEOUT_S = 0.5
 
 _EXEC_TIMEOUT_S, _EXEC_INTERVAL_S = 0.25, 0.0005
-"""The longest wait for the end of an exec, which took 0.02 s on a machine under load."""
+"""Longest wait for the end of an exec, which took 0.02 s on a busy machine, and its interval."""
 
 _WAIT_CHANNEL = b"do_wait"
-"""The function of the kernel in which wait4(2) and waitid(2) sleep; see ``/proc/<pid>/wchan``."""
+"""Kernel function in which wait4(2) and waitid(2) sleep; see ``/proc/<pid>/wchan``."""
 
 _DEAD = (b"Z", b"X")
 _SUSPENDED = (b"T", b"t")
 
 
 class Proc(NamedTuple):
-    """A live process, as ``/proc/<pid>/stat`` shows it."""
+    """A live process, according to ``/proc/<pid>/stat``."""
 
     pid: int
     ppid: int
@@ -59,9 +59,9 @@ class Proc(NamedTuple):
 class Mark(NamedTuple):
     """Marks of the processes of an instance.
 
-    ``cookie`` is the environment entry, for example ``b"CLAWBLOX_INSTANCE=ab12"``. ``leaders``
-    are processes whose whole session belongs to the instance; a leader counts only while
-    (pid, start time) still names the same process, dead and unreaped included.
+    ``cookie`` is the environment entry, for example ``b"CLAWBLOX_INSTANCE=ab12"``. ``leaders`` are
+    processes whose whole session belongs to the instance; a leader counts only while (pid, start
+    time) still names the same process, which may be dead but unreaped.
     """
 
     cookie: bytes
@@ -71,8 +71,8 @@ class Mark(NamedTuple):
 class Search(NamedTuple):
     """A search of :func:`find_trees` for the processes of one or several instances.
 
-    ``known`` is an earlier answer: its processes that still live belong to the next answer too,
-    even if the process that they descended from is gone.
+    ``known`` is an earlier answer: processes in it that are still alive belong to the next answer
+    too, even if their ancestor is gone.
     """
 
     marks: tuple[Mark, ...]
@@ -80,7 +80,7 @@ class Search(NamedTuple):
 
 
 def _read(pid: int, name: str) -> bytes | None:
-    """Return a file of a process; None when the process is gone or the file not readable.
+    """Return a file of a process; None if the process is gone or the file is not readable.
 
     Raises:
         OSError: This process lacks descriptors or memory; the other may still exist.
@@ -102,11 +102,11 @@ def _read(pid: int, name: str) -> bytes | None:
 
 
 def _read_fields(pid: int, most: int = -1) -> list[bytes]:
-    """Return the fields of ``/proc/<pid>/stat`` after the name; none when the process is gone.
+    """Return the fields of ``/proc/<pid>/stat`` after the name; empty if the process is gone.
 
     Args:
         pid: The process, which may be dead and unreaped.
-        most: Number of fields to split, the rest being one more; -1 splits all.
+        most: Number of fields to split, before the unsplit rest; -1 splits all fields.
     """
     text = _read(pid, "stat")
     return text[text.rindex(b")") + 2 :].split(None, most) if text else []
@@ -121,7 +121,7 @@ def _read_stat(pid: int) -> tuple[bytes, Proc] | None:
 
 
 def read_process(pid: int) -> Proc | None:
-    """Return the process ``pid``, or None if it does not live (a zombie does not).
+    """Return the process ``pid``, or None if it is not alive (a zombie is not).
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -131,7 +131,7 @@ def read_process(pid: int) -> Proc | None:
 
 
 def is_suspended(pid: int) -> bool:
-    """Return whether a process lives and was stopped, by SIGSTOP, a terminal or a debugger.
+    """Return whether a live process was suspended by SIGSTOP, a terminal or a debugger.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -154,7 +154,7 @@ def read_start_time(pid: int) -> int:
 
 
 def is_same_process(pid: int, start_time: int) -> bool:
-    """Return whether ``pid`` still names the process that began at ``start_time``.
+    """Return whether ``pid`` still names the process that started at ``start_time``.
 
     Args:
         pid: The process id.
@@ -168,10 +168,10 @@ def is_same_process(pid: int, start_time: int) -> bool:
 
 
 def open_same(pid: int, start_time: int) -> int | None:
-    """Return a pidfd of the process that began at ``start_time``; None if it is gone.
+    """Return a pidfd of the process that started at ``start_time``; None if it is gone.
 
     Args:
-        pid: Its pid, which may be another process's by now.
+        pid: Pid of the process, which another process may have reused.
         start_time: In clock ticks since boot.
 
     Raises:
@@ -187,7 +187,7 @@ def open_same(pid: int, start_time: int) -> int | None:
 
 
 def parse_identity(stat: bytes) -> tuple[int, int]:
-    """Return pid and start time of a process from what its ``/proc/<pid>/stat`` showed."""
+    """Return pid and start time of a process from the content of its ``/proc/<pid>/stat``."""
     return int(stat.split(None, 1)[0]), int(stat[stat.rindex(b")") + 2 :].split()[_START_TIME])
 
 
@@ -203,7 +203,7 @@ def all_processes() -> dict[int, Proc]:
 class _View:
     """Processes seen by passes over ``/proc``; a later pass reads only new processes.
 
-    It is valid for an instant only, in which no pid is recycled.
+    It must be used only briefly, so that pids are not recycled in the meantime.
     """
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class _View:
         return entries
 
     def lives(self, pid: int, start_time: int) -> bool:
-        """Return whether the same process lives."""
+        """Return whether the same process is alive."""
         return (proc := self.live.get(pid)) is not None and proc.start_time == start_time
 
     def exists(self, pid: int, start_time: int) -> bool:
@@ -251,17 +251,17 @@ def measure_usage(pids: Iterable[int]) -> tuple[int, float]:
 
 
 def _read_environment(pid: int) -> list[bytes]:
-    """Return the entries of a process's environment; none if they cannot be read.
+    """Return the entries of a process's environment; empty if they cannot be read.
 
-    A process has no environment in the middle of an exec, and so right after its spawn. The end of
-    the exec is waited for.
+    A process has no environment during an exec, and so right after its spawn. This function waits
+    for the end of the exec.
     """
     deadline = time.monotonic() + _EXEC_TIMEOUT_S
     raw = _read(pid, "environ")
     while raw == b"" and _is_in_exec(pid) and time.monotonic() < deadline:
         time.sleep(_EXEC_INTERVAL_S)
         raw = _read(pid, "environ")
-    if raw == b"":  # the exec may have ended between the two looks
+    if raw == b"":  # the exec may have ended between the two reads
         raw = _read(pid, "environ")
     return raw.split(b"\0") if raw else []
 
@@ -276,11 +276,11 @@ def _is_in_exec(pid: int) -> bool:
 
 
 def await_spawns() -> None:
-    """Wait until processes that were forked a moment ago execute their programs. Blocks.
+    """Wait until recently forked processes have executed their programs. Blocks.
 
-    A search misses what another process spawned as it was killed: until its program is executed,
-    such a process looks like its parent. Processes that execute none end the wait after half a
-    second.
+    A search misses processes that another process spawned while it was killed: until its program is
+    executed, such a process looks like its parent. The wait ends after half a second even if a
+    process does not execute a program.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -300,7 +300,7 @@ def _is_being_spawned(pid: int) -> bool:
 
 
 def read_variables(pid: int) -> dict[str, str]:
-    """Return the variables that a process was started with; empty when they cannot be read.
+    """Return the environment variables of a process at its start; empty if they cannot be read.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -310,7 +310,7 @@ def read_variables(pid: int) -> dict[str, str]:
 
 
 def find_variables(name: str) -> Iterator[dict[str, str]]:
-    """Yield the variables of each live process of this user that was started with a variable.
+    """Yield the variables of each live process of this user that was started with a given variable.
 
     Args:
         name: The variable.
@@ -331,7 +331,7 @@ def _is_own(pid: int) -> bool:
 
 
 def waits_for_child(pid: int) -> bool:
-    """Return whether the main thread of a process sleeps until a child ends, as far as is known.
+    """Return whether the main thread of a process is known to sleep until a child ends.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -340,7 +340,7 @@ def waits_for_child(pid: int) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """Return a process's command line; '' when it cannot be read.
+    """Return a process's command line; '' if it cannot be read.
 
     Raises:
         OSError: This process lacks descriptors or memory.
@@ -376,8 +376,8 @@ def find_trees(searches: Sequence[Search]) -> list[list[Proc]]:
     """
     view = _View()
     found = _find_in(view, searches)
-    # A pass misses a process that forks and ends as it goes by. Only two passes that find nothing
-    # mean that no process is left.
+    # A pass can miss a process that forks and ends during the pass. Only two passes without results
+    # prove that no process is left.
     empty = [place for place, members in enumerate(found) if not members]
     if empty:
         view.refresh()
@@ -399,7 +399,7 @@ def _find_in(view: _View, searches: Sequence[Search]) -> list[list[Proc]]:
 
 
 def _direct_members(view: _View, searches: Sequence[Search]) -> list[set[int]]:
-    """Return for each search the pids that belong to it for a reason other than descent."""
+    """Return for each search the pids that belong to it for reasons other than descent."""
     found = [
         {proc.pid for proc in search.known if view.lives(proc.pid, proc.start_time)}
         for search in searches
@@ -425,8 +425,8 @@ def _carriers(view: _View, marks: Sequence[Mark]) -> Iterator[tuple[int, Iterabl
                 sessions.setdefault(pid, set()).add(mark.cookie)
     oldest = _oldest_possible(marks)
     for proc in view.live.values():
-        # A process in a session of the instance has its cookie too, so its environment need not be
-        # read. Reading it is expensive.
+        # A process in a session of the instance also has its cookie, so skip the expensive read of
+        # its environment.
         if proc.session in sessions:
             yield proc.pid, sessions[proc.session]
         elif proc.start_time >= oldest:
@@ -434,17 +434,17 @@ def _carriers(view: _View, marks: Sequence[Mark]) -> Iterator[tuple[int, Iterabl
 
 
 def _oldest_possible(marks: Iterable[Mark]) -> int:
-    """Return the start of the first process that can carry a cookie: a mark's first leader."""
+    """Return the start time of the earliest leader; earlier processes carry no cookies."""
     starts = [[start_time for _, start_time in mark.leaders] for mark in marks]
     return min(map(min, starts)) if starts and all(starts) else 0
 
 
 def ancestors(pid: int, processes: Mapping[int, Proc]) -> list[int]:
-    """Return a process and those from which it descends, the nearest first.
+    """Return a process and its ancestors, the nearest first.
 
     Args:
         pid: The process.
-        processes: The processes among which to look, by pid.
+        processes: The processes to search, by pid.
     """
     line = [pid]
     while (proc := processes.get(pid)) is not None and proc.ppid not in line:

@@ -1,9 +1,8 @@
 """Versioned JSON records: one document of a known type in one file, or in one line of a journal.
 
 A record is decoded only if its ``schema_version`` is known, so the error about a record of a later
-version names that version and not a member of another shape. Files are opened as
-``regular_files`` opens them: no link is followed, no pipe is waited for, and no file of another
-size than a record can have is read.
+version names that version instead of an unknown member. Files are opened with ``regular_files``:
+links are not followed, pipes are not waited for, and files larger than any record are not read.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class RecordError(ValueError):
     """A record cannot be used.
 
     Attributes:
-        problem: The reason, as the rest of a sentence about the record.
-        hint: How to go on, if the format has advice.
+        problem: The reason, as a predicate of a sentence about the record.
+        hint: Advice of the format, if any.
     """
 
     def __init__(self, problem: str, hint: str | None) -> None:
@@ -42,7 +41,7 @@ class RecordError(ValueError):
 
 
 class LaterVersionError(RecordError):
-    """A later version of clawblox wrote a record."""
+    """A record was written by a later version of clawblox."""
 
     def __init__(self, version: int, known: int) -> None:
         problem = f"has schema_version {version}, and this clawblox reads up to {known}"
@@ -64,10 +63,10 @@ class RecordFormat(Generic[_T]):
     Attributes:
         kind: The kind of record that errors name, such as ``"the status of an agent"``.
         decoder: Decodes the document; made at import, see ``typed_values``.
-        version: The latest ``schema_version`` that can be read; a record without it is of the
-            first version.
-        max_bytes: Maximum size of its file, in bytes.
-        hint: How to go on without a record that cannot be read; None if no error shows it.
+        version: The latest ``schema_version`` that can be read; a record without it is of the first
+            version.
+        max_bytes: Maximum size of the file, in bytes.
+        hint: Advice for a record that cannot be read; None without advice.
     """
 
     kind: str
@@ -80,7 +79,8 @@ class RecordFormat(Generic[_T]):
         """Return the record in a document.
 
         Raises:
-            RecordError: It is no such record; a :class:`LaterVersionError` for a later version.
+            RecordError: The document is not such a record; :class:`LaterVersionError` for a later
+                version.
         """
         try:
             version = _versioned.decode(data).schema_version
@@ -97,7 +97,7 @@ class RecordFormat(Generic[_T]):
             path: The file. Its directory is trusted.
 
         Raises:
-            RecordError: It cannot be read, or is no such record.
+            RecordError: The file cannot be read, or is not such a record.
         """
         try:
             return self.decode(read_regular(path, max_bytes=self.max_bytes))
@@ -110,11 +110,11 @@ class RecordFormat(Generic[_T]):
 def encode_record(value: object, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
     """Return a value as one line of JSON, with its newline.
 
-    It is cleaned, as ``foreign_values.encode_line`` does, only if JSON cannot represent it.
+    If JSON cannot represent the value, it is cleaned as in ``foreign_values.encode_line``.
 
     Args:
-        value: The value; structs and attrs classes may be in it.
-        enc_hook: Converts what msgspec does not know, as for ``msgspec.json.encode``.
+        value: The value; it may contain structs and attrs classes.
+        enc_hook: Converts types unknown to msgspec, as for ``msgspec.json.encode``.
     """
     try:
         return msgspec.json.encode(value, enc_hook=enc_hook) + b"\n"

@@ -1,10 +1,10 @@
-"""Opening files that a world, an agent or a stranger can replace at any moment.
+"""Opens files that a world, an agent or a stranger can replace at any moment.
 
-Opening never waits, follows no link, and yields regular files only. So a pipe, a device or a link
-in place of a file is an error that names the path. Every read has a limit; a sparse file of
-terabytes is refused before a byte is read. Where the directories can be replaced too, every path is
-walked through directory descriptors, one component at a time, so a directory that is swapped for a
-link leads nowhere else. Everything here blocks no longer than the disk does.
+Opening never waits, does not follow links, and accepts only regular files. So a pipe, a device or a
+link in place of a file is an error that names the path. Every read has a limit; a sparse file of
+terabytes is refused before any byte is read. If directories can be replaced too, every path is
+walked through directory descriptors, one component at a time, so replacing a directory with a link
+does not redirect the path. Everything here blocks only for disk access.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRIVATE_FILE: Final = 0o600
 PRIVATE_DIR: Final = 0o700
 
 OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Flags that open a directory, but not through a link."""
+"""Flags that open a directory without following a link."""
 
 _WILDCARD: Final = re.compile(r"[*?[]")
 _PIECE_BYTES: Final = 1 << 16
@@ -44,7 +44,7 @@ def closing_fd(fd: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def naming(root: Path, path: str | PurePath) -> Iterator[None]:
-    """Name a file below a directory in an OSError of the block."""
+    """Add the path of a file below a directory to an OSError in the block."""
     try:
         yield
     except OSError as error:
@@ -58,13 +58,14 @@ def open_regular(
     """Open a regular file for reading and return its descriptor.
 
     Args:
-        path: The file. Its directory is trusted; use :func:`open_file` where another program
-            can replace that too.
+        path: The file. Its directory is trusted; use :func:`open_file` if another program can
+            replace the directory too.
         dir_fd: Descriptor of the directory that a relative path is in.
         max_bytes: Maximum apparent size in bytes; None means no limit.
 
     Raises:
-        OSError: It cannot be opened, is not a regular file, or is larger. It names the path.
+        OSError: The file cannot be opened, is not a regular file, or is larger. The error names the
+            path.
     """
     return _open(path, os.O_RDONLY, dir_fd=dir_fd, max_bytes=max_bytes)
 
@@ -78,11 +79,12 @@ def read_regular(path: Path | str, *, dir_fd: int | None = None, max_bytes: int)
         max_bytes: Maximum size in bytes.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is larger. It names the path.
+        OSError: The file cannot be read, is not a regular file, or is larger. The error names the
+            path.
     """
     with closing_fd(open_regular(path, dir_fd=dir_fd, max_bytes=max_bytes)) as fd:
         data = read_rest(fd, max_bytes=max_bytes + 1)
-    if len(data) > max_bytes:  # it grew meanwhile
+    if len(data) > max_bytes:  # it grew in the meantime
         raise _too_large(path, max_bytes)
     return data
 
@@ -90,14 +92,15 @@ def read_regular(path: Path | str, *, dir_fd: int | None = None, max_bytes: int)
 def read_rest(fd: int, *, max_bytes: int) -> bytes:
     """Return the rest of an open file, from its position to its end.
 
-    The file is read in pieces, since a single read of ``max_bytes`` would reserve that much memory.
+    The file is read in pieces, because a single read of ``max_bytes`` would reserve that much
+    memory.
 
     Args:
         fd: Descriptor of the file.
         max_bytes: Maximum number of bytes to return.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     rest = os.fstat(fd).st_size - os.lseek(fd, 0, os.SEEK_CUR)
     pieces: list[bytes] = []
@@ -115,11 +118,11 @@ def digest_open(fd: int, *, max_bytes: int, check: Callable[[], object] = lambda
 
     Args:
         fd: Descriptor of the file.
-        max_bytes: Maximum number of bytes to read; the holes of a sparse file count.
+        max_bytes: Maximum number of bytes to read, including holes of a sparse file.
         check: Called for each mebibyte; ends the call by raising an error.
 
     Raises:
-        OSError: It cannot be read, or is larger.
+        OSError: The file cannot be read, or is larger.
     """
     digest = hashlib.sha256()
     while piece := os.read(fd, _DIGESTED_BYTES):
@@ -134,16 +137,16 @@ def digest_open(fd: int, *, max_bytes: int, check: Callable[[], object] = lambda
 def open_own(path: Path | str, flags: int) -> int:
     """Open a regular file that this package writes, and return its descriptor.
 
-    A file with a second name is refused, because that name may be a file of the user.
+    A file with a second hard link is refused, because that may be a file of the user.
 
     Args:
         path: The file, as for :func:`open_regular`.
-        flags: How to open it, such as ``os.O_RDWR | os.O_CREAT | os.O_APPEND``. Truncate the
-            descriptor afterwards: ``os.O_TRUNC`` would come before the checks.
+        flags: Flags such as ``os.O_RDWR | os.O_CREAT | os.O_APPEND``. Truncate the descriptor
+            afterwards, because ``os.O_TRUNC`` would act before the checks.
 
     Raises:
-        OSError: It cannot be opened, is not a regular file, or has a second name. It names the
-            path.
+        OSError: The file cannot be opened, is not a regular file, or has a second hard link. The
+            error names the path.
     """
     return _open(path, flags, is_own=True)
 
@@ -170,7 +173,7 @@ def _open(
             raise _not_regular(path)
         if max_bytes is not None and status.st_size > max_bytes:
             raise _too_large(path, max_bytes)
-        # A file without any name was replaced meanwhile; its writers check that themselves.
+        # A file without a name was just replaced; its writers check that themselves.
         if is_own and status.st_nlink > 1:
             raise OSError(errno.EMLINK, "has a second name (a hard link)", str(path))
     except BaseException:
@@ -187,16 +190,16 @@ def _too_large(path: Path | str, max_bytes: int) -> OSError:
     return OSError(errno.EFBIG, f"is larger than {max_bytes} bytes", str(path))
 
 
-# -- below a directory in which another program may change anything --------------------------
+# -- below a directory that another program may change -----------------------------------------
 
 
 class FoundFile(NamedTuple):
-    """A regular file that was found.
+    """A regular file found by :func:`find_files`.
 
     Attributes:
-        path: Where it is.
-        size: Its length in bytes.
-        mtime_ns: When it was last changed, in nanoseconds of Unix time.
+        path: Path of the file.
+        size: Size of the file in bytes.
+        mtime_ns: Time of the last change, in nanoseconds of Unix time.
     """
 
     path: Path
@@ -205,12 +208,12 @@ class FoundFile(NamedTuple):
 
 
 def last_line_start(fd: int, end: int, *, least: int = 0) -> int:
-    """Return the offset behind the last newline between two offsets of an open file.
+    """Return the offset after the last newline between two offsets of an open file.
 
     Args:
         fd: The open file.
-        end: Where to begin; the search goes backwards.
-        least: Where the search ends, which is the answer if no newline was found.
+        end: Upper offset, where the backward search starts.
+        least: Lower offset, which is returned if no newline is found.
     """
     while end > least:
         start = max(least, end - _PIECE_BYTES)
@@ -226,23 +229,23 @@ def open_directory(root: Path, path: str = "") -> int:
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path below ``root``, ``/`` between components; no link is followed.
+        path: Path below ``root``, with ``/`` between components; links are not followed.
 
     Raises:
-        OSError: It does not exist or is not a directory.
+        OSError: The path does not exist or is not a directory.
     """
     return _open_directory(root, path, creates=False)
 
 
 def open_file(root: Path, path: str) -> int:
-    """Open a regular file for reading and return its descriptor; it never waits.
+    """Open a regular file for reading without waiting, and return its descriptor.
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path below ``root``, ``/`` between components; no link is followed.
+        path: Path below ``root``, with ``/`` between components; links are not followed.
 
     Raises:
-        OSError: It does not exist or is not a regular file.
+        OSError: The path does not exist or is not a regular file.
     """
     with opened_parent(root, path) as (parent, name):
         return open_regular(name, dir_fd=parent)
@@ -253,32 +256,32 @@ def read_file(root: Path, path: str, *, max_bytes: int) -> bytes:
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path below ``root``, ``/`` between components; no link is followed.
+        path: Path below ``root``, with ``/`` between components; links are not followed.
         max_bytes: Maximum size in bytes.
 
     Raises:
-        OSError: It does not exist, is not a regular file, or is larger.
+        OSError: The path does not exist, is not a regular file, or the file is larger.
     """
     with opened_parent(root, path) as (parent, name):
         return read_regular(name, dir_fd=parent, max_bytes=max_bytes)
 
 
 def find_outsider(root: Path, path: str) -> str | None:
-    """Return how another user may have placed a file or directory; None if none can have.
+    """Return how another user may have placed a file or directory; None if that is impossible.
 
-    From ``root`` down to the file, everything must belong to the caller or root, nobody else may
-    write it, and nothing may be a link. A sticky directory is no exception, since everyone can add
-    entries to it.
+    Every path component from ``root`` down to the file must belong to the caller or root, be
+    writable only by them, and not be a link. Sticky directories are no exception, because everyone
+    can add entries to them.
 
     Args:
         root: A directory, resolved.
-        path: Path below ``root``, ``/`` between components; empty means ``root`` itself.
+        path: Path below ``root``, with ``/`` between components; empty means ``root`` itself.
     """
     place = root
     for part in ("", *path.split("/")):
         place /= part
         try:
-            # The directories above have passed, so nobody else can replace it after this look.
+            # The directories above have passed, so other users cannot replace it after this check.
             status = place.lstat()
         except OSError as error:
             return f"{place} cannot be inspected: {error.strerror}"
@@ -297,14 +300,14 @@ def opened_parent(root: Path, path: str, *, creates: bool = False) -> Iterator[t
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path of the file below ``root``; no link is followed.
+        path: Path of the file below ``root``; links are not followed.
         creates: Whether missing directories below ``root`` are created as 0700.
 
     Yields:
         A descriptor of the directory, and the name of the file in it.
 
     Raises:
-        OSError: It cannot be opened. An OSError of the block names the file.
+        OSError: The directory cannot be opened. An OSError in the block names the file.
     """
     directory, _, name = path.rpartition("/")
     opened = closing_fd(_open_directory(root, directory, creates=creates))
@@ -323,13 +326,13 @@ def rewrite_lines(
 
     Args:
         root: A directory; its own path is trusted.
-        path: Path below ``root``, ``/`` between components; no link is followed.
+        path: Path below ``root``, with ``/`` between components; links are not followed.
         rewrite: Returns the replacement of a line; lines include their newline.
         max_bytes: Maximum apparent size of the file.
 
     Raises:
-        OSError: It does not exist, is not a regular file, is larger, or has a line of more than
-            64 MiB; or it cannot be written. The file is unchanged.
+        OSError: The file does not exist, is not a regular file, is larger, has a line of more than
+            64 MiB, or cannot be written. The file is unchanged.
     """
     directory, _, name = path.rpartition("/")
     parent, new_name = open_directory(root, directory), f".{name}.partial"
@@ -362,7 +365,7 @@ def create_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
         dir_fd: Descriptor of the directory that a relative path is in.
 
     Raises:
-        OSError: It cannot be created, or something has its name, even a link.
+        OSError: The file cannot be created, or an entry has its name, even a link.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, PRIVATE_FILE, dir_fd=dir_fd)
@@ -372,8 +375,8 @@ def find_files(root: Path, pattern: str) -> list[FoundFile]:
     """Return the regular files whose path below ``root`` matches, in no particular order.
 
     Args:
-        root: A directory; its own path is trusted. It need not exist.
-        pattern: A pattern of :mod:`fnmatch` for each component, with ``/`` between.
+        root: A directory, which may be missing; its own path is trusted.
+        pattern: A pattern of :mod:`fnmatch` for each component, separated by ``/``.
     """
     try:
         fd = open_directory(root)
@@ -388,7 +391,7 @@ def _find(directory: int, place: Path, patterns: list[str]) -> Iterator[FoundFil
         is_name = not _WILDCARD.search(patterns[0])
         names = patterns[:1] if is_name else fnmatch.filter(os.listdir(directory), patterns[0])
         for name in names:
-            with contextlib.suppress(OSError):  # it is gone, or is something else
+            with contextlib.suppress(OSError):  # it is missing, or has changed its kind
                 if patterns[1:]:
                     deeper = os.open(name, OPEN_DIRECTORY, dir_fd=directory)
                     yield from _find(deeper, place / name, patterns[1:])
@@ -403,10 +406,10 @@ def make_directory(root: Path, path: str) -> int:
 
     Args:
         root: An existing directory; its own path is trusted.
-        path: Path below ``root``, ``/`` between components; no link is followed.
+        path: Path below ``root``, with ``/`` between components; links are not followed.
 
     Raises:
-        OSError: It cannot be created, or something else has its name.
+        OSError: The directory cannot be created, or another kind of entry has its name.
     """
     return _open_directory(root, path, creates=True)
 

@@ -1,4 +1,4 @@
-"""Requests as bytes, checked so that no argument can alter their structure, and answers."""
+"""Requests as bytes, checked so that arguments cannot alter their structure, and answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ANSWER_BYTES: Final = 4 << 20
 """Maximum size of the body of a world's answer, in bytes."""
 
 REPEATABLE: Final = frozenset({"GET", "HEAD"})
-"""Methods of requests that may be sent again, because they change nothing."""
+"""Methods of requests that may be repeated, because they have no effects."""
 
 INTERIM_STATUSES: Final = frozenset({100, 102, 103})
 """Statuses after which the answer follows (RFC 9110, 2518, 8297)."""
@@ -38,7 +38,7 @@ class Address:
 
     Attributes:
         host: Host name or address, without brackets.
-        port: Its port.
+        port: Port of the server.
         base_path: Prefix of every route, without a trailing slash.
     """
 
@@ -55,7 +55,7 @@ class Request:
         method: The method.
         route: The route, for messages.
         head: Request line and headers, without the length of the body.
-        bare: The whole request when it has no body.
+        bare: The whole request without a body.
     """
 
     method: str
@@ -80,10 +80,10 @@ class Answer:
     Attributes:
         status: The status.
         body: The body.
-        is_delimited: Whether the answer marks the end of its body. Otherwise the end of the
-            connection ends the body, and a truncated body looks complete.
-        raw_headers: Names and values of the headers as they arrived, in their order, without
-            interim answers and trailers.
+        is_delimited: Whether the answer marks the end of its body. Otherwise the body ends with the
+            connection, and a truncated body looks complete.
+        raw_headers: Names and values of the headers as received, in order, without interim answers
+            and trailers.
     """
 
     status: int
@@ -99,7 +99,7 @@ class Answer:
 
     @property
     def content_type(self) -> str:
-        """The declared media type of the body; empty if there is none."""
+        """The declared media type of the body; empty without a declaration."""
         return self.header("content-type") or ""
 
     @property
@@ -112,7 +112,7 @@ def parse_address(url: str) -> Address:
     """Parse an address.
 
     Raises:
-        ConfigError: It is not a plain HTTP address.
+        ConfigError: ``url`` is not a plain HTTP address.
     """
     try:
         parts = urlsplit(url)
@@ -140,10 +140,10 @@ def make_request(
         address: The address.
         method: The method, in capitals.
         route: Route below the address.
-        query: Encoded query, without its question mark; empty for none.
-        headers: Headers besides those that every request has.
-        host: Value of the ``Host`` header; None sends the address itself. A
-            foreign host tests whether a world refuses it.
+        query: Encoded query without its question mark, or empty.
+        headers: Headers in addition to those of every request.
+        host: Value of the ``Host`` header; None sends the address itself. A foreign host tests
+            whether a world refuses it.
 
     Raises:
         ConfigError: An argument cannot be sent in a request.

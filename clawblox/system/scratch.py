@@ -1,4 +1,4 @@
-"""Temporary directories; they are removed with whatever is in them, however deep."""
+"""Temporary directories, which are removed with all their content at any depth."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from clawblox.system.trees import discard_tree
 
 @contextlib.contextmanager
 def temporary_directory(prefix: str, *, parent: Path | None = None) -> Iterator[Path]:
-    """Make a private directory, and remove it with everything below it after the block. Blocks.
+    """Create a private directory, and remove it with its content after the block. Blocks.
 
     Args:
-        prefix: The beginning of its name.
-        parent: The directory to make it in; None means the system's directory for such files.
+        prefix: First part of the name.
+        parent: The parent directory; None means the system's directory for temporary files.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
@@ -34,15 +34,15 @@ def temporary_directory(prefix: str, *, parent: Path | None = None) -> Iterator[
 
 @contextlib.asynccontextmanager
 async def scratch_directory(prefix: str) -> AsyncIterator[Path]:
-    """Make a private directory for a block, as :func:`temporary_directory` does, without blocking.
+    """Create a private directory for a block like :func:`temporary_directory`, without blocking.
 
     Args:
-        prefix: The beginning of its name.
+        prefix: First part of the name.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
 
-    Cancellation: it is removed.
+    Cancellation: the directory is removed.
     """
     with anyio.CancelScope(shield=True):  # otherwise it could be left behind
         directory = Path(await run_blocking(partial(tempfile.mkdtemp, prefix=prefix)))
@@ -55,6 +55,6 @@ async def scratch_directory(prefix: str) -> AsyncIterator[Path]:
 
 def _discard(directory: Path) -> None:
     try:
-        directory.rmdir()  # most are empty, and need no walk
+        directory.rmdir()  # most are empty, so that no walk is needed
     except OSError:
         discard_tree(directory)

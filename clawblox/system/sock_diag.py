@@ -1,9 +1,8 @@
-"""TCP sockets as the kernel lists them: the listeners on a port, and the user of a connection.
+"""TCP sockets from the kernel's lists: the listeners on a port, and the user of a connection.
 
-The kernel's index answers in a time that does not depend on the number of sockets: sock_diag(7).
-Its tables in ``/proc/net`` list every connection; they are read only where a sandbox forbids to
-query the index.
-Formats: sock_diag(7), linux/inet_diag.h, proc_net(5).
+A query of the kernel's index, sock_diag(7), takes the same time for any number of sockets. The
+tables in ``/proc/net`` list every connection; they are read only if a sandbox forbids queries of
+the index. Formats: sock_diag(7), linux/inet_diag.h, proc_net(5).
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _ERROR_CODE = struct.Struct("=i")
 
 
 class Listener(NamedTuple):
-    """A listening TCP socket: its address in text and the inode that identifies it."""
+    """A listening TCP socket, with its address as text and its identifying inode."""
 
     address: str
     inode: int
 
 
 class _Socket(NamedTuple):
-    """A socket as the kernel describes it."""
+    """A socket in the kernel's description."""
 
     port: int
     source: bytes
@@ -65,9 +64,9 @@ def has_sock_diag() -> bool:
 
 
 def can_list_sockets(pid: int) -> bool:
-    """Return whether this process can list the sockets of another process's network. Blocks.
+    """Return whether this process can list the sockets in another process's network. Blocks.
 
-    The other process may be in another network namespace, and a sandbox may forbid it.
+    The other process may be in another network namespace, and a sandbox may forbid the listing.
     """
     try:
         is_same = os.path.samefile(f"/proc/{pid}/ns/net", "/proc/self/ns/net")  # noqa: PTH121
@@ -84,7 +83,7 @@ def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, L
         port: The port; listeners of other ports may be returned too. :data:`ANY_PORT` for all.
 
     Raises:
-        OSError: They cannot be looked up, for lack of file descriptors.
+        OSError: The sockets cannot be looked up, for lack of file descriptors.
     """
     try:
         return list(_ask_listeners(family, port))
@@ -96,13 +95,13 @@ def list_listeners(family: socket.AddressFamily, port: int) -> list[tuple[int, L
 def peer_uid(connection: socket.socket) -> int | None:
     """Return the user whose process made a connection from this machine over IPv4.
 
-    It queries the kernel once and does not wait.
+    The kernel is queried once, without waiting.
 
     Args:
         connection: The accepted connection.
 
     Returns:
-        The user's id; None if no process has the other end open any more.
+        The user's id; None if the other end is no longer open in any process.
 
     Raises:
         OSError: The index cannot be queried; use :func:`read_peer_uid`.
@@ -144,8 +143,7 @@ def _print_end(address: bytes, port: int) -> str:
 def _ask_listeners(family: socket.AddressFamily, port: int) -> Iterator[tuple[int, Listener]]:
     """Yield (port, listener) of a family from the kernel's index.
 
-    The kernel looks up the port of the request, and answers with its listeners alone; for port 0 it
-    answers with all listeners.
+    The kernel answers with the listeners of the requested port; for port 0, with all listeners.
     """
     request = port.to_bytes(2).ljust(48, b"\0")
     for found in _ask(family, 1 << _TCP_LISTEN, request, _NLM_F_REQUEST | _NLM_F_DUMP):
@@ -203,4 +201,4 @@ def _parse_listener(fields: Sequence[str]) -> tuple[int, Listener]:
 
 def _address(raw: bytes) -> str:
     text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
-    return text.removeprefix("::ffff:")  # an IPv4 address that an IPv6 socket serves, as Java's do
+    return text.removeprefix("::ffff:")  # an IPv4 address served by an IPv6 socket, as in Java

@@ -1,7 +1,7 @@
 """Sockets that never block, in any event loop: connecting, accepting, sending, forking.
 
-They wait by ``anyio.wait_readable`` and ``anyio.wait_writable``; a stream of anyio costs twice as
-much.
+Sockets wait with ``anyio.wait_readable`` and ``anyio.wait_writable``, because anyio's streams cost
+twice as much.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ async def connect(host: str, port: int) -> socket.socket:
     """Return a connected socket that never blocks.
 
     Raises:
-        OSError: No address of the host can be connected.
+        OSError: No address of the host accepts a connection.
 
-    Cancellation: nothing is left open.
+    Cancellation: the socket is closed.
     """
     if is_ip_address(host):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -99,20 +99,19 @@ async def serve_connections(
 ) -> NoReturn:
     """Accept the connections of a listening socket until cancelled; serve each in a task.
 
-    A connection does not block, and is closed in a forked child.
+    Accepted connections are non-blocking, and are closed in a forked child.
 
     Args:
-        listener: The socket; it must not block.
-        serve: Called with each connection and its place. The connection is closed and the place
-            free when this returns; it may free the place earlier. An ``OSError`` ends that
-            connection only.
-        tasks: Where connections are served.
-        places: Limits the connections that are served; others wait in the backlog of the socket.
+        listener: The non-blocking socket.
+        serve: Called with each connection and its place. When it returns, the connection is closed
+            and the place freed; it may free the place earlier. An ``OSError`` ends only that
+            connection.
+        tasks: Task group that serves the connections.
+        places: Limit of served connections; others wait in the backlog of the socket.
         accept: Accepts a connection; None calls ``socket.accept``.
-        on_failure: Called when a connection cannot be accepted, for lack of descriptors for
-            example.
+        on_failure: Called if a connection cannot be accepted, for example for lack of descriptors.
 
-    Cancellation: no further connection is accepted; those accepted belong to ``tasks``.
+    Cancellation: no more connections are accepted; accepted connections belong to ``tasks``.
     """
     while True:
         await anyio.wait_readable(listener)
@@ -149,8 +148,8 @@ _owned: WeakSet[socket.socket] = WeakSet()
 def close_in_forked_child(owned: socket.socket) -> None:
     """Close a socket in each child that this process forks from now on.
 
-    In a child the socket would outlive us, and its clients would wait. Started programs inherit no
-    sockets.
+    In a child, the socket would outlive this process, and its clients would wait. Programs that are
+    started do not inherit sockets.
     """
     _owned.add(owned)
 

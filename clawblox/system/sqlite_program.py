@@ -1,9 +1,9 @@
 """The program that opens a copy of another program's SQLite database, for a single request.
 
-``foreign_database`` starts it in the private directory of the copy. Its only argument is the
-request, its output the answer, both JSON. The memory, the time and the output of the program are
-limited, so a hostile database can do no more than make it fail. Standard library only: it runs as
-``python -I -S`` and imports no module of ours.
+``foreign_database`` starts the program in the private directory of the copy. The only argument is
+the request, and the output is the answer, both JSON. Memory, time and output are limited, so a
+hostile database can only make the program fail. Standard library only: the program runs as
+``python -I -S`` and imports no other clawblox module.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 MAX_ROWS: Final = 100_000
-"""Maximum rows of an answer."""
+"""Maximum number of rows in an answer."""
 
 MAX_ANSWER_BYTES: Final = 16 << 20
 """Maximum size of an answer, in bytes."""
 
 _MAX_VALUE_BYTES: Final = 64 << 20
 _MAX_HEAP_BYTES: Final = 128 << 20
-"""Maximum memory of SQLite itself."""
+"""Maximum memory of SQLite, in bytes."""
 
 _STEPS: Final = 100_000
 _MAX_CALLS: Final = 200
-"""Limit of a statement: calls of the progress handler, one in so many steps; about a second."""
+"""Maximum number of calls of the progress handler during a statement; about a second."""
 
 _LIMITS: Final = {
     resource.RLIMIT_AS: 1 << 30,
@@ -64,11 +64,11 @@ def main() -> None:
         answer = {"error": str(error) or type(error).__name__}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
-    os._exit(0)  # skips the checkpoint, which a copy that was only read does not need
+    os._exit(0)  # skips the checkpoint, which is unnecessary for a copy that was only read
 
 
 def _open(name: str) -> sqlite3.Connection:
-    """Open the copy, with every limit that SQLite has."""
+    """Open the copy with all of SQLite's limits."""
     database = sqlite3.connect(f"file:{name}?mode=rw", uri=True, isolation_level=None)
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -97,7 +97,7 @@ def _read(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _allow_reading(action: int, *names: str | None) -> int:
-    """Allow reading tables, but not through a view, which may compute without an end."""
+    """Allow reading tables, but not views, whose computation may be endless."""
     is_by_view = names[-1] is not None
     return sqlite3.SQLITE_OK if action in _READING and not is_by_view else sqlite3.SQLITE_DENY
 
@@ -115,7 +115,7 @@ def _take_rows(rows: sqlite3.Cursor) -> list[Sequence[object]]:
 
 
 def _change(request: dict[str, Any]) -> dict[str, Any]:
-    """Execute statements in a transaction; afterwards the main file is complete by itself."""
+    """Execute statements in a transaction, and merge the log into the main file."""
     database = _open(request["name"])
     [(mode,)] = database.execute("PRAGMA journal_mode")
     if mode != "wal":

@@ -1,14 +1,14 @@
-"""Windows of tmux sessions, for instances and agents that a person wants to watch.
+"""Windows of tmux sessions, in which a person can watch instances and agents.
 
 Commands reach tmux through its standard input, never through an argument list, because the
-environment of a window contains secrets and everybody can read an argument list. A window's
-first process is a small shell that mirrors the log, its control characters as escapes, runs the
-program with its output on the log file, and leaves the exit status in a file; tmux closes the
-window when it ends.
+environment of a window contains secrets and every user can read argument lists. A window's first
+process is a small shell that mirrors the log with escaped control characters, runs the program with
+its output in the log file, and writes the exit status to a file; tmux closes the window when this
+shell ends.
 
-A window that only shows something runs its program directly, without the variables of tmux. A tmux
-server keeps the environment of the program that started it, and passes it to every window: a server
-that we start gets none of the orchestrator's secrets.
+A window for viewing runs its program directly, without the variables of tmux. A tmux server passes
+the environment of the program that started it to every window, so a server started here gets none
+of the orchestrator's secrets.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _PASSED_ON = frozenset(
 
 _OPTIONS_OFF = ("automatic-rename", "allow-rename", "remain-on-exit")
 
-# The shell begins when the status file appears, so that it is watched before it can end. TERM
-# reaches the whole tree; the shell must outlive the program to report its status. HUP, for
-# a window that a person closed, ends the shell, and by that the program. The variables have
-# names that no environment contains, otherwise the program would see their values. The filter ends
-# with its input, and does not need the secrets.
+# The shell starts when the status file appears, so that it is watched before it can end. TERM
+# reaches the whole tree; the shell must outlive the program to report its status. When a person
+# closes the window, HUP ends the shell and with it the program. The variables have names that do
+# not occur in environments; otherwise the program would see their values. The filter ends with its
+# input, and does not need the secrets.
 _WINDOW_PROGRAM = """\
 clawblox_log=$1 clawblox_status=$2 clawblox_python=$3 clawblox_filter=$4
 shift 4
@@ -55,7 +55,7 @@ tail -c "+$(($(wc -c <"$clawblox_log") + 1))" -F "$clawblox_log" 2>/dev/null |
 echo $? >"$clawblox_status"
 """
 
-# Keys that a person types there by habit must not close it. exec keeps ignored signals ignored.
+# Keys typed by habit must not close the window. Ignored signals stay ignored after exec.
 _VIEW_PROGRAM = "trap '' INT QUIT TSTP; exec \"$@\""
 
 _opening = threading.Lock()
@@ -69,8 +69,8 @@ class Pane(NamedTuple):
     """The only pane of a window.
 
     Attributes:
-        id: Its name in tmux, ``%3`` for example.
-        pid: Its first process; tmux closes the window when it ends.
+        id: Name of the pane in tmux, such as ``%3``.
+        pid: First process; tmux closes the window when it ends.
     """
 
     id: str
@@ -88,18 +88,18 @@ def open_window(
     status_file: Path,
     is_numbered: bool = False,
 ) -> int:
-    """Run a program in a new window; the session is created when it is missing.
+    """Run a program in a new window; a missing session is created.
 
     Args:
         session: Name of the session.
-        window: Name of the window; nothing renames it.
+        window: Permanent name of the window.
         command: Program and arguments.
         cwd: Working directory.
         env: Variables of the window, added to the environment of the tmux server.
-        log_file: Receives the program's output; the window shows its growth.
-        status_file: Receives the exit status when the program has ended; the program starts when
-            the caller creates this file.
-        is_numbered: Append the first free suffix of ``-0``, ``-1``, … in the session to the name.
+        log_file: File for the program's output, which the window shows as it grows.
+        status_file: File for the exit status of the program, which starts when the caller creates
+            this file.
+        is_numbered: Whether to append the first free suffix of ``-0``, ``-1``, … to the name.
 
     Returns:
         Pid of the window's first process; it leads its own session.
@@ -111,7 +111,7 @@ def open_window(
     variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
     files = (str(log_file), str(status_file), sys.executable, printable.__file__)
     shell = ("/bin/sh", "-c", _WINDOW_PROGRAM, "clawblox-window", *files, *command)
-    with _opening:  # starts of this orchestrator must not take the same number
+    with _opening:  # concurrent starts must not take the same number
         name = _free_name(session, window) if is_numbered else window
         return _open_pane(session, name, [*variables, *shell], cwd).pid
 
@@ -119,16 +119,16 @@ def open_window(
 def open_view(
     session: str, window: str, command: Sequence[str], *, cwd: Path, env: Mapping[str, str]
 ) -> Pane:
-    """Run a program that shows something in a new window, with these variables only.
+    """Run a viewing program in a new window, with the given environment only.
 
-    The session is created when it is missing.
+    A missing session is created.
 
     Args:
         session: Name of the session.
-        window: Name of the window; nothing renames it.
-        command: Program and arguments; everybody can read them.
+        window: Permanent name of the window.
+        command: Program and arguments, which every user can read.
         cwd: Working directory.
-        env: The whole environment of the program; everybody can read it here.
+        env: The whole environment of the program, which every user can read.
 
     Raises:
         TmuxError: The window was not opened.
@@ -140,7 +140,7 @@ def open_view(
 
 
 def tmux_name(session: str) -> str:
-    """Return the name that tmux itself gives to a session."""
+    """Return the name that tmux uses for a session."""
     return session.translate({ord(":"): "_", ord("."): "_"})
 
 
@@ -176,7 +176,7 @@ def _open_pane(session: str, window: str, words: Sequence[str], cwd: Path) -> Pa
 
 
 def _open(session: str, options: Sequence[str]) -> Sequence[str]:
-    """Create a window, and the session around it when it is missing; return its output."""
+    """Create a window, and its session if that is missing; return the output of tmux."""
     placeholder = f"={session}:={_PLACEHOLDER}"
     for attempt in range(1, _ATTEMPTS + 1):
         if session in _list("#{session_name}", "list-sessions"):
@@ -198,7 +198,7 @@ def _open(session: str, options: Sequence[str]) -> Sequence[str]:
 
 
 def _quote(words: Sequence[str]) -> str:
-    # Within quotes tmux drops blanks that begin a line, and refuses bytes that are not UTF-8.
+    # Within quotes, tmux drops blanks at the start of a line, and refuses bytes that are not UTF-8.
     return " ".join(f'"{"".join(map(_ESCAPED.__getitem__, os.fsencode(word)))}"' for word in words)
 
 
@@ -223,7 +223,7 @@ def _run(arguments: Sequence[str], text: str = "", *, may_fail: bool = False) ->
     except subprocess.TimeoutExpired as error:
         raise TmuxError(f"tmux did not answer in {_TIMEOUT_S:.0f} s") from error
     if result.returncode and not may_fail:
-        # Not the text of tmux, because it may quote the command, and with it a secret.
+        # The text of tmux is not used, because it may quote the command, including secrets.
         raise TmuxError(f"tmux {' '.join(arguments)} failed with status {result.returncode}")
     return result.stdout
 

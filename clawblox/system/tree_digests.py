@@ -1,4 +1,4 @@
-"""Digests of the files below a directory; no link is followed. Everything here blocks."""
+"""Digests of the files below a directory, without following links. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clawblox.system.regular_files import (
 from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 _MAX_DEPTH: Final = 2 * MAX_DEPTH
-"""A copy may be in a directory of another tree, and so deeper than its original."""
+"""Maximum depth; larger than for copies, because a copy may be deeper in another tree."""
 
 
 def digest_files(
@@ -34,18 +34,18 @@ def digest_files(
 ) -> dict[str, str]:
     """Return the SHA-256 digests of the files and links below a directory, by relative path.
 
-    The digest of a link depends on the name of its target. Directories and pipes have none.
+    The digest of a link covers the name of its target. Directories and pipes have no digests.
 
     Args:
         root: The directory.
         max_bytes: Maximum apparent size of each file in bytes.
         max_total_bytes: Maximum apparent size of all files together in bytes.
-        skip: Returns whether an entry, by its relative path, is left out with everything below it.
+        skip: Returns whether to leave out the entry with a relative path and its whole content.
         check: Called often; ends the call by raising an error.
 
     Raises:
-        OSError: The directory, or something below it, cannot be read, is larger, or is nested too
-            deeply; it names the path.
+        OSError: The directory, or an entry in it, cannot be read, is larger, or is nested too
+            deeply; the error names the path.
     """
     return dict(sorted(_Digests(root, max_bytes, max_total_bytes, skip, check).read()))
 
@@ -58,14 +58,14 @@ def digest_tree(
     skip: Callable[[str], bool] = lambda _path: False,
     check: Callable[[], object] = lambda: None,
 ) -> str:
-    """Return one digest of all names and contents below a directory.
+    """Return a single digest of all names and contents below a directory.
 
     Args:
         root: The directory.
-        max_bytes: As for :func:`digest_files`, like the other arguments.
+        max_bytes: Maximum apparent size of each file in bytes.
         max_total_bytes: Maximum apparent size of all files together in bytes.
-        skip: Returns whether an entry is left out.
-        check: Called often.
+        skip: Returns whether to leave out an entry.
+        check: Called often; ends the call by raising an error.
 
     Raises:
         OSError: As for :func:`digest_files`.
@@ -89,7 +89,7 @@ class _Digests:
     _left: int = attrs.field(default=0, init=False)
 
     def read(self) -> Iterator[tuple[str, str]]:
-        """Yield the paths and digests of files and links; no file is read before all fit."""
+        """Yield the paths and digests of files and links, after checking all sizes."""
         for _ in self._visit(lambda _fd: ""):
             pass
         yield from self._visit(self._digest)

@@ -1,11 +1,11 @@
-"""Walking, moving and removing trees of directories that a program or a stranger has made.
+"""Walks, moves and removes directory trees that a program or a stranger has made.
 
-A tree may be deeper than Python can recurse and than a path may be long, so everything here is
-iterative and opens each directory by its name in its open parent: no link is followed, and a
-directory that is swapped for a link leads nowhere else. Of the directories on the way down, only
-the deepest have descriptors; the others are opened again from below, and must be the same.
+A tree may exceed Python's recursion limit and the maximum length of a path, so everything here is
+iterative and opens each directory by its name in its open parent. Links are not followed, and
+replacing a directory with a link does not redirect the walk. Only the deepest directories on the
+way down stay open; the others are opened again from below, and must be the same.
 
-Other modules neither recurse nor call ``shutil.rmtree``, ``os.walk`` and the like. Everything here
+Other modules do not recurse or call ``shutil.rmtree``, ``os.walk`` and the like. Everything here
 blocks.
 """
 
@@ -27,10 +27,10 @@ from clawblox.system.regular_files import (
 )
 
 MAX_DEPTH: Final = 100
-"""Deepest directory that is copied; no program makes deeper ones, and their paths cost memory."""
+"""Maximum depth of copied directories; programs rarely go deeper, and long paths cost memory."""
 
 _MAX_OPEN: Final = 28
-"""Descriptors of one way down; a copy has two, and opens two files and a list of names besides."""
+"""Maximum number of descriptors of one descent; a copy has two, and opens three more files."""
 
 Kind: TypeAlias = Literal["directory", "file", "link", "other"]
 
@@ -39,8 +39,8 @@ class DirectoryEntry(NamedTuple):
     """An entry of a directory.
 
     Attributes:
-        name: Its name.
-        kind: Its kind when the directory was read; a file is a regular file.
+        name: Name of the entry.
+        kind: Kind of the entry when the directory was read; a file is a regular file.
     """
 
     name: str
@@ -81,19 +81,19 @@ class Descent:
 
     @property
     def depth(self) -> int:
-        """Number of directories between the top and the current directory, which counts."""
+        """Number of directories from the top, exclusive, to the current directory."""
         return len(self._levels) - 1
 
     @property
     def path(self) -> str:
-        """Path of the current directory below the top, ``/`` between components."""
+        """Path of the current directory below the top, with ``/`` between components."""
         return "/".join(level.name for level in self._levels[1:])
 
     def enter(self, name: str) -> int:
         """Go down into a directory of the current one; return its descriptor.
 
         Raises:
-            OSError: It cannot be opened, or is no directory.
+            OSError: The entry cannot be opened, or is not a directory.
         """
         fd = os.open(name, OPEN_DIRECTORY, dir_fd=self.fd)
         self._levels.append(_Level(name, fd))
@@ -108,7 +108,7 @@ class Descent:
         """Go back up; return the name of the directory that was left.
 
         Raises:
-            OSError: It was moved meanwhile.
+            OSError: The directory was moved in the meantime.
         """
         left = self._levels.pop()
         try:
@@ -135,12 +135,13 @@ def _identity(fd: int) -> tuple[int, int]:
 class TreeWalk(Descent):
     """An iterator over the entries of a tree, sorted by name; a context manager.
 
-    A directory is an entry of its parent first. Its own entries follow if the loop enters it.
+    A directory is first returned as an entry of its parent. Its own entries follow if the loop
+    enters the directory.
 
     Args:
         top: Descriptor of the top; it is closed at the end of the block.
-        on_leave: Called with the name of each directory that was entered, when all of its entries
-            have been visited; the current directory is its parent then.
+        on_leave: Called with the name of each entered directory after all its entries were visited,
+            while the current directory is its parent.
     """
 
     def __init__(self, top: int, on_leave: Callable[[str], object] = lambda _name: None) -> None:
@@ -161,10 +162,10 @@ class TreeWalk(Descent):
         return self
 
     def __next__(self) -> DirectoryEntry:
-        """Return the next entry of the current directory, or of the nearest one above it.
+        """Return the next entry of the current directory, or of the nearest directory above it.
 
         Raises:
-            OSError: A directory was moved meanwhile.
+            OSError: A directory was moved in the meantime.
         """
         while True:
             for entry in self._pending[-1]:
@@ -177,7 +178,7 @@ class TreeWalk(Descent):
         """Visit the entries of a directory next; return its descriptor.
 
         Raises:
-            OSError: It cannot be opened or read, or is no directory.
+            OSError: The entry cannot be opened or read, or is not a directory.
         """
         fd = super().enter(name)
         self._pending.append(iter(()))
@@ -190,7 +191,7 @@ class TreeWalk(Descent):
         return fd
 
     def leave(self) -> str:
-        """Go back up, and leave out the entries that were not visited; return the name."""
+        """Go back up, skipping entries that were not visited; return the name of the directory."""
         self._pending.pop()
         self._prefix = None
         return super().leave()
@@ -219,7 +220,7 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 
 def make_writable(root: Path) -> None:
-    """Let the owner read and change all directories below one in which nothing runs.
+    """Let the owner read and change a directory, and all below it, while no program uses it.
 
     Raises:
         OSError: A directory cannot be read, or its permissions cannot be changed.
@@ -232,7 +233,7 @@ def make_writable(root: Path) -> None:
 
 
 def _unlock(name: Path | str, dir_fd: int | None) -> None:
-    """Let the owner read and change a directory; anything else stays as it is."""
+    """Let the owner read and change a directory; leave other entries unchanged."""
     mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
     if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
         return
@@ -244,7 +245,7 @@ def _unlock(name: Path | str, dir_fd: int | None) -> None:
 def tree_size(path: Path) -> int:
     """Return the apparent size of a file or link, or of everything in a directory, in bytes.
 
-    What cannot be read does not count, nor do directories themselves.
+    Unreadable entries and the directories themselves do not count.
     """
     size = 0
     with contextlib.suppress(OSError):
@@ -265,12 +266,12 @@ def tree_size(path: Path) -> int:
 
 
 def merge_directory(root: Path, source: str, destination: str) -> None:
-    """Move the content of a directory into another, and keep the entries that exist there.
+    """Move the content of a directory into another directory, keeping entries that exist there.
 
     Args:
         root: A directory; its own path is trusted.
-        source: Path of the directory below ``root``; it is removed if nothing stays in it.
-        destination: Path of the other directory; it is created if it is missing.
+        source: Path of the directory below ``root``, which is removed if it becomes empty.
+        destination: Path of the other directory, which is created if it is missing.
 
     Raises:
         OSError: An entry cannot be moved; others may have been moved.
@@ -306,7 +307,7 @@ def _move(name: str, source: TreeWalk, target: Descent) -> None:
 
 
 def _remove_empty(name: str, directory: int) -> None:
-    with contextlib.suppress(OSError):  # the entries that were not moved are still there
+    with contextlib.suppress(OSError):  # the entries that were not moved still exist
         os.rmdir(name, dir_fd=directory)
 
 
@@ -324,15 +325,15 @@ def _exists(directory: int, name: str) -> bool:
 def remove_tree(path: Path | str, *, dir_fd: int | None = None) -> None:
     """Remove a directory with everything below it.
 
-    Directories whose owner may not change them are made changeable first. What cannot be removed
-    stays, and everything else is removed.
+    Read-only directories are made writable first. Entries that cannot be removed stay; everything
+    else is removed.
 
     Args:
         path: The directory; not a link.
         dir_fd: Descriptor of the directory that a relative path is in.
 
     Raises:
-        OSError: Something cannot be removed; the first such error.
+        OSError: An entry cannot be removed; this is the first such error.
     """
     removal = _Removal()
     with removal.noting():
@@ -351,13 +352,13 @@ def remove_tree(path: Path | str, *, dir_fd: int | None = None) -> None:
 
 
 def discard_tree(path: Path | str, *, dir_fd: int | None = None) -> None:
-    """Remove a directory as :func:`remove_tree` does; what cannot be removed stays."""
+    """Remove a directory like :func:`remove_tree`, ignoring entries that cannot be removed."""
     with contextlib.suppress(OSError):
         remove_tree(path, dir_fd=dir_fd)
 
 
 class _Removal:
-    """Removes entries; keeps the first error, and goes on."""
+    """Removes entries, continuing after errors, and keeps the first error."""
 
     def __init__(self) -> None:
         self.error: OSError | None = None

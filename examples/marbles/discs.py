@@ -19,7 +19,7 @@ class Disc:
     """A disc that rolls.
 
     Attributes:
-        id: Its name on the table.
+        id: Name of the disc on the table.
         radius: Radius in metres.
         mass: Mass in kilograms.
         x: Position of its centre, in metres from the left wall.

@@ -1,7 +1,7 @@
 """Marbles: agents steer pushers on a table and score by knocking marbles into pockets.
 
-An example of a world on ``clawblox.server``. The physics is in ``discs.py``. This file holds the
-rules of the game: who plays, what scores, what agents see and do, what a snapshot holds.
+An example of a world on ``clawblox.server``. The physics is in ``discs.py``. This file contains the
+rules of the game: players, scores, observations, actions and snapshots.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from clawblox.server import Clock, InputError, Json, Simulation, serve
 class Scene:
     """The numbers of the game, in metres, kilograms, seconds and newtons.
 
-    A state is meaningless without them, so every snapshot holds their hash. Increase ``rules``
-    with every change of behaviour that no number shows.
+    A state is meaningless without these numbers, so every snapshot contains their hash. Increase
+    ``rules`` with every change of behaviour that does not change a number.
     """
 
     rules: int = 1
@@ -75,13 +75,13 @@ class Marbles(Simulation):
         self._table = Table(SCENE.width, SCENE.height, SCENE.bounce, self._remember_touch)
 
     def begin(self) -> None:
-        """Put the marbles on the table, where the seed wants them."""
+        """Put the marbles on the table, at places chosen by the seed."""
         for number in range(SCENE.marbles):
             self._place(Disc(f"marble-{number + 1}", SCENE.marble_radius, SCENE.marble_mass))
 
     @property
     def time(self) -> float:
-        """Simulated seconds since the game began."""
+        """Simulated seconds since the start of the game."""
         return self._ticks / SCENE.ticks_per_second
 
     def content_hash(self) -> str:
@@ -94,7 +94,7 @@ class Marbles(Simulation):
         self._place(Disc(agent_id, SCENE.pusher_radius, SCENE.pusher_mass))
 
     def leave(self, agent_id: str) -> None:
-        """Take the pusher off; marbles that it touched last score no point."""
+        """Remove the pusher; marbles that it touched last do not score."""
         del self._players[agent_id]
         self._table.discs.remove(self._disc(agent_id))
         self._last_touch = {
@@ -124,7 +124,7 @@ class Marbles(Simulation):
         self._ticks += 1
 
     def observe(self, agent_id: str) -> Mapping[str, Json]:
-        """Return the whole table; nothing is hidden."""
+        """Return the whole table."""
         return {
             "player": self._describe_player(agent_id),
             "other_players": [
@@ -139,7 +139,7 @@ class Marbles(Simulation):
         }
 
     def snapshot(self) -> dict[str, Json]:
-        """Return discs in their order, players, touches, random state and time."""
+        """Return discs in order, players, touches, random state and time."""
         version, words, gauss = self._random.getstate()
         return {
             "ticks": self._ticks,
@@ -150,7 +150,7 @@ class Marbles(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Take over a state that :meth:`snapshot` returned."""
+        """Restore a state that :meth:`snapshot` returned."""
         version, words, gauss = state["random"]
         self._ticks = state["ticks"]
         self._table.discs = [Disc(**disc) for disc in state["discs"]]
@@ -159,7 +159,7 @@ class Marbles(Simulation):
         self._random.setstate((version, tuple(words), gauss))
 
     def reseed(self, seed: int) -> None:
-        """Choose the places of marbles and pushers from now on by another seed."""
+        """Use another seed for the places of marbles and pushers from now on."""
         self._random = Random(seed)  # noqa: S311 - dice, not secrets
 
     def _disc(self, disc_id: str) -> Disc:
@@ -169,7 +169,7 @@ class Marbles(Simulation):
         return [disc for disc in self._table.discs if disc.id not in self._players]
 
     def _place(self, disc: Disc) -> None:
-        """Put a disc at rest on a free place, away from walls and pockets."""
+        """Put a disc at rest in a free place, away from walls and pockets."""
         disc.vx = disc.vy = 0.0
         others = [other for other in self._table.discs if other is not disc]
         while True:

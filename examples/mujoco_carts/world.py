@@ -1,8 +1,8 @@
 """Carts: cart-poles on one rail, in MuJoCo, each balanced by an agent.
 
-An example of a MuJoCo world on ``clawblox.server``. Its resume is exact: the snapshot holds
-MuJoCo's whole integration state with the warm start of the solver, and agents see only what is
-computed from it.
+An example of a MuJoCo world on ``clawblox.server``. Its resume is exact: the snapshot contains
+MuJoCo's whole integration state with the warm start of the solver, and agents see only values
+computed from this state.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Carts(Simulation):
         }
 
     def restore(self, state: Json) -> None:
-        """Take over a state that :meth:`snapshot` returned."""
+        """Restore a state that :meth:`snapshot` returned."""
         integration = np.array(state["integration"], dtype=np.float64)
         if integration.shape != (mujoco.mj_stateSize(self._model, INTEGRATION),):
             raise ValueError("the integration state has the wrong size")
