@@ -1,36 +1,37 @@
 """Checks whether a world meets the requirements of the world interface: ``clawblox check``.
 
-Black box: it starts instances as any orchestrator does, and talks to them as agents and operators
-do. An exact restore is not asserted but compared: the answers of a world that was restored with
-those of the world that was saved.
+The checks treat the world as a black box: they start instances like any orchestrator, and send
+requests like agents and operators. The exactness of a restore is tested by comparing the answers of
+the restored world with the answers of the saved world. A run, here, is one process of the world
+from its start to its end.
 
 - ``runner``: runs the checks of a world.
-- ``registry``: the checks by id, and how a check ends.
+- ``registry``: the checks by id, and the outcomes of a check.
 - ``checks``: the checks, by area.
-- ``context``: a world under test, and what several checks learn from it only once.
-- ``instances``: its instances, and the variables that they get.
+- ``context``: a world under test, with facts that several checks share.
+- ``instances``: the instances of the world, and their variables.
 - ``probe``: the instance that most checks use.
 - ``inputs``: the inputs that the checks may send.
-- ``once``: facts that are learned once.
-- ``failed_starts``: starts that a world may refuse, and reasons in words.
+- ``once``: facts that are determined once.
+- ``failed_starts``: starts that a world may refuse, and the reasons in words.
 - ``live``: one running instance, its agents, and scripts.
-- ``disguise``: names and words that are drawn, so that no world recognises a check.
+- ``disguise``: random names and words, so that worlds cannot recognise a check.
 - ``host_traces``: times, paths and secrets of the host in answers.
 - ``exchange``: requests and answers as evidence.
-- ``disk``: searches what lives write for secrets.
+- ``disk``: searches the files that runs write for secrets.
 - ``masking``: masks secrets of instances in results.
 - ``baseline``: a baseline run of a world.
-- ``comparison``: the comparison of lives that continue from one save, whatever the clock.
-- ``lockstep``: lives of a world that stands still between inputs.
-- ``realtime``: lives of a world that runs by itself.
-- ``polling``: documents of such a life, at enough simulated times.
-- ``pace``: how long to wait for such a world.
-- ``input_timing``: lives of such a world in which the same input lands at the same time.
-- ``fresh``: more restored lives, in places that no other has used.
-- ``report``: the results and the verdict, as values and as JSON.
+- ``comparison``: the comparison of runs that continue from the same save, for either clock.
+- ``lockstep``: runs of a world that stands still between inputs.
+- ``realtime``: runs of a world that runs by itself.
+- ``polling``: documents of such a run, at enough simulated times.
+- ``pace``: the time to wait for such a world.
+- ``input_timing``: runs of such a world in which the same input lands at the same time.
+- ``fresh``: further restored runs, in places that no other run has used.
+- ``report``: the results and the verdict, also as JSON.
 - ``kept_check``: the report of the last check, in the directory of the world.
-- ``failure_text``: a failed check as facts for people.
-- ``pytest_plugin``: the checks as tests of pytest.
+- ``failure_text``: the facts about a failed check, for people.
+- ``pytest_plugin``: the checks as pytest tests.
 """
 
 from __future__ import annotations

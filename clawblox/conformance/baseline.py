@@ -1,4 +1,4 @@
-"""A baseline run of a world, from its start to its stop, that many checks look at."""
+"""A baseline run of a world, from start to stop, which many checks use."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ from clawblox.results import SavedSnapshot
 BLOCKS: Final = 3
 BLOCK_INPUTS: Final = 12
 GROWTH_BYTES: Final = 20
-"""Growth in bytes for each input that is more than the noise of number lengths."""
+"""Minimum growth in bytes per input; less may come from the changing length of numbers."""
 
 _WARM_ROUNDS: Final = 6
 _LONG_BLOCKS: Final = 25
-"""Blocks after which a snapshot that keeps the latest inputs only, such as 256, grows no more."""
+"""Blocks after which a snapshot that keeps only the latest inputs, such as 256, stops growing."""
 _GROWTH_S: Final = 20.0
-"""Real time in seconds after which no further block of inputs begins: of all types, and of the
-type that goes on for longer."""
+"""Seconds of real time after which no further block of inputs starts.
+
+The limit applies to all types together, and to the type that is watched for longer.
+"""
 _MOST_PLAYERS: Final = 32
 _IDENTITY: Final = re.compile(r"hash|digest|checksum|fingerprint|sha\d|scene", re.IGNORECASE)
 _LEAST_IDENTITY: Final = 4
@@ -48,11 +50,11 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class StateGrowth:
-    """Growth of the snapshot, and of what an agent sees, in blocks of equal inputs.
+    """Growth of the snapshot and of an agent's observations, in blocks of equal inputs.
 
     Attributes:
         action: The input.
-        sizes: Size of the snapshot in bytes before the first block and after each.
+        sizes: Size of the snapshot in bytes, before the first block and after each block.
         values: Number of values in an observation at the same times.
         inputs: Number of accepted inputs in each block.
     """
@@ -69,7 +71,7 @@ class StateGrowth:
 
     @property
     def is_seen(self) -> bool:
-        """True if the agent saw more with every input, so that the snapshot has to grow."""
+        """True if the observations grew with every input, so that the snapshot has to grow too."""
         return all(rate >= 1 for rate in self._rates(self.values))
 
     @property
@@ -78,7 +80,7 @@ class StateGrowth:
         return StateGrowth(self.action, self.sizes[-2:], self.values[-2:], self.inputs[-1:])
 
     def _rates(self, totals: Sequence[int]) -> list[float]:
-        """Return what an input added, by block."""
+        """Return the growth per input in each block."""
         blocks = zip(pairwise(totals), self.inputs, strict=True)
         return [(after - before) / count for (before, after), count in blocks]
 
@@ -89,17 +91,17 @@ class StateGrowth:
 
 @attrs.define
 class BaselineRun:
-    """The observed part of the life; it ends at a failure.
+    """The observed part of a baseline run; it ends at a failure.
 
     Attributes:
         live: The instance, stopped.
-        failure: Why the rest could not be seen; None if everything was seen.
+        failure: The error that ended the observation; None if the whole run was observed.
         players: Its agents.
         save: The save.
-        snapshots: The snapshots that it answered, as the operator got them.
-        late_joiner: An agent that joined right after the save; None if it was refused.
-        growth: How the snapshot grew with each type of input; empty without snapshots.
-        overflow: The join of one agent more than ``max_players``; None without such a limit.
+        snapshots: The answers to the operator's requests for snapshots.
+        late_joiner: An agent that joined right after the save; None if the world refused it.
+        growth: Growth of the snapshot for each type of input; empty without snapshots.
+        overflow: The join of an agent beyond ``max_players``; None without such a limit.
     """
 
     live: LiveWorld
@@ -112,19 +114,20 @@ class BaselineRun:
     overflow: Exchange | None = None
 
     def require(self, seen: _T | None) -> _T:
-        """Return the observation.
+        """Return an observation of the run.
 
         Raises:
-            CouldNotRun: It was not, because of an earlier failure.
+            CouldNotRun: The observation is missing because of an earlier failure.
         """
         if seen:
             return seen
         raise CouldNotRun(f"the world did not get that far: {self.failure or 'it was refused'}")
 
     def find_identity(self) -> Mapping[str, str]:
-        """Return the texts in the top level of a snapshot that identify the content of its world.
+        """Return the top-level texts of a snapshot that identify the content of its world.
 
-        Their keys look like names of hashes, and they stay the same while the state changes.
+        Their keys look like names of hashes, and their values stay the same while the state
+        changes.
         """
         self.require(self.save)
         first, *rest = (snapshot.fields for snapshot in self.snapshots)
@@ -168,10 +171,10 @@ async def _play(instances: Instances, baseline: BaselineRun, actions: Sequence[A
 
 
 async def _watch_growth(baseline: BaselineRun, actions: Sequence[AgentInput]) -> None:
-    """Send one type of input after the other, until the snapshot does not grow with one.
+    """Send one type of input after the other, until the snapshot does not grow with a type.
 
-    A history grows with each type. What looks like one could be bounded, so its smallest growth
-    is watched for longer.
+    A history of inputs grows with each type. An apparent history could be bounded, so the type with
+    the smallest growth is watched for longer.
     """
     deadline = anyio.current_time() + _GROWTH_S
     for action in {action.type: action for action in actions}.values():
@@ -193,9 +196,9 @@ async def _watch_growth(baseline: BaselineRun, actions: Sequence[AgentInput]) ->
 async def _grow(
     baseline: BaselineRun, action: AgentInput, blocks: int, deadline: float
 ) -> StateGrowth | None:
-    """Return how the snapshot grows with one input, until a block in which it does not.
+    """Return the growth of the snapshot with an input, up to a block without growth.
 
-    The result is None if the input is refused, or if there is no time for enough blocks.
+    The result is None if the world refuses the input, or if there is no time for enough blocks.
     """
     live, player = baseline.live, baseline.players[0]
     snapshot = await live.snapshot()

@@ -1,8 +1,8 @@
-"""The comparison of lives of a world that continue from one save, whatever its clock.
+"""The comparison of runs of a world that continue from the same save, for either clock.
 
-A restored life continues as the original would have, however often it is restored, and wherever
-in between it is saved. Which answers can be equal depends on the clock: ``lockstep`` and
-``realtime`` have the two implementations.
+A restored run must continue as the original would have, for any number of restores and saves in
+between. The answers that can be equal depend on the clock: ``lockstep`` and ``realtime`` have the
+two implementations.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ NOTHING_CHANGED: Final = (
 
 @attrs.frozen
 class SavedBeginning:
-    """The beginning that lives of a world share.
+    """The common start of several runs of a world.
 
     Attributes:
-        players: The agents that had joined when it was saved; those of the original.
+        players: The agents of the original run that had joined before the save.
         save: The save.
     """
 
@@ -50,17 +50,17 @@ class SavedBeginning:
     save: SavedSnapshot
 
     def moved(self, live: LiveWorld) -> list[Player]:
-        """Return the agents in another life."""
+        """Return the agents in another run."""
         return [player.moved(live) for player in self.players]
 
 
 @attrs.define(kw_only=True)
 class Seen:
-    """The documents by which lives are compared; each clock has some.
+    """The documents for comparing runs; they depend on the clock.
 
     Attributes:
         trace: Answers to a script; empty for a world that runs by itself.
-        final: The snapshot after it.
+        final: The snapshot after the script.
         observations: Observations by simulated time.
         snapshots: Snapshots by simulated time.
     """
@@ -73,14 +73,14 @@ class Seen:
 
 @attrs.frozen(kw_only=True)
 class ContinuedLife:
-    """A life that continues from a save or from its restore.
+    """A run that continues from a save or from its restore.
 
     Attributes:
-        saved: The beginning that it shares with the others.
+        saved: The start that it shares with the other runs.
         first: The agents' first observations.
-        seen: The observations after that.
-        said: The answer to the first message; None without one.
-        late_joiner: An agent that joined at its end; None if it was refused.
+        seen: The later observations.
+        said: The answer to the first message; None without a message.
+        late_joiner: An agent that joined at the end; None if the world refused it.
     """
 
     saved: SavedBeginning
@@ -95,12 +95,12 @@ _Life = TypeVar("_Life", bound=ContinuedLife)
 
 @attrs.frozen(kw_only=True)
 class RepeatableLife:
-    """A life that can be lived again elsewhere.
+    """A run that can be repeated in other places.
 
     Attributes:
         players: Its agents.
-        save: The save that it continues from.
-        warm: Steps after which a fresh world is in the state of the save.
+        save: The save from which it continues.
+        warm: Steps that bring a fresh world into the state of the save.
         seen: Its observations after the save.
     """
 
@@ -111,22 +111,22 @@ class RepeatableLife:
 
 
 class RestoreComparison(ABC, Generic[_Life]):
-    """Lives of a world, and whether they are equal.
+    """Runs of a world, and their comparison.
 
     Args:
         instances: The instances of the world.
         inputs: Its inputs.
 
     Attributes:
-        manner: How lives are compared, in words.
+        manner: The method of the comparison, in words.
         unit: The counted unit, in words.
         runs_by_itself: Whether time passes in the world without inputs.
         warm_rounds: Number of actions of each agent before the save.
         instances: The same as the argument.
         inputs: The same as the argument.
-        original: Returns the life of the instance that was saved.
-        restored: Returns the life of a restore.
-        second: Returns the life of another restore of the same save.
+        original: Returns the run of the saved instance.
+        restored: Returns the run of a restore.
+        second: Returns the run of another restore of the same save.
     """
 
     manner: ClassVar[str]
@@ -150,25 +150,25 @@ class RestoreComparison(ABC, Generic[_Life]):
     @abstractmethod
     async def _live_second(self) -> _Life: ...
 
-    # -- lives that are equal ---------------------------------------------------------------------
+    # -- comparisons ---------------------------------------------------------------------------
 
     @abstractmethod
     def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
-        """Return the equal part of two lives.
+        """Return the size of the equal part of two runs.
 
         Args:
-            expected: Observations of the earlier life.
-            actual: Observations of the later life, after the same script.
-            who: The later life, in words.
+            expected: Observations of the earlier run.
+            actual: Observations of the later run, after the same script.
+            who: The later run, in words.
 
         Raises:
-            Failed: A document differs; the first difference is given.
+            Failed: A document differs; the error has the first difference.
             CouldNotRun: There is too little to compare.
         """
 
     @abstractmethod
     async def compare(self, expected: _Life, actual: _Life, who: str) -> Findings:
-        """Return the evidence that two lives are equal; errors are those of :meth:`count_equal`."""
+        """Return the evidence that two runs are equal; raises the errors of :meth:`count_equal`."""
 
     @abstractmethod
     async def compare_trace(self) -> Findings:
@@ -184,17 +184,17 @@ class RestoreComparison(ABC, Generic[_Life]):
 
     @abstractmethod
     async def compare_saved(self) -> Findings:
-        """Compare two restores of the same save, of which one is saved in between."""
+        """Compare two restores of the same save; one of them is saved in between."""
 
     @abstractmethod
     async def compare_joins(self, late_joiner: LateJoiner) -> Findings:
-        """Compare what an agent sees that joins the original and a restored world.
+        """Compare the observations of an agent that joins the original and a restored world.
 
         Args:
             late_joiner: The agent in the restored world.
         """
 
-    # -- lives that are looked at -----------------------------------------------------------------
+    # -- runs for other checks -----------------------------------------------------------------
 
     @abstractmethod
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
@@ -202,10 +202,10 @@ class RestoreComparison(ABC, Generic[_Life]):
 
     @abstractmethod
     async def find_subjects(self) -> Sequence[RepeatableLife]:
-        """Return the lives that are lived again in other places."""
+        """Return the runs to repeat in other places."""
 
     async def require_late_joiners(self) -> Sequence[LateJoiner]:
-        """Return the agent that joined after the save, in the original and in two restores.
+        """Return the agents that joined after the save, in the original and in two restores.
 
         Raises:
             CouldNotRun: No agent could join one of the worlds.
@@ -216,10 +216,10 @@ class RestoreComparison(ABC, Generic[_Life]):
             raise CouldNotRun("no further agent could join after the save")
         return late_joiners
 
-    # -- beginnings -------------------------------------------------------------------------------
+    # -- starts --------------------------------------------------------------------------------
 
     async def warm_up(self, live: LiveWorld) -> list[Player]:
-        """Let agents join and play, so that the world has something to save.
+        """Let agents join and play, so that the world has state to save.
 
         Raises:
             Failed: An agent cannot join.
@@ -229,7 +229,7 @@ class RestoreComparison(ABC, Generic[_Life]):
         return players
 
     async def warm_script(self) -> tuple[Step, ...]:
-        """Return the script with which agents play before a save."""
+        """Return the script that agents play before a save."""
         return make_script(
             self.instances.random("warm"),
             await self.inputs.actions(),
@@ -239,10 +239,10 @@ class RestoreComparison(ABC, Generic[_Life]):
 
     @asynccontextmanager
     async def saving(self) -> AsyncIterator[tuple[LiveWorld, SavedBeginning]]:
-        """Start an instance for a block, with agents that have played, and save it.
+        """Start an instance for a block, let agents play, and save the instance.
 
         Raises:
-            CouldNotRun: It could not be saved.
+            CouldNotRun: The instance could not be saved.
         """
         async with self.instances.start() as live:
             with before_save():

@@ -1,4 +1,4 @@
-"""A world under test: its instances, the one that most checks share, and its known facts."""
+"""A world under test: its instances, the shared probe instance, and known facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clawblox.conformance.realtime import Realtime
 from clawblox.conformance.registry import NotApplicable
 
 _LOOK_S: Final = 1.0
-"""Real time in seconds in which a world that runs by itself ticks; at 50 Hz, also a slow one."""
+"""Seconds of real time in which a world that runs by itself ticks, even a slow one at 50 Hz."""
 _LOOK_INTERVAL_S: Final = 0.05
 
 _Comparison = TypeVar("_Comparison", bound=RestoreComparison[Any])
@@ -30,17 +30,17 @@ class CheckContext:
 
     Args:
         instances: Its instances.
-        url: Address of the only one, which others have started; empty to start some.
+        url: Address of the only instance, started by others; empty to start instances.
 
     Attributes:
         instances: The same as the argument.
         probe: The instance that most checks use.
         inputs: The inputs that checks may send.
-        comparison: Returns the comparison of its lives by its clock.
+        comparison: Returns the comparison of its runs for its clock.
         baseline: Returns the baseline run.
-        input_timing: Returns lives of a running world in which the same input lands.
-        sights: Returns what agents see.
-        runs_by_itself: Whether the world was seen to run without inputs.
+        input_timing: Returns runs of a running world in which the same input lands.
+        sights: Returns the answers that agents get.
+        runs_by_itself: Whether the world was observed to advance without inputs.
     """
 
     def __init__(self, instances: Instances, *, url: str = "") -> None:
@@ -54,21 +54,21 @@ class CheckContext:
         self.runs_by_itself = False
 
     async def close(self) -> None:
-        """Stop every instance that still runs, and close the connections."""
+        """Stop all running instances, and close the connections."""
         self.probe.close()
         await self.instances.stop_all()
 
     @property
     def slowness(self) -> float:
-        """Real seconds for a simulated one in the slowest life of a world that runs by itself."""
+        """Real seconds per simulated second in the slowest run of a running world."""
         lives = self.instances.lives if self.runs_by_itself else []
         return max((live.pace.seen_slowness for live in lives), default=1.0)
 
     async def require(self, kind: type[_Comparison]) -> _Comparison:
-        """Return the comparison of a world with a given clock.
+        """Return the comparison, which must be for a given clock.
 
         Raises:
-            CouldNotRun: No agent can join, or observe.
+            CouldNotRun: No agent can join or observe.
             NotApplicable: The world has another clock.
         """
         comparison = await self.comparison()
@@ -77,10 +77,10 @@ class CheckContext:
         return comparison
 
     async def _choose_comparison(self) -> RestoreComparison[Any]:
-        """Look whether the world runs by itself, or stands still between inputs.
+        """Detect whether the world runs by itself or stands still between inputs.
 
         Raises:
-            CouldNotRun: No agent can join, or observe.
+            CouldNotRun: No agent can join or observe.
         """
         async with self.probe.playing() as players:
             first = await players[0].observe()

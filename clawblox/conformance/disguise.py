@@ -1,6 +1,6 @@
-"""Words, names and variables of a check, drawn from its seed: fixed ones would reveal it. Pure.
+"""Random words, names and variables of a check, drawn from its seed. Pure.
 
-A world that recognises a check could behave well only then.
+With fixed words, a world could recognise a check and behave well only then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _AGENTS: Final = 3
 
 
 def draw_word(random: Random) -> str:
-    """Return a word that no language has, but several could have."""
+    """Return a random pronounceable word."""
     syllables = random.randint(2, 3)
     return "".join(random.choice(_CONSONANTS) + random.choice(_VOWELS) for _ in range(syllables))
 
@@ -35,10 +35,10 @@ def draw_names(random: Random) -> tuple[str, ...]:
 
 
 def draw_variable(random: Random, taken: Collection[str]) -> str:
-    """Return a name for a variable with a secret, as that of a service that does not exist.
+    """Return a name for a variable with a secret of an invented service.
 
     Args:
-        random: Chooses.
+        random: Source of the choices.
         taken: Names that are in use.
     """
     while True:

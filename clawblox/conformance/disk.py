@@ -1,7 +1,7 @@
-"""Searches the files that the lives of a world leave, while each life is fresh, for its secrets.
+"""Searches the files that the runs of a world leave for the secrets of these runs.
 
-A later life may overwrite the file of an earlier one. So the search is repeated around the end of
-each life; only files that have changed since are read.
+A later run may overwrite a file of an earlier run. The search is therefore repeated at the end of
+each run, and only reads files that have changed since.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from clawblox.system.regular_files import open_directory, read_file
 from clawblox.system.trees import TreeWalk
 
 MAX_FILE_BYTES: Final = 64 << 20
-"""Maximum size of a file that is searched."""
+"""Maximum size of a file to search."""
 _MAX_LOOK_BYTES: Final = 512 << 20
-"""Maximum size of all files together that one look reads."""
+"""Maximum total size of the files that one search reads."""
 _MAX_DEPTH: Final = 100
 
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 class DiskSearch:
-    """The files of all lives of one world.
+    """The files of all runs of a world.
 
     Args:
         directory: The directory of the world.
-        skip: Returns whether an entry of it, by its relative path, is left out.
-        run_dir: The run directory, with logs, recordings and all else of each life.
+        skip: Returns whether to leave out an entry of the directory, given its relative path.
+        run_dir: The run directory, with the logs, recordings and other files of each run.
 
     Attributes:
         searched: Names of the files that were read.
-        traces: Descriptions of the secrets that were found, by file.
-        unread: Why files could not be searched, by file.
+        traces: Descriptions of the found secrets, by file.
+        unread: Reasons why files could not be searched, by file.
     """
 
     def __init__(self, directory: Path, skip: Callable[[str], bool], run_dir: Path) -> None:
@@ -49,7 +49,7 @@ class DiskSearch:
         self.unread: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Note the files as they are before the first life. Blocks."""
+        """Record the state of the files before the first run. Blocks."""
         for _ in self._changed_files():
             pass
 
@@ -57,7 +57,7 @@ class DiskSearch:
         """Search the files that have changed since the last look. Blocks.
 
         Args:
-            secrets: The variables that the lives got, by their secret values.
+            secrets: The variables of the runs, by their secret values.
         """
         with self._lock:
             left = _MAX_LOOK_BYTES
@@ -73,7 +73,7 @@ class DiskSearch:
         name = path if is_own else "the log" if path.endswith(".log") else f"the run's {path}"
         try:
             content = read_file(root, path, max_bytes=MAX_FILE_BYTES)
-        except FileNotFoundError:  # another instance has removed it meanwhile
+        except FileNotFoundError:  # removed by another instance in the meantime
             return
         except OSError as error:
             self.unread[name] = error.strerror or str(error)
@@ -84,7 +84,7 @@ class DiskSearch:
                 self.traces.setdefault(name, f"the value of {variable}")
 
     def _changed_files(self) -> Iterator[tuple[Path, str, int]]:
-        """Yield the root, path and size of the files that are not as they were; note them."""
+        """Yield the root, path and size of the changed files, and record their new state."""
         for root, skip in ((self._directory, self._skip), (self._run_dir, lambda _path: False)):
             try:
                 for path, stamp in _walk(root, skip):
@@ -112,5 +112,5 @@ def _walk(root: Path, skip: Callable[[str], bool]) -> Iterator[tuple[str, _Stamp
                     status = os.stat(entry.name, dir_fd=walk.fd, follow_symlinks=False)
                     stamp = status.st_ino, status.st_ctime_ns, status.st_mtime_ns, status.st_size
                     yield relative, stamp
-            except OSError:  # an instance has removed it meanwhile
+            except OSError:  # removed by an instance in the meantime
                 continue

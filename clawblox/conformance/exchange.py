@@ -1,4 +1,4 @@
-"""Requests to a world with their answers, as evidence: raw bytes, headers included."""
+"""Requests to a world with their answers, as evidence: raw bytes, including headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECRET_HEADERS: Final = {
 }
 """Headers whose values are secret, with the shell variables that stand for them."""
 _MAX_WORD: Final = 600
-"""Maximum length of a body in a command, quoted; a longer one is a file."""
+"""Maximum length of a quoted body in a command; longer bodies go to a file."""
 _SHOWN_BYTES: Final = 60
 _MAX_MEMBERS: Final = 4 << 20
 _NOT_JSON: Final = object()
@@ -47,11 +47,11 @@ class Exchange:
     Attributes:
         method: Method of the request.
         url: Its address with route and query.
-        headers: Its headers; sessions and tokens among them are never shown.
-        body: Its body; None for none.
-        host: Its ``Host`` header where it is not that of the address.
+        headers: Its headers; sessions and tokens are never shown.
+        body: Its body; None for no body.
+        host: Its ``Host`` header, if it differs from the address.
         answer: The answer; None if there was none.
-        failure: Why there was no usable answer; empty if there was one.
+        failure: Reason why there was no usable answer; empty if there was one.
     """
 
     method: str
@@ -90,19 +90,19 @@ class Exchange:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The JSON object in the answer; empty if it has none."""
+        """The JSON object in the answer; empty if there is none."""
         document = read_json(self.content)
         return document if isinstance(document, dict) else {}
 
     @property
     def time(self) -> float | None:
-        """The simulated time that the answer states, or None: its ``time``, else its ``tick``."""
+        """The simulated time in the answer: its ``time``, else its ``tick``; None without both."""
         fields = self.fields
         return next(_find_numbers(fields.get("time"), fields.get("tick")), None)
 
     @property
     def times(self) -> list[float]:
-        """The simulated time in the answer, and its tick, as far as they are numbers.
+        """The simulated time and the tick in the answer, if they are numbers.
 
         Only these members are read, because a snapshot can be large.
         """
@@ -114,9 +114,10 @@ class Exchange:
 
     @property
     def outcome(self) -> str:
-        """The status with the beginning of the body, or why there was no answer.
+        """The status with the start of the body, or the reason why there was no answer.
 
-        It is one line: another could pass for a line of the report, such as a command.
+        The text is a single line; a further line could pass for a line of the report, such as a
+        command.
         """
         if self.answer is None:
             return self.failure
@@ -125,7 +126,7 @@ class Exchange:
 
     @property
     def long_body(self) -> bytes | None:
-        """The body, if a command has to name a file that has it; else None."""
+        """The body if it is too long for a command, which then names a file; else None."""
         body = self.body
         if body is None:
             return None
@@ -136,7 +137,7 @@ class Exchange:
         """Return the request as a command line; sessions and tokens are variables of the shell.
 
         Args:
-            body_file: The file that has the :attr:`long_body`.
+            body_file: The file with the :attr:`long_body`.
         """
         words = ["curl", "-i"]
         if self.method != "GET":
@@ -167,7 +168,7 @@ def _header_word(name: str, value: str) -> str:
 
 
 def read_json(body: bytes) -> Any:  # noqa: ANN401 - JSON, or a marker
-    """Return a body as JSON; an object that is not a JSON value where it is something else."""
+    """Parse a body as JSON; return a sentinel, which is not a JSON value, for other bodies."""
     try:
         return parse_document(body, max_members=_MAX_MEMBERS)
     except ValueError:
@@ -180,9 +181,9 @@ def is_json(value: Any) -> bool:  # noqa: ANN401 - JSON, or a marker
 
 
 def compare_answers(expected: Exchange, actual: Exchange) -> ValueDifference | None:
-    """Return the first difference between two answers: in status, headers or body.
+    """Return the first difference between two answers, in status, headers or body.
 
-    The bytes decide. Paths begin with ``status``, ``headers`` or ``body``.
+    The comparison is by bytes. Paths start with ``status``, ``headers`` or ``body``.
     """
     if expected.answer is None or actual.answer is None:
         sides = expected.outcome, actual.outcome
@@ -191,7 +192,7 @@ def compare_answers(expected: Exchange, actual: Exchange) -> ValueDifference | N
         return ValueDifference("status", expected.status, actual.status)
     in_body = compare_bodies(expected.content, actual.content)
     headers = expected.answer.raw_headers, actual.answer.raw_headers
-    if in_body is not None:  # the length of the body follows from the body
+    if in_body is not None:  # determined by the body
         headers = _without_length(headers[0]), _without_length(headers[1])
     if headers[0] != headers[1]:
         before, after = map(_header_map, headers)
@@ -229,9 +230,9 @@ def _join(first: str, path: str) -> str:
 
 
 def number_names(exchange: Exchange, names: Sequence[str]) -> Exchange:
-    """Return an exchange in whose answer some names are replaced by their numbers.
+    """Return an exchange with some names in its answer replaced with numbers.
 
-    A restored world issues other sessions than the original, so they are compared by number.
+    A restored world issues other sessions than the original; the numbers make them comparable.
 
     Args:
         exchange: The exchange.
@@ -247,5 +248,5 @@ def number_names(exchange: Exchange, names: Sequence[str]) -> Exchange:
 
 
 def _numbered(number: int, length: int) -> bytes:
-    """Return a JSON string of the same length, so that ``Content-Length`` stays true."""
+    """Return a JSON string of the same length, so that ``Content-Length`` stays correct."""
     return b'"%s"' % f"#{number}".ljust(length, "-").encode()

@@ -1,4 +1,4 @@
-"""Starts that fail: those that a world may refuse, and the reasons in words."""
+"""Failed starts: starts that a world may refuse, and the reasons in words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RefusedStart:
     Attributes:
         text: The first line of the error.
         exit: How its process ended; None if unknown.
-        was_open: Whether its port accepted a connection before.
+        was_open: Whether its port accepted a connection before the refusal.
     """
 
     text: str
@@ -48,7 +48,7 @@ class PortWatch:
         port: A port on the loopback.
 
     Attributes:
-        was_open: Whether it ever did.
+        was_open: Whether the port has ever accepted a connection.
     """
 
     def __init__(self, port: int) -> None:
@@ -56,7 +56,7 @@ class PortWatch:
         self.was_open = False
 
     async def run(self) -> None:
-        """Try until it does, or until cancelled."""
+        """Try to connect until the port accepts a connection, or until cancelled."""
         while not self.was_open:
             self.was_open = await is_open("127.0.0.1", self._port)
             await anyio.sleep(_WATCH_S)
@@ -72,24 +72,24 @@ async def is_open(host: str, port: int) -> bool:
 
 
 def find_free_port() -> int:
-    """Return a free port of the loopback that no outgoing connection takes. Blocks.
+    """Return a free loopback port outside the range of outgoing connections. Blocks.
 
     Raises:
         NoFreePort: All ports are taken.
     """
     lease = take_free_port("127.0.0.1")
-    lease.release()  # the start of the world leases it again
+    lease.release()  # leased again by the start of the world
     return lease.port
 
 
 async def try_start(
     world: AsyncWorld, begin: Callable[..., Awaitable[StartedWorld]]
 ) -> RefusedStart | None:
-    """Return how a world ended before it was ready; None if it became ready.
+    """Start a world and return its refusal; None if it became ready.
 
     Args:
         world: The world.
-        begin: Starts an instance of it at a ``port``.
+        begin: Starts an instance of the world at a ``port``.
 
     Raises:
         WorldStartError: The world neither ended nor became ready.
@@ -116,10 +116,10 @@ async def try_start(
 
 
 def summarize_start(what: str, error: WorldStartError) -> str:
-    """Return why a world did not start as one sentence, with the most telling line of its log.
+    """Return a sentence about a failed start, with the most informative line of the log.
 
     Args:
-        what: What the world did not do, without its subject.
+        what: The predicate of the sentence, such as ``did not become ready``.
         error: The error of the start.
     """
     sentence = f"the world {what}: {error.message}"
@@ -128,10 +128,10 @@ def summarize_start(what: str, error: WorldStartError) -> str:
 
 
 def describe_start(what: str, error: WorldStartError) -> str:
-    """Return why a world did not start, without the files of the attempt, which will be gone.
+    """Return why a world did not start, without paths of temporary files.
 
     Args:
-        what: What the world did not do, without its subject.
+        what: The predicate of the sentence, such as ``did not become ready``.
         error: The error of the start.
     """
     lines = [f"the world {what}: {error.message}"]

@@ -1,4 +1,4 @@
-"""A failed check as facts for people, the same in every form of a report. Pure."""
+"""The facts about a failed check for people, the same in all forms of the report. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Fact:
     """One fact about a failed check.
 
     Attributes:
-        label: Its name.
-        text: The fact; text of the world is in it as the world wrote it.
+        label: Name of the fact.
+        text: The fact; text from the world is included unchanged.
         is_verbatim: Whether the text is a command line to copy, which must not be wrapped or cut.
     """
 
@@ -33,13 +33,13 @@ class Fact:
 
 
 def describe_failure(report: Report, result: CheckResult, *, width: int) -> list[Fact]:
-    """Return the facts that a person needs to mend a failure, the requirement first.
+    """Return the facts that a person needs to fix a failure, the requirement first.
 
     Args:
         report: The report.
-        result: The result of the check in it.
-        width: Longest text of a value, in characters; longer values are cut around the place where
-            they differ.
+        result: The result of the check in the report.
+        width: Maximum length of a value, in characters; longer values are cut around the first
+            difference.
     """
     facts = [Fact("requirement", result.requirement), Fact("seen", result.evidence)]
     if result.path is not None:
@@ -68,7 +68,7 @@ def _as_json(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def excerpt_pair(first: str, second: str, *, width: int) -> tuple[str, str]:
-    """Return two texts, cut to a width around the first place where they differ."""
+    """Return two texts, cut to a width around the first difference."""
     if max(len(first), len(second)) <= width:
         return first, second
     place = common_length(first, second)

@@ -1,4 +1,4 @@
-"""Traces of the host in what a world answers: its time, its paths and its secrets. Pure."""
+"""Finds traces of the host in a world's answers: its time, paths and secrets. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 100
 _NEAR: Final = timedelta(days=1)
 _LARGEST_OFFSET: Final = timedelta(hours=14)
 _LARGEST: Final = 1e19
-"""Larger than any time near now in ns."""
+"""Upper bound for current times in nanoseconds."""
 _UNITS: Final = (("seconds", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{10,19}(?:\.\d+)?(?![\w.])")
 _ISO: Final = re.compile(
@@ -33,17 +33,17 @@ _HOST_PATH: Final = re.compile(
 
 
 Find: TypeAlias = "Callable[[str, Any], HostTrace | None]"
-"""Returns the trace in a leaf of a document, by its path and value."""
+"""Returns the trace in a leaf of a document, given the path and value of the leaf."""
 
 
 @attrs.frozen
 class HostTrace:
-    """A place in an answer that shows something of the host.
+    """A place in an answer that reveals a fact about the host.
 
     Attributes:
         path: The place: ``body.messages[0].created_at`` or ``headers.Date``.
-        what: What it shows, a noun phrase.
-        value: The value there; a secret is never shown.
+        what: The revealed fact, a noun phrase.
+        value: The value at the place; secrets are never shown.
     """
 
     path: str
@@ -82,7 +82,7 @@ def find_header_leaves(exchange: Exchange) -> Iterator[tuple[str, str]]:
 
 
 def find_trace(leaves: Iterable[tuple[str, Any]], find: Find) -> tuple[int, HostTrace | None]:
-    """Return how many leaves were searched, and the first trace that is found in one."""
+    """Return the number of searched leaves, and the first trace, if any."""
     count = 0
     for count, (path, value) in enumerate(leaves, 1):
         if (trace := find(path, value)) is not None:
@@ -91,12 +91,14 @@ def find_trace(leaves: Iterable[tuple[str, Any]], find: Find) -> tuple[int, Host
 
 
 def find_host_time(path: str, value: Any, now: datetime) -> HostTrace | None:  # noqa: ANN401 - JSON
-    """Return the host's time in a value, or None: a time within a day of now, in any usual form.
+    """Return the trace of a host time in a value, or None.
+
+    A host time is within a day of now, in any common format.
 
     Args:
         path: The place of the value.
-        value: A leaf of a document: numbers count as seconds, ms, us or ns since 1970, also as
-            text; texts as ISO 8601, dates of HTTP (RFC 9110, 5.6.7) and of C's ``asctime``.
+        value: A leaf of a document. Numbers, also as text, are read as seconds, ms, us or ns since
+            1970; texts as ISO 8601, HTTP dates (RFC 9110, 5.6.7) or the format of C's ``asctime``.
         now: The host's time.
     """
     number = finite_number(value, high=_LARGEST)
@@ -124,7 +126,7 @@ def _from_number(path: str, number: float, value: Any, now: datetime) -> HostTra
 
 
 def _find_times(text: str) -> Iterator[tuple[str, datetime]]:
-    """Yield the times that a text states, with the name of their form."""
+    """Yield the times in a text, with the names of their formats."""
     forms = (
         ("ISO 8601", _ISO.findall(text), datetime.fromisoformat),
         ("a date", [text] if _DAY.fullmatch(text) else [], datetime.fromisoformat),
@@ -144,7 +146,7 @@ def _parse_c_time(text: str) -> datetime:
 
 
 def find_secret(path: str, value: Any, secrets: Mapping[str, str]) -> HostTrace | None:  # noqa: ANN401 - JSON
-    """Return the first of some secret values that a leaf has, or None.
+    """Return the trace of the first secret that a leaf contains, or None.
 
     Args:
         path: The place of the leaf.
@@ -158,6 +160,6 @@ def find_secret(path: str, value: Any, secrets: Mapping[str, str]) -> HostTrace 
 
 
 def find_host_path(path: str, value: Any) -> HostTrace | None:  # noqa: ANN401 - JSON
-    """Return an absolute path of the host in a leaf, or None."""
+    """Return the trace of an absolute host path in a leaf, or None."""
     match = _HOST_PATH.search(value) if isinstance(value, str) else None
     return None if match is None else HostTrace(path, f"the path {match[0]}", value[:200])

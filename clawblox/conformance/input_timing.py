@@ -1,8 +1,8 @@
-"""Lives of a running world in which the same input lands at the same simulated time.
+"""Runs of a running world in which the same input lands at the same simulated time.
 
-When an input lands is chance, so restores aim at the landing of the original until enough of them
-have hit it. Lives of equal landings must be equal, whether they were saved while the input waited
-or not.
+The time at which an input lands is random, so restored runs aim at the time of the original until
+enough of them have hit it. Runs with the same landing time must be equal, whether or not they were
+saved while the input waited.
 """
 
 from __future__ import annotations
@@ -33,30 +33,32 @@ from clawblox.snapshot.rows import rows_beside
 
 _RESTORES: Final = 9
 _MOST_SAVES: Final = 12
-"""Saves that are asked for while an input waits, one beside the other: one may copy rows."""
+"""Maximum number of concurrent saves while an input waits; a save may copy rows."""
 _BETWEEN_SAVES_S: Final = 0.002
 _LEAD: Final = {True: 0.3, False: 20.0}
-"""How far after the save the input is aimed: seconds where documents have a time, else ticks."""
+"""Distance from the save to the aim: seconds if documents have a time (True), else ticks."""
 _AIM_S: Final = 8.0
-"""Longest real time in seconds until the aim is reached, of a world in real time."""
+"""Maximum seconds of real time until the aim is reached, for a world in real time."""
 _SEARCH_S: Final = 60.0
-"""Real time in seconds after which no further life of a world in real time is begun."""
+"""Seconds of real time after which no further run starts, for a world in real time."""
 _QUIET_TIMES: Final = 100
 _WAITING_S: Final = 10.0
-"""Real time in seconds for further lives of a world in real time, when no save so far has the input
-waiting."""
+"""Seconds of real time for further runs, if no save so far contains the waiting input.
+
+The value applies to a world in real time.
+"""
 
 
 @attrs.frozen
 class InputArrival:
-    """A life in which one input landed.
+    """A run in which an input landed.
 
     Attributes:
-        time: Simulated time at which it landed.
+        time: Simulated time at which the input landed.
         documents: The observations afterwards, by time.
-        early: Snapshots that were taken while it was on its way, by time.
-        who: The life, in words.
-        slowness: Real seconds for a simulated one until the input was sent.
+        early: Snapshots taken while the input was on its way, by time.
+        who: The run, in words.
+        slowness: Real seconds per simulated second until the input was sent.
     """
 
     time: float
@@ -73,14 +75,14 @@ class InputArrival:
 
 @attrs.frozen
 class InputTiming:
-    """Lives from one save.
+    """Runs from the same save.
 
     Attributes:
-        players: The agents; those of the original.
+        players: The agents of the original run.
         save: The save.
         action: The input.
-        original: The life of the instance that was saved.
-        restored: The restored ones.
+        original: The run of the saved instance.
+        restored: The restored runs.
         is_opaque: Whether snapshots have no simulated time.
     """
 
@@ -93,14 +95,14 @@ class InputTiming:
 
     @property
     def slowness(self) -> float:
-        """Real seconds for a simulated one in the slowest life."""
+        """Real seconds per simulated second in the slowest run."""
         return max(life.slowness for life in (self.original, *self.restored))
 
     def pairs(self, *, saved: bool) -> list[tuple[InputArrival, InputArrival]]:
-        """Return the lives whose inputs landed together, each pair with the earlier life first.
+        """Return pairs of runs whose inputs landed at the same time, the earlier run first.
 
         Args:
-            saved: Whether the later one was saved while the input was on its way.
+            saved: Whether the later run was saved while the input was on its way.
         """
         lives = (self.original, *self.restored)
         return [
@@ -111,10 +113,10 @@ class InputTiming:
 
 
 async def time_inputs(lives: Realtime) -> InputTiming:
-    """Let the same input land in the original and in restored lives.
+    """Let the same input land in the original and in restored runs.
 
     Raises:
-        CouldNotRun: No input is known or accepted, or its landing cannot be seen.
+        CouldNotRun: No input is known or accepted, or its landing cannot be observed.
     """
     actions, instances = await lives.inputs.require_actions(), lives.instances
     candidates = instances.random("landing").sample(list(actions), len(actions))
@@ -133,7 +135,7 @@ async def time_inputs(lives: Realtime) -> InputTiming:
 
 
 async def _choose_action(player: Player, candidates: Sequence[AgentInput]) -> AgentInput:
-    """Return an input that the world accepts, and whose answer shows when it landed."""
+    """Return an input that the world accepts and whose answer has the landing time."""
     outcome = ""
     for action in candidates:
         exchange = await player.act(action)
@@ -146,7 +148,7 @@ async def _choose_action(player: Player, candidates: Sequence[AgentInput]) -> Ag
 async def _restore_landings(
     instances: Instances, input_timing: InputTiming
 ) -> tuple[InputArrival, ...]:
-    """Aim at a landing in one restored life after the other, until both kinds have hit it."""
+    """Aim at a landing time in one restored run after another, until both kinds have hit it."""
     restored: list[InputArrival] = []
     target, is_opaque = input_timing.original.time, input_timing.is_opaque
     begun, longest = anyio.current_time(), 0.0
@@ -157,7 +159,7 @@ async def _restore_landings(
         life_begun = anyio.current_time()
         slowness = attrs.evolve(input_timing, restored=tuple(restored)).slowness
         lasted = life_begun - begun
-        # As much time is left for the lives that look for an input that waits.
+        # This leaves as much time for the runs that search for a waiting input.
         is_late = lasted > _SEARCH_S * slowness or not has_time_for(lasted + longest)
         if is_complete or is_late:
             break
@@ -200,9 +202,9 @@ async def _land(
         action: The input.
         aim: The simulated time, in seconds.
         is_opaque: Whether snapshots have no simulated time.
-        who: The name of the life.
-        saves: Beginning of the paths of rows of data stores, for the snapshots that are taken while
-            the input waits; None takes none.
+        who: The name of the run.
+        saves: Prefix of the paths for rows of data stores, for snapshots taken while the input
+            waits; None takes no snapshots.
     """
     pace = SimulationPace(now := anyio.current_time())
     while (seen := _require_time(await player.observe())) < aim:
@@ -222,7 +224,8 @@ async def _land(
     async def note_save(rows: Path) -> None:
         saved = await player.live.snapshot(rows)
         if (moment := saved.time) is not None:
-            early[moment] = saved  # the last one of a time is likeliest to have the input
+            # The last snapshot of a time is the most likely to contain the input.
+            early[moment] = saved
 
     async with Tasks() as tasks:
         tasks.start_soon(act)
@@ -244,7 +247,7 @@ async def _land(
 async def _save_until(
     is_answered: anyio.Event, save: Callable[[Path], Coroutine[Any, Any, None]], saves: Path
 ) -> None:
-    """Begin saves, one beside the other, until the input is answered; wait until they are done."""
+    """Start concurrent saves until the input is answered, then wait until they are done."""
     async with anyio.create_task_group() as saving:
         for number in range(_MOST_SAVES):
             if is_answered.is_set():
@@ -263,10 +266,10 @@ def _require_time(exchange: Exchange) -> float:
 async def find_queued_input(
     instances: Instances, input_timing: InputTiming
 ) -> tuple[InputArrival, Exchange] | None:
-    """Return a life and a snapshot of it that has the input waiting; None if there is none.
+    """Return a run and a snapshot that contains the waiting input; None if there is none.
 
-    Such a snapshot differs from that of a life without the input at the same time. When an input
-    arrives is chance, so further lives are lived until there is one.
+    Such a snapshot differs from the snapshot of a run without the input at the same time. The
+    arrival of an input is random, so further runs are made until there is such a snapshot.
     """
     saved = [landing for landing in input_timing.restored if landing.early]
     number = len(input_timing.restored)
@@ -307,7 +310,7 @@ async def _find_queued_input_in(
 async def continue_queued_input(
     instances: Instances, exchange: Exchange
 ) -> Mapping[float, Exchange]:
-    """Return the observations of a life that is restored from a snapshot with a waiting input."""
+    """Return the observations of a run restored from a snapshot with a waiting input."""
     path = instances.scratch / "waiting-input.json"
     await run_blocking(Path.write_bytes, path, exchange.content)
     rows = Path(os.fsdecode(unquote_to_bytes(exchange.headers[DATASTORE_HEADER])))

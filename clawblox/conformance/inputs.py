@@ -1,7 +1,7 @@
-"""The inputs that a check may send: those of ``world.toml``, else those in the documentation.
+"""The inputs that a check may send, from ``world.toml`` or else from the documentation.
 
-Data with placeholders, such as ``{"ctrl": [8 actuator values]}``, is never sent. A suggestion to
-the author of the world has a value of a plausible form in place of each.
+Data with placeholders, such as ``{"ctrl": [8 actuator values]}``, is never sent. Suggestions to the
+world's author have plausible values in place of placeholders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIST_SOME: Final = (
     'list some in world.toml, [conformance] actions = [{ type = "…", data = … }], or show them in'
     " the documentation for agents"
 )
-"""The advice where the documentation shows no inputs."""
+"""Advice if the documentation shows no inputs."""
 
 _MAX_SUGGESTED: Final = 8
 _MAX_SHOWN_CHARS: Final = 120
@@ -42,11 +42,11 @@ class WorldInputs:
 
     Args:
         probe: Answers the documentation.
-        config: The ``world.toml`` of the world, which has been checked.
+        config: The validated ``world.toml`` of the world.
 
     Attributes:
         api_doc: Returns the documentation that agents read; empty if the world serves none.
-        known: Returns the inputs as far as they are known.
+        known: Returns the known inputs.
     """
 
     def __init__(self, probe: ProbeInstance, config: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class WorldInputs:
         """Return the inputs that the checks may send.
 
         Raises:
-            CouldNotRun: None are known.
+            CouldNotRun: No inputs are known.
         """
         known = await self.known()
         if not known.actions:
@@ -83,11 +83,11 @@ class WorldInputs:
 
 @attrs.frozen
 class KnownInputs:
-    """The inputs of a world, as far as they are known.
+    """The known inputs of a world.
 
     Attributes:
-        listed: Those that its ``world.toml`` lists.
-        examples: Those that its documentation shows, where none are listed.
+        listed: Inputs that its ``world.toml`` lists.
+        examples: Inputs that its documentation shows, if none are listed.
     """
 
     listed: tuple[AgentInput, ...]
@@ -95,7 +95,7 @@ class KnownInputs:
 
     @property
     def actions(self) -> tuple[AgentInput, ...]:
-        """The inputs that can be sent as they stand."""
+        """The inputs that can be sent unchanged."""
         sendable = (example for example in self.examples if example.is_sendable)
         return self.listed or tuple(
             AgentInput(example.type, json.loads(example.data) if example.data else None)
@@ -103,9 +103,9 @@ class KnownInputs:
         )
 
     def describe_unsent(self) -> str:
-        """Return which documented types cannot be sent, and lines for ``world.toml`` instead.
+        """Return the documented types that cannot be sent, with suggested lines for ``world.toml``.
 
-        In these lines, every placeholder has a value that the author is to replace. The text is
+        In these lines, a value for the author to replace stands for every placeholder. The text is
         empty if each type has an example that can be sent.
         """
         examples = self.examples
@@ -136,10 +136,10 @@ def _suggest(example: InputExample) -> str:
 
 
 def fill_placeholders(text: str) -> Any:  # noqa: ANN401 - JSON
-    """Return data of the form that a text shows; an empty object if the form is not clear.
+    """Return data in the form of a text with placeholders; an empty object if the form is unclear.
 
     Args:
-        text: JSON or nearly so: ``[x, y]`` becomes ``[0, 0]``, and ``[8 values]`` eight zeros.
+        text: JSON-like text: ``[x, y]`` becomes ``[0, 0]``, and ``[8 values]`` eight zeros.
     """
     try:
         return _Reader(_TOKEN.findall(text[:_MAX_CHARS])).read_all()
@@ -162,7 +162,7 @@ class _Reader:
         """Return the value.
 
         Raises:
-            ValueError: The tokens are something else than one value.
+            ValueError: The tokens are not exactly one value.
             IndexError: The tokens end too early.
         """
         value = self._read(0)
@@ -191,7 +191,7 @@ class _Reader:
         return _read_scalar(words[0]) if len(words) == 1 else 0
 
     def _read_words(self) -> list[str]:
-        """Return the tokens up to the end of a value that is neither object nor list."""
+        """Return the tokens up to the end of a value that is neither an object nor a list."""
         words: list[str] = []
         while self._place < len(self._tokens) and self._tokens[self._place] not in ",]}":
             words.append(self._take())
@@ -228,7 +228,7 @@ class _Reader:
 
 
 def _read_scalar(word: str) -> Any:  # noqa: ANN401 - JSON
-    """Return a number, a text or a truth value; 0 for a placeholder."""
+    """Return a number, a string or a boolean; 0 for a placeholder."""
     try:
         return json.loads(word)
     except ValueError:
@@ -236,7 +236,7 @@ def _read_scalar(word: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def write_value(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return a value as TOML on one line; members that are null, which TOML lacks, are left out."""
+    """Return a value as TOML on one line, without null members, which TOML does not have."""
     if isinstance(value, dict):
         members = (
             f"{key if _BARE_KEY.fullmatch(key) else _write_text(key)} = {write_value(member)}"

@@ -1,4 +1,4 @@
-"""The instances of a world under test, and the variables that they get."""
+"""The instances of a world under test, and their environment variables."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from clawblox.world.async_world import AsyncWorld
 from clawblox.world.private_copies import MissingFilesError, TrialOptions, copy_world
 
 SAVE_TIMEOUT_S: Final = 30.0
-"""Longest transfer of a snapshot, in seconds: several have to fit into the time of a check."""
+"""Maximum duration of the transfer of a snapshot, in seconds; a check makes several transfers."""
 _NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 _STARTS: Final = 3
-"""Instances that run at the same time."""
+"""Number of instances that run at the same time."""
 
 
 def _bytecode_cache(scratch: Path) -> dict[str, str]:
-    """Return variables with which a world in Python is compiled once, and not at every start.
+    """Return variables that cache the bytecode of a world in Python across starts.
 
-    Where bytecode may be written, it is written next to the sources anyway.
+    Unless the environment forbids bytecode, Python writes it next to the sources anyway.
     """
     if not os.environ.get(_NO_BYTECODE):
         return {}
@@ -67,21 +67,24 @@ class Instances:
         scratch: Directory for snapshots and other files of the checks.
         seed: Seed of every choice.
         files: Digests of the world's files before any instance was started, by path.
-        disk: Searches what its lives write; None for an instance at an address.
+        disk: Searches the files that its runs write; None for an instance at an address.
         listeners: Inodes of the Unix listeners before any instance was started.
-        fault: Why the ``world.toml`` cannot be used, there is no world then; empty if it can.
+        fault: Why the ``world.toml`` cannot be used, in which case there is no world; empty if it
+            can.
         source: The directory of which ``world`` is a private copy; None if it is not a copy.
-        is_whole: Whether that copy has the files of the repository because it needs them to start.
-        start_failure: Why no instance could be started; None if one could, or none was.
+        is_whole: Whether the copy contains the files of the repository because the world needs
+            them.
+        start_failure: Why no instance could be started; None if a start succeeded or none was
+            tried.
         is_startable: Whether starts are tried at all.
         since: UTC time in seconds since 1970 before the first start.
-        secret: A variable with a secret name that the instances get, as ``{name: value}``; no world
-            needs it, and its value must never be seen.
+        secret: A variable with the name of a secret for the instances, as ``{name: value}``. No
+            world needs the variable, and its value must never be visible.
         names: Names of the agents.
         env: Additional environment variables of the instances.
-        lives: The instances that were talked to, those that have ended included.
-        places: Limits the instances that run at the same time.
-        mask: The secrets of all instances so far, which no result shows.
+        lives: The instances that checks have contacted, including ended instances.
+        places: Limits the number of instances that run at the same time.
+        mask: The secrets of all instances so far, which are masked in results.
     """
 
     world: AsyncWorld | None
@@ -103,8 +106,8 @@ class Instances:
     lives: list[LiveWorld] = attrs.field(init=False, factory=list)
     places: anyio.Semaphore = attrs.field(init=False, factory=partial(anyio.Semaphore, _STARTS))
     mask: SecretMask = attrs.field(init=False, factory=SecretMask)
-    # A world gives the name of an instance that died to the next one, which would be stopped in
-    # its place.
+    # A world reuses the name of a dead instance for the next instance, which would then be stopped
+    # in its place.
     _names: Iterator[str] = attrs.field(init=False, factory=partial(instance_names, ()))
 
     def __attrs_post_init__(self) -> None:
@@ -120,7 +123,7 @@ class Instances:
         return {} if self.world is None else self.world.config
 
     def random(self, purpose: str) -> Random:
-        """Return the source of all choices for a purpose; it depends on the seed only."""
+        """Return the source of all choices for a purpose, which depends only on the seed."""
         return Random(f"{self.seed}/{purpose}")  # noqa: S311 - no secrets
 
     def require_world(self) -> AsyncWorld:
@@ -203,11 +206,11 @@ class Instances:
         )
 
     async def reach(self, url: str, started: StartedWorld | None = None) -> LiveWorld:
-        """Return an instance, whose secrets no report shows from now on.
+        """Return an instance, and mask its secrets in reports from now on.
 
         Args:
             url: Its address.
-            started: Its facts; None for one that others have started.
+            started: The facts of its start; None if others started the instance.
         """
         live = LiveWorld(url, started, self.names, self.mask)
         self.lives.append(live)
@@ -217,32 +220,32 @@ class Instances:
         return live
 
     async def stop(self, live: LiveWorld) -> StopResult | None:
-        """Stop an instance, also when cancelled; None if its world is being closed and stops it."""
+        """Stop an instance, even when cancelled; return None if the closing world stops it."""
         with anyio.CancelScope(shield=True), suppress(UsageError):
             return await self.require_world().stop(live.name, grace_seconds=STOP_GRACE_S)
         await anyio.lowlevel.checkpoint_if_cancelled()
         return None
 
     async def stop_all(self) -> None:
-        """Stop every instance that still runs."""
+        """Stop all running instances."""
         if self.world is not None:
             await self.world.stop_all(grace_seconds=STOP_GRACE_S)
 
     async def search_disk(self) -> None:
-        """Search what the lives have written so far for their secrets."""
+        """Search the files that the runs have written so far for secrets."""
         if self.disk is not None:
             await run_blocking(self.disk.search_changed, self.mask.variables)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Let no other instance run during a block, but the one that most checks use."""
+        """Allow no other instance during a block, except the probe instance."""
         async with AsyncExitStack() as stack:
             for _ in range(_STARTS):
                 await stack.enter_async_context(self.places)
             yield
 
     def next_name(self) -> str:
-        """Return a name for an instance that no other has or had."""
+        """Return a new, unused name for an instance."""
         return next(self._names)
 
     @asynccontextmanager
@@ -277,32 +280,33 @@ class Instances:
         directory = self.source or self.require_world().dir
         try:
             return await copy_world(directory, scratch, is_whole=self.is_whole, **options)
-        except (ConfigError, MissingFilesError, OSError) as error:  # it has changed meanwhile
+        # The directory has changed in the meantime.
+        except (ConfigError, MissingFilesError, OSError) as error:
             raise CouldNotRun(f"the world cannot be copied again: {error}") from None
 
     async def try_resume(self, resume: Path) -> RefusedStart | None:
-        """Return how a world refuses a snapshot; None if it starts with it.
+        """Start the world with a snapshot and return its refusal; None if it becomes ready.
 
         Args:
-            resume: The file, whatever it contains.
+            resume: The file, with any content.
 
         Raises:
             CouldNotRun: The world is an address.
-            WorldStartError: The world neither refuses it nor becomes ready.
+            WorldStartError: The world neither refuses the snapshot nor becomes ready.
         """
         async with self.places:
             return await self.try_start(self.require_start(), resume)
 
     async def try_start(self, world: AsyncWorld, resume: Path | None) -> RefusedStart | None:
-        """Return how a world or a variant of it ends before it is ready; see :func:`try_start`."""
+        """Start a world or a variant of it and return its refusal; see :func:`try_start`."""
         return await try_start(world, partial(self.begin, world, resume=resume))
 
     async def save_instance(self, live: LiveWorld) -> SavedSnapshot:
-        """Save a running instance as an orchestrator does, and return the verified file.
+        """Save a running instance like an orchestrator, and return the verified file.
 
         Raises:
             CouldNotRun: The instance hangs.
-            WorldError: It cannot be saved.
+            WorldError: The instance cannot be saved.
         """
         if live.is_given_up:
             raise CouldNotRun(f"{MOST_TIMEOUTS} requests before the save had no answer in time")
@@ -314,15 +318,15 @@ class Instances:
         )
 
     def find_secrets(self, live: LiveWorld) -> dict[str, str]:
-        """Return the secrets that an instance got, by their descriptions."""
+        """Return the secrets of an instance, by their descriptions."""
         given = {} if live.started is None else find_secrets(live.started.env)
         secrets = {**given, **self.secret}
         return {f"the value of {name}": value for name, value in secrets.items()}
 
     def count_players(self) -> int:
-        """Return the number of agents that the checks let join: two, if there is place."""
+        """Return the number of agents that the checks let join: two if there is room."""
         return 1 if self.config.get("max_players") == 1 else 2
 
     async def join_two(self, live: LiveWorld) -> list[Player]:
-        """Let two agents join; only one if the world has no place for a second."""
+        """Let two agents join, or only one if the world has no room for a second."""
         return [await live.join(name) for name in self.names[: self.count_players()]]

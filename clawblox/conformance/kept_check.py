@@ -14,19 +14,19 @@ CHECK_NAME: Final = "check.json"
 
 
 def keep_check(world: Path, report: Report, files: WorldFiles | None, version: str) -> None:
-    """Leave the report of a check in the directory of the world; only a warning if that fails.
+    """Store the report of a check in the directory of the world; a failure is only a warning.
 
     Args:
         world: The directory.
         report: The report.
-        files: The files of the world before the check; None if they are not known.
+        files: The files of the world before the check; None if unknown.
         version: The version of clawblox.
     """
     keep_report(world, CHECK_NAME, report.document(), {OWN: files}, version)
 
 
 def read_check(world: Path) -> KeptReport[Report] | None:
-    """Return the report of the last check of a world directory; None without one.
+    """Return the report of the last check of a world directory; None if there is none.
 
     Raises:
         ClawbloxError: As for :func:`clawblox.world.kept_reports.read_kept`.

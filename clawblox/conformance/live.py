@@ -1,4 +1,4 @@
-"""One running instance as a check talks to it: raw requests, agents, and scripts of both."""
+"""A running instance for checks: raw requests, agents, and scripts of both."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from clawblox.system.connection import AnswerTooLargeError, Connections
 from clawblox.system.request import MAX_ANSWER_BYTES
 
 CALL_TIMEOUT_S: Final = 10.0
-"""Longest wait for an answer, in seconds."""
+"""Maximum wait for an answer, in seconds."""
 MOST_TIMEOUTS: Final = 3
-"""Requests without an answer in time after which an instance gets no more."""
+"""Number of unanswered requests after which an instance gets no more requests."""
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
 JSON_BODY: Final = {"Content-Type": "application/json"}
 
@@ -39,7 +39,7 @@ class AgentInput:
 
     Attributes:
         type: Its ``type``.
-        data: Its ``data``; None for none.
+        data: Its ``data``; None for no data.
     """
 
     type: str
@@ -53,18 +53,18 @@ class AgentInput:
 
 @attrs.define(eq=False)
 class LiveWorld:
-    """A running instance, with kept connections of its own.
+    """A running instance, with its own persistent connections.
 
     Attributes:
         url: Its address.
-        started: Its facts; None for one that others have started.
+        started: The facts of its start; None if others started it.
         names: Names of the agents that may join.
-        stopped: How it was stopped; None while it runs.
-        players: Agents that have joined it and stay, for checks that need any.
-        timeouts: Number of requests that it left without an answer for :data:`CALL_TIMEOUT_S`.
+        stopped: The result of its stop; None while it is running.
+        players: Agents that have joined and stay, for checks that need agents.
+        timeouts: Number of requests without an answer within :data:`CALL_TIMEOUT_S`.
         largest_bytes: Size of its largest answer to agents.
-        too_large: A request whose answer was larger than is read; None if there was none.
-        pace: Its pace, by its observations.
+        too_large: A request whose answer exceeded the limit; None if there was none.
+        pace: Its pace, from its observations.
     """
 
     url: str
@@ -86,15 +86,15 @@ class LiveWorld:
 
     @property
     def name(self) -> str:
-        """Name of the instance; empty for one that others have started."""
+        """Name of the instance; empty if others started it."""
         return "" if self.started is None else self.started.name
 
     @property
     def operator_token(self) -> str:
-        """Its operator token.
+        """The operator token of the instance.
 
         Raises:
-            CouldNotRun: It is unknown.
+            CouldNotRun: The token is unknown.
         """
         if self.started is None:
             raise CouldNotRun("the operator token of a world at an address is unknown")
@@ -102,7 +102,7 @@ class LiveWorld:
 
     @property
     def is_given_up(self) -> bool:
-        """True if it hangs: so many requests stayed unanswered that no more are sent."""
+        """True if the instance hangs: too many requests were unanswered, so no more are sent."""
         return self.timeouts >= MOST_TIMEOUTS
 
     def close(self) -> None:
@@ -119,18 +119,18 @@ class LiveWorld:
         body: bytes | None = None,
         host: str | None = None,
     ) -> Exchange:
-        """Send a request; a world that gives no usable answer is evidence, not an error.
+        """Send a request; a missing or unusable answer is evidence, not an error.
 
         Args:
             method: The method, in capitals.
             route: Route below the address.
             query: Encoded query.
-            headers: Headers besides those that every request has.
-            body: Body; None for none.
+            headers: Headers in addition to those of every request.
+            body: Body; None for no body.
             host: Value of the ``Host`` header; None means the address.
 
         Raises:
-            CouldNotRun: The answer is larger than is read.
+            CouldNotRun: The answer exceeds the size limit.
 
         Cancellation: the connection is closed; the world may have received the request.
         """
@@ -156,7 +156,7 @@ class LiveWorld:
         except WorldCallError as error:
             failure = str(error)
             self.timeouts += anyio.current_time() - begun >= CALL_TIMEOUT_S
-        except ConfigError as error:  # the world gave a session or an id that cannot be sent
+        except ConfigError as error:  # the world issued a session or an id that cannot be sent
             failure = f"the request cannot be sent: {error}"
         if answer is not None and route != protocol.SNAPSHOT_ROUTE:
             self.largest_bytes = max(self.largest_bytes, len(answer.body))
@@ -170,7 +170,7 @@ class LiveWorld:
         return await self.call("POST", route, headers={**JSON_BODY, **(headers or {})}, body=body)
 
     async def try_join(self, name: str, *, session: str | None = None) -> Exchange:
-        """Ask to join, with a known session if one is given."""
+        """Ask to join, with a known session if given."""
         headers = {} if session is None else {SESSION_HEADER: session}
         query = urlencode({"name": name})
         exchange = await self.call("POST", protocol.JOIN_ROUTE, query=query, headers=headers)
@@ -180,7 +180,7 @@ class LiveWorld:
         return exchange
 
     async def visit(self, name: str, *, session: str | None = None) -> Exchange:
-        """Ask to join as :meth:`try_join`; an agent that gets a session leaves again."""
+        """Ask to join like :meth:`try_join`; an agent that gets a session leaves again."""
         exchange = await self.try_join(name, session=session)
         issued = exchange.fields.get("session")
         if isinstance(issued, str):
@@ -207,7 +207,7 @@ class LiveWorld:
         """Ask for a snapshot, as the operator.
 
         Args:
-            rows: Where the world copies the rows of its data stores; None copies none.
+            rows: Path to which the world copies the rows of its data stores; None copies no rows.
 
         Raises:
             CouldNotRun: The operator token is unknown.
@@ -239,7 +239,7 @@ class Player:
         return {SESSION_HEADER: self.session}
 
     def moved(self, live: LiveWorld) -> Player:
-        """Return the same agent in another life of its world."""
+        """Return the same agent in another run of its world."""
         return attrs.evolve(self, live=live)
 
     async def observe(self) -> Exchange:
@@ -278,10 +278,10 @@ class Step:
     """A step of a script.
 
     Attributes:
-        kind: What happens.
-        player: Number of the agent that does it.
-        action: The input that it sends.
-        text: The message that it sends.
+        kind: Kind of the step.
+        player: Number of the acting agent.
+        action: The input that the agent sends.
+        text: The message that the agent sends.
     """
 
     kind: StepKind
@@ -299,24 +299,24 @@ def require_accepted(exchange: Exchange, what: str) -> None:
 
     Args:
         exchange: The request.
-        what: The request in words, the beginning of a sentence.
+        what: The request in words, as the start of a sentence.
 
     Raises:
-        Failed: It did not.
+        Failed: The world answered otherwise.
     """
     if not exchange.is_accepted:
         raise NotMet(f"{what} was not accepted: {exchange.outcome}", exchange=exchange)
 
 
 def require_control(exchange: Exchange, what: str) -> None:
-    """Require 2xx for the usual request, without which the refusal of another shows nothing.
+    """Require 2xx for the valid request, without which refusals of other requests prove nothing.
 
     Args:
         exchange: The request.
-        what: The request in words, the beginning of a sentence.
+        what: The request in words, as the start of a sentence.
 
     Raises:
-        CouldNotRun: It was not accepted.
+        CouldNotRun: The request was not accepted.
     """
     if not exchange.is_accepted:
         raise CouldNotRun(f"{what} was not accepted either: {exchange.outcome}")
@@ -327,10 +327,10 @@ def require_refused(exchange: Exchange, what: str) -> None:
 
     Args:
         exchange: The request.
-        what: The request in words, the beginning of a sentence.
+        what: The request in words, as the start of a sentence.
 
     Raises:
-        Failed: It did not.
+        Failed: The world answered otherwise.
     """
     if exchange.is_accepted:
         raise NotMet(f"{what} was accepted with {exchange.status}", exchange=exchange)
@@ -346,14 +346,14 @@ def is_missing(exchange: Exchange) -> bool:
 def make_script(
     random: Random, actions: Sequence[AgentInput], *, rounds: int, players: int
 ) -> tuple[Step, ...]:
-    """Return a script in which agents look first, and then act in turn, look, talk and listen.
+    """Return a script in which agents first look, and then act in turn, look, talk and listen.
 
-    The first look matters: what a world derives from its state may be out of date after a restore,
-    until the first input.
+    The first look matters, because values that a world derives from its state may be out of date
+    between a restore and the first input.
 
     Args:
-        random: Chooses.
-        actions: Inputs to choose from; empty for none.
+        random: Source of the choices.
+        actions: Inputs to choose from; may be empty.
         rounds: Number of inputs.
         players: Number of agents.
     """
@@ -376,7 +376,7 @@ class Trace:
 
     Attributes:
         steps: The steps.
-        exchanges: The request and answer of each.
+        exchanges: The request and answer of each step.
     """
 
     steps: tuple[Step, ...] = ()
@@ -392,7 +392,7 @@ class Trace:
 
     @property
     def said(self) -> Exchange | None:
-        """The answer to the first chat message; None without one."""
+        """The answer to the first chat message; None without a message."""
         return next((exchange for step, exchange in self if step.kind == "say"), None)
 
     def since(self, step: int) -> Trace:
@@ -400,7 +400,7 @@ class Trace:
         return Trace(self.steps[step:], self.exchanges[step:])
 
     def numbered(self, names: Sequence[str]) -> Trace:
-        """Return the trace with some names replaced by their numbers."""
+        """Return the trace with some names replaced with their numbers."""
         numbered = tuple(number_names(exchange, names) for exchange in self.exchanges)
         return attrs.evolve(self, exchanges=numbered)
 
@@ -433,7 +433,7 @@ class FirstObservation:
     Attributes:
         players: The agents.
         observed: Their observations, without a new join.
-        heard: The chat messages that they get.
+        heard: The chat messages that the agents get.
     """
 
     players: tuple[Player, ...]
@@ -442,7 +442,7 @@ class FirstObservation:
 
 
 async def observe_all(players: Sequence[Player]) -> FirstObservation:
-    """Let agents of an earlier life look around.
+    """Let agents of an earlier run look around.
 
     Raises:
         Failed: A session is refused.
@@ -462,7 +462,7 @@ class LateJoiner:
 
     Attributes:
         player: The agent.
-        said: The answer to its first chat message; None if it sent none.
+        said: The answer to its first chat message; None without a message.
     """
 
     player: Player
@@ -470,7 +470,7 @@ class LateJoiner:
 
 
 async def join_late(live: LiveWorld, players: Sequence[Player]) -> LateJoiner | None:
-    """Let one more agent join and talk; None if it is refused."""
+    """Let one more agent join and talk; return None if the world refuses the agent."""
     try:
         joined = await live.join(live.names[len(players)])
     except NotMet:  # the world may be full

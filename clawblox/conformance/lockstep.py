@@ -1,4 +1,4 @@
-"""Lives of a world that stands still between inputs; their answers are compared by their bytes."""
+"""Runs of a world that stands still between inputs; the bytes of their answers are compared."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _AFTER_ROUNDS: Final = 4
 
 @attrs.frozen
 class Beginning(SavedBeginning):
-    """The beginning that all lives of a world share, with their scripts.
+    """The common start of all runs of a world, with their scripts.
 
     Attributes:
-        snapshot: The snapshot that the original answered right after the save.
-        script: The script that every life continues with.
-        after: The script after that, with one more agent.
+        snapshot: The original's answer to a snapshot request right after the save.
+        script: The script with which every run continues.
+        after: The following script, with one more agent.
     """
 
     snapshot: Exchange
@@ -57,10 +57,10 @@ class Beginning(SavedBeginning):
 
 @attrs.frozen(kw_only=True)
 class LockstepLife(ContinuedLife):
-    """A life that answers scripts.
+    """A run that answers scripts.
 
     Attributes:
-        saved: The beginning that it shares with the others.
+        saved: The start that it shares with the other runs.
         after: The answers to the script with the late joiner, whose session and id are numbered.
     """
 
@@ -68,18 +68,18 @@ class LockstepLife(ContinuedLife):
     after: Trace
 
     def since(self, step: int) -> LockstepLife:
-        """Return the life from a step of the script on."""
+        """Return the part of the run from a step of the script on."""
         return attrs.evolve(self, seen=attrs.evolve(self.seen, trace=self.seen.trace.since(step)))
 
 
 @attrs.frozen
 class Resaved:
-    """A restored life that is saved before every step.
+    """A restored run that is saved before every step.
 
     Attributes:
-        first: The snapshot that it answered before anything else.
+        first: The answer to its first request, for a snapshot.
         saves: The save before each step of the script.
-        life: The life.
+        life: The run.
     """
 
     first: Exchange
@@ -94,8 +94,8 @@ class Resaved:
     def find_other_state(self) -> int:
         """Return the number of the step before which observations differed most from the first.
 
-        State that the first save did not need, such as a speed of zero, is likely needed there. At
-        least a third of the script follows. Blocks.
+        State that did not matter in the first save, such as a speed of zero, is likely to matter
+        there. At least a third of the script follows. Blocks.
         """
         first: dict[int, dict[str, Any]] = {}
         changes: dict[int, int] = {}
@@ -111,12 +111,12 @@ class Resaved:
 
 
 class Lockstep(RestoreComparison[LockstepLife]):
-    """Lives of a world that stands still; see :class:`RestoreComparison`.
+    """Runs of a world that stands still; see :class:`RestoreComparison`.
 
     Attributes:
-        resaved: Returns a restored life that is saved before every step.
-        again: Returns the life of a world that was restored from a save of a restored one; its
-            script begins in the middle, where that save was made.
+        resaved: Returns a restored run that is saved before every step.
+        again: Returns a run restored from a save of a restored run. Its script starts in the
+            middle, where that save was made.
     """
 
     manner = "the world stands still between inputs, so its bytes are compared"
@@ -173,7 +173,7 @@ class Lockstep(RestoreComparison[LockstepLife]):
     # -- comparisons ------------------------------------------------------------------------------
 
     def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
-        """Return the number of answers that two lives have in common, with equal bytes."""
+        """Return the number of common answers of two runs, all with equal bytes."""
         assert expected.final is not None
         assert actual.final is not None
         require_equal_traces(expected.trace, actual.trace, who)
@@ -182,11 +182,11 @@ class Lockstep(RestoreComparison[LockstepLife]):
             evidence = f"{who} answered equally, but its snapshot at the end differs"
             raise NotMet(evidence, exchange=actual.final, difference=found)
         if not expected.trace.accepted:
-            raise CouldNotRun("the world accepted none of the inputs that are known")
+            raise CouldNotRun("the world accepted none of the known inputs")
         return len(expected.trace.exchanges) + 1
 
     async def compare(self, expected: LockstepLife, actual: LockstepLife, who: str) -> Findings:
-        """Return the evidence that two lives are equal."""
+        """Return the evidence that two runs are equal."""
         count = self.count_equal(expected.seen, actual.seen, who)
         return Findings(f"{count} answers were equal to the byte", equal_answers=count)
 
@@ -203,7 +203,7 @@ class Lockstep(RestoreComparison[LockstepLife]):
         return await self.compare(restored, await self.again(), "the restore of a restored world")
 
     async def compare_saved(self) -> Findings:
-        """Compare two restores of the same save, of which one is saved before every step."""
+        """Compare two restores of the same save; one of them is saved before every step."""
         restored, resaved = await self.restored(), (await self.resaved()).life
         return await self.compare(restored, resaved, "a restored world that was saved in between")
 
@@ -226,12 +226,12 @@ class Lockstep(RestoreComparison[LockstepLife]):
         beginning = (await self.original()).saved
         resaved = await self.resaved()
         async with self.instances.start(resume=resaved.saves[cut]) as live:
-            # The resaved life was saved before each step too.
+            # The resaved run was also saved before each step.
             rest = await self._run_with_saves([], beginning.moved(live), beginning.script[cut:])
-        who = f"the life restored before step {cut + 1}"
+        who = f"the world restored before step {cut + 1}"
         require_equal_traces(resaved.life.since(cut).seen.trace, rest, who)
 
-    # -- lives that are looked at -----------------------------------------------------------------
+    # -- runs for other checks --------------------------------------------------------------------
 
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
         """Return the observations of the first agent in the original and in a restore."""
@@ -243,7 +243,7 @@ class Lockstep(RestoreComparison[LockstepLife]):
         ]
 
     async def find_subjects(self) -> Sequence[RepeatableLife]:
-        """Return the life of the original, and its rest from a save in another state."""
+        """Return the run of the original, and its remainder from a save in another state."""
         original, resaved = await self.original(), await self.resaved()
         cut = await run_blocking(resaved.find_other_state)
         warm, script = await self.warm_script(), original.saved.script
@@ -263,13 +263,13 @@ async def _continue(
     run: Callable[[Sequence[Player], Sequence[Step]], Awaitable[Trace]] = run_script,
     since: int = 0,
 ) -> LockstepLife:
-    """Live on from a save.
+    """Continue a run from a save.
 
     Args:
-        players: The agents in this life.
+        players: The agents in this run.
         beginning: The scripts.
         run: Runs the first script.
-        since: Number of steps of it that came before the save.
+        since: Number of steps of the first script before the save.
     """
     live = players[0].live
     first = await observe_all(players)
@@ -292,7 +292,7 @@ async def _continue(
 
 
 def has_changing_answers(trace: Trace) -> bool:
-    """Return whether an agent got different answers to the inputs that were accepted."""
+    """Return whether an agent got different answers to accepted inputs."""
     answers: dict[int, set[bytes]] = {}
     for step, exchange in trace:
         if step.kind == "act" and exchange.is_accepted:
@@ -304,8 +304,8 @@ def require_equal_traces(expected: Trace, actual: Trace, who: str) -> None:
     """Require two traces to be equal to the byte.
 
     Raises:
-        Failed: An answer differs; the first difference is given.
-        CouldNotRun: Neither life answered a step.
+        Failed: An answer differs; the error has the first difference.
+        CouldNotRun: Neither run answered a step.
     """
     pairs = zip(expected, actual.exchanges, strict=True)
     for number, ((step, before), after) in enumerate(pairs, 1):

@@ -1,7 +1,7 @@
 """Masks the secrets of instances in the results of checks. Pure.
 
-A world may answer with a secret, and an excerpt of that answer may begin or end within it. So
-pieces are masked too.
+A world may answer with a secret, and an excerpt of the answer may start or end inside the secret.
+Pieces of secrets are therefore masked too.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ SESSION: Final = "SESSION"
 """Name of the variable for sessions in commands of a report."""
 
 _PIECE_CHARS: Final = 6
-"""Shortest piece of a secret that is masked; another text has a given one by chance in none of a
-billion places."""
+"""Minimum length of the masked pieces of a secret.
+
+A random match in other text has a probability below one in a billion.
+"""
 _LEAST_SESSION_CHARS: Final = 16
-"""Minimum length of sessions that are masked; shorter ones could be words or numbers."""
+"""Minimum length of masked sessions; shorter sessions could be words or numbers."""
 _SESSION_PIECE_CHARS: Final = 12
 
 
 def find_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets of an instance among its variables, by name."""
+    """Return the variables of an instance that contain secrets, by name."""
     return {name: env[name] for name in (*SECRET_ENV, LEASE_ENV) if env.get(name)}
 
 
 class SecretMask:
-    """The secrets of all instances of a check, each with the variable that stands for it.
+    """The secrets of all instances of a check, each with the variable that replaces it.
 
     Attributes:
         variables: The variables with secrets in the environments of the instances, by value.
@@ -45,8 +47,8 @@ class SecretMask:
         """Mask a secret from now on.
 
         Args:
-            variable: Name of the variable of the shell that stands for it.
-            secret: The secret; a session that is too short to be one is left out.
+            variable: Name of the shell variable that replaces the secret.
+            secret: The secret; sessions that are too short are ignored.
         """
         is_session = variable == SESSION
         if is_session and len(secret) < _LEAST_SESSION_CHARS:
@@ -63,17 +65,17 @@ class SecretMask:
             self.add(variable, secret)
 
     def mask(self, text: str) -> str:
-        """Return a text with the variables in place of secrets and of their pieces."""
+        """Replace secrets and their pieces in a text with the variables."""
         for size, variables in self._pieces.items():
             text = _mask(text, size, variables)
         return text
 
     def mask_bytes(self, body: bytes) -> bytes:
-        """Return a body with the variables in place of secrets."""
+        """Replace secrets in a body with the variables."""
         return self.mask(body.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
     def mask_value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """Return a JSON value with all its texts masked."""
+        """Mask all texts in a JSON value."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, Mapping):
@@ -83,7 +85,7 @@ class SecretMask:
         return value
 
     def mask_result(self, result: CheckResult) -> CheckResult:
-        """Return the result of a check with everything masked that a world may have said."""
+        """Mask all texts in the result of a check that may come from a world."""
         return attrs.evolve(
             result,
             evidence=self.mask(result.evidence),
@@ -94,7 +96,7 @@ class SecretMask:
         )
 
     def mask_verdict(self, report: Report) -> Report:
-        """Return a report with its secrets masked, except in its results."""
+        """Mask the secrets in a report, except in its results."""
         verdict = attrs.evolve(report.verdict, sentence=self.mask(report.verdict.sentence))
         return attrs.evolve(report, verdict=verdict, obstacle=self.mask(report.obstacle))
 

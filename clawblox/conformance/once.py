@@ -1,4 +1,4 @@
-"""Facts that are learned once, for the first caller."""
+"""Facts that are determined once, for the first caller."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _T = TypeVar("_T")
 
 
 class Once(Generic[_T]):
-    """A fact that the first call learns, and that later calls return.
+    """A fact that the first call determines and later calls return.
 
     Args:
-        learn: Returns the fact; called at most once. Its error is raised again for every caller.
+        learn: Determines the fact; called at most once. Its error is raised for every caller.
     """
 
     def __init__(self, learn: Callable[[], Awaitable[_T]]) -> None:

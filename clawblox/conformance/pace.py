@@ -1,7 +1,7 @@
-"""Time to wait for a world that runs by itself, by its own rate.
+"""The time to wait for a world that runs by itself, depending on its speed.
 
-A simulation that costs more than its core gives runs slower than real time. It gets as much more
-time as it is slower, down to a fiftieth. The time limit of the check stays above all.
+A simulation that needs more than a CPU core runs slower than real time. It gets proportionally more
+time, down to 1/50 of real time. The time limit of the check always applies.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from clawblox.conformance.exchange import Exchange
 from clawblox.conformance.registry import CouldNotRun
 
 _SLOW: Final = 2.0
-"""Real seconds for a simulated one from which a world is called slow."""
+"""Real seconds per simulated second from which a world counts as slow."""
 _ADVISED_S: Final = 60
-"""Seconds of simulated time in which every check of a world ends."""
+"""Simulated seconds within which every check of a world ends."""
 SLOWEST: Final = 50.0
-"""Real seconds for a simulated one that are believed at most."""
+"""Maximum slowness to assume, in real seconds per simulated second."""
 
 
 class SimulationPace:
-    """The pace of one life, from the simulated times at which it was seen.
+    """The pace of a run, from its observed simulated times.
 
     Args:
-        now: The real time at which it begins to be watched, in seconds.
+        now: The real time at the start of the observation, in seconds.
     """
 
     def __init__(self, now: float) -> None:
@@ -36,11 +36,11 @@ class SimulationPace:
 
     @property
     def seen_slowness(self) -> float:
-        """The slowness until the world was last seen to move."""
+        """The slowness up to the last observed progress of the world."""
         return self.slowness(self._moved_at)
 
     def note(self, time: float, now: float) -> bool:
-        """Note a simulated time that was seen; return whether the world has moved on.
+        """Record an observed simulated time; return whether the world has advanced.
 
         Args:
             time: The simulated time.
@@ -54,24 +54,24 @@ class SimulationPace:
         return True
 
     def slowness(self, now: float) -> float:
-        """Return the real seconds for a simulated one: 1 to :data:`SLOWEST`."""
+        """Return the real seconds per simulated second: 1 to :data:`SLOWEST`."""
         moved = 0.0 if self._first is None else self._latest - self._first
         return min(max((now - self._first_at) / moved, 1.0), SLOWEST) if moved > 0 else 1.0
 
     def is_hopeless(self, now: float, *, still_s: float, longest_s: float) -> bool:
-        """Return whether to wait no longer.
+        """Return whether to stop waiting.
 
         Args:
             now: The real time in seconds.
-            still_s: Real time in which a world that has not moved does not move any more.
-            longest_s: Longest wait for a world in real time; slower ones get more.
+            still_s: Seconds of real time after which a world without progress counts as stopped.
+            longest_s: Maximum seconds to wait for a world in real time; slower worlds get more.
         """
         is_still = now - self._moved_at > still_s
         return is_still or now - self._begun_at > longest_s * self.slowness(now)
 
 
 def has_time_for(seconds: float) -> bool:
-    """Return whether something that takes so long ends before the time limit of the check."""
+    """Return whether there are this many seconds left before the time limit of the check."""
     return anyio.current_time() + seconds < anyio.current_effective_deadline()
 
 
@@ -79,7 +79,7 @@ def has_moved(first: Exchange, second: Exchange) -> bool:
     """Return whether time has passed between two observations.
 
     Raises:
-        CouldNotRun: One of them was not accepted.
+        CouldNotRun: One of the observations was not accepted.
     """
     for exchange in (first, second):
         if not exchange.is_accepted:
@@ -89,10 +89,10 @@ def has_moved(first: Exchange, second: Exchange) -> bool:
 
 
 def advise_time(slowness: float, timeout: float) -> str:
-    """Return the advice to give the checks of a slow world more time; empty for others.
+    """Return the advice to give the checks of a slow world more time; empty for other worlds.
 
     Args:
-        slowness: Real seconds for a simulated one.
+        slowness: Real seconds per simulated second.
         timeout: The time limit of a check, in seconds.
     """
     if slowness < _SLOW:

@@ -1,8 +1,8 @@
-"""Polls a life of a world that runs by itself, until it was seen at enough simulated times.
+"""Polls a run of a world that runs by itself, until it was observed at enough simulated times.
 
-Two lives are seen at the same times by chance where a world ticks more often than it answers. A
-world that has several requests at once answers more of them while it ticks as often, so that many
-more times are common.
+If a world ticks more often than it answers, two runs are observed at the same times only by chance.
+With several concurrent requests, a world answers more often at the same tick rate, so that two runs
+have many more times in common.
 """
 
 from __future__ import annotations
@@ -21,34 +21,38 @@ from clawblox.conformance.pace import SimulationPace, has_time_for
 from clawblox.conformance.registry import NotMet
 
 LEAST_COMMON: Final = 20
-"""Equal times that two lives must have in common, or the check could not run."""
+"""Minimum number of common times of two runs; with fewer, the check could not run."""
 WANTED_TIMES: Final = 60
-"""Different times after which enough has been seen of a life."""
+"""Number of different times that suffice for a run."""
 _EXPECTED: Final = 4 * LEAST_COMMON
-"""Expected common times after which enough has been seen; luck and load may quarter them."""
+"""Expected number of common times that suffices; chance and load may reduce it to a quarter."""
 BETWEEN_S: Final = 0.002
-"""Real time in seconds between two requests to a world that has not ticked."""
+"""Seconds between two requests to a world that has not ticked."""
 _LEAST_EXPECTED: Final = LEAST_COMMON * 3 // 2
-"""The same for a life that takes long to be seen; luck brings less than two thirds to one in 40."""
+"""The same for a run with a long observation; one in 40 such runs gets less than two thirds."""
 _DENSE: Final = 0.7
-"""Share of the ticks that is seen of a life after which it needs no more time."""
+"""Share of observed ticks that suffices for a run."""
 _SHORT_S, _ENOUGH_S, _LONGEST_S = 1.2, 5.0, 60.0
-"""Real time in seconds for which documents without a time are asked for, for which more than the
-necessary is seen, and for which documents are asked for at most, of a world in real time."""
+"""Seconds of real time: for documents without a time, for more than the minimum, and the maximum.
+
+The values apply to a world in real time.
+"""
 _STILL_S: Final = 8.0
-"""Real time in seconds after which a world that has not moved does not move any more."""
+"""Seconds of real time after which a world without progress counts as stopped."""
 _SIDE_BY_SIDE: Final = 8
-"""Requests at once to a life that is seen at few of its ticks, if it answers all of them soon."""
+"""Number of concurrent requests to a run that is observed at few of its ticks and answers fast."""
 _ALONE_S: Final = 1.0
-"""Real time in seconds for which a life has one request at a time, whatever is observed."""
+"""Initial seconds of real time with one request at a time."""
 _LONGEST_ANSWER_S: Final = {True: CALL_TIMEOUT_S / _SIDE_BY_SIDE, False: CALL_TIMEOUT_S / 4}
-"""Seconds for the answer to the only request, and to one of several, from which a life has one
-request at once: all have to be in time."""
+"""Duration of an answer in seconds from which a run gets only one request at a time.
+
+The key is whether the request was the only one. All concurrent answers have to be in time.
+"""
 _LARGEST_BYTES: Final = 1 << 20
-"""Size of a document from which a life has one request at once."""
+"""Size of a document from which a run gets only one request at a time."""
 
 Documents = dict[float, Exchange]
-"""The answers of a life by their simulated time; the first of each time."""
+"""The answers of a run by simulated time; the first answer of each time."""
 
 
 async def collect(
@@ -58,15 +62,15 @@ async def collect(
     until: float = -math.inf,
     least: int = _LEAST_EXPECTED,
 ) -> Documents:
-    """Ask again and again, until enough has been seen to meet another life; return the answers.
+    """Request documents until there are enough to compare with another run, and return them.
 
-    Two lives that are each seen at n of N ticks have n²/N ticks in common, on average.
+    Two runs that are each observed at n of N ticks have n²/N ticks in common, on average.
 
     Args:
-        ask: Asks for a document.
-        wanted: Least number of further times.
-        until: Simulated time that has to be reached; later ones are not seen in the other life.
-        least: Expected common times that are enough for a life that takes long to be seen.
+        ask: Requests a document.
+        wanted: Minimum number of further times.
+        until: Simulated time to reach; the other run was not observed later.
+        least: Expected number of common times that suffices for a run with a long observation.
 
     Raises:
         Failed: An answer is an error.
@@ -75,7 +79,7 @@ async def collect(
 
 
 class _Poller:
-    """Asks for documents; see :func:`collect`."""
+    """Requests documents; see :func:`collect`."""
 
     def __init__(
         self, ask: Callable[[], Awaitable[Exchange]], wanted: int, until: float, least: int
@@ -94,7 +98,7 @@ class _Poller:
         self._has_ended = anyio.Event()
 
     async def poll(self) -> Documents:
-        """Ask until enough has been seen; every request has its answer then."""
+        """Poll until the observations suffice and all requests are answered."""
         async with Tasks() as tasks:
             self._add(tasks)
             await self._has_ended.wait()
@@ -120,7 +124,7 @@ class _Poller:
             if self._polling > self._most:
                 break
             if not has_moved:
-                # The world has not ticked: asking on would only slow it down.
+                # The world has not ticked, and more requests would only slow it down.
                 await anyio.sleep(BETWEEN_S)
             elif is_alone and now - self._begun > _ALONE_S and not self._seen.is_dense:
                 for _ in range(self._most - 1):
@@ -130,7 +134,7 @@ class _Poller:
             self._has_ended.set()
 
     def _note(self, exchange: Exchange, now: float) -> bool:
-        """Note an answer, and whether it was the last one; return whether the world has moved."""
+        """Record an answer, and whether it was the last; return whether the world has advanced."""
         time = self._seen.add(exchange)
         if time is not None:
             self._documents.setdefault(time, exchange)
@@ -142,7 +146,7 @@ class _Poller:
         seen, lasted = self._seen, now - self._begun
         is_reached = seen.latest >= self._until
         is_timeless = seen.count == 0 and lasted > _SHORT_S
-        # More times would help little to meet another life; the only one that is wanted is enough.
+        # More times would hardly add common times with another run; a single wanted time is enough.
         is_enough = self._wanted == 1 or seen.is_dense or seen.expected() >= _EXPECTED
         has_all = seen.count >= self._wanted and is_reached and is_enough
         left = (self._until - seen.latest) * self._pace.slowness(now)
@@ -150,14 +154,15 @@ class _Poller:
         has_seen = is_past or seen.expected() >= self._least
         is_met = is_reached or not has_time_for(left)
         has_least = is_met and lasted > _ENOUGH_S and has_seen
-        # A world that ticks faster than it answers is met by luck, which further lives bring too.
+        # If a world ticks faster than it answers, common times are random, and further runs can add
+        # them.
         is_late = not seen.is_dense and lasted > _LONGEST_S
         is_hopeless = self._pace.is_hopeless(now, still_s=_STILL_S, longest_s=_LONGEST_S)
         return has_all or has_least or is_timeless or is_late or is_hopeless
 
 
 class _Seen:
-    """The simulated times at which a life was seen."""
+    """The simulated times at which a run was observed."""
 
     def __init__(self) -> None:
         self._times = set[float]()
@@ -175,22 +180,22 @@ class _Seen:
 
     @property
     def is_dense(self) -> bool:
-        """True if most of the ticks were seen."""
+        """True if most of the ticks were observed."""
         return self.count >= _DENSE * self._ticks_passed()
 
     def expected(self) -> float:
-        """Return how many times another life, seen as often, has in common, on average."""
+        """Return the expected number of common times with another run observed as often."""
         return self.count**2 / max(self._ticks_passed(), self.count, 1)
 
     def _ticks_passed(self) -> float:
-        """Return the number of ticks in which the times were seen."""
+        """Return the number of ticks over which the times were observed."""
         if self.count < 2:
             return self.count
         length = self._tick_length()
         return (max(self._times) - min(self._times)) / length if length else self.count
 
     def add(self, exchange: Exchange) -> float | None:
-        """Note a document, and return its time; None if it has none."""
+        """Record a document, and return its time; None if it has none."""
         times = exchange.times
         if not times:
             return None
@@ -200,7 +205,7 @@ class _Seen:
         return times[0]
 
     def _tick_length(self) -> float:
-        """Return the time between two ticks: by their numbers, else the smallest step seen."""
+        """Return the time between two ticks, by their numbers or the smallest observed step."""
         first, last = min(self._times), max(self._times)
         ticks = self._ticks.get(last, 0.0) - self._ticks.get(first, 0.0)
         if ticks > 0:

@@ -19,16 +19,16 @@ from clawblox.protocol import API_ALIAS_ROUTE, API_ROUTE, INPUT_ROUTE, OBSERVE_R
 _PATIENCE_S: Final = 5.0
 _PATIENCE: Final = 6
 _MOST_SILENT: Final = 2
-"""Instances that are given up before the world is; one at an address cannot be replaced."""
+"""Number of hanging instances that are replaced; an instance at an address cannot be replaced."""
 _MOST_ACTIONS: Final = 4
 
 
 @attrs.frozen
 class Sights:
-    """Holds the observations that agents made of an instance.
+    """Answers that agents got from an instance.
 
     Attributes:
-        answers: The answers, of every route that agents use, and refusals.
+        answers: The answers of every route that agents use, including refusals.
         docs: The documentation.
         twice: Pairs of answers to the same request.
     """
@@ -69,17 +69,17 @@ class ProbeInstance:
 
     @property
     def patience(self) -> float:
-        """Seconds after which another instance that may never be ready is given up."""
+        """Seconds after which the start of another instance is given up."""
         ready_s = self._live.started.ready_s if self._live and self._live.started else 0.0
         usual = self._instances.options.health_timeout
         return min(usual, max(_PATIENCE_S, _PATIENCE * ready_s))
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[LiveWorld]:
-        """Give a block the instance to itself; it runs on afterwards.
+        """Give a block exclusive use of the instance, which keeps running afterwards.
 
         Raises:
-            WorldStartError: It does not become ready.
+            WorldStartError: The instance does not become ready.
         """
         async with self._lock:
             yield await self._open()
@@ -113,7 +113,7 @@ class ProbeInstance:
         """Return the instance at the address.
 
         Raises:
-            WorldStartError: Nothing answers there.
+            WorldStartError: There is no answer from the address.
         """
         live = await self._instances.reach(self._url)
         exchange = await live.call("GET", API_ROUTE)
@@ -124,10 +124,10 @@ class ProbeInstance:
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator[list[Player]]:
-        """Give a block the agents of the instance, to itself.
+        """Give a block exclusive use of the agents of the instance.
 
-        There are two, or one if the world has no place for a second. They stay joined, so that
-        checks do not fill the world; one that leaves must be removed from the list.
+        There are two agents, or one if the world has no room for a second. They stay joined, so
+        that checks do not fill the world; an agent that leaves must be removed from the list.
 
         Raises:
             CouldNotRun: An agent cannot join; ``contract.join`` reports it.
@@ -141,7 +141,7 @@ class ProbeInstance:
             yield live.players
 
     async def fill(self, live: LiveWorld) -> None:
-        """Let agents join the instance, until it has those that the checks need.
+        """Let agents join the instance until it has as many as the checks need.
 
         Raises:
             Failed: An agent cannot join.
@@ -153,7 +153,7 @@ class ProbeInstance:
             live.players.append(await live.join(name))
 
     async def look_around(self, actions: Sequence[AgentInput]) -> Sights:
-        """Return what agents see who use every route, some of them wrongly."""
+        """Return the answers to agents that use every route, sometimes incorrectly."""
         async with self.playing() as players:
             live, player = players[0].live, players[0]
             answers = [await live.visit("Guest"), *[await each.observe() for each in players]]
@@ -172,13 +172,13 @@ class ProbeInstance:
         return Sights(tuple(answers), tuple(docs), tuple(twice))
 
     async def _is_lost(self, live: LiveWorld) -> bool:
-        """Return whether an instance has ended, or hangs too often to be worth the wait."""
+        """Return whether an instance has ended, or hangs too often to be used."""
         if self._url:
             return live.is_given_up
         return (await live.call("GET", API_ROUTE)).answer is None
 
     async def end(self) -> None:
-        """Stop the instance; a check that needs it starts another."""
+        """Stop the instance; a later check starts another if necessary."""
         async with self._lock:
             await self._end()
 

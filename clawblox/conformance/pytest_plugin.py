@@ -1,12 +1,11 @@
-"""The plugin of pytest: ``pytest --clawblox-world DIR`` runs the checks of a world as tests.
+"""The pytest plugin: ``pytest --clawblox-world DIR`` runs the checks of a world as tests.
 
-Each check is a test, ``clawblox::restore.trace``. All selected checks run together when the first
-of these tests does, once in a session; each test then reports the result of its check. A
-requirement that is not met is a failure, a recommendation that is not met a
+Each check is a test, such as ``clawblox::restore.trace``. All selected checks run together when the
+first of these tests runs, once in a session; each test then reports the result of its check. A
+requirement that is not met is a failure, a recommendation that is not met is a
 :class:`CheckWarning`, and a check that could not run is skipped with its reason.
 
-pytest imports this module at each of its starts, so the checks are imported only where a world is
-given.
+pytest imports this module at every start, so the checks are imported only if a world is given.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
 _VALUE_CHARS: Final = 2000
 _SHARED: Final = "clawblox_shared_dir"
-"""Key of pytest-xdist's ``workerinput`` for the directory through which its processes share."""
+"""Key of pytest-xdist's ``workerinput`` for the directory that its processes share."""
 _PATIENCE_S: Final = 3600.0
-"""How long a process waits for the checks in another one, in seconds."""
+"""Maximum wait for the checks in another process, in seconds."""
 _directory: Final = pytest.StashKey[Path]()
 
 
@@ -34,7 +33,7 @@ class CheckWarning(UserWarning):
 
 
 class CheckFailedError(Exception):
-    """A world does not meet a requirement, or a check could not be made; the text is the report."""
+    """A world does not meet a requirement, or a check itself failed; the text is the report."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of pytest-xdist
-    """Give each process of pytest-xdist the directory through which they share the reports."""
+    """Give each process of pytest-xdist the directory for sharing reports."""
     config: pytest.Config = node.config
     if not config.getoption("--clawblox-world"):
         return
@@ -68,7 +67,7 @@ def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 - of pytest-xdist
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove that directory."""
+    """Remove the directory for sharing reports."""
     if _directory in config.stash:
         from clawblox.system.trees import discard_tree
 
@@ -82,7 +81,7 @@ def pytest_collection_modifyitems(
     """Add the checks of the given worlds to the tests.
 
     Raises:
-        pytest.UsageError: A name fits no check.
+        pytest.UsageError: No check matches a name.
     """
     targets = list(dict.fromkeys(config.getoption("--clawblox-world")))
     if not targets:
@@ -107,12 +106,13 @@ def pytest_collection_modifyitems(
 
 
 class _Run:
-    """The checks of one world, which run together when the first result is asked for.
+    """The checks of a world, which run together when the first result is requested.
 
     Args:
         session: The session; the checks among its tests run.
         target: The directory or the address of the world.
-        file: Where the processes of pytest-xdist share the report; None in the only process.
+        file: File in which the processes of pytest-xdist share the report; None in a single
+            process.
 
     Attributes:
         target: The same as the argument.
@@ -129,7 +129,7 @@ class _Run:
         """Return the report of the world.
 
         Raises:
-            ClawbloxError: There is none, since the target is not a world.
+            ClawbloxError: The target is not a world.
         """
         from clawblox.errors import ClawbloxError
 
@@ -144,7 +144,7 @@ class _Run:
         return self._report
 
     def _share(self, file: Path) -> Report:
-        """Return the report of the first process that comes here; the others wait for it."""
+        """Return the report, made by the first process; other processes wait for it."""
         import json
 
         from clawblox.conformance.report import parse_report
@@ -188,7 +188,7 @@ class CheckItem(pytest.Item):
         """Report the result of the check.
 
         Raises:
-            CheckFailedError: The world does not meet the requirement, or the check failed itself.
+            CheckFailedError: The world does not meet the requirement, or the check itself failed.
             ClawbloxError: The target is not a world.
         """
         from clawblox.printable import printable_lines
@@ -206,7 +206,7 @@ class CheckItem(pytest.Item):
             self.warn(CheckWarning(f"{result.id}: {text}"))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401 - pytest's own
-        """Return the text of an error of the check; other errors are shown by pytest."""
+        """Return the text of an error of the check; pytest shows other errors."""
         from clawblox.errors import ClawbloxError
 
         if isinstance(excinfo.value, CheckFailedError | ClawbloxError):
@@ -214,7 +214,7 @@ class CheckItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return where the test is from, with the headline of its failure."""
+        """Return the origin of the test, with the headline for a failure."""
         return self.path, 0, f"{self.check.id} of {self.run.target}"
 
 

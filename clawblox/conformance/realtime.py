@@ -1,9 +1,9 @@
-"""Lives of a world that runs by itself; their documents are compared at equal simulated times.
+"""Runs of a world that runs by itself; documents of the same simulated time are compared.
 
-Two lives of such a world are never at the same moment when they answer. But both pass the same
-simulated times, and their documents of the same time must be equal, without any tolerance. A life
-is watched in the same spans of simulated time as the one that it is compared with, however slow the
-machine is by then.
+Two runs of such a world do not answer at the same moments. But both pass through the same simulated
+times, and their documents of the same time must be equal, without tolerance. A run is observed in
+the same periods of simulated time as the run that it is compared with, regardless of the machine's
+speed.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ from clawblox.differences import ValueDifference, find_differences
 from clawblox.results import SavedSnapshot
 
 _QUIET_TIMES: Final = 90
-"""Least number of times at which the first life is observed before it is also saved."""
+"""Minimum number of times at which the first run is observed before it is also saved."""
 _MOST_LIVES: Final = 6
-"""Maximum number of lives from a save that are watched to see enough times of an earlier life."""
+"""Maximum number of runs from a save to get enough common times with an earlier run."""
 _SAVE_EVERY, _SAVES = 5, 12
-"""Number of observations from one save to the next, and maximum number of saves."""
+"""Number of observations between two saves, and maximum number of saves."""
 _FEW_SAVES: Final = LEAST_COMMON // 2
-"""Expected common snapshots that are enough besides observations."""
+"""Expected number of common snapshots that suffices in addition to observations."""
 
 Pair: TypeAlias = tuple[Mapping[float, Exchange], Mapping[float, Exchange]]
-"""Documents of the same kind from two lives."""
+"""Documents of the same kind from two runs."""
 
 OPAQUE: Final = "snapshots have no simulated time to compare them by"
-"""Why snapshots cannot be compared."""
+"""Reason why snapshots cannot be compared."""
 
 _Life = TypeVar("_Life")
 
 
 @attrs.define(kw_only=True)
 class Watched(Seen):
-    """The observed part of a life: observations while it was not saved, then snapshots.
+    """The observed part of a run: observations without saves in between, then snapshots.
 
     Attributes:
-        saved_observations: Observations that were seen while the world was also saved.
+        saved_observations: Observations made while the world was also saved.
     """
 
     saved_observations: Mapping[float, Exchange] = attrs.field(factory=dict)
 
     @property
     def is_opaque(self) -> bool:
-        """True if snapshots have no simulated time to compare them by."""
+        """True if snapshots have no simulated time for a comparison."""
         return not self.snapshots
 
     def joined(self, later: Watched) -> Watched:
-        """Return the observations of this life and of a later one from the same save."""
+        """Return the observations of this run and of a later run from the same save."""
         return Watched(
             observations={**later.observations, **self.observations},
             saved_observations={**later.saved_observations, **self.saved_observations},
@@ -78,10 +78,10 @@ class Watched(Seen):
 
 @attrs.frozen(kw_only=True)
 class RealtimeLife(ContinuedLife):
-    """A life without inputs.
+    """A run without inputs.
 
     Attributes:
-        resave: A save before the late joiner; None if it was not asked for.
+        resave: A save before the late joiner; None if no such save was requested.
         after: Documents between that save and the join.
     """
 
@@ -90,17 +90,17 @@ class RealtimeLife(ContinuedLife):
     after: Mapping[float, Exchange]
 
     def joined(self, later: RealtimeLife) -> RealtimeLife:
-        """Return this life, watched together with a later one from the same save."""
+        """Return this run, with the observations of a later run from the same save added."""
         return attrs.evolve(self, seen=self.seen.joined(later.seen))
 
 
 class Realtime(RestoreComparison[RealtimeLife]):
-    """Lives of a world that runs by itself; see :class:`RestoreComparison`.
+    """Runs of a world that runs by itself; see :class:`RestoreComparison`.
 
-    The first restore is saved at its end, the second one while it is observed.
+    The first restore is saved at its end, the second while it is observed.
 
     Attributes:
-        again: Returns documents of a life that was restored from the save of a restored one.
+        again: Returns documents of a run restored from the save of a restored run.
     """
 
     manner = "the world runs by itself, so it is compared at equal simulated times"
@@ -153,7 +153,7 @@ class Realtime(RestoreComparison[RealtimeLife]):
     async def _restore(
         self, like: RealtimeLife, *, saving: bool = False, resaves: bool = False
     ) -> RealtimeLife:
-        """Return a restored life that is watched as far as another one."""
+        """Return a restored run, observed as far as another run."""
         saved = like.saved
         async with self.instances.start(resume=saved.save) as live:
             return await self._continue(
@@ -169,14 +169,14 @@ class Realtime(RestoreComparison[RealtimeLife]):
         saving: bool = False,
         resaves: bool = False,
     ) -> RealtimeLife:
-        """Live on from a save.
+        """Continue a run from a save.
 
         Args:
-            saved: The beginning.
-            players: The agents in this life.
-            like: Observations of the life with which this one is compared.
-            saving: Whether it is also saved while it is observed.
-            resaves: Whether it is saved at its end.
+            saved: The common start.
+            players: The agents in this run.
+            like: Observations of the run to compare with.
+            saving: Whether to save the world while observing.
+            resaves: Whether to save the world at the end.
         """
         live = players[0].live
         first = await observe_all(players)
@@ -197,14 +197,14 @@ class Realtime(RestoreComparison[RealtimeLife]):
     # -- comparisons ------------------------------------------------------------------------------
 
     def count_equal(self, expected: Seen, actual: Seen, who: str) -> int:
-        """Return the number of documents of equal time in two lives; all of them are equal."""
+        """Return the number of documents of the same time in two runs, which must be equal."""
         kinds = [(expected.observations, actual.observations)]
         if expected.snapshots:
             kinds.append((expected.snapshots, actual.snapshots))
         return require_equal(who, *kinds)
 
     async def compare(self, expected: RealtimeLife, actual: RealtimeLife, who: str) -> Findings:
-        """Return the evidence that two lives are equal; by snapshots if those changed neither."""
+        """Return the evidence that two runs are equal, with snapshots if they changed no run."""
         first, second = expected.seen, actual.seen
         kinds = [(first.observations, second.observations)]
         is_comparable = not first.is_opaque and await self._is_saving_harmless()
@@ -242,7 +242,7 @@ class Realtime(RestoreComparison[RealtimeLife]):
         return Findings(f"documents of {count} simulated times were equal")
 
     async def compare_saved(self) -> Findings:
-        """Compare the observations of two restores, of which one is saved in between."""
+        """Compare the observations of two restores; one of them is saved in between."""
         first, second = (await self.restored()).seen, (await self.second()).seen
         seen = first.observations, second.saved_observations
         count = require_equal("a restored world that was saved in between", seen)
@@ -251,12 +251,12 @@ class Realtime(RestoreComparison[RealtimeLife]):
         )
 
     async def compare_joins(self, late_joiner: LateJoiner) -> Findings:
-        """Require an id of the agent; what it sees depends on when it joined."""
+        """Require an id of the agent; its observations depend on the time of the join."""
         if not late_joiner.player.agent_id:
             raise CouldNotRun("a join answers no text as agent_id")
         return Findings("an agent that joined after the restore got an id of its own")
 
-    # -- lives that are looked at -----------------------------------------------------------------
+    # -- runs for other checks --------------------------------------------------------------------
 
     async def pair_observations(self) -> Sequence[tuple[Exchange, Exchange]]:
         """Return the observations of the original and of a restore at the same times."""
@@ -265,7 +265,7 @@ class Realtime(RestoreComparison[RealtimeLife]):
         return [(seen[time], again[time]) for time in sorted(seen.keys() & again.keys())]
 
     async def find_subjects(self) -> Sequence[RepeatableLife]:
-        """Return the life of the original."""
+        """Return the run of the original."""
         original = await self.original()
         saved, warm = original.saved, await self.warm_script()
         return [
@@ -276,18 +276,18 @@ class Realtime(RestoreComparison[RealtimeLife]):
 
 
 def _asking(player: Player, seen: Watched) -> Callable[[], Awaitable[Exchange]]:
-    """Return a function that asks for a snapshot if that states its time, else for a view."""
+    """Return a function that requests a snapshot if snapshots have a time, else an observation."""
     return player.observe if seen.is_opaque else player.live.snapshot
 
 
 def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
-    """Return a function that observes, and saves the world before some of the observations."""
+    """Return a function that observes, and saves the world before some observations."""
     number = 0
 
     async def observe() -> Exchange:
         nonlocal number
         is_saved = number % _SAVE_EVERY == 0 and number < _SAVES * _SAVE_EVERY
-        number += 1  # before others observe too
+        number += 1  # before others also observe
         if is_saved:
             await player.live.snapshot()
         return await player.observe()
@@ -296,12 +296,12 @@ def _saving_too(player: Player) -> Callable[[], Awaitable[Exchange]]:
 
 
 async def _watch(player: Player, like: Watched | None = None, *, saving: bool = False) -> Watched:
-    """Watch a life: observations, with saves in between after a while, then snapshots.
+    """Observe a run: observations, after a while with saves in between, then snapshots.
 
     Args:
         player: The agent that observes.
-        like: The life with which it is compared; it is watched as far as that one at least.
-        saving: Whether the world is saved in between.
+        like: The run to compare with; this run is observed at least as far.
+        saving: Whether to save the world in between.
     """
     times = sorted(like.observations if like else ()) or [-math.inf]
     saved_until = max(like.snapshots if like else (), default=-math.inf)
@@ -315,14 +315,14 @@ async def _watch(player: Player, like: Watched | None = None, *, saving: bool = 
 
 
 async def watch_quietly(player: Player, *, observed_until: float, saved_until: float) -> Watched:
-    """Watch a life: observations without saves in between, then snapshots.
+    """Observe a run: observations without saves in between, then snapshots.
 
     Args:
         player: The agent that observes.
-        observed_until: Simulated time that observations have to reach; below 0 for any.
-        saved_until: Simulated time that snapshots have to reach.
+        observed_until: Simulated time that observations must reach; negative for no minimum.
+        saved_until: Simulated time that snapshots must reach.
     """
-    # The other life was not observed later: its snapshots begin there.
+    # The observations of the other run end there, followed by its snapshots.
     wanted = _QUIET_TIMES if observed_until < 0 else 1
     return Watched(
         observations=await collect(player.observe, wanted=wanted, until=observed_until),
@@ -331,14 +331,14 @@ async def watch_quietly(player: Player, *, observed_until: float, saved_until: f
 
 
 async def _watch_saves(player: Player, until: float) -> Documents:
-    """Return snapshots by time; none if they state no time."""
+    """Return snapshots by time; empty if they have no time."""
     if await is_opaque(player.live):
         return {}
     return await collect(player.live.snapshot, until=until, least=_FEW_SAVES)
 
 
 async def is_opaque(live: LiveWorld) -> bool:
-    """Return whether snapshots have no simulated time to compare them by."""
+    """Return whether snapshots lack a simulated time for a comparison."""
     return not (await live.snapshot()).times
 
 
@@ -347,14 +347,14 @@ async def _live_until_met(
     join: Callable[[_Life, _Life], _Life],
     seen: Callable[[_Life], Sequence[Pair]],
 ) -> _Life:
-    """Live again and again from one save, until enough times of an earlier life were seen.
+    """Repeat runs from a save until there are enough common times with an earlier run.
 
-    A machine that becomes slow after the earlier life shows less of each of these.
+    If the machine has become slower since the earlier run, each run is observed at fewer times.
 
     Args:
-        live: Lives once.
-        join: Returns the observations of a life and a later one.
-        seen: Returns the documents of the earlier life and of this one that are compared.
+        live: Makes a run.
+        join: Combines the observations of a run and a later run.
+        seen: Returns the documents of the earlier run and of this run to compare.
     """
     begun = anyio.current_time()
     life = await live()
@@ -368,14 +368,14 @@ async def _live_until_met(
 
 
 def require_equal(who: str, *seen: Pair) -> int:
-    """Return the number of documents of equal time in two lives; all of them are equal.
+    """Return the number of documents of the same time in two runs, all of which are equal.
 
     Args:
-        who: The second life, in words.
-        *seen: Documents of the first and of the second life, for each kind of document.
+        who: The second run, in words.
+        *seen: Documents of the first and of the second run, for each kind of document.
 
     Raises:
-        Failed: Documents of the same time differ; the first difference is given.
+        Failed: Documents of the same time differ; the error has the first difference.
         TooLittleSeen: There are too few common times.
     """
     count = 0
@@ -390,14 +390,14 @@ def require_equal(who: str, *seen: Pair) -> int:
     if count < LEAST_COMMON:
         counts = ", ".join(f"{len(first)} and {len(second)}" for first, second in seen)
         raise TooLittleSeen(
-            f"only {count} simulated times were seen in both lives, of {counts};"
+            f"only {count} simulated times were seen in both runs, of {counts};"
             f" {LEAST_COMMON} are needed"
         )
     return count
 
 
 def has_changes(documents: Sequence[Exchange]) -> bool:
-    """Return whether documents of a life differ in more than their simulated time."""
+    """Return whether documents of a run differ in more than their simulated time."""
     first = _without_time(documents[0]) if documents else {}
     return any(_without_time(document) != first for document in documents)
 
@@ -407,7 +407,7 @@ def _without_time(document: Exchange) -> dict[str, Any]:
 
 
 def compare_documents(expected: Exchange, actual: Exchange) -> ValueDifference | None:
-    """Return the first difference between two documents; the order of keys is none."""
+    """Return the first difference between two documents, ignoring the order of keys."""
     if expected.content == actual.content:
         return None
     documents: tuple[Any, Any] = read_json(expected.content), read_json(actual.content)

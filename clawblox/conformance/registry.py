@@ -1,4 +1,4 @@
-"""The checks of worlds by id, and how a check ends."""
+"""The checks of worlds by id, and the outcomes of a check."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Findings:
 
     Attributes:
         evidence: The observation, a sentence.
-        equal_answers: Answers of a restored lock-step world that were equal to the byte.
-        equal_times: Simulated times at which the documents of two lives were equal.
-        equal_landings: Pairs of restores whose inputs landed together and that continued equally.
-        places: The places of the life in fresh ones, in words; empty without one.
+        equal_answers: Number of answers of a restored lock-step world that were equal to the byte.
+        equal_times: Number of simulated times at which the documents of two runs were equal.
+        equal_landings: Number of pairs of restores that were equal after inputs that landed
+            together.
+        places: The fresh places of a run, in words; empty without such a run.
         limits: Reasons why the evidence is weaker than it could be.
     """
 
@@ -41,8 +42,10 @@ class Findings:
 
 
 Look: TypeAlias = Callable[[Any], Awaitable[str | Findings]]
-"""Looks at a world, given as a ``CheckContext``, and returns the evidence of its conformance, as
-findings where the verdict needs more; raises the other outcomes."""
+"""Checks a world, given as a ``CheckContext``, and returns the evidence of its conformance.
+
+The evidence is a sentence, or findings if the verdict needs them. Other outcomes are raised.
+"""
 
 
 class NotMet(Exception):  # noqa: N818 - named after the outcome
@@ -50,7 +53,7 @@ class NotMet(Exception):  # noqa: N818 - named after the outcome
 
     Args:
         evidence: The observation, a sentence.
-        exchange: The request that showed it; None if there was none.
+        exchange: The request that showed the failure; None if there was none.
         difference: The first difference between the expected and the actual value, if any.
     """
 
@@ -68,7 +71,7 @@ class NotMet(Exception):  # noqa: N818 - named after the outcome
 
 
 class NotApplicable(Exception):  # noqa: N818 - named after the outcome
-    """The world has nothing that the requirement is about; the text is the reason."""
+    """The requirement does not apply to the world; the text is the reason."""
 
 
 class CouldNotRun(Exception):  # noqa: N818 - named after the outcome
@@ -76,7 +79,7 @@ class CouldNotRun(Exception):  # noqa: N818 - named after the outcome
 
 
 class TooLittleSeen(CouldNotRun):
-    """A slow world would show enough in more time."""
+    """There is too little evidence, but a longer check of the slow world would give enough."""
 
 
 @attrs.frozen
@@ -84,13 +87,13 @@ class Check:
     """A check of one requirement.
 
     Attributes:
-        id: Its name, ``<area>.<name>``, stable for ever.
+        id: Its permanent name, ``<area>.<name>``.
         level: Whether a world must or should meet the requirement.
         requirement: The requirement, a sentence.
-        look: Looks at a world.
-        needs_directory: Whether it starts instances of its own; it cannot run on an address.
-        needs_start: Whether it needs an instance at all, and not only the ``world.toml``.
-        is_last: Whether it looks at what the lives of the other checks have left.
+        look: The function that checks a world.
+        needs_directory: Whether it starts its own instances, so that it cannot run on an address.
+        needs_start: Whether it needs an instance, and not only the ``world.toml``.
+        is_last: Whether it inspects files and processes that the other checks have left.
     """
 
     id: str
@@ -108,10 +111,10 @@ class Check:
 
 
 class AreaChecks:
-    """The checks of one area, in their order.
+    """The checks of one area, in order.
 
     Args:
-        area: The first part of their ids, one of :data:`AREAS`.
+        area: The first part of the ids, one of :data:`AREAS`.
     """
 
     def __init__(self, area: str) -> None:
@@ -141,11 +144,11 @@ class AreaChecks:
 
 @contextmanager
 def before_save() -> Iterator[None]:
-    """Run a block before the save of a life, whose failures show nothing about a restore.
+    """Run a block before a save; its failures do not concern the restore.
 
     Raises:
         CouldNotRun: The world failed in the block.
-        WorldStartError: It did not become ready.
+        WorldStartError: The world did not become ready.
     """
     try:
         yield
@@ -156,14 +159,14 @@ def before_save() -> Iterator[None]:
 
 
 def select_checks(checks: Sequence[Check], names: Sequence[str]) -> list[Check]:
-    """Return the checks that were asked for, in their order.
+    """Return the requested checks, in order.
 
     Args:
         checks: All checks.
         names: Ids, areas such as ``restore``, or patterns such as ``*.host_*``; empty for all.
 
     Raises:
-        UsageError: A name fits no check; the hint has the most likely one.
+        UsageError: No check matches a name; the hint has the most similar check.
     """
     selected = set[str]()
     for name in names:

@@ -14,14 +14,17 @@ from clawblox.typed_values import converter
 
 Status: TypeAlias = Literal["passed", "failed", "not_applicable", "could_not_run"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "could_not_run", "not_applicable", "passed")
-"""All statuses, the most urgent first."""
+"""All statuses, most urgent first."""
 Grade: TypeAlias = Literal[
     "exact", "exact_in_simulated_time", "exact_as_far_as_seen", "not_exact", "not_shown"
 ]
 
 PASSED, FAILED, BROKEN = 0, 1, 3
-"""Exit statuses: no check of level *must* failed; something failed; the world could not be started,
-or a check itself failed. 2 is an error in the command line."""
+"""Exit statuses; 2 is an error in the command line.
+
+No check of level *must* failed; a check failed; the world could not be started, or a check itself
+failed.
+"""
 
 _MAX_VALUE_CHARS: Final = 2000
 _ALWAYS: Final = (
@@ -32,7 +35,7 @@ _ALWAYS: Final = (
     "restore.save_changes_nothing",
     "restore.sessions",
 )
-"""Checks without which a restore is not shown to be exact, whatever the clock."""
+"""Checks that are necessary to show that a restore is exact, for either clock."""
 _DECISIVE: Final = frozenset({*_ALWAYS, "restore.landings"})
 """Checks that weaken the verdict if they cannot run."""
 
@@ -44,19 +47,19 @@ class CheckResult:
     Attributes:
         id: The id of the check.
         level: Whether a world must or should meet the requirement.
-        status: How the check ended.
+        status: The outcome of the check.
         requirement: The requirement, a sentence.
         evidence: The observation, or why the check could not run or does not apply.
-        seconds: How long it took, in seconds of real time; checks run side by side, and share work.
-        request: The request that showed the failure, as a curl command, which is never cut: a long
-            body is a file that it names; None without one.
-        path: Where the first difference is; None without a difference.
-        expected: The expected value there, as JSON.
-        got: The actual value there, as JSON.
-        absent: Which of the two values does not exist; None if both do.
+        seconds: Duration in seconds of real time; checks run concurrently and share work.
+        request: The request that showed the failure, as a curl command that is never cut, since a
+            long body is in a file; None if there was none.
+        path: Path of the first difference; None without a difference.
+        expected: The expected value at the path, as JSON.
+        got: The actual value at the path, as JSON.
+        absent: The value that does not exist; None if both exist.
         is_own_error: Whether the check itself failed, not the world.
         is_expected: Whether a failure is listed as expected.
-        findings: What it has shown for the verdict, if it passed.
+        findings: The evidence for the verdict, if the check passed.
     """
 
     id: str
@@ -116,14 +119,14 @@ class Report:
 
     Attributes:
         world: Name or address of the world.
-        target: The directory or address that was checked, as it was given.
+        target: The directory or address that was checked, as given.
         verdict: The verdict about its restore.
-        seed: The seed of all choices; the same seed makes the same ones.
+        seed: The seed of all choices; the same seed makes the same choices.
         checks: The results, in the order of the checks.
-        seconds: How long all took, in seconds of real time.
+        seconds: Total duration, in seconds of real time.
         in_place: Whether the world ran in its own directory instead of a private copy.
-        obstacle: Why no instance could be started, with the last lines of its log; empty if one
-            could.
+        obstacle: Why no instance could be started, with the last lines of the log; empty if an
+            instance could.
     """
 
     world: str
@@ -141,11 +144,11 @@ class Report:
 
     @property
     def unverified(self) -> tuple[CheckResult, ...]:
-        """The checks that could not run: nothing is known about their requirements."""
+        """The checks that could not run, so that their requirements are unverified."""
         return self.having("could_not_run")
 
     def repeat_words(self, check_id: str) -> tuple[str, ...]:
-        """Return the command line that runs one check again with the same choices, as words."""
+        """Return the words of the command line that repeats a check with the same choices."""
         options = ("--seed", str(self.seed), *(["--in-place"] if self.in_place else []))
         return ("clawblox", "check", self.target, check_id, *options)
 
@@ -153,7 +156,7 @@ class Report:
         """Return the exit status of a command that made this report.
 
         Args:
-            strict: Whether failures of level *should*, and checks that could not run, count too.
+            strict: Whether failures of level *should*, and checks that could not run, also count.
         """
         if any(result.is_own_error for result in self.checks):
             return BROKEN
@@ -178,14 +181,14 @@ _to_report = converter(Report)
 
 
 def parse_report(document: Mapping[str, Any], *, target: str) -> Report:
-    """Return the report that a document of :meth:`Report.document` has.
+    """Parse a document of :meth:`Report.document`.
 
     Args:
-        document: The document, whatever is in it.
+        document: The document, with any content.
         target: The directory or address that was checked.
 
     Raises:
-        msgspec.ValidationError: No report has this document.
+        msgspec.ValidationError: The document is not the document of a report.
     """
     verdict = {"grade": document.get("grade"), "sentence": document.get("verdict")}
     checks = document.get("checks")
@@ -195,7 +198,7 @@ def parse_report(document: Mapping[str, Any], *, target: str) -> Report:
 
 
 def _parse_result(document: object) -> object:
-    """Return the fields of a result; an invalid value stays as it is, and is refused later."""
+    """Return the fields of a result; invalid values are left unchanged and refused later."""
     if not isinstance(document, dict):
         return document
     missing = [side for side in ("expected", "got") if side not in document]
@@ -212,7 +215,7 @@ def judge(results: Sequence[CheckResult], *, obstacle: str = "") -> Verdict:
 
     Args:
         results: The results of the checks that ran.
-        obstacle: Why no instance of the world could be started; empty if one could.
+        obstacle: Why no instance of the world could be started; empty if an instance could.
     """
     if obstacle:
         return Verdict("not_shown", f"Restore not shown: {obstacle}.")
@@ -233,7 +236,7 @@ def judge(results: Sequence[CheckResult], *, obstacle: str = "") -> Verdict:
     if gaps:
         return Verdict("exact_as_far_as_seen", f"Exact restore, as far as seen: {'; '.join(gaps)}.")
     named = "".join(findings.places for findings in shown)
-    places = f"; also in a life with {named}" if named else ""
+    places = f"; also in a run with {named}" if named else ""
     if answers := trace.findings.equal_answers:
         return Verdict(
             "exact",
@@ -246,12 +249,12 @@ def judge(results: Sequence[CheckResult], *, obstacle: str = "") -> Verdict:
     return Verdict(
         "exact_in_simulated_time",
         f"Exact restore in simulated time: equal at {times} times, and in"
-        f" {pairs} of lives whose inputs landed together{places}.",
+        f" {pairs} of runs whose inputs landed together{places}.",
     )
 
 
 def _find_gaps(by_id: Mapping[str, CheckResult]) -> list[str]:
-    """Return what weakens a verdict: checks of the restore that were not run or could not."""
+    """Return the checks of the restore that did not or could not run, which weakens a verdict."""
     missing = [f"{check_id} was not run" for check_id in _ALWAYS if check_id not in by_id]
     could_not = [
         f"{result.id} could not run"
@@ -268,11 +271,11 @@ def _locate(result: CheckResult) -> str:
 
 
 def is_counted(result: CheckResult, *, strict: bool) -> bool:
-    """Return whether a result makes the whole fail.
+    """Return whether a result makes the whole check fail.
 
     Args:
         result: The result of a check.
-        strict: Whether failures of level *should*, and checks that could not run, count too.
+        strict: Whether failures of level *should*, and checks that could not run, also count.
     """
     if result.status == "failed":
         return not result.is_expected and (strict or result.level == "must")
@@ -280,9 +283,9 @@ def is_counted(result: CheckResult, *, strict: bool) -> bool:
 
 
 def mark_expected(report: Report, expected: Iterable[str]) -> Report:
-    """Return a report in which some failures are expected.
+    """Return a report with some failures marked as expected.
 
-    A listed check that passes fails in the new report: the list is out of date.
+    A listed check that passes counts as a failure, because the list is out of date.
 
     Args:
         report: The report.
@@ -302,7 +305,7 @@ def mark_expected(report: Report, expected: Iterable[str]) -> Report:
 
 
 def parse_expected(text: str, known: Sequence[str], *, path: str) -> tuple[str, ...]:
-    """Return the ids in a file of expected failures: one a line, ``#`` begins a comment.
+    """Parse a file of expected failures: one id per line, ``#`` starts a comment.
 
     Args:
         text: The content of the file.
@@ -325,6 +328,6 @@ def parse_expected(text: str, known: Sequence[str], *, path: str) -> tuple[str, 
 
 
 def count_statuses(results: Iterable[CheckResult]) -> Mapping[Status, int]:
-    """Return how many results have each status, the most urgent first; without zeros."""
+    """Return the number of results of each status, most urgent first, without zeros."""
     statuses = [result.status for result in results]
     return {status: statuses.count(status) for status in STATUSES if status in statuses}

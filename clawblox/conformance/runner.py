@@ -58,7 +58,7 @@ from clawblox.world_keys import CONFIG_NAME
 SEEDS: Final = 2**32
 _SIDE_BY_SIDE: Final = 5
 _LONGEST: Final = "restore"
-"""The area whose checks begin first, because they take longest."""
+"""The area whose checks start first because they take longest."""
 _DID_NOT_START: Final = "did not start"
 _ADDRESS: Final = "http://"
 _IN_PLACE_HINT: Final = "check the world in place: --in-place"
@@ -66,12 +66,12 @@ _COPY_HINT: Final = (
     "it ran in a private copy; if it needs files that are not in it, check it in place: --in-place"
 )
 _SCRATCH: Final = "tmp"
-"""The names of Python's own temporary directories begin so: no world recognises a check by it."""
+"""Prefix of temporary directories, Python's default, which does not reveal a check to a world."""
 _TIMEOUT_HINT: Final = "give each check more time with --check-timeout SECONDS"
 
 _BODY_DIGITS: Final = 16
 _BODY_MODE: Final = 0o644
-"""As reports are, they are for others to read; sessions and tokens are in headers."""
+"""Readable by other users, like reports; sessions and tokens are in headers."""
 
 _log = OwnLog(__name__)
 
@@ -85,8 +85,8 @@ class CheckOptions(TrialOptions):
 
     Attributes:
         seed: Seed of all choices; None draws one.
-        strict: Whether recommendations, and checks that could not run, count too.
-        check_timeout: Longest time for one check, in seconds.
+        strict: Whether recommendations, and checks that could not run, also count.
+        check_timeout: Time limit for each check, in seconds.
     """
 
     seed: int | None = attrs.field(
@@ -109,28 +109,28 @@ async def check_world(
 ) -> Report:
     """Check whether a world meets the requirements of the world interface.
 
-    The world is started several times, played, saved and restored. Every instance is stopped again
-    and every file removed; nothing is left behind but bodies of requests that failures name.
+    The world is started several times, played, saved and restored. All instances are stopped and
+    all files removed, except bodies of requests that failures refer to.
 
     Args:
-        target: The directory of a world, the address of one in a GitHub repository, or the address
-            of a running instance, ``http://127.0.0.1:8080``; of the latter only what agents can
-            reach is checked.
+        target: The directory of a world, the address of a world in a GitHub repository, or the
+            address of a running instance, such as ``http://127.0.0.1:8080``. For a running
+            instance, only the interface for agents is checked.
         names: Ids of checks, or areas such as ``restore``; empty for all.
         seed: Seed of all choices; None draws one.
         in_place: Whether the world runs in its own directory instead of a private copy.
         health_timeout: Seconds until an instance must be ready.
-        check_timeout: Longest time for one check, in seconds of real time.
-        bodies_dir: Directory for bodies of requests that are too long for a command, made when it
-            is needed; None means a new one among the temporary files.
+        check_timeout: Time limit for each check, in seconds of real time.
+        bodies_dir: Directory for bodies of requests that are too long for a command, created when
+            needed; None means a new temporary directory.
         on_result: Called with each result, as soon as it is known.
 
     Returns:
-        The report; also if the world does not start.
+        The report, even if the world does not start.
 
     Raises:
         ConfigError: ``target`` is not a world, or its directory cannot be copied.
-        UsageError: A name fits no check.
+        UsageError: No check matches a name.
 
     Cancellation: every instance is stopped and every file removed.
     """
@@ -179,7 +179,7 @@ async def _open_lab(
 
 @attrs.frozen
 class _Opening:
-    """Opens the directory of a world for the checks; what it opens is closed with the stack."""
+    """Opens the directory of a world for the checks; closing the stack closes it."""
 
     stack: AsyncExitStack
     scratch: Path
@@ -187,7 +187,7 @@ class _Opening:
     needs_start: bool
 
     async def open(self, target: str, *, in_place: bool) -> CheckContext:
-        """Return the world, in a copy with the files of its repository if it needs them to start.
+        """Return the world, in a copy with the files of its repository if the start needs them.
 
         Raises:
             ConfigError: The target is not a world, or its directory cannot be copied.
@@ -200,7 +200,7 @@ class _Opening:
                 raise
             return CheckContext(self.make(world=None, fault=str(error)))
         if in_place:
-            await anyio.sleep(COARSE_S)  # files written until now are not the world's changes
+            await anyio.sleep(COARSE_S)  # files written before now are not changes by the world
         try:
             world = await place_world(directory, self.scratch, in_place=in_place)
         except MissingFilesError as error:
@@ -217,7 +217,7 @@ class _Opening:
         return whole or ctx
 
     async def _open_whole(self, directory: Path) -> CheckContext | None:
-        """Return the world in a copy with the files of its repository, if it starts so."""
+        """Return the world in a copy with its repository's files; None if it does not start."""
         if not await has_files_beside(directory):
             return None
         scratch = self.scratch / "repository"
@@ -263,7 +263,7 @@ class _Opening:
 
 
 async def _starts(ctx: CheckContext) -> bool:
-    """Return whether the instance that most checks use becomes ready; it runs on then."""
+    """Return whether the probe instance becomes ready; it then keeps running."""
     try:
         async with ctx.probe.use():
             return True
@@ -325,7 +325,7 @@ async def _run_check(
     except CouldNotRun as reason:
         return end("could_not_run", str(reason))
     except WorldStartError as error:
-        is_known = error is ctx.instances.start_failure  # the report describes it once
+        is_known = error is ctx.instances.start_failure  # described once, in the report
         describe = summarize_start if is_known else describe_start
         return end("could_not_run", describe(_DID_NOT_START, error), is_own_error=True)
     except WorldError as error:
@@ -333,7 +333,7 @@ async def _run_check(
     except TimeoutError:
         advice = advise_time(ctx.slowness, timeout) or _TIMEOUT_HINT
         return end("could_not_run", f"it took longer than {timeout:g} s: {advice}")
-    except (ClawbloxError, OSError) as error:  # a full disk, for example
+    except (ClawbloxError, OSError) as error:  # for example a full disk
         return end("could_not_run", f"the check itself failed: {error}", is_own_error=True)
     except Exception as error:  # noqa: BLE001 - a check must not end the others
         _log.defect("check failed", error, check=check.id)
@@ -342,7 +342,7 @@ async def _run_check(
 
 
 def _describe(failure: NotMet, bodies: BodyFiles, mask: SecretMask) -> dict[str, Any]:
-    """Return the fields of a result that show a failure. Blocks."""
+    """Return the fields of a result that describe a failure. Blocks."""
     fields: dict[str, Any] = {}
     if (exchange := failure.exchange) is not None:
         body = exchange.long_body
@@ -357,11 +357,10 @@ def _describe(failure: NotMet, bodies: BodyFiles, mask: SecretMask) -> dict[str,
 
 
 class BodyFiles:
-    """The files of one report.
+    """The files with the request bodies of a report.
 
     Args:
-        directory: Their directory, made with the first file; None means a new one among the
-            temporary files.
+        directory: The directory, created with the first file; None means a new temporary directory.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -371,7 +370,7 @@ class BodyFiles:
     def keep(self, body: bytes) -> str:
         """Write a body to a file, named after its digest, and return its path. Blocks.
 
-        A file that cannot be written is a warning: what the check has found is worth more.
+        If the file cannot be written, only a warning is logged, to keep the result of the check.
         """
         digest = hashlib.sha256(body).hexdigest()
         path = self._directory / f"{digest[:_BODY_DIGITS]}.body"

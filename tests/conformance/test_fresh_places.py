@@ -92,7 +92,7 @@ async def test_a_copy_of_the_state_outside_is_not_a_cheat(tmp_path: Path, place:
         assert "the world left" in report.verdict.sentence
     else:
         assert report.verdict.grade == "exact"
-        assert "also in a life with its own /tmp, /dev/shm, home" in report.verdict.sentence
+        assert "also in a run with its own /tmp, /dev/shm, home" in report.verdict.sentence
 
 
 NOT_FOUND = ("passwd-home", "daemon")
@@ -200,7 +200,7 @@ async def test_a_life_that_is_killed_without_a_word_is_explained(
     monkeypatch.setattr(lives, "make_place", make)
     result = find(await check(tmp_path, "--place", "recordings"))
     assert result.status == "could_not_run"
-    assert "nothing was lived in fresh places" in result.evidence
+    assert "the world could not run in fresh places" in result.evidence
     assert "killed by SIGKILL" in result.evidence
 
 

@@ -88,7 +88,7 @@ async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_sav
         await look(original, *restored, together)
     equal = InputArrival(1.0, make_documents(1.0, tired=2), {}, "restore 3", 1.0)
     evidence = await look(original, *restored, equal)
-    assert evidence.startswith("2 pairs of 4 lives landed together (1 with the original)")
+    assert evidence.startswith("2 pairs of 4 runs landed together (1 with the original)")
 
 
 ROWS = """

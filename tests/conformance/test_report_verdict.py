@@ -41,7 +41,7 @@ def test_equal_bytes_are_an_exact_restore() -> None:
 @pytest.mark.parametrize("trace", [BYTES, TIMES])
 def test_the_places_of_a_life_in_fresh_ones_are_named(trace: Findings) -> None:
     verdict = judge(passed(*IDS, trace=trace, fresh_places=PLACES))
-    assert verdict.sentence.endswith("; also in a life with its own home.")
+    assert verdict.sentence.endswith("; also in a run with its own home.")
 
 
 @pytest.mark.parametrize(("count", "pairs"), [(3, "3 pairs of"), (1, "1 pair of")])

@@ -1,12 +1,12 @@
 """The checks, by area.
 
 - ``static``: the files of a world.
-- ``contract``: the routes, used as intended or nearly so.
-- ``gate``: what a world refuses, and to whom.
+- ``contract``: the routes, with correct and slightly incorrect requests.
+- ``gate``: requests that a world must refuse.
 - ``restore``: a restored world continues exactly.
 - ``refuse``: snapshots that a world cannot restore.
-- ``invisible``: what agents must not see.
-- ``hygiene``: what a world keeps and leaves.
+- ``invisible``: facts that agents must not see.
+- ``hygiene``: data that a world keeps, and files and processes that it leaves.
 """
 
 from __future__ import annotations
@@ -25,4 +25,4 @@ CHECKS: Final[tuple[Check, ...]] = (
     *invisible.CHECKS,
     *hygiene.CHECKS,
 )
-"""All checks in the order in which they are reported."""
+"""All checks, in the order of the report."""

@@ -1,4 +1,4 @@
-"""Checks of the routes: what a world answers to agents that use it as intended, or nearly so."""
+"""Checks of the routes: the answers to correct and slightly incorrect requests of agents."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ CHECKS: Final = AreaChecks("contract")
 
 _BASE_PATH: Final = "/worlds/w1"
 _OTHER_LOOPBACK: Final = "127.0.0.2"
-"""Reached only if a world listens on every address instead of 127.0.0.1."""
+"""Address that is reachable only if a world listens on every address instead of 127.0.0.1."""
 _MOST_ACTIONS: Final = 8
 _TEXT: Final = "Is anybody here?"
 _LONG_BODY: Final = json.dumps({"padding": "x" * 6000}).encode()
 _BODIED: Final = (
-    (INPUT_ROUTE, ""),  # without a session
+    (INPUT_ROUTE, ""),  # refused without a session
     (JOIN_ROUTE, "name=Bodied"),
     ("/no-such-route", ""),
 )
-"""Routes and queries of requests with a body that the world may not want."""
+"""Routes and queries of requests whose body the world may ignore."""
 _MALFORMED: Final[Sequence[tuple[str, str, bytes]]] = (
     ("an input that is cut off", "application/json", b'{"type": "Wait", "data":'),
     ("an input that is a list", "application/json", b"[]"),
@@ -75,7 +75,7 @@ async def check_readiness(ctx: CheckContext) -> str:
         async with ctx.probe.use() as live:
             exchange = await live.call("GET", API_ROUTE)
     except WorldStartError as error:
-        if not ctx.instances.is_startable:  # nothing has been seen of the world
+        if not ctx.instances.is_startable:  # the world has never started
             raise
         raise NotMet(summarize_start("did not become ready", error)) from None
     if exchange.status != 200:
@@ -84,7 +84,7 @@ async def check_readiness(ctx: CheckContext) -> str:
     return f"it answered 200{after}"
 
 
-@CHECKS.should("alias", f"{API_ALIAS_ROUTE} answers the same document as {API_ROUTE}.")
+@CHECKS.should("alias", f"{API_ALIAS_ROUTE} returns the same document as {API_ROUTE}.")
 async def check_alias(ctx: CheckContext) -> str:
     """Compare the two documents."""
     async with ctx.probe.use() as live:
@@ -98,11 +98,11 @@ async def check_alias(ctx: CheckContext) -> str:
 
 @CHECKS.must(
     "join",
-    f"POST {JOIN_ROUTE} needs no body and answers a session and an agent id, texts that each agent"
-    " has for itself.",
+    f"POST {JOIN_ROUTE} needs no body and returns a session and an agent id, both texts that are"
+    " unique to each agent.",
 )
 async def check_join(ctx: CheckContext) -> str:
-    """Compare what two agents got."""
+    """Compare the answers to the joins of two agents."""
     async with ctx.probe.use() as live:
         await ctx.probe.fill(live)
         agents = list(live.players)
@@ -120,7 +120,7 @@ async def check_join(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "rejoin",
-    f"POST {JOIN_ROUTE} with a known {SESSION_HEADER} answers the same session and agent.",
+    f"POST {JOIN_ROUTE} with a known {SESSION_HEADER} returns the same session and agent.",
 )
 async def check_rejoin(ctx: CheckContext) -> str:
     """Join with a session that is in use."""
@@ -143,7 +143,7 @@ async def check_rejoin(ctx: CheckContext) -> str:
 
 
 class _NotStrictError(ValueError):
-    """A document is not strict JSON; the text explains why."""
+    """A document is not strict JSON; the text has the reason."""
 
 
 def _refuse_constant(text: str) -> None:
@@ -164,10 +164,11 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
 
     Args:
         exchange: The request.
-        what: The answer in words, the beginning of a sentence.
+        what: The answer in words, as the start of a sentence.
 
     Raises:
-        Failed: It is not an object in strict JSON: no ``NaN``, no key twice, UTF-8.
+        Failed: The answer is not an object in strict JSON: UTF-8, without ``NaN`` and duplicate
+            keys.
     """
     try:
         document = json.loads(
@@ -196,7 +197,7 @@ async def check_observation(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "time",
-    "Observations state the simulated time, as a number time or tick at the top level.",
+    "Observations contain the simulated time, as a number time or tick at the top level.",
 )
 async def check_observed_time(ctx: CheckContext) -> str:
     """Look for the simulated time in an observation."""
@@ -206,14 +207,14 @@ async def check_observed_time(ctx: CheckContext) -> str:
     time = exchange.time
     if time is None:
         keys = ", ".join(list(exchange.fields)[:12]) or "none"
-        raise NotMet(f"neither is there; the keys are: {keys}", exchange=exchange)
+        raise NotMet(f"neither key exists; the keys are: {keys}", exchange=exchange)
     return f"the time was {time:g}"
 
 
 @CHECKS.must(
     "input",
-    "An accepted input is answered with a fresh observation, in which time has not gone back; in a"
-    " world that stands still between inputs, inputs let time pass.",
+    "An accepted input is answered with a fresh observation whose time has not gone back; in a"
+    " world that stands still between inputs, inputs advance the time.",
 )
 async def check_inputs(ctx: CheckContext) -> str:
     """Send each known input, and compare the times of the answers."""
@@ -294,7 +295,7 @@ def _find_message(exchange: Exchange) -> dict[str, Any] | None:
     return None
 
 
-@CHECKS.must("leave", "After POST /leave the session is over.")
+@CHECKS.must("leave", "After POST /leave the session is no longer valid.")
 async def check_leave(ctx: CheckContext) -> str:
     """Let an agent leave, and observe with its session."""
     async with ctx.probe.playing() as players:
@@ -312,11 +313,11 @@ async def check_leave(ctx: CheckContext) -> str:
 
 @CHECKS.must(
     "keep_alive",
-    "After a POST with a body of some KB, refused or not, the connection can be used for the next"
-    " request, or its end is announced with Connection: close.",
+    "After a POST with a body of some KB, accepted or refused, the connection can be used for the"
+    " next request, or Connection: close announces its end.",
 )
 async def check_kept_connections(ctx: CheckContext) -> str:
-    """Send two requests on one connection, the first with a body that the world may not want."""
+    """Send two requests on one connection, the first with a body that the world may ignore."""
     announced = 0
     async with ctx.probe.use() as live:
         for route, query in _BODIED:
@@ -370,11 +371,11 @@ async def _ask_twice(live: LiveWorld, route: str, query: str) -> tuple[Exchange,
 
 @CHECKS.must(
     "environment",
-    "WORLD_HOST and WORLD_PORT decide where a world listens, and nothing else.",
+    "Only WORLD_HOST and WORLD_PORT decide where a world listens.",
     needs_directory=True,
 )
 async def check_environment(ctx: CheckContext) -> str:
-    """Look where the instance that most checks use listens."""
+    """Check the address on which the probe instance listens."""
     async with ctx.probe.use() as live:
         assert live.started is not None
         port = live.started.port
@@ -400,7 +401,7 @@ async def check_base_path(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "flags",
-    "Flags of the world's command override the environment: --port decides, not WORLD_PORT.",
+    "Flags of the world's command override the environment: --port counts, not WORLD_PORT.",
     needs_directory=True,
 )
 async def check_flags(ctx: CheckContext) -> str:
@@ -413,7 +414,7 @@ async def check_flags(ctx: CheckContext) -> str:
 
     def append_flag(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         document["run"]["command"] = [*document["run"]["command"], "--port", str(flag)]
-        document["run"].pop("listen", None)  # an inherited socket is on WORLD_PORT
+        document["run"].pop("listen", None)  # an inherited socket would be bound to WORLD_PORT
 
     variant = ctx.instances.variant("flags", append_flag)
     async with variant as world, anyio.create_task_group() as tasks:
@@ -427,7 +428,7 @@ async def check_flags(ctx: CheckContext) -> str:
                 reason = f"it served on WORLD_PORT={environment}, not on --port {flag}"
             except WorldExitedBeforeReadyError as error:
                 line = error.log_lines[-1] if error.log_lines else str(error.exit)
-                reason = f"it takes no --port: {line}"
+                reason = f"it does not accept --port: {line}"
             except WorldStartError as error:
                 reason = str(error).partition("\n")[0]
             if not watch.was_open:
@@ -445,17 +446,17 @@ async def check_flags(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "snapshot_header",
-    "A snapshot is strict JSON with a text as format and a number as time at the top level.",
+    "A snapshot is strict JSON with a text format and a number time at the top level.",
 )
 async def check_snapshot_header(ctx: CheckContext) -> str:
-    """Read the top level of a snapshot, also as a save reads it."""
+    """Read the top level of a snapshot, also with the parser of saves."""
     async with ctx.probe.use() as live:
         exchange = await live.snapshot()
     require_accepted(exchange, "the request for a snapshot")
     document = require_object(exchange, "the snapshot")
     try:
         header = parse_header(exchange.content)
-    except InvalidDocument as error:  # of thousands of levels, for example
+    except InvalidDocument as error:  # for example nested thousands of levels deep
         raise NotMet(f"the snapshot is not strict JSON: {error}", exchange=exchange) from None
     if header.format is None:
         raise NotMet(f"its format is {document.get('format')!r}, not a text", exchange=exchange)
@@ -479,12 +480,12 @@ async def check_identity(ctx: CheckContext) -> str:
 
 @CHECKS.must(
     "answer_size",
-    f"An answer to an agent has at most {MAX_ANSWER_BYTES >> 20} MiB: no more is read, by clawblox"
-    " or for an agent that it runs.",
+    f"An answer to an agent has at most {MAX_ANSWER_BYTES >> 20} MiB, the limit of clawblox and of"
+    " the agents that it runs.",
     is_last=True,
 )
 async def check_answer_sizes(ctx: CheckContext) -> str:
-    """Observe and listen, and look at the sizes of all answers that the checks got."""
+    """Observe and read the chat, and compare the sizes of all answers to the checks."""
     reason = None
     try:
         async with ctx.probe.playing() as players:

@@ -1,4 +1,4 @@
-"""Checks of the gates: what a world refuses, and to whom."""
+"""Checks of the gates: requests that a world must refuse."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def _ask_snapshot(
 
 
 def _make_wrong_tokens(token: str) -> dict[str, str]:
-    """Return wrong tokens by their description; some are nearly right."""
+    """Return wrong tokens by their description; some differ only slightly from the right token."""
     wrong = {
         "a wrong token": secrets.token_urlsafe(len(token))[: len(token)],
         "a blank token": "",
@@ -66,7 +66,7 @@ def _make_wrong_tokens(token: str) -> dict[str, str]:
 
 @CHECKS.must(
     "snapshot_token",
-    f"GET {SNAPSHOT_ROUTE} is accepted with the right {OPERATOR_HEADER} only.",
+    f"GET {SNAPSHOT_ROUTE} is accepted only with the right {OPERATOR_HEADER}.",
 )
 async def check_snapshot_tokens(ctx: CheckContext) -> str:
     """Ask for a snapshot with the right token, with wrong ones and without one."""
@@ -76,13 +76,13 @@ async def check_snapshot_tokens(ctx: CheckContext) -> str:
         require_refused(await _ask_snapshot(live), "a request without a token")
         for what, value in wrong.items():
             require_refused(await _ask_snapshot(live, {OPERATOR_HEADER: value}), what)
-    return f"the right token was accepted, none and {len(wrong)} wrong ones were refused"
+    return f"the right token was accepted; no token and {len(wrong)} wrong tokens were refused"
 
 
 @CHECKS.should(
     "token_forms",
-    f"The operator's token counts in the header {OPERATOR_HEADER} only: queries and cookies end up"
-    " in logs, or are sent by browsers.",
+    f"The operator's token is accepted only in the header {OPERATOR_HEADER}: queries and cookies"
+    " end up in logs, or are sent by browsers.",
 )
 async def check_token_forms(ctx: CheckContext) -> str:
     """Send the right token in other places."""
@@ -96,7 +96,7 @@ async def check_token_forms(ctx: CheckContext) -> str:
         }
         for name in _QUERIES:
             exchange = await _ask_snapshot(live, query=f"{name}={token}")
-            if exchange.is_accepted:  # the query would show the token
+            if exchange.is_accepted:  # the query would reveal the token
                 raise NotMet(f"the token was accepted as {name}= in the query")
             require_refused(exchange, f"the token as {name}= in the query")
         for name, value in headers.items():
@@ -111,7 +111,7 @@ async def _acting(ctx: CheckContext) -> AsyncIterator[tuple[Player, AgentInput]]
     """Yield an agent with a session, and an input that the world accepts from it.
 
     Raises:
-        CouldNotRun: It accepts none that is known; then the refusal of others shows nothing.
+        CouldNotRun: It accepts no known input, so the refusal of other agents would prove nothing.
     """
     actions = await ctx.inputs.require_actions()
     async with ctx.probe.playing() as players:
@@ -119,13 +119,13 @@ async def _acting(ctx: CheckContext) -> AsyncIterator[tuple[Player, AgentInput]]
             if (await players[0].act(action)).is_accepted:
                 yield players[0], action
                 return
-        raise CouldNotRun(f"the world refused all {len(actions)} inputs that are known")
+        raise CouldNotRun(f"the world refused all {len(actions)} known inputs")
 
 
 async def _ask_everything(
     player: Player, action: AgentInput, session: str | None
 ) -> list[tuple[str, Exchange]]:
-    """Send the requests of agents with another session, or none; return those that exist."""
+    """Send the requests of agents with another session, or without; return the existing routes."""
     live = player.live
     headers = {} if session is None else {SESSION_HEADER: session}
     exchanges = [
@@ -137,7 +137,7 @@ async def _ask_everything(
     return [(what, exchange) for what, exchange in exchanges if not is_missing(exchange)]
 
 
-@CHECKS.must("sessions", f"Agents observe, act, talk and leave with their {SESSION_HEADER} only.")
+@CHECKS.must("sessions", f"Agents observe, act, talk and leave only with their {SESSION_HEADER}.")
 async def check_missing_sessions(ctx: CheckContext) -> str:
     """Send the requests of agents without a session."""
     async with _acting(ctx) as (player, action):
@@ -170,8 +170,8 @@ def _make_session(like: str) -> str:
 
 @CHECKS.should(
     "adoption",
-    "POST /join with an unknown session is refused, or answers a fresh session: a session that an"
-    " agent chooses itself can be chosen by another one too.",
+    "POST /join with an unknown session is refused, or returns a fresh session, since another"
+    " agent could choose the same session.",
 )
 async def check_adoption(ctx: CheckContext) -> str:
     """Join with a session that was never issued."""
@@ -189,8 +189,7 @@ async def check_adoption(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "fresh_sessions",
-    "Sessions that are issued after a restore were never issued before: an agent of another life"
-    " must not know them.",
+    "Sessions issued after a restore are new: an agent of another run must not know them.",
     needs_directory=True,
 )
 async def check_fresh_sessions(ctx: CheckContext) -> str:
@@ -201,7 +200,8 @@ async def check_fresh_sessions(ctx: CheckContext) -> str:
     for (first, one), (second, other) in combinations(named, 2):
         if one == other:
             raise NotMet(f"{second} issued the same session as {first}")
-    return f"{len(late_joiners)} lives of one save issued different sessions to their next agents"
+    count = len(late_joiners)
+    return f"{count} runs from the same save issued different sessions to their next agents"
 
 
 @CHECKS.should(
@@ -243,9 +243,9 @@ async def check_large_bodies(ctx: CheckContext) -> str:
         exchange = await player.live.call("POST", INPUT_ROUTE, headers=headers, body=body)
         after = await player.observe()
     require_accepted(after, "an observation after a body of 1 MB")
-    if exchange.answer is None:  # it was cut off: refused without a word
+    if exchange.answer is None:  # the connection was cut, which counts as a refusal
         return f"the connection was closed: {exchange.failure}"
-    if exchange.is_accepted:  # the request is too long to be shown
+    if exchange.is_accepted:  # the request is too long for the report
         raise NotMet(f"an input of {len(body)} bytes was accepted with {exchange.status}")
     require_refused(exchange, f"an input of {len(body)} bytes")
     return f"it was refused with {exchange.status}"
@@ -257,18 +257,20 @@ async def check_large_bodies(ctx: CheckContext) -> str:
     needs_directory=True,
 )
 async def check_limits(ctx: CheckContext) -> str:
-    """Let one agent more join than the world has places."""
+    """Let one more agent join than the world has places."""
     limit = ctx.instances.require_world().config.get("max_players")
     if limit is None:
         raise NotApplicable("world.toml has no max_players")
     baseline = await ctx.baseline()
     if baseline.overflow is None:
-        raise CouldNotRun(f"{limit} agents could not join: {baseline.failure or 'they are many'}")
+        raise CouldNotRun(
+            f"{limit} agents could not join: {baseline.failure or 'there are too many'}"
+        )
     require_refused(baseline.overflow, f"a join after {limit} agents")
     return f"after {limit} agents, the next was refused with {baseline.overflow.status}"
 
 
-@CHECKS.should("session_ids", "Sessions cannot be guessed: they are long, and count nothing.")
+@CHECKS.should("session_ids", "Sessions cannot be guessed: they are long, and no counters.")
 async def check_session_ids(ctx: CheckContext) -> str:
     """Compare the sessions of three agents."""
     async with ctx.probe.playing() as players:
@@ -279,10 +281,10 @@ async def check_session_ids(ctx: CheckContext) -> str:
         raise CouldNotRun("only one agent could join")
     shortest = min(map(len, sessions))
     if shortest < _LEAST_SESSION_CHARS:
-        raise NotMet(f"a session has {shortest} characters only")
+        raise NotMet(f"a session has only {shortest} characters")
     different = min(_count_different(*pair) for pair in combinations(sessions, 2))
     if different < _LEAST_DIFFERENT_CHARS:
-        raise NotMet(f"two sessions differ in {different} of {shortest} characters only")
+        raise NotMet(f"two sessions differ in only {different} of {shortest} characters")
     return (
         f"{len(sessions)} sessions of {shortest} characters or more differ in at least {different}"
     )

@@ -1,4 +1,4 @@
-"""Checks of what a world keeps and leaves: in snapshots, on the disk, and as processes."""
+"""Checks of data that a world leaves in snapshots and on the disk, and of its processes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ _SHOWN: Final = 5
 _MAX_ERROR_CHARS: Final = 300
 
 
-@_should("growth", "A snapshot has the state, not the history: it does not grow with every input.")
+@_should(
+    "growth", "A snapshot has only the state, without history: it does not grow with every input."
+)
 async def check_growth(ctx: CheckContext) -> str:
-    """Compare the sizes of snapshots, and of what an agent sees, between blocks of equal inputs."""
+    """Compare the growth of snapshots and observations over blocks of equal inputs."""
     await ctx.inputs.require_actions()
     baseline = await ctx.baseline()
     *_, last = growths = baseline.require(baseline.growth)
@@ -56,7 +58,7 @@ async def check_growth(ctx: CheckContext) -> str:
 
 
 async def _read_snapshots(ctx: CheckContext) -> tuple[LiveWorld, bytes]:
-    """Return the instance that was saved, and its latest snapshot."""
+    """Return the saved instance and its latest snapshot."""
     baseline = await ctx.baseline()
     snapshots = [each for each in baseline.snapshots if each.is_accepted]
     return baseline.live, baseline.require(snapshots)[-1].content
@@ -66,7 +68,7 @@ async def _search(content: bytes, find: Find) -> int:
     """Search the values of a snapshot in a thread, because there can be millions.
 
     Returns:
-        Their number.
+        The number of values.
 
     Raises:
         Failed: A value contains forbidden text.
@@ -78,16 +80,18 @@ async def _search(content: bytes, find: Find) -> int:
     return count
 
 
-@_must("secrets", "A snapshot has no token and no secret variable of the environment.")
+@_must("secrets", "A snapshot contains no token and no secret environment variable.")
 async def check_secrets(ctx: CheckContext) -> str:
-    """Search a snapshot for the secrets that the world got."""
+    """Search a snapshot for the secrets that the world was given."""
     live, content = await _read_snapshots(ctx)
     secrets = ctx.instances.find_secrets(live)
     await _search(content, partial(find_secret, secrets=secrets))
-    return f"{len(content)} bytes have none of {len(secrets)} secrets"
+    return f"{len(content)} bytes contain none of {len(secrets)} secrets"
 
 
-@_should("paths", "A snapshot has no absolute path of its machine, so that it fits any other.")
+@_should(
+    "paths", "A snapshot contains no absolute path of its machine, so that it works on others."
+)
 async def check_paths(ctx: CheckContext) -> str:
     """Search a snapshot for paths."""
     _, content = await _read_snapshots(ctx)
@@ -101,7 +105,7 @@ async def check_paths(ctx: CheckContext) -> str:
     is_last=True,
 )
 async def check_token_on_disk(ctx: CheckContext) -> str:
-    """Look for secrets in the files that changed in each life: logs, and all that it wrote."""
+    """Search the files that changed in each run for secrets, including logs."""
     await ctx.baseline()
     await ctx.instances.search_disk()
     assert ctx.instances.disk is not None
@@ -110,14 +114,14 @@ async def check_token_on_disk(ctx: CheckContext) -> str:
     for name, reason in ctx.instances.disk.unread.items():
         raise CouldNotRun(f"{name} cannot be read: {reason}")
     count, secrets = len(ctx.instances.disk.searched), len(ctx.instances.mask.variables)
-    return f"{count} files that lives have written have none of {secrets} secrets"
+    return f"{count} files that runs have written contain none of {secrets} secrets"
 
 
 async def _find_changed_files(ctx: CheckContext) -> list[str]:
-    """Return the files of the world that its instances made or changed.
+    """Return the files of the world that its instances created or changed.
 
     Raises:
-        CouldNotRun: They cannot be read.
+        CouldNotRun: The files cannot be read.
     """
     try:
         directory = ctx.instances.require_world().dir
@@ -133,16 +137,16 @@ async def _find_changed_files(ctx: CheckContext) -> list[str]:
     is_last=True,
 )
 async def check_files(ctx: CheckContext) -> str:
-    """Compare the world's directory with what it was before the first start."""
+    """Compare the world's directory with its content before the first start."""
     await ctx.baseline()
     changed = await _find_changed_files(ctx)
     if changed:
         raise NotMet(f"these were made or changed: {name_some(changed, _SHOWN)}")
-    return f"its {len(ctx.instances.files)} files are as they were, and no other is there"
+    return f"its {len(ctx.instances.files)} files are unchanged, and no files were added"
 
 
 async def _find_stop(ctx: CheckContext) -> tuple[int, StopResult]:
-    """Return the process id of the baseline run, and how it was stopped."""
+    """Return the process id of the baseline run and the result of its stop."""
     live = (await ctx.baseline()).live
     assert live.started is not None
     assert live.stopped is not None
@@ -155,7 +159,7 @@ def _is_process(pid: int, described: str) -> bool:
 
 @_must("stop", "SIGTERM ends a world within the grace.")
 async def check_stop(ctx: CheckContext) -> str:
-    """Look how the world's own process ended."""
+    """Check how the world's main process ended."""
     pid, stopped = await _find_stop(ctx)
     if stopped.rung == "already_exited":
         raise NotMet(f"it had ended before it was stopped: {stopped.exit}")
@@ -164,7 +168,7 @@ async def check_stop(ctx: CheckContext) -> str:
     return f"SIGTERM ended it with {stopped.exit} in {stopped.elapsed_s:.2f} s"
 
 
-@_must("processes", "No process of a world runs on after its stop.")
+@_must("processes", "No process of a world keeps running after its stop.")
 async def check_processes(ctx: CheckContext) -> str:
     """Look for other processes that had to be killed."""
     pid, stopped = await _find_stop(ctx)
@@ -183,21 +187,21 @@ async def check_processes(ctx: CheckContext) -> str:
     is_last=True,
 )
 async def check_script_errors(ctx: CheckContext) -> str:
-    """Read what each life has reported last, after its end."""
+    """Read the last report of each run, after its end."""
     await ctx.baseline()
     await ctx.probe.end()
     reports = await run_blocking(_read_reports, [live.started for live in ctx.instances.lives])
     if reports:
         worst = max(reports, key=lambda errors: errors.count)
         raise NotMet(
-            f"a life reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
+            f"a run reported {shorten(printable(str(worst)), _MAX_ERROR_CHARS)}; correct the"
             " script, or let pcall catch errors: the log of the world has each place"
         )
-    return f"none of {len(ctx.instances.lives)} lives reported an error"
+    return f"none of {len(ctx.instances.lives)} runs reported an error"
 
 
 def _read_reports(lives: Iterable[StartedWorld | None]) -> list[ScriptErrors]:
-    """Return the script errors that lives reported last. Blocks."""
+    """Return the script errors in the last reports of runs. Blocks."""
     known = {life.name: life.run_dir for life in lives if life is not None}
     records = (read_record(run_dir, name) for name, run_dir in known.items())
     return [record.script_errors for record in records if record and record.script_errors]

@@ -1,7 +1,7 @@
-"""Checks of what agents must not see: the host, its time, and that the world was restored.
+"""Checks that agents cannot see the host, its time, or that the world was restored.
 
-The source of most is the world interface: "Agent-visible payloads expose simulation time only,
-never host wall-clock time. Wall time both leaks the host and makes restores observable; the
+The source of most checks is the world interface: "Agent-visible payloads expose simulation time
+only, never host wall-clock time. Wall time both leaks the host and makes restores observable; the
 save/load design keeps checkpoints invisible to agents."
 """
 
@@ -44,10 +44,10 @@ async def _require_none(
     find: Find,
     leaves: Callable[[Exchange], Iterable[tuple[str, Any]]],
 ) -> int:
-    """Require that nothing is found in some answers, and return the number of values.
+    """Require that answers contain no forbidden value, and return the number of values.
 
     Raises:
-        Failed: Something is found.
+        Failed: An answer contains a forbidden value.
     """
     count = 0
     for exchange in answers:
@@ -66,7 +66,7 @@ def _body_leaves(exchange: Exchange) -> Iterator[tuple[str, Any]]:
     return find_body_leaves(exchange.content)
 
 
-@CHECKS.must("host_time", "What agents get has simulated time only, never the host's time.")
+@CHECKS.must("host_time", "Agents get only simulated time, never the host's time.")
 async def check_host_time(ctx: CheckContext) -> str:
     """Search every body that agents get for times near now."""
     seen = await ctx.sights()
@@ -79,11 +79,11 @@ async def check_host_time(ctx: CheckContext) -> str:
 
 @CHECKS.must(
     "headers",
-    "Headers of answers to agents state no host time, and equal requests get equal headers: a date"
-    " or a count shows agents that the world was restored.",
+    "Headers of answers to agents contain no host time, and equal requests get equal headers: a"
+    " date or a count would show agents that the world was restored.",
 )
 async def check_headers(ctx: CheckContext) -> str:
-    """Look at the headers of all answers, and compare those of equal requests."""
+    """Check the headers of all answers, and compare the headers of equal requests."""
     seen = await ctx.sights()
     answers = list(seen.everything)
     count = await _require_none(
@@ -98,7 +98,7 @@ async def check_headers(ctx: CheckContext) -> str:
                 evidence = f"two equal requests got different values of {path.partition('.')[2]}"
                 difference = ValueDifference(path, before.get(path), after.get(path))
                 raise NotMet(evidence, exchange=second, difference=difference)
-    return f"{count} headers of {len(answers)} answers have neither a host time nor a count"
+    return f"{count} headers of {len(answers)} answers contain neither a host time nor a count"
 
 
 def _find_header_trace(
@@ -114,8 +114,7 @@ def _find_header_trace(
 
 @CHECKS.must(
     "operator",
-    "Agents get no data of the operator: no token, no variable of the environment, no path of the"
-    " host.",
+    "Agents get no data of the operator: no token, no environment variable, no path of the host.",
 )
 async def check_operator(ctx: CheckContext) -> str:
     """Search everything that agents get for secrets and absolute paths."""
@@ -134,8 +133,8 @@ async def check_operator(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "process_ids",
-    "What agents see after a restore has no ids of the process: agents and chat messages get the"
-    " same ids as without the restore, and no other value belongs to one process.",
+    "After a restore, agents see no ids of the process: agents and chat messages get the same ids"
+    " as without the restore, and no other value depends on the process.",
     needs_directory=True,
 )
 async def check_process_ids(ctx: CheckContext) -> str:
@@ -176,7 +175,7 @@ async def check_process_ids(ctx: CheckContext) -> str:
 async def _find_constant_differences(
     pairs: Sequence[tuple[Exchange, Exchange]],
 ) -> dict[str, tuple[Any, Any]]:
-    """Return where all pairs differ in the same way: values of one process, by path."""
+    """Return the values that differ in the same way in all pairs, by path."""
     differing: list[dict[str, tuple[Any, Any]]] = []
     for before, after in pairs:
         await anyio.lowlevel.checkpoint()

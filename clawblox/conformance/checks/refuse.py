@@ -35,19 +35,19 @@ async def _read_save(ctx: CheckContext) -> bytes:
 
 
 async def _require_refusal(ctx: CheckContext, name: str, content: bytes, what: str) -> str:
-    """Start the world with a snapshot, and require that it refuses it.
+    """Start the world with a snapshot, and require that the world refuses it.
 
     Args:
         ctx: The world under test.
         name: Name of the file.
         content: The snapshot.
-        what: The snapshot in words, the beginning of a sentence.
+        what: The snapshot in words, as the start of a sentence.
 
     Returns:
-        How it refused it, a sentence.
+        A sentence about the refusal.
 
     Raises:
-        Failed: It did not, or too late.
+        Failed: The world did not refuse the snapshot, or too late.
     """
     path = ctx.instances.scratch / name
     await run_blocking(path.write_bytes, content)
@@ -79,11 +79,11 @@ def _inherits_listener(ctx: CheckContext) -> bool:
 
 @_must(
     "corrupt",
-    "A world that is given a damaged snapshot ends with an error before it opens its port; it does"
+    "A world that gets a damaged snapshot ends with an error before it opens its port, and does"
     " not start fresh.",
 )
 async def check_corrupt(ctx: CheckContext) -> str:
-    """Overwrite bytes in the middle of a snapshot."""
+    """Restore a snapshot with bytes overwritten in the middle."""
     content = await _read_save(ctx)
     middle = len(content) // 2
     damaged = content[:middle] + _GARBAGE + content[middle + len(_GARBAGE) :]
@@ -94,10 +94,10 @@ async def check_corrupt(ctx: CheckContext) -> str:
 
 @_must(
     "truncated",
-    "A world that is given a truncated snapshot ends with an error before it opens its port.",
+    "A world that gets a truncated snapshot ends with an error before it opens its port.",
 )
 async def check_truncated(ctx: CheckContext) -> str:
-    """Cut a snapshot off."""
+    """Restore a truncated snapshot."""
     content = await _read_save(ctx)
     kept = len(content) * 2 // 3
     what = f"the last {len(content) - kept} bytes of {len(content)} were cut off"
@@ -106,10 +106,10 @@ async def check_truncated(ctx: CheckContext) -> str:
 
 @_must(
     "empty",
-    "A world that is given an empty snapshot ends with an error before it opens its port.",
+    "A world that gets an empty snapshot ends with an error before it opens its port.",
 )
 async def check_empty(ctx: CheckContext) -> str:
-    """Give the world an empty file."""
+    """Restore an empty file."""
     return await _require_refusal(ctx, "empty.json", b"", "the snapshot was empty")
 
 
@@ -117,7 +117,7 @@ async def _read_document(ctx: CheckContext) -> dict[str, Any]:
     """Return a snapshot that the world wrote, as JSON.
 
     Raises:
-        CouldNotRun: It is not a JSON object.
+        CouldNotRun: The snapshot is not a JSON object.
     """
     document = read_json(await _read_save(ctx))
     if not is_json(document):
@@ -133,10 +133,10 @@ def _encode(document: dict[str, Any]) -> bytes:
 
 @_should(
     "foreign",
-    "A world refuses a snapshot of other content: one whose scene hash is not its own.",
+    "A world refuses a snapshot of other content, such as a snapshot with another scene hash.",
 )
 async def check_foreign(ctx: CheckContext) -> str:
-    """Change what identifies the content of the world in a snapshot."""
+    """Restore a snapshot with another identity of the world's content."""
     identity = (await ctx.baseline()).find_identity()
     if not identity:
         raise CouldNotRun("nothing at the top level of the snapshot looks like a scene hash")
@@ -149,14 +149,14 @@ async def check_foreign(ctx: CheckContext) -> str:
 
 @_should("newer", "A world refuses a snapshot of a newer version of its format.")
 async def check_newer(ctx: CheckContext) -> str:
-    """Raise the version number of a snapshot."""
+    """Restore a snapshot with a higher version number."""
     document = await _read_document(ctx)
     raised = _raise_version(document)
     return await _require_refusal(ctx, "newer.json", _encode(document), raised)
 
 
 def _raise_version(document: dict[str, Any]) -> str:
-    """Raise the version in a snapshot by one; return a sentence that names it."""
+    """Raise the version in a snapshot by one; return a sentence about the change."""
     for key in _VERSIONS:
         value = document.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -174,10 +174,10 @@ def _raise_version(document: dict[str, Any]) -> str:
 
 @_must(
     "missing",
-    f"A world whose {RESUME_ENV} names no file ends with an error; it does not start fresh.",
+    f"A world whose {RESUME_ENV} names no file ends with an error, and does not start fresh.",
 )
 async def check_missing(ctx: CheckContext) -> str:
-    """Start a copy of the world whose command sets the variable to a path that does not exist."""
+    """Start a copy of the world whose command sets the variable to a missing path."""
     if ctx.instances.require_world().run_command is None:
         raise NotApplicable("the world has no command of its own")
     path = ctx.instances.scratch / "missing.json"
@@ -185,7 +185,7 @@ async def check_missing(ctx: CheckContext) -> str:
     def set_variable(document: Any) -> None:  # noqa: ANN401 - of tomlkit
         run = document["run"]
         run["command"] = ["env", f"{RESUME_ENV}={path}", *run["command"]]
-        run.pop("listen", None)  # then its port is closed until it opens it
+        run.pop("listen", None)  # the port then stays closed until the world opens it
 
     async with ctx.instances.variant("missing", set_variable) as world:
         what = f"{RESUME_ENV} named {path.name}, which does not exist"

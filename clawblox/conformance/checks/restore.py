@@ -1,7 +1,7 @@
 """Checks of the restore: a restored world continues exactly as the original would have.
 
-A world that stands still between inputs is compared by the bytes of its answers, a world that runs
-by itself by its documents of equal simulated time.
+For a world that stands still between inputs, the bytes of answers are compared; for a world that
+runs by itself, documents of the same simulated time.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ CHECKS: Final = AreaChecks("restore")
 _must = partial(CHECKS.must, needs_directory=True)
 
 _EXAMPLES: Final = 5
-"""Cut points that are tried before the search ends."""
+"""Number of cut points to try."""
 
 
 @_must(
     "trace",
-    "A restored world answers as the world that was saved would have answered: the same bytes to"
-    " the same inputs, or the same documents at the same simulated times.",
+    "A restored world answers as the saved world would have answered: with the same bytes to the"
+    " same inputs, or with the same documents at the same simulated times.",
 )
 async def check_trace(ctx: CheckContext) -> Findings:
     """Compare the original with its first restore."""
@@ -51,22 +51,22 @@ async def check_trace(ctx: CheckContext) -> Findings:
 
 @_must(
     "landings",
-    "Lives of a running world are equal after an input that landed at the same simulated time.",
+    "A running world continues equally after an input that landed at the same simulated time.",
 )
 async def check_landings(ctx: CheckContext) -> Findings:
-    """Compare lives of a running world in which the same input landed together."""
+    """Compare runs of a running world in which the same input landed at the same time."""
     lives = await ctx.input_timing()
     landed = lives.pairs(saved=False)
     pairs, times = _require_equal_pairs(landed)
     with_original, _ = _require_equal_pairs([each for each in landed if each[0] is lives.original])
-    if not with_original:  # what a save loses, all restored lives lack alike
+    if not with_original:  # state that a save loses is missing in all restored runs alike
         seen = ", ".join(f"{life.time:g}" for life in (lives.original, *lives.restored))
         raise TooLittleSeen(
-            f"no input of a restored life landed at the time of the original: {seen}"
+            f"no input of a restored run landed at the time of the original: {seen}"
         )
     is_changing = has_changes([*lives.original.documents.values()])
     return Findings(
-        f"{_count(pairs, 'pair')} of {len(lives.restored) + 1} lives landed together"
+        f"{_count(pairs, 'pair')} of {len(lives.restored) + 1} runs landed together"
         f" ({with_original} with the original), and were equal at {times} simulated times",
         equal_landings=pairs,
         limits=() if is_changing else (NOTHING_CHANGED,),
@@ -74,7 +74,7 @@ async def check_landings(ctx: CheckContext) -> Findings:
 
 
 def _require_equal_pairs(pairs: Sequence[tuple[InputArrival, InputArrival]]) -> tuple[int, int]:
-    """Return the number of equal pairs with enough common times, and of these times.
+    """Return the number of equal pairs with enough common times, and the number of these times.
 
     Raises:
         Failed: A pair differs.
@@ -96,21 +96,21 @@ def _require_equal_pairs(pairs: Sequence[tuple[InputArrival, InputArrival]]) -> 
     "A save keeps the inputs that wait for the next tick, in the world and in the snapshot.",
 )
 async def check_pending(ctx: CheckContext) -> str:
-    """Save a running world while an input waits, and restore such a save."""
+    """Save a running world while an input waits, and restore the save."""
     lives = await ctx.input_timing()
     if lives.is_opaque:
         raise CouldNotRun(OPAQUE)
     try:
         _require_equal_pairs(lives.pairs(saved=False))
     except NotMet:
-        raise CouldNotRun("lives differ even without a save in between: restore.landings") from None
+        raise CouldNotRun("runs differ even without a save in between: restore.landings") from None
     _require_equal_pairs(lives.pairs(saved=True))
     waiting = await input_timing.find_queued_input(ctx.instances, lives)
     if waiting is None:
         raise TooLittleSeen("no save had an input waiting")
     landing, exchange = waiting
     restored = await input_timing.continue_queued_input(ctx.instances, exchange)
-    who = "a life restored from a save that was made while the input waited"
+    who = "the world restored from a save made while the input waited"
     times = require_equal(who, (landing.documents, restored))
     return f"after a restore with a waiting input, {times} simulated times were equal"
 
@@ -121,7 +121,7 @@ async def check_second(ctx: CheckContext) -> Findings:
     return await (await ctx.comparison()).compare_second()
 
 
-@_must("again", "A restore of a restored world is exact too.")
+@_must("again", "A restore of a restored world is also exact.")
 async def check_again(ctx: CheckContext) -> Findings:
     """Compare a restored world with a restore of its own save."""
     return await (await ctx.comparison()).compare_again()
@@ -129,23 +129,23 @@ async def check_again(ctx: CheckContext) -> Findings:
 
 @_must(
     "fresh_places",
-    "A restore is exact even where only the save is left of an earlier life: no file, no"
-    " process and no listener.",
+    "A restore is exact even if only the save is left of an earlier run: no file, process or"
+    " listener.",
 )
 async def check_fresh_places(ctx: CheckContext) -> Findings:
-    """Compare the original with a restore in places of its own."""
+    """Compare the original with a restore in fresh places."""
     return await live_fresh(ctx.instances, await ctx.comparison())
 
 
-@_must("save_changes_nothing", "A save changes nothing that the world does afterwards.")
+@_must("save_changes_nothing", "A save does not change the later behaviour of the world.")
 async def check_saves(ctx: CheckContext) -> Findings:
-    """Compare two restores of the same save, of which one is saved in between."""
+    """Compare two restores of the same save; one of them is saved in between."""
     return await (await ctx.comparison()).compare_saved()
 
 
 @_must(
     "resnapshot",
-    "The snapshot of a restored world, where time stands still, has the bytes of the save.",
+    "While time stands still, the snapshot of a restored world has the bytes of the save.",
 )
 async def check_resnapshot(ctx: CheckContext) -> str:
     """Compare the save with the first snapshot of a restored world."""
@@ -159,12 +159,12 @@ async def check_resnapshot(ctx: CheckContext) -> str:
     return f"{len(first.content)} bytes were equal"
 
 
-@_must("cut_points", "A restore is exact wherever in its life the world was saved.")
+@_must("cut_points", "A restore is exact regardless of the moment at which the world was saved.")
 async def check_cut_points(ctx: CheckContext) -> str:
-    """Restore saves from before random steps of a script; a failure is reduced to the first."""
+    """Restore saves from before random steps of a script; report the earliest failing step."""
     lives = await ctx.require(Lockstep)
     try:
-        await run_blocking(importlib.import_module, "hypothesis")  # takes a second, or several
+        await run_blocking(importlib.import_module, "hypothesis")  # takes one or more seconds
         import hypothesis
         from hypothesis import strategies
     except ImportError:
@@ -204,7 +204,7 @@ async def check_cut_points(ctx: CheckContext) -> str:
 
 
 def _without_repetition(outcome: Exception) -> Exception:
-    """Return an outcome that another restore of the same save did not have, with these words."""
+    """Add to an outcome that another restore of the same save did not show it."""
     evidence = f"{outcome}; another restore of the same save did not show this"
     if isinstance(outcome, NotMet):
         return NotMet(evidence, exchange=outcome.exchange, difference=outcome.difference)
@@ -215,7 +215,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-# -- what a restore keeps -------------------------------------------------------------------------
+# -- state that a restore keeps ------------------------------------------------------------------
 
 
 @_must("sessions", "The sessions of all agents keep working after a restore, without a new join.")
@@ -236,7 +236,7 @@ async def check_chat(ctx: CheckContext) -> str:
     for player, first, second in zip(after.players, before.heard, after.heard, strict=True):
         found = compare_bodies(first.content, second.content)
         if first.status != second.status or found is not None:
-            evidence = f"the messages that {player.name} gets are others than before"
+            evidence = f"{player.name} gets other messages than before"
             raise NotMet(evidence, exchange=second, difference=found)
     messages = after.heard[0].fields.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -251,10 +251,10 @@ async def check_chat(ctx: CheckContext) -> str:
 
 @_must(
     "joins",
-    "An agent that joins a restored world finds what it would have found without the restore.",
+    "An agent that joins a restored world sees the same as it would have without the restore.",
 )
 async def check_joins(ctx: CheckContext) -> Findings:
-    """Compare what a new agent sees in the original and in a restored world."""
+    """Compare the observations of a new agent in the original and in a restored world."""
     comparison = await ctx.comparison()
     players = (await comparison.restored()).first.players
     late_joiner = (await comparison.require_late_joiners())[1]

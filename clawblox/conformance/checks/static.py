@@ -15,7 +15,7 @@ CHECKS: Final = AreaChecks("static")
 
 _MAX_DOC_BYTES: Final = 4 << 20
 _HIDDEN: Final = (SNAPSHOT_ROUTE, OPERATOR_HEADER, OPERATOR_TOKEN_ENV)
-"""What the documentation for agents must not mention; compared without regard to case."""
+"""Terms that the documentation for agents must not mention, in any case."""
 
 
 @CHECKS.must(
@@ -33,12 +33,12 @@ async def check_world_toml(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "spelling",
-    "No unknown key of world.toml looks like a misspelled one.",
+    "No unknown key of world.toml looks like a misspelled key.",
     needs_directory=True,
     needs_start=False,
 )
 async def check_spelling(ctx: CheckContext) -> str:
-    """Look for unknown keys that are nearly known."""
+    """Look for unknown keys that resemble known keys."""
     if warnings := ctx.instances.require_world().config_warnings:
         raise NotMet("; ".join(warnings))
     return "no key looks misspelled"
@@ -46,11 +46,11 @@ async def check_spelling(ctx: CheckContext) -> str:
 
 @CHECKS.must(
     "api_doc",
-    "The document that world.toml names as the documentation for agents exists, and the world"
-    f" serves one at {API_ROUTE} that is not empty.",
+    "The documentation for agents that world.toml names exists, and the world serves a document"
+    f" at {API_ROUTE} that is not empty.",
 )
 async def check_api_doc(ctx: CheckContext) -> str:
-    """Read the documentation, as a file and as an agent does."""
+    """Read the documentation, from the file and through the route."""
     path = None
     if ctx.instances.world is not None:
         path = ctx.instances.world.api_doc_path
@@ -63,7 +63,7 @@ async def check_api_doc(ctx: CheckContext) -> str:
     if not exchange.is_accepted:
         raise NotMet(f"it is not served: {exchange.outcome}", exchange=exchange)
     if not exchange.content.strip():
-        raise NotMet("the document that is served is empty", exchange=exchange)
+        raise NotMet("the served document is empty", exchange=exchange)
     return f"{len(exchange.content)} bytes are served"
 
 
@@ -93,8 +93,8 @@ async def check_hidden_routes(ctx: CheckContext) -> str:
 
 @CHECKS.should(
     "actions",
-    "The inputs are known: the documentation for agents shows each as JSON that can be sent as it"
-    " stands, or world.toml lists them as [conformance] actions.",
+    "The inputs are known: the documentation for agents shows each as JSON that can be sent"
+    " unchanged, or world.toml lists them as [conformance] actions.",
 )
 async def check_actions(ctx: CheckContext) -> str:
     """Look for inputs that the other checks may send."""

@@ -1,14 +1,15 @@
-"""More restored lives of a world, each in places that no other life of it has used.
+"""Further restored runs of a world, each in places that no other run has used.
 
-A world could keep its state in a file or with a process, and save only its name. Every other life
-would find it again. These cannot: each has its own temporary directories, home, caches, run
-directory and copy of the world, and with bubblewrap its own processes, network and memory too.
+A world could keep its state in a file or a process and save only the name. A restored run in the
+same places would find the state again. Runs in fresh places cannot: each has its own temporary
+directories, home, caches, run directory and copy of the world, and with bubblewrap also its own
+processes, network and memory.
 
-- ``lives``: lives such a life, and compares it.
-- ``messages``: the order for it, and its result.
-- ``places``: the directories of such a life, and the command that lives it there.
-- ``enter``: makes the sandbox, in a process of its own that becomes bubblewrap.
+- ``lives``: makes such runs, and compares them.
+- ``messages``: the request for such a run, and its result.
+- ``places``: the directories of such a run, and its command.
+- ``enter``: prepares the sandbox, in a separate process that becomes bubblewrap.
 - ``views``: directories as they were before the first start.
-- ``inside``: the program that starts and plays the world there.
+- ``inside``: the program that starts and plays the world in these places.
 - ``footprints``: files and Unix listeners that processes leave.
 """

@@ -1,10 +1,10 @@
-"""Makes the sandbox of a life in fresh places, and becomes bubblewrap in it.
+"""Prepares the sandbox of a run in fresh places, and becomes bubblewrap.
 
 python -m clawblox.conformance.fresh.enter PLAN DESCRIPTOR
 
-It is a process of its own, because it reads whole directories, which would hold up the checks. The
-plan is JSON, made by ``places``. The descriptor is a file for the arguments of bubblewrap, which
-may be longer than a command line; where it has some already, nothing is searched.
+This is a separate process, because reading whole directories would delay the checks. The plan is
+JSON, made by ``places``. The descriptor is a file for the arguments of bubblewrap, which may be
+longer than a command line; if it already contains arguments, they are reused without a search.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 from clawblox.conformance.fresh.views import DirectoryView, TooMuch
 
 MountPath: TypeAlias = Callable[[str, float], list[str]]
-"""Returns the arguments that show a path as it was at a time."""
+"""Returns the arguments that show a path in its state at a given time."""
 
 NOT_SEARCHED: Final = "not searched: "
-"""Beginning of a line of output that names a directory with too much to search."""
+"""Start of an output line that names a directory with too much to search."""
 
 _FRESH: Final = (
     *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"),
@@ -46,9 +46,9 @@ def make_arguments(plan: Mapping[str, Any]) -> Iterator[str]:
         **dict.fromkeys(plan["temporary"], _empty),
     }
     has_home = False
-    for path in sorted(mounts, key=lambda path: path.count("/")):  # the outer ones first
+    for path in sorted(mounts, key=lambda path: path.count("/")):  # outer directories first
         if has_home and path.startswith(f"{home}/") and mounts[path] is _show:
-            continue  # it has been shown with the home
+            continue  # included in the home
         arguments = mounts[path](path, since)
         has_home = has_home or (path == home and len(arguments) > len(_new(home)))
         yield from arguments
@@ -65,7 +65,7 @@ def _show_system(path: str, since: float) -> list[str]:
     if os.path.islink(path):  # noqa: PTH114 - paths are texts here
         return ["--symlink", os.readlink(path), path]  # noqa: PTH115
     as_it_is = ["--ro-bind-try", path, path]
-    if not os.access(path, os.W_OK):  # nobody but root can have changed it
+    if not os.access(path, os.W_OK):  # only root can have changed it
         return as_it_is
     return _show(path, since) or as_it_is
 
@@ -92,7 +92,7 @@ def _new(path: str) -> list[str]:
 
 def main(words: Sequence[str]) -> None:
     """Become bubblewrap."""
-    gc.disable()  # it would look at all the paths again and again
+    gc.disable()  # it would traverse all the paths repeatedly
     plan = json.loads(words[0])
     descriptor = int(words[1])
     if not os.fstat(descriptor).st_size:

@@ -1,8 +1,9 @@
-"""Files and Unix listeners that processes leave where later processes can find them.
+"""Files and Unix listeners that processes leave for later processes to find.
 
-The kernel does not record who made a file. Where the world is alone, every new one is its own.
-Elsewhere, a file is its own if one of its processes was seen with it open, or if its directory
-changes whenever the world is saved and never in between. The origin of any other is unknown.
+The kernel does not record which process made a file. If the world is alone, every new file is from
+the world. Otherwise, a file is from the world if a process of the world was seen with the file
+open, or if the file's directory changes whenever the world is saved and rarely in between. The
+origin of other files is unknown.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ from clawblox.system.ports import find_owners
 from clawblox.system.process_tree import Mark, Search, find_trees
 
 SHARED_DIRS: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are looked at
-"""Directories in which any process may write."""
+"""Directories to which any process may write."""
 
 _MOST_ENTRIES: Final = 20_000
 _MAX_DEPTH: Final = 3
 _INTERVAL_S: Final = 0.01
 _SAVES: Final = 8
-"""Saves that must each change a file in a directory, before the world counts as its author; without
-a save, the directory may change in half as many equal spans of time. Of directories that change by
-chance, one in a hundred passes."""
+"""Number of saves that must each change a directory for its files to count as the world's.
+
+Between the saves, the directory may change in at most half as many periods of the same length. One
+percent of directories that change at random pass.
+"""
 _UNIX_TABLE: Final = "/proc/net/unix"
 _LISTENING: Final = "00010000"
-"""Flag of a listening socket in that table: ``__SO_ACCEPTCON``."""
+"""Flag of a listening socket in the table of the kernel: ``__SO_ACCEPTCON``."""
 _FLAGS_FIELD, _INODE_FIELD, _PATH_FIELD = 3, 6, 7
 _SOCKET: Final = "socket:["
 
@@ -45,10 +48,10 @@ class FootprintWatch:
     """Watches the temporary directories and Unix listeners, from before a start to after a stop.
 
     Args:
-        is_alone: Whether all other processes that can be seen are the world's.
-        without: Paths that are ours.
-        known: Inodes of the Unix listeners before the first life of the world; a process that an
-            earlier life left could listen already.
+        is_alone: Whether all other visible processes belong to the world.
+        without: Paths of the checks themselves.
+        known: Inodes of the Unix listeners before the first run of the world, since a process left
+            by an earlier run may already listen.
     """
 
     def __init__(self, *, is_alone: bool, without: Sequence[str], known: Sequence[int]) -> None:
@@ -64,14 +67,14 @@ class FootprintWatch:
         self._thread: threading.Thread | None = None
 
     def follow(self, mark: Mark) -> None:
-        """Begin to read the descriptors of the world's processes."""
+        """Start reading the descriptors of the world's processes."""
         if self._is_alone:
             return
         self._thread = threading.Thread(target=self._follow, args=(mark,), daemon=True)
         self._thread.start()
 
     def note_listeners(self, mark: Mark) -> None:
-        """Note the Unix listeners while the world runs."""
+        """Record the Unix listeners while the world is running."""
         ours = _find_sockets(os.getpid())
         fresh = {
             inode: name
@@ -87,10 +90,10 @@ class FootprintWatch:
         self._foreign |= {inode: name for inode, name in fresh.items() if inode not in owned}
 
     async def compare_saves(self, save: Callable[[], Awaitable[object]]) -> None:
-        """Note the files that change whenever the world is saved, and never in between.
+        """Record the files that change whenever the world is saved, and rarely in between.
 
         Args:
-            save: Saves the world, in another state each time.
+            save: Saves the world, in a different state each time.
         """
         if self._is_alone:
             return
@@ -115,10 +118,11 @@ class FootprintWatch:
         return {path for path, version in after.items() if before.get(path) != version}
 
     def end(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Return the remains of the world; call it after the stop.
+        """Return the remains of the world; must be called after the stop.
 
         Returns:
-            Its new or changed files, its Unix listeners, and both of unknown origin.
+            The world's new or changed files, its Unix listeners, and files and listeners of unknown
+            origin.
         """
         self._is_over.set()
         if self._thread is not None:
@@ -184,7 +188,7 @@ def _parents(paths: Iterable[str]) -> set[str]:
 
 
 def _open_paths(pid: int) -> Iterable[str]:
-    """Yield what a process has open."""
+    """Yield the paths of the open files of a process."""
     for entry in _entries(f"/proc/{pid}/fd"):
         try:
             yield str(Path(entry.path).readlink())
@@ -199,7 +203,7 @@ def _find_sockets(pid: int) -> set[int]:
 
 
 def list_listeners() -> dict[int, str]:
-    """Return the names of the Unix listeners by inode; abstract ones begin with ``@``. Blocks."""
+    """Return the names of the Unix listeners by inode; abstract names start with ``@``. Blocks."""
     try:
         rows = Path(_UNIX_TABLE).read_text(errors="replace").splitlines()[1:]
     except OSError:

@@ -1,4 +1,4 @@
-"""Starts and plays a world in the places of this process: the order is its input.
+"""Starts and plays a world in the places of this process, as requested on standard input.
 
 python -m clawblox.conformance.fresh.inside < ORDER > RESULT
 """
@@ -34,7 +34,7 @@ from clawblox.world.async_world import AsyncWorld
 
 
 async def live(order: LifeRequest) -> Result:
-    """Return the result of a life."""
+    """Run the world as requested, and return the result."""
     result = Result()
     own = Path(order.run_dir).parent, home_dir()
     without = (order.run_dir, order.world, *map(str, own))
@@ -81,10 +81,10 @@ def _find_mark(started: StartedWorld) -> Mark:
 async def _play(
     order: LifeRequest, world: AsyncWorld, alive: LiveWorld, result: Result
 ) -> list[Player]:
-    """Fill the result with the observations, and return the agents.
+    """Add the observations to the result, and return the agents.
 
     Raises:
-        Failed: An agent cannot join, or has lost its session.
+        Failed: An agent cannot join, or its session is lost.
         WorldError: The world cannot be saved.
     """
     players = [
@@ -110,7 +110,7 @@ async def _play(
 
 
 async def _save_again(order: LifeRequest, players: Sequence[Player]) -> None:
-    """Save the world in another state than before."""
+    """Save the world in a new state."""
     await run_script(players, [step for step in order.warm if step.kind == "act"])
     await players[0].live.snapshot()
 
@@ -129,11 +129,11 @@ async def _save(world: AsyncWorld, alive: LiveWorld, result: Result) -> None:
 
 
 def main() -> None:
-    """Live the life that the input orders, and write the observations to the output."""
+    """Run the world as requested on standard input, and write the observations to the output."""
     with os.fdopen(os.dup(0), "rb") as file:
         order = msgspec.msgpack.decode(file.read(), type=LifeRequest)
     output = os.dup(1)
-    os.dup2(2, 1)  # so that nothing else is written to the result
+    os.dup2(2, 1)  # so that no other output is mixed with the result
     write_all(output, msgspec.msgpack.encode(anyio.run(live, order)))
 
 

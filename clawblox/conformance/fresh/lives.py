@@ -1,4 +1,4 @@
-"""Runs lives in fresh places, and compares each with the one that was saved."""
+"""Runs a world in fresh places, and compares each run with the saved run."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ WHO: Final = "a life in fresh places"
 _SHOWN: Final = 3
 _LAST_BYTES: Final = 2000
 _KEPT_ENV: Final = (BYTECODE_ENV,)
-"""Variables of a place that the world gets too."""
+"""Variables of a place that are passed to the world."""
 
 
 async def live_fresh(
     instances: Instances, comparison: RestoreComparison[ContinuedLife]
 ) -> Findings:
-    """Return the evidence of restored lives in fresh places; each was equal to the one saved.
+    """Return the evidence that restored runs in fresh places were equal to the saved run.
 
     Raises:
-        Failed: One differs, and a life that began in fresh places differs from its restore in
-            others in the same way: so the places are not the reason.
-        CouldNotRun: One does not start, or behaves differently in such places even before a save.
+        Failed: A run differs, and the places are not the reason, since a run that started in fresh
+            places also differs from its restore in other fresh places.
+        CouldNotRun: A run does not start, or behaves differently in such places even before a save.
     """
     subjects = await comparison.find_subjects()
     bubblewrap = await run_blocking(find_bubblewrap)
-    # Without bubblewrap, files of other lives could be taken for those of this one.
+    # Without bubblewrap, files of other runs could be mistaken for files of this run.
     async with instances.places if bubblewrap else instances.alone():
         with memory_log("views") as views:
             places = _Places(instances, bubblewrap, views)
@@ -68,10 +68,10 @@ async def live_fresh(
 
 
 def _sum_up(lives: Sequence[tuple[_Life, int]], unit: str) -> Findings:
-    """Return the evidence of lives that were equal, each with how much of it was."""
+    """Return the evidence of equal runs, each with the size of its equal part."""
     described = lives[0][0].place.described
     count = sum(count for _, count in lives)
-    among = "a life" if len(lives) == 1 else f"{len(lives)} lives"
+    among = "a run" if len(lives) == 1 else f"{len(lives)} runs"
     parts = [f"{count} {unit} were equal in {among} with {described}"]
     limits: tuple[str, ...] = ()
     if left := _name(
@@ -79,26 +79,26 @@ def _sum_up(lives: Sequence[tuple[_Life, int]], unit: str) -> Findings:
         for life, _ in lives
     ):
         parts.append(f"it left {left}")
-        limits = (f"where other lives could find it, the world left {left}",)
+        limits = (f"where other runs could find it, the world left {left}",)
     if foreign := _name(life.result.foreign for life, _ in lives):
-        parts.append(f"meanwhile others, or a process that hides, made {foreign}")
+        parts.append(f"in the meantime other programs, or a hidden process, made {foreign}")
     if large := _name(life.not_searched for life, _ in lives):
         parts.append(f"too large to be searched for changes: {large}")
     return Findings("; ".join(parts), places=described, limits=limits)
 
 
 def _name(parts: Iterable[Iterable[str]]) -> str:
-    """Return the first different names, and how many more there are; empty without names."""
+    """Return the first distinct names and the number of further names; empty without names."""
     return name_some([*dict.fromkeys(chain.from_iterable(parts))], _SHOWN)
 
 
 async def _live_equal(
     places: _Places, comparison: RestoreComparison[ContinuedLife], subject: RepeatableLife
 ) -> tuple[_Life, int]:
-    """Return a life in fresh places, and how much of it was equal.
+    """Return a run in fresh places, and the size of its equal part.
 
     Raises:
-        Failed, CouldNotRun: As :func:`live_fresh`.
+        Failed, CouldNotRun: As for :func:`live_fresh`.
     """
     order = places.order(subject, is_realtime=comparison.runs_by_itself)
     save = subject.save
@@ -112,7 +112,7 @@ async def _live_equal(
 
 @attrs.frozen
 class _Life:
-    """A life, and where it was lived."""
+    """The result of a run, and its place."""
 
     place: FreshPlace
     result: Result
@@ -122,11 +122,11 @@ class _Life:
 def _count_equal(
     comparison: RestoreComparison[ContinuedLife], expected: Seen, actual: Result
 ) -> int:
-    """Return how much of a life in fresh places is equal.
+    """Return the size of the equal part of a run in fresh places.
 
     Raises:
-        CouldNotRun: The world did not start, or too little was seen.
-        Failed: It failed later, or differs.
+        CouldNotRun: The world did not start, or too little was observed.
+        Failed: The run failed later, or differs.
     """
     if actual.fault == "start":
         raise CouldNotRun(actual.reason)
@@ -143,13 +143,13 @@ async def _require_difference(
 ) -> None:
     """Require that the places are not the reason for a difference.
 
-    A world may need its network, or files of its home, to behave as it does. So it begins in fresh
-    places and is restored in others: what it has in one of them, it has in the other.
+    The behaviour of a world may depend on its network or files of its home. Therefore the world
+    starts in fresh places and is restored in others, which are equivalent.
 
     Raises:
-        CouldNotRun: The two lives are equal, or one of them cannot be lived.
+        CouldNotRun: The two runs are equal, or one of them is impossible.
     """
-    reason = f"{difference.evidence}; but so would any life there"
+    reason = f"{difference.evidence}; but any run there would differ as well"
     agents = tuple(AgentIdentity(agent.name) for agent in order.agents)
     first = await places.live(attrs.evolve(order, agents=agents), {})
     if first.result.fault:
@@ -165,17 +165,17 @@ async def _require_difference(
     except CouldNotRun as outcome:
         raise CouldNotRun(f"{reason}: {outcome}") from None
     raise CouldNotRun(
-        f"{reason}: a restore is equal to a life that began in such places. The world may need its"
+        f"{reason}: a restore is equal to a run that started in such places. The world may need its"
         " network, a device or files of this machine"
     )
 
 
 class _Places:
-    """Makes places for lives, and lives there.
+    """Makes places, and runs the world there.
 
     Args:
         instances: The instances of the world.
-        bubblewrap: Path of bubblewrap; None to do without.
+        bubblewrap: Path of bubblewrap; None to run without it.
         views: Descriptor of an empty file.
     """
 
@@ -185,7 +185,7 @@ class _Places:
         self._views = views
 
     def order(self, subject: RepeatableLife, *, is_realtime: bool) -> LifeRequest:
-        """Return the order for a life, without its places."""
+        """Return the request for a run, without its places."""
         instances = self._instances
         return LifeRequest(
             name=instances.next_name(),
@@ -203,16 +203,16 @@ class _Places:
         )
 
     async def live(self, order: LifeRequest, files: Mapping[str, Path | bytes]) -> _Life:
-        """Return a life in new places.
+        """Run the world in new places.
 
         Args:
-            order: The life, without its places.
-            files: The save to restore, first, and what belongs to it; empty starts fresh.
+            order: The request, without places.
+            files: The save to restore, followed by its other files; empty starts fresh.
 
         Raises:
-            CouldNotRun: It cannot be lived there.
+            CouldNotRun: The world cannot run there.
 
-        Cancellation: its processes are ended.
+        Cancellation: the processes of the run are ended.
         """
         async with self._open() as place:
             await run_blocking(_put, place, files)
@@ -230,7 +230,7 @@ class _Places:
             except ValueError as error:
                 last = log.decode(errors="replace").strip().rpartition("\n")[2]
                 reason = last or f"the process ended without a result ({error}): {ended}"
-                raise CouldNotRun(f"nothing was lived in fresh places: {reason}") from None
+                raise CouldNotRun(f"the world could not run in fresh places: {reason}") from None
         self._instances.mask.add_all(result.secrets)
         for agent in result.agents:
             self._instances.mask.add(SESSION, agent.session)
@@ -276,12 +276,12 @@ def _put(place: FreshPlace, files: Mapping[str, Path | bytes]) -> None:
 async def _run(
     place: FreshPlace, order: LifeRequest, *, pass_fds: Sequence[int]
 ) -> tuple[bytes, bytes, ProcessExit]:
-    """Return the result of a life as bytes, the end of its log, and how its process ended.
+    """Return the result of a run as bytes, the end of its log, and the exit of its process.
 
     Raises:
-        CouldNotRun: Its process cannot be started.
+        CouldNotRun: The process cannot be started.
 
-    Cancellation: its processes are ended.
+    Cancellation: the processes of the run are ended.
     """
     data = bytearray()
 
@@ -307,7 +307,7 @@ async def _run(
         try:
             ended = await run_program(start, keep, SharedStop(), 0.0) or ProcessExit()
         except CannotExecute as error:
-            raise CouldNotRun(f"a life in fresh places cannot be started: {error}") from None
+            raise CouldNotRun(f"a run in fresh places cannot be started: {error}") from None
         os.lseek(log, 0, os.SEEK_SET)
         text = await run_blocking(partial(read_rest, log, max_bytes=MAX_RESULT_BYTES))
         return bytes(data), text[-_LAST_BYTES:], ended

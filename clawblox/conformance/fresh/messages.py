@@ -1,4 +1,4 @@
-"""The order for a life in fresh places, and its result, as they pass between two processes."""
+"""The request for a run in fresh places, and its result, as sent between two processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Fault: TypeAlias = Literal["", "start", "life"]
 
 @attrs.frozen
 class AgentIdentity:
-    """An agent, without the instance that it has joined.
+    """An agent, without the instance that the agent has joined.
 
     Attributes:
         name: Its name.
-        session: Its session; empty if it has yet to join.
+        session: Its session; empty before the join.
         agent_id: Its id.
     """
 
@@ -41,7 +41,7 @@ class AgentIdentity:
 
 @attrs.frozen(kw_only=True)
 class LifeRequest:
-    """A life to live.
+    """A request for a run of a world.
 
     Attributes:
         world: Directory of the world.
@@ -51,13 +51,13 @@ class LifeRequest:
         options: Options for the start of the world.
         is_realtime: Whether the world runs by itself.
         agents: Its agents; without sessions they join first.
-        save: Snapshot to restore; empty starts a fresh world, which is saved after ``warm``.
+        save: Snapshot to restore; empty starts a fresh world and saves it after ``warm``.
         warm: Steps before the save of a fresh world.
         script: Steps after the save, for a world that stands still.
-        observed_until: Simulated time until which a running world is observed at least.
+        observed_until: Minimum simulated time until which a running world is observed.
         saved_until: Simulated time until which its snapshots are compared.
-        is_alone: Whether all other processes that can be seen are the world's.
-        listeners: Inodes of the Unix listeners before the first life of the world.
+        is_alone: Whether all other visible processes belong to the world.
+        listeners: Inodes of the Unix listeners before the first run of the world.
     """
 
     world: str = ""
@@ -78,18 +78,18 @@ class LifeRequest:
 
 @attrs.define(kw_only=True)
 class Result(Seen):
-    """Result of a life, with its observed documents.
+    """Result of a run, with the observed documents.
 
     Attributes:
         fault: Whether the world did not start, or failed later.
         reason: The fault in words.
-        evidence: The request that showed a fault; None without one.
+        evidence: The request that showed a fault; None if there was none.
         secrets: The secrets of the instance, by their variables.
         agents: Its agents.
         save: The save of a fresh world.
-        rows: The rows of its data stores in that save; empty for none.
+        rows: The rows of its data stores in that save; empty if there are none.
         files: Files that the world left in temporary directories.
-        listeners: Unix sockets on which it listened.
+        listeners: Unix sockets on which the world listened.
         foreign: Files and listeners of unknown origin.
     """
 
@@ -106,14 +106,14 @@ class Result(Seen):
 
 
 def decode_result(data: bytes, order: LifeRequest) -> Result:
-    """Return a result from its bytes, which the world could have changed.
+    """Decode a result from bytes, which the world could have changed.
 
     Args:
         data: The bytes.
-        order: The order that it answers.
+        order: The request that the result answers.
 
     Raises:
-        ValueError: They are none, or do not answer this order.
+        ValueError: The bytes are not a result, or do not answer this request.
     """
     try:
         result = msgspec.msgpack.decode(data, type=Result)
@@ -126,7 +126,7 @@ def decode_result(data: bytes, order: LifeRequest) -> Result:
 
 
 def _require_whole(result: Result, order: LifeRequest) -> None:
-    """Require what the life of an order always has, and a request that can be shown as a command.
+    """Require the parts that every result of a request has, and evidence that is a valid request.
 
     Raises:
         ValueError: A part is missing or of another form.

@@ -1,4 +1,4 @@
-"""The directories of a life in fresh places, and the command that lives it there. Blocks."""
+"""The directories of a run in fresh places, and its command. Blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HOME_VARIABLES: Final = {
     "XDG_DATA_HOME": "home/.local/share",
     "XDG_STATE_HOME": "home/.local/state",
 }
-"""Variables that lead to directories of a user, with the fresh directories."""
+"""Variables with directories of a user, and the fresh directories that replace them."""
 BYTECODE_ENV: Final = "PYTHONPYCACHEPREFIX"
 
 ALONE: Final = (
@@ -46,15 +46,15 @@ BESIDE: Final = (
 
 @attrs.frozen(kw_only=True)
 class FreshPlace:
-    """Where a life is lived.
+    """A fresh place for a run.
 
     Attributes:
-        directory: Directory with everything that it leaves.
+        directory: Directory for all files of the run.
         world: The copy of the world, as the world sees it.
         run_dir: The run directory, as the world sees it.
-        save: Where the snapshot to restore is, as the world sees it; the file is in ``directory``.
-        is_alone: Whether the life has processes, a network and temporary directories of its own.
-        command: Lives the life; reads the order from its input.
+        save: Path of the snapshot to restore, as the world sees it; the file is in ``directory``.
+        is_alone: Whether the run has its own processes, network and temporary directories.
+        command: Command of the run, which reads the request from standard input.
         env: The environment of the command.
     """
 
@@ -68,12 +68,12 @@ class FreshPlace:
 
     @property
     def described(self) -> str:
-        """Its properties in words, after ``a life with``."""
+        """The properties in words, to follow ``a run with``."""
         return ALONE if self.is_alone else BESIDE
 
 
 def find_bubblewrap() -> str | None:
-    """Return the path of bubblewrap, if it can be used here."""
+    """Return the path of bubblewrap if it can be used here, else None."""
     found = shutil.which("bwrap")
     if found is None:
         return None
@@ -102,13 +102,13 @@ def make_place(
 
     Args:
         directory: A new private directory.
-        world: Directory of the world in its other lives.
-        copy: Directory of another private copy of the world, in ``directory``; None for none.
+        world: Directory of the world in its other runs.
+        copy: Directory of another private copy of the world, in ``directory``; None for no copy.
         commands: The commands that start the world.
-        run_dir: Run directory of its other lives.
+        run_dir: Run directory of its other runs.
         bubblewrap: Path of bubblewrap; None for a place without it.
         since: UTC time in seconds since 1970 before the first start.
-        views: Descriptor of a file for the arguments of bubblewrap, which all places share.
+        views: Descriptor of a file for the arguments of bubblewrap that all places share.
     """
     inside = _module("inside")
     make_private_dir(directory / "save")
@@ -162,22 +162,22 @@ def make_place(
 
 
 def _pair_tops(directory: Path, copy: Path, world: Path) -> tuple[str, str]:
-    """Return the top of a copy, and where it is shown; both may have files beside the world."""
+    """Return the top directory of a copy, and the path where the sandbox shows it."""
     top = directory / copy.relative_to(directory).parts[0]
     inner = len(copy.relative_to(top).parts)
     return str(top), str((world, *world.parents)[inner])
 
 
 def _module(name: str) -> tuple[str, ...]:
-    """Return the command that runs a module of this package; -P keeps others' files out."""
+    """Return the command that runs a module of this package; -P prevents imports of other files."""
     return sys.executable, "-P", "-m", f"{__package__}.{name}"
 
 
 class _Shown:
-    """Directories and files outside of the usual ones that a world needs.
+    """Directories and files that a world needs, outside the usual directories.
 
     Args:
-        home: The home directory, which is shown as a whole.
+        home: The home directory, which is shown completely.
         own: Directories that are never shown.
         temporary: Directories for temporary files.
     """
@@ -190,7 +190,7 @@ class _Shown:
         self._never = {"/", home, *temporary}
 
     def add_word(self, word: str) -> None:
-        """Add what a word of a command names, if that is a path."""
+        """Add the path that a word of a command names, if any."""
         path = Path(word.rpartition("=")[2])
         if not path.is_absolute() or not path.exists() or self._is_known(str(path)):
             return
@@ -213,7 +213,7 @@ class _Shown:
 
 
 def _search_dirs() -> Iterator[str]:
-    """Yield the directories of programs, with the environment of Python that one belongs to."""
+    """Yield the directories of programs, and the Python environments that they belong to."""
     for path in filter(os.path.isabs, os.get_exec_path()):
         parent = Path(path).parent
         yield str(parent) if (parent / "pyvenv.cfg").exists() else path

@@ -1,9 +1,9 @@
-"""Directories as they were before the first start of a world: arguments of bubblewrap. Blocks.
+"""Arguments of bubblewrap that show directories as they were before a first start. Blocks.
 
-A directory in which nothing has changed is bound as it is. Any other is recreated, and its
-unchanged entries are bound, one by one: so not even the name of a new file can be seen. A change
-shows in the ctime, which no program can set. Sockets and pipes are covered whatever their age: a
-process of an earlier check may listen there.
+An unchanged directory is bound. Any other directory is recreated, and its unchanged entries are
+bound one by one, so that not even the names of new files are visible. Changes are detected with the
+ctime, which no program can set. All sockets and pipes are hidden, because a process of an earlier
+check may listen there.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from collections.abc import Iterator
 from typing import Final
 
 _LONGEST_S: Final = 4.0
-"""Longest search of one directory, in seconds: about half a million files."""
+"""Maximum duration of the search of a directory, in seconds: about half a million files."""
 COARSE_S: Final = 0.02
-"""Maximum lag of the kernel's clock for files, in seconds: two ticks of the slowest one."""
+"""Maximum lag of the kernel's clock for files, in seconds: two ticks of the slowest clock."""
 _MOST_MOUNTS: Final = 400
 _LOOK_EVERY: Final = 1000
 
 
 class TooMuch(Exception):  # noqa: N818 - names the condition
-    """A directory cannot be searched in the time and with the mounts that there are."""
+    """A directory has too many entries or changes for the available time or mounts."""
 
 
 class DirectoryView:
     """A directory without its changed entries.
 
     Args:
-        path: The directory, absolute and without a link.
+        path: The directory, absolute and without links.
         since: UTC time in seconds since 1970; later changes are hidden.
 
     Raises:
-        TooMuch: It is too large.
+        TooMuch: The directory is too large.
     """
 
     def __init__(self, path: str, since: float) -> None:
@@ -47,13 +47,13 @@ class DirectoryView:
         self._search()
 
     def arguments(self, *, is_writable: bool = False) -> list[str]:
-        """Return the arguments that show it; empty if it cannot be read.
+        """Return the arguments that show the directory; empty if it is unreadable.
 
         Args:
             is_writable: Whether new entries may be made in the directory itself.
 
         Raises:
-            TooMuch: Too much has changed in it.
+            TooMuch: Too many entries have changed.
         """
         if not os.path.isdir(self._path):  # noqa: PTH112 - paths are texts here
             return []
@@ -92,7 +92,7 @@ class DirectoryView:
             path, is_directory = entry.path, stat.S_ISDIR(status.st_mode)
             if is_directory and self._is_touched(path):
                 inner = [*self._rebuild(path)]
-                if inner or path not in self._changed:  # else it is new itself
+                if inner or path not in self._changed:  # otherwise the directory itself is new
                     self._count()
                     yield from ("--tmpfs", path, *inner)
             elif path in self._changed or status.st_ctime_ns >= self._since_ns:
@@ -104,7 +104,7 @@ class DirectoryView:
                 yield from ("--ro-bind", path, path, *(self._cover(path) if is_directory else ()))
 
     def _cover(self, directory: str) -> Iterator[str]:
-        """Yield the arguments that hide the sockets and pipes in a directory that is bound."""
+        """Yield the arguments that hide the sockets and pipes in a bound directory."""
         for path in self._channels:
             if path.startswith(f"{directory}/"):
                 self._count()
@@ -117,7 +117,7 @@ class DirectoryView:
 
 
 def _entries(directory: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    """Yield the entries of a directory that can be read, as they are now."""
+    """Yield the readable entries of a directory with their current status."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
