@@ -167,8 +167,7 @@ def require_object(exchange: Exchange, what: str) -> dict[str, Any]:
         what: The answer in words, as the start of a sentence.
 
     Raises:
-        Failed: The answer is not an object in strict JSON: UTF-8, without ``NaN`` and duplicate
-            keys.
+        Failed: The answer is not a UTF-8 JSON object without ``NaN`` and duplicate keys.
     """
     try:
         document = json.loads(
