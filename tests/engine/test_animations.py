@@ -42,23 +42,23 @@ def spectate(world):
         ("rbxassetid://1", 0.5),
     ],
 )
-def test_n13_lengths_of_animations(world, ident, length):
+def test_tracks_have_the_lengths_of_their_animations(world, ident, length):
     assert world.ask(f"load('{ident}').Length") == length
 
 
 @pytest.mark.thorough
-def test_n13_load_animation_makes_one_animator(world):
+def test_load_animation_creates_a_single_animator(world):
     world.run("load('a') load('b')")
     assert world.ask("#humanoid:GetChildren()") == 1.0
     assert world.ask("humanoid:FindFirstChildOfClass('Animator').Name") == "Animator"
 
 
-def test_n13_an_empty_animation_id_is_an_error(world):
+def test_an_empty_animation_id_is_an_error(world):
     message = world.ask("select(2, pcall(load, ''))")
     assert message.endswith("AnimationId is empty")
 
 
-def test_n13_a_track_ends_at_its_length_first_stopped_then_ended(world):
+def test_track_fires_stopped_then_ended_at_its_length(world):
     world.run("track = load('local://fire_rifle') follow(track, 'a') track:Play()")
     assert world.ask("track.IsPlaying") is True
     world.tick(9)  # 9/60 = 0.15 s
@@ -69,7 +69,7 @@ def test_n13_a_track_ends_at_its_length_first_stopped_then_ended(world):
     assert spectate(world) == []
 
 
-def test_a_looped_track_begins_again(world):
+def test_looped_track_starts_again(world):
     world.run("track = load('x') track.Looped = true follow(track, 'a') track:Play()")
     world.tick(61)
     assert world.ask("take()") == "a DidLoop, a DidLoop"
@@ -80,7 +80,7 @@ def test_a_looped_track_begins_again(world):
     assert world.ask("track.TimePosition") == pytest.approx(0.5 - 1 / 60)
 
 
-def test_stopped_fires_immediately_and_ended_when_the_track_has_faded_out(world):
+def test_stopped_fires_immediately_and_ended_after_the_fade_out(world):
     world.run("track = load('x') track.Looped = true follow(track, 'a') track:Play(0)")
     world.tick(5)
     world.run("track:Stop(0.2) track:Stop()")
@@ -106,7 +106,7 @@ def test_weights_fade_in_evenly(world):
     assert world.ask("track.WeightCurrent") == 0.5
 
 
-def test_n13_effective_weights_go_by_priority_then_by_id_until_1_is_used_up(world):
+def test_weights_are_taken_by_priority_then_by_id_up_to_a_total_of_1(world):
     world.run("""
         for name, entry in {
             {0.7, Enum.AnimationPriority.Idle}, {0.4, 2}, {0.3, Enum.AnimationPriority.Action},
@@ -122,7 +122,7 @@ def test_n13_effective_weights_go_by_priority_then_by_id_until_1_is_used_up(worl
     assert seen == [("t2", 0.4), ("t3", 0.3), ("t1", 0.3), ("t4", 0.0)]
 
 
-def test_n12_active_animations(world):
+def test_spectators_see_the_active_animations(world):
     world.run("load('local://walk_default'):Play()")
     world.tick(3)
     (seen,) = spectate(world)
@@ -142,7 +142,7 @@ def test_n12_active_animations(world):
     }
 
 
-def test_the_tracks_of_a_character_that_leaves_stop_silently(world):
+def test_tracks_of_a_leaving_character_stop_without_events(world):
     world.run("track = load('x') follow(track, 'a') track:Play() ann.Character.Parent = nil")
     assert world.ask("track.IsPlaying") is False
     world.run("track:Play()")
@@ -152,7 +152,7 @@ def test_the_tracks_of_a_character_that_leaves_stop_silently(world):
 
 
 @pytest.mark.parametrize("name", ["Humanoid", "AnimationController"])
-def test_an_animator_and_its_parent_hear_of_tracks_that_play(world, name):
+def test_animation_played_fires_on_the_animator_and_its_parent(world, name):
     world.run(f"""
         local model = ann.Character
         local holder = model:FindFirstChild("{name}") or Instance.new("{name}", model)

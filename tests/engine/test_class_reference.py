@@ -33,7 +33,7 @@ def test_the_reference_has_the_arguments_of_each_method_and_event() -> None:
         "| `HasPendingInputs(player)` |  |",
     ],
 )
-def test_the_reference_has_signatures(row: str) -> None:
+def test_class_reference_has_signatures_of_methods(row: str) -> None:
     assert row in TEXT
 
 

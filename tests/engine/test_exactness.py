@@ -94,17 +94,17 @@ local humanoid = Instance.new("Humanoid")
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ticks", [1, 3, 5])
-def test_a_welded_part_that_becomes_a_character(tmp_path, ticks):
+def test_welded_part_that_becomes_a_character_continues_exactly(tmp_path, ticks):
     check(tmp_path, WELDED + "task.delay(0.05, function() humanoid.Parent = model end)", ticks)
 
 
 @pytest.mark.parametrize("ticks", [1, 3, 5])
-def test_a_character_with_a_weld_that_becomes_a_part(tmp_path, ticks):
+def test_welded_character_that_becomes_a_part_continues_exactly(tmp_path, ticks):
     script = "humanoid.Parent = model task.delay(0.05, function() humanoid:Destroy() end)"
     check(tmp_path, WELDED + script, ticks)
 
 
-def test_the_end_of_a_touch_with_a_part_that_only_the_touch_knows(tmp_path):
+def test_touch_of_an_otherwise_unreferenced_part_ends_exactly_after_a_restore(tmp_path):
     script = """
         workspace.Gravity = 0
         local pad = Instance.new("Part", workspace)
@@ -118,7 +118,7 @@ def test_the_end_of_a_touch_with_a_part_that_only_the_touch_knows(tmp_path):
     assert "out [Lua] ended\tbox" in check(tmp_path, script, 4).lines
 
 
-def test_inputs_that_a_script_takes_between_two_ticks(tmp_path):
+def test_inputs_taken_between_two_ticks_continue_exactly(tmp_path):
     script = """
         local service = game:GetService("AgentInputService")
         local function take(where)
@@ -135,7 +135,7 @@ def test_inputs_that_a_script_takes_between_two_ticks(tmp_path):
     assert "out [Lua] beat\tBo\t1" in lines
 
 
-def test_values_that_scripts_distinguish_by_identity(tmp_path):
+def test_identity_of_values_survives_a_restore(tmp_path):
     script = """
         local part = Instance.new("Part", workspace)
         part.Anchored = true
@@ -153,7 +153,7 @@ def test_values_that_scripts_distinguish_by_identity(tmp_path):
     assert "out [Lua] 1\t2\t3\t1\t1" in check(tmp_path, script, 2).lines
 
 
-def test_defaults_are_not_the_same_value_in_two_instances(tmp_path):
+def test_default_values_of_two_instances_are_distinct(tmp_path):
     script = """
         local one, two = Instance.new("Part"), Instance.new("Part")
         local colour = one.Color
@@ -162,7 +162,7 @@ def test_defaults_are_not_the_same_value_in_two_instances(tmp_path):
     assert "out [Lua] true\tfalse\ttrue" in check(tmp_path, script, 0).lines
 
 
-def test_a_table_that_a_property_holds(tmp_path):
+def test_table_in_a_property_keeps_its_identity_after_a_restore(tmp_path):
     script = """
         local part = Instance.new("Part", workspace)
         part.CustomPhysicalProperties = { Density = 1 }
@@ -173,7 +173,7 @@ def test_a_table_that_a_property_holds(tmp_path):
     assert "out [Lua] 16\ttrue" in check(tmp_path, script, 2).lines
 
 
-def test_numbers_that_json_does_not_have(tmp_path):
+def test_infinite_and_nan_numbers_survive_a_restore(tmp_path):
     script = """
         workspace.Gravity = -math.huge
         local model = Instance.new("Model", workspace)
@@ -185,7 +185,7 @@ def test_numbers_that_json_does_not_have(tmp_path):
     check(tmp_path, script, 2)
 
 
-def test_the_memory_that_scripts_can_ask_for(tmp_path):
+def test_memory_counts_are_equal_after_a_restore(tmp_path):
     script = """
         local part = Instance.new("Part", workspace)
         part.Anchored = true
@@ -199,7 +199,7 @@ def test_the_memory_that_scripts_can_ask_for(tmp_path):
     check(tmp_path, script, 2)
 
 
-def test_a_thread_that_waits_for_a_data_store_and_for_a_time(tmp_path):
+def test_thread_waiting_for_a_data_store_and_a_time_continues_exactly(tmp_path):
     script = """
         local store = game:GetService("DataStoreService"):GetDataStore("rows")
         local thread = task.spawn(function()

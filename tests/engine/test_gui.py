@@ -38,7 +38,7 @@ N8_DEFAULTS = {
 
 
 @pytest.mark.parametrize("class_name", N8_DEFAULTS)
-def test_n8_defaults(class_name: str) -> None:
+def test_gui_properties_have_the_documented_defaults(class_name: str) -> None:
     world = shared_world()
     made = world.model.make(class_name)
     for name, shown in N8_DEFAULTS[class_name].items():
@@ -56,7 +56,7 @@ N8_GROUPS = {
 
 
 @pytest.mark.parametrize("class_name", N8_GROUPS)
-def test_n8_groups_of_classes(class_name: str) -> None:
+def test_gui_classes_extend_their_base_classes(class_name: str) -> None:
     made = shared_world().model.make(class_name)
     for group in [class_name, *N8_GROUPS[class_name], "Instance"]:
         assert made.is_a(group)
@@ -64,14 +64,14 @@ def test_n8_groups_of_classes(class_name: str) -> None:
 
 
 @pytest.mark.parametrize("class_name", ["TextButton", "ImageButton"])
-def test_n8_buttons_have_their_events(class_name: str) -> None:
+def test_gui_buttons_have_click_events(class_name: str) -> None:
     made = shared_world().model.make(class_name)
     for event in ("Click", "Down", "Up"):
         assert f"MouseButton1{event}" in made.spec.event_names
     assert {"MouseEnter", "MouseLeave"} <= made.spec.event_names
 
 
-def test_n8_alignments_and_fonts_read_as_text_and_take_items() -> None:
+def test_alignments_and_fonts_accept_enum_items_and_read_as_text() -> None:
     label = shared_world().model.make("TextLabel")
     run = functools.partial(shared_world().run, label=label)
     assert run("label.TextXAlignment = Enum.TextXAlignment.Left return label.TextXAlignment") == (
@@ -87,18 +87,18 @@ def test_n8_alignments_and_fonts_read_as_text_and_take_items() -> None:
     assert "got EnumItem" in error("label.TextXAlignment = Enum.Font.Gotham")
 
 
-def test_n8_text_is_at_least_one_high() -> None:
+def test_text_size_is_at_least_1() -> None:
     label = shared_world().model.make("TextLabel")
     assert shared_world().run("label.TextSize = 0 return label.TextSize", label=label) == 1.0
 
 
-def test_numbers_become_text_as_tostring_shows_them() -> None:
+def test_number_assigned_to_text_is_formatted_like_tostring() -> None:
     label = shared_world().model.make("TextLabel")
     assert shared_world().run("label.Text = 5 return label.Text", label=label) == "5"
 
 
 @pytest.mark.parametrize("point", ["Vector2.new(0.5, 1)", "{X = 0.5, Y = 1}", "{0.5, 1}"])
-def test_an_anchor_point_is_a_vector_or_a_table_of_two(point: str) -> None:
+def test_anchor_point_accepts_a_vector_or_a_table_of_two_numbers(point: str) -> None:
     frame = shared_world().model.make("Frame")
     source = f"f.AnchorPoint = {point} return f.AnchorPoint.X, f.AnchorPoint.Y"
     assert shared_world().run(source, f=frame) == (0.5, 1.0)
@@ -106,7 +106,7 @@ def test_an_anchor_point_is_a_vector_or_a_table_of_two(point: str) -> None:
     assert "must be finite" in shared_world().error("f.AnchorPoint = Vector2.new(1/0, 0)", f=frame)
 
 
-def test_n12_the_tree_of_a_gui() -> None:
+def test_spectators_get_the_tree_of_a_gui() -> None:
     world = GuiWorld()
     screen = world.add("ScreenGui", world.gui, "Hud")
     label = world.add("TextLabel", screen, "Score")
@@ -151,7 +151,7 @@ def test_n12_the_tree_of_a_gui() -> None:
     ]  # fmt: skip
 
 
-def test_extreme_numbers_stay_json() -> None:
+def test_gui_with_extreme_numbers_is_valid_json() -> None:
     world = GuiWorld()
     frame = world.add("Frame", world.gui)
     world.run("f.ZIndex = 1/0 f.Rotation = 1/0 f.BorderSizePixel = -1/0 "
@@ -161,7 +161,7 @@ def test_extreme_numbers_stay_json() -> None:
     assert shown["size"]["x_scale"] is None
 
 
-def test_n12_a_billboard_shows_its_direct_labels() -> None:
+def test_billboard_contains_only_its_direct_labels() -> None:
     world = GuiWorld()
     part = world.add("Part", None)
     assert billboard_json(part) is None
@@ -180,7 +180,7 @@ def test_n12_a_billboard_shows_its_direct_labels() -> None:
     assert billboard_json(part) is None
 
 
-def test_n10_a_click_finds_buttons_of_the_own_gui_only() -> None:
+def test_click_only_finds_buttons_of_the_players_own_gui() -> None:
     world = GuiWorld()
     screen = world.add("ScreenGui", world.gui)
     button = world.add("TextButton", screen)
@@ -191,7 +191,7 @@ def test_n10_a_click_finds_buttons_of_the_own_gui_only() -> None:
         assert find_clicked(world.gui, element_id) is None
 
 
-def test_a_character_brings_copies_of_starter_gui(tmp_path):
+def test_new_character_gives_the_player_copies_of_starter_gui(tmp_path):
     main = """
     for _, name in { "Score", "Map" } do
         local screen = Instance.new("ScreenGui", game.StarterGui)

@@ -39,11 +39,11 @@ def lamp(run: Run) -> dict[str, object]:
     return {"material": found["material"], **found["attributes"]}
 
 
-def test_the_page_has_a_world_in_three_files():
+def test_guide_shows_a_world_of_three_files():
     assert FILES.keys() == {"lamp/world.toml", "lamp/main.lua", "lamp/API.md"}
 
 
-def test_the_lamp_is_switched_by_agents_near_it(tmp_path):
+def test_nearby_agents_can_switch_the_lamp(tmp_path):
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")
     plan.act(2, "Ada", "MoveTo", {"position": [10, 0, 0]}).act(60, "Ada", "Switch")
     far, near = (play(tmp_path, MAIN, ticks, plan) for ticks in (50, 70))
@@ -51,7 +51,7 @@ def test_the_lamp_is_switched_by_agents_near_it(tmp_path):
     assert lamp(near) == {"material": "Neon", "On": True}
 
 
-def test_an_observation_has_the_keys_that_the_page_shows(tmp_path):
+def test_observation_has_the_keys_shown_in_the_guide(tmp_path):
     shown = json.loads(blocks("json")[0])
     run = play(tmp_path, MAIN, 20, Plan().join(0, "Ada").join(0, "Bo"))
     seen = run.world.observe(agent_id("Ada"))
@@ -65,7 +65,7 @@ def test_an_observation_has_the_keys_that_the_page_shows(tmp_path):
     assert list(lamp) == list(shown["world"]["entities"][0])
 
 
-def test_a_mistake_looks_as_on_the_page(tmp_path):
+def test_script_error_is_reported_as_shown_in_the_guide(tmp_path):
     (shown,) = (block for block in blocks("text") if "Failed to process agent inputs" in block)
     wrong = MAIN.replace("local root = player.Character.", "local root = player.Charakter.")
     plan = Plan().join(0, "Ada").act(1, "Ada", "Switch")
@@ -91,7 +91,7 @@ def test_the_defaults_in_the_table_of_world_toml_equal_the_defaults_of_the_engin
 
 
 @pytest.mark.thorough
-def test_a_world_that_is_started_in_lock_step_takes_one_tick_for_an_input(tmp_path):
+def test_lock_step_world_runs_one_tick_per_input(tmp_path):
     run = tomllib.loads(next(block for block in blocks("toml") if block.startswith("[run]")))["run"]
     for name, text in FILES.items():
         (tmp_path / Path(name).name).write_text(text)

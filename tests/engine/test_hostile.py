@@ -121,7 +121,7 @@ HARMLESS = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("main", HALTING)
-def test_n3_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
+def test_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
     run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
     assert run.world.failure is not None
     assert HALTING[main] in run.world.failure
@@ -166,7 +166,7 @@ end)
     )
 )
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_n10_any_input_is_refused_or_reaches_the_script(tmp_path: Path, inputs) -> None:
+def test_arbitrary_input_is_refused_or_reaches_the_script(tmp_path: Path, inputs) -> None:
     run = play(tmp_path, ECHO, 1, Plan().join(0, "Ada"))
 
     def send() -> None:
@@ -212,7 +212,9 @@ memory_mib = true
 
 @given(lines=st.lists(TOML, max_size=6))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_world_file_is_read_or_refused_by_name(tmp_path: Path, lines: list[str]) -> None:
+def test_arbitrary_world_file_is_read_or_named_in_the_error(
+    tmp_path: Path, lines: list[str]
+) -> None:
     (tmp_path / "main.lua").write_text("")
     (tmp_path / "world.toml").write_text("\n".join(lines))
     try:
@@ -231,9 +233,7 @@ def test_any_world_file_is_read_or_refused_by_name(tmp_path: Path, lines: list[s
         ("HealthChanged", "Failed to process agent inputs"),
     ],
 )
-def test_n3_errors_of_humanoid_events_name_the_place(
-    tmp_path: Path, event: str, where: str
-) -> None:
+def test_errors_of_humanoid_events_name_the_place(tmp_path: Path, event: str, where: str) -> None:
     main = f"""
     local floor = Instance.new("Part", workspace)
     floor.Anchored, floor.Size = true, Vector3.new(99, 1, 99)

@@ -67,7 +67,7 @@ def is_alive(port: int) -> bool:
 
 
 @pytest.mark.thorough
-def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int) -> None:
+def test_invalid_frames_from_a_spectator_do_no_harm(port: int) -> None:
     for name, data in FRAMES.items():
         with WebSocketClient(port, PATH) as client, suppress(OSError):
             client.send_raw(data)
@@ -75,7 +75,7 @@ def test_a_spectator_who_sends_wrong_frames_does_no_harm(port: int) -> None:
 
 
 @pytest.mark.thorough
-def test_spectators_who_send_random_bytes_do_no_harm(port: int) -> None:
+def test_random_bytes_from_spectators_do_no_harm(port: int) -> None:
     stream = random.Random(5)
     for _ in range(20):
         with WebSocketClient(port, PATH) as client, suppress(OSError):
@@ -84,7 +84,7 @@ def test_spectators_who_send_random_bytes_do_no_harm(port: int) -> None:
 
 
 @pytest.mark.thorough
-def test_handshakes_that_are_wrong_or_never_end_do_no_harm(port: int) -> None:
+def test_invalid_or_endless_handshakes_do_no_harm(port: int) -> None:
     begin = f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
     upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
     with ExitStack() as opened:
@@ -100,7 +100,7 @@ def test_handshakes_that_are_wrong_or_never_end_do_no_harm(port: int) -> None:
         assert is_alive(port)
 
 
-def test_spectators_who_never_read_take_their_places_and_no_more(port: int) -> None:
+def test_spectators_that_never_read_take_at_most_the_connection_limit(port: int) -> None:
     with ExitStack() as opened:
         for _ in range(MAX_CLIENTS):
             opened.enter_context(WebSocketClient(port, PATH))

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.playing import play, say
 
 
-def test_n8_ids_count_from_one_and_equality_is_identity(tmp_path):
+def test_ids_count_from_one_and_equality_is_identity(tmp_path):
     assert say(
         tmp_path,
         """
@@ -25,7 +25,7 @@ def test_n8_ids_count_from_one_and_equality_is_identity(tmp_path):
     ]
 
 
-def test_n8_reparenting_notifies_the_old_parent_the_new_parent_and_then_the_property(tmp_path):
+def test_reparenting_notifies_the_old_parent_the_new_parent_and_then_the_property(tmp_path):
     assert say(
         tmp_path,
         """
@@ -50,7 +50,7 @@ def test_n8_reparenting_notifies_the_old_parent_the_new_parent_and_then_the_prop
     ]
 
 
-def test_n8_destroy_fires_depth_first_once_and_unparents_each_after_its_children(tmp_path):
+def test_destroy_fires_depth_first_once_and_unparents_each_after_its_children(tmp_path):
     assert say(
         tmp_path,
         """
@@ -99,13 +99,13 @@ def test_destroying_an_instance_within_its_own_destroying_event_is_harmless(tmp_
 @pytest.mark.parametrize(
     "statement", ["workspace:Destroy()", "game:Destroy()", "workspace.Parent = nil"]
 )
-def test_services_stay_where_they_are(tmp_path, statement):
+def test_services_cannot_be_moved(tmp_path, statement):
     run = play(tmp_path, f"Instance.new('Part', workspace)\n{statement}")
     assert run.world.failure is not None
     assert "is locked" in run.world.failure
 
 
-def test_an_instance_cannot_be_below_itself(tmp_path):
+def test_instance_cannot_be_its_own_descendant(tmp_path):
     (line,) = say(
         tmp_path,
         """
@@ -117,7 +117,7 @@ def test_an_instance_cannot_be_below_itself(tmp_path):
     assert "would result in circular reference" in line
 
 
-def test_n8_names_find_children_in_order_and_follow_renames(tmp_path):
+def test_names_find_children_in_order_and_follow_renames(tmp_path):
     assert say(
         tmp_path,
         """
@@ -146,7 +146,7 @@ def test_n8_names_find_children_in_order_and_follow_renames(tmp_path):
     ]
 
 
-def test_a_number_is_a_name_as_tostring_writes_it_and_nan_is_none(tmp_path):
+def test_number_is_accepted_as_a_name_in_tostring_form_except_nan(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -175,7 +175,7 @@ def test_a_number_is_a_name_as_tostring_writes_it_and_nan_is_none(tmp_path):
     ]
 
 
-def test_n8_recursive_search_is_depth_first_parents_before_children(tmp_path):
+def test_recursive_search_is_depth_first_parents_before_children(tmp_path):
     assert say(
         tmp_path,
         """
@@ -196,7 +196,7 @@ def test_n8_recursive_search_is_depth_first_parents_before_children(tmp_path):
     ) == ["true", "b x x"]
 
 
-def test_n8_attributes_report_every_assignment_and_nil_removes_them(tmp_path):
+def test_attributes_report_every_assignment_and_nil_removes_them(tmp_path):
     assert say(
         tmp_path,
         """
@@ -221,7 +221,7 @@ def test_n8_attributes_report_every_assignment_and_nil_removes_them(tmp_path):
     ]
 
 
-def test_n8_attributes_take_plain_values_and_arrays_and_give_new_tables(tmp_path):
+def test_attributes_accept_plain_values_and_arrays_and_return_new_tables(tmp_path):
     assert say(
         tmp_path,
         """
@@ -238,7 +238,7 @@ def test_n8_attributes_take_plain_values_and_arrays_and_give_new_tables(tmp_path
     ) == ["1\t1, 2, 3\tnil\tfalse", *["false\tUnsupported attribute type"] * 4]
 
 
-def test_n8_property_signals_fire_when_a_script_sets_another_value(tmp_path):
+def test_property_signals_fire_when_a_script_sets_another_value(tmp_path):
     assert say(
         tmp_path,
         """
@@ -271,7 +271,7 @@ def test_n8_property_signals_fire_when_a_script_sets_another_value(tmp_path):
     ]
 
 
-def test_n8_a_clone_has_everything_but_connections_and_refers_to_its_own_parts(tmp_path):
+def test_clone_copies_all_but_connections_and_refers_to_its_own_parts(tmp_path):
     assert say(
         tmp_path,
         """
@@ -294,7 +294,7 @@ def test_n8_a_clone_has_everything_but_connections_and_refers_to_its_own_parts(t
     ) == ["Car\tnil\ttrue\ttrue", "true\ttrue\t0.5", "true\t1\t1"]
 
 
-def test_n8_is_a_follows_the_class_groups(tmp_path):
+def test_is_a_follows_the_class_groups(tmp_path):
     assert say(
         tmp_path,
         """
@@ -320,7 +320,7 @@ def test_new_value_objects_are_named_value(tmp_path):
     ) == ["Value\tValue"] * 4 + ["Part"]
 
 
-def test_an_attachment_cannot_be_where_no_snapshot_could_restore_it(tmp_path):
+def test_attachment_refuses_a_pose_that_snapshots_cannot_restore(tmp_path):
     assert say(
         tmp_path,
         """
@@ -331,7 +331,7 @@ def test_an_attachment_cannot_be_where_no_snapshot_could_restore_it(tmp_path):
     ) == ["false\tmain.lua:3: property 'CFrame' must be finite", "0, 0, 0"]
 
 
-def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
+def test_invalid_assignment_error_names_the_property_and_the_type(tmp_path):
     assert say(
         tmp_path,
         """
@@ -365,7 +365,7 @@ def test_wrong_assignments_name_the_property_and_the_type(tmp_path):
     ]
 
 
-def test_n8_properties_take_items_of_enums_also_by_name_or_number(tmp_path):
+def test_enum_property_accepts_an_item_by_value_name_or_number(tmp_path):
     assert say(
         tmp_path,
         """
@@ -381,13 +381,13 @@ def test_n8_properties_take_items_of_enums_also_by_name_or_number(tmp_path):
     ) == ["Enum.Material.Neon"] * 3 + ["true"]
 
 
-def test_n8_the_workspace_has_two_names_in_game(tmp_path):
+def test_the_workspace_has_two_names_in_game(tmp_path):
     assert say(tmp_path, "print(game.workspace == workspace, game.Workspace == workspace)") == [
         "true\ttrue"
     ]
 
 
-def test_no_script_reads_the_internal_state_of_a_rotation(tmp_path):
+def test_scripts_cannot_read_the_internal_rotation_of_a_part(tmp_path):
     script = """
         local part = Instance.new("Part")
         part.CFrame = CFrame.Angles(1, 2, 3)

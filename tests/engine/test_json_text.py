@@ -48,7 +48,7 @@ def loose(value: object) -> str:
         ("'\\xff'", '"\N{REPLACEMENT CHARACTER}"'),
     ],
 )
-def test_n13_encoding(expression: str, text: str) -> None:
+def test_json_encoding_converts_values(expression: str, text: str) -> None:
     assert loose(evaluate(expression)) == text
 
 
@@ -70,14 +70,14 @@ def test_strict_encoding_names_values_without_a_json_form(expression: str, why: 
         write_text(value, free, strict=True)
 
 
-def test_a_table_that_contains_itself_is_nested_too_deeply() -> None:
+def test_table_that_contains_itself_is_refused_as_nested_too_deeply() -> None:
     table = LuaTable()
     table["self"] = table
     with pytest.raises(ValueError, match="nested more than 128 deep"):
         loose(table)
 
 
-def test_holes_are_charged_before_they_are_written() -> None:
+def test_holes_of_an_array_are_charged_before_they_are_written() -> None:
     def refuse(steps: int) -> None:
         assert steps < 10_000, "charged"
 
@@ -85,7 +85,7 @@ def test_holes_are_charged_before_they_are_written() -> None:
         write_text(LuaTable({1e15: 1.0}), refuse, strict=False)
 
 
-def test_values_come_back() -> None:
+def test_decoding_returns_the_encoded_values() -> None:
     text = '{"b": [1, null, "\\u2603"], "a": {"x": true, "gone": null}, "n": -1.5e3}'
     table = read_text(text, free)
     assert list(table) == ["b", "a", "n"]

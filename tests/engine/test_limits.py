@@ -34,7 +34,7 @@ KEPT = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("loop", LOOPS)
-def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_path):
+def test_endless_loop_halts_the_world_and_names_the_setting(loop, tmp_path):
     body, steps = LOOPS[loop]
     source = f"Instance.new('Part', workspace)\ntask.wait()\nwhile true do _G.n += 1 {body} end"
     run = play(tmp_path, f"_G.n = 0 {source}", 3, steps_per_tick=200_000)
@@ -46,7 +46,7 @@ def test_an_endless_loop_halts_the_world_and_the_text_names_the_key(loop, tmp_pa
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kept", KEPT)
-def test_values_that_a_script_keeps_in_the_engine_count_as_its_memory(kept, tmp_path):
+def test_script_values_held_by_the_engine_count_as_memory(kept, tmp_path):
     source = f"""
         local long = string.rep("x", 10000)
         for number = 1, 20000 do
@@ -87,7 +87,7 @@ def test_a_script_that_fills_the_memory_halts_the_world(tmp_path, main):
 
 
 @pytest.mark.thorough
-def test_instances_that_nothing_refers_to_any_more_do_not_count(tmp_path):
+def test_unreferenced_instances_do_not_count_as_memory(tmp_path):
     main = "for _ = 1, 20000 do local part = Instance.new('Part', workspace) part:Destroy() end"
     run = play(tmp_path, main, 1, memory_bytes=MEMORY, steps_per_tick=3_000_000)
     assert run.world.failure is None
@@ -188,7 +188,7 @@ DEAR = {
 
 
 @pytest.mark.parametrize("main", DEAR.values(), ids=DEAR)
-def test_work_of_the_engine_for_a_script_costs_steps(tmp_path, main):
+def test_engine_work_for_a_script_costs_steps(tmp_path, main):
     run = play(tmp_path, main, 1, steps_per_tick=BUDGET)
     assert run.world.failure is not None
     assert run.world.failure.endswith(BUDGET_TEXT)
@@ -227,7 +227,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("main", LATER.values(), ids=LATER)
-def test_a_world_that_grows_in_each_tick_halts_when_a_tick_is_too_dear(tmp_path, main):
+def test_growing_world_halts_when_a_tick_exceeds_the_steps(tmp_path, main):
     run = play(tmp_path, main, 24, steps_per_tick=BUDGET)
     assert run.world.failure is not None
     assert run.world.failure.endswith(BUDGET_TEXT)

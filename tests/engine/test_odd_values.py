@@ -92,23 +92,23 @@ def check_classes(directory: Path, seed: int, calls: int, names: Sequence[str] =
 
 
 @pytest.mark.thorough
-def test_members_survive_odd_values(tmp_path: Path) -> None:
+def test_members_accept_or_refuse_odd_values(tmp_path: Path) -> None:
     check_classes(tmp_path, 1, 12, SAMPLES)
 
 
 @pytest.mark.thorough
-def test_libraries_survive_odd_values(tmp_path: Path) -> None:
+def test_libraries_accept_or_refuse_odd_values(tmp_path: Path) -> None:
     ended = run_deep(lambda: check(tmp_path, fill("libraries", 1, 3)))
     assert ended
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_members_survive_many_odd_values(tmp_path: Path, seed: int) -> None:
+def test_members_accept_or_refuse_many_odd_values(tmp_path: Path, seed: int) -> None:
     check_classes(tmp_path, seed, 12)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2, 8))
-def test_libraries_survive_many_odd_values(tmp_path: Path, seed: int) -> None:
+def test_libraries_accept_or_refuse_many_odd_values(tmp_path: Path, seed: int) -> None:
     assert run_deep(lambda: check(tmp_path, fill("libraries", seed, 12)))

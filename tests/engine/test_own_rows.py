@@ -67,7 +67,7 @@ def write(world: StartedWorld, value: int) -> None:
 
 
 @pytest.mark.thorough
-def test_a_fork_begins_with_the_rows_of_its_save_and_goes_its_own_way(world_dir, tmp_path):
+def test_fork_starts_with_the_rows_of_its_save_and_diverges(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (origin,) = world.start_many(1)
         write(origin, 42)
@@ -86,7 +86,7 @@ def test_a_fork_begins_with_the_rows_of_its_save_and_goes_its_own_way(world_dir,
 
 
 @pytest.mark.thorough
-def test_an_instance_finds_its_rows_again_on_another_port_and_no_other_does(world_dir, tmp_path):
+def test_instance_keeps_its_rows_on_another_port_but_others_do_not_get_them(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         first, second = world.start_many(2)
         write(first, 42)
@@ -128,7 +128,7 @@ def test_an_archive_carries_the_rows(world_dir, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_start_on_a_port_of_its_own_choice_keeps_the_public_place(world_dir, tmp_path):
+def test_start_on_a_given_port_uses_the_rows_of_that_port(world_dir, tmp_path):
     port = free_port()
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", port=port)
@@ -166,7 +166,7 @@ def test_rows_that_differ_from_the_saved_rows_are_refused(world_dir, tmp_path, d
 
 
 @pytest.mark.thorough
-def test_old_autosaves_go_with_their_rows(world_dir, tmp_path):
+def test_removing_old_autosaves_removes_their_rows(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (started,) = world.start_many(1)
         write(started, 42)
@@ -187,7 +187,7 @@ def test_old_autosaves_go_with_their_rows(world_dir, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_fork_with_its_rows_in_postgres_shares_them_and_emits_an_event(world_dir, tmp_path):
+def test_fork_with_rows_in_postgres_shares_them_and_emits_an_event(world_dir, tmp_path):
     with postgres_server() as server, World(dir=world_dir, run_dir=tmp_path / "run") as world:
         postgres: Any = {"datastore": "postgres", "env": {"DATABASE_URL": server.url}}
         (origin,) = world.start_many(1, **postgres)

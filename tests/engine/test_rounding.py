@@ -14,7 +14,7 @@ def single(value: float) -> float:
 
 
 @pytest.mark.parametrize("value", [0.0, 0.6, -0.1, 1 / 3, 16777216.0, 1e-30, 3.4e38])
-def test_a_32_bit_float_is_shown_with_the_fewest_digits_that_give_it_back(value):
+def test_32_bit_float_is_shown_with_the_fewest_exact_digits(value):
     shown = shortest(single(value))
     assert single(shown) == single(value)
     assert len(repr(shown)) <= len(repr(single(value)))
@@ -24,6 +24,6 @@ def test_0_6_is_shown_as_0_6():
     assert shortest(single(0.6)) == 0.6
 
 
-def test_there_is_no_minus_zero_whichever_zero_comes_first():
+def test_minus_zero_is_shown_as_zero_in_any_order():
     shortest.cache_clear()
     assert [str(shortest(-0.0)), str(shortest(0.0)), str(hundredths(-0.004))] == ["0.0"] * 3

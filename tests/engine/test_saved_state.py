@@ -37,7 +37,7 @@ class _Part(SavedState):
         self._rows: dict[str, int] = {}
 
 
-def test_a_late_part_is_saved_only_while_it_is_in_use() -> None:
+def test_late_attribute_is_saved_only_while_in_use() -> None:
     part, copy = _Part(), _Part()
     assert part.document(Slots()) == {"first": 1, "second": "two"}
     part._rows["a"] = 3
@@ -57,7 +57,7 @@ def test_a_late_part_is_saved_only_while_it_is_in_use() -> None:
         ({"first": 1, "second": "two", "third": []}, "an object with the keys"),
     ],
 )
-def test_only_late_parts_may_be_absent(document: dict[str, Any], refused: str | None) -> None:
+def test_only_late_attributes_may_be_absent(document: dict[str, Any], refused: str | None) -> None:
     if refused is None:
         shapes.check_shape(document, _Part.shape, "part")
     else:
@@ -65,7 +65,7 @@ def test_only_late_parts_may_be_absent(document: dict[str, Any], refused: str | 
             shapes.check_shape(document, _Part.shape, "part")
 
 
-def test_a_late_service_comes_after_everything_that_is_there(tmp_path: Path) -> None:
+def test_late_service_gets_a_number_after_all_existing_instances(tmp_path: Path) -> None:
     lines = say(tmp_path, LATE, 15)
     first, services = map(int, lines[0].split("\t"))
     assert lines[1:] == [

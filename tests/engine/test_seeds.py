@@ -43,7 +43,7 @@ def look(port: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.thorough
-def test_fresh_worlds_differ_by_a_seed_that_is_recorded_and_repeats_them(world_dir, tmp_path):
+def test_fresh_worlds_differ_and_their_recorded_seed_repeats_them(world_dir, tmp_path):
     run = tmp_path / "run"
     with World(dir=world_dir, run_dir=run) as world:
         batch = world.start_many(2)
@@ -71,7 +71,7 @@ def test_fresh_worlds_differ_by_a_seed_that_is_recorded_and_repeats_them(world_d
 
 
 @pytest.mark.thorough
-def test_one_seed_gives_each_of_many_fresh_worlds_its_own(world_dir, tmp_path):
+def test_seed_of_many_fresh_worlds_gives_each_its_own_seed(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         batch = world.start_many(2, run_dir=tmp_path / "run", reseed=7)
         assert [one.seed for one in batch] == [7, 8]
@@ -90,7 +90,7 @@ def test_a_restart_without_a_save_repeats_the_world(world_dir, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_watched_world_that_starts_over_keeps_its_seed(world_dir, tmp_path):
+def test_watched_world_that_restarts_fresh_keeps_its_seed(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)
         maze = look(started.port)

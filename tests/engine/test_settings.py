@@ -22,7 +22,7 @@ def write(tmp_path):
     return write
 
 
-def test_n15_a_public_world_has_these_settings(write, tmp_path):
+def test_settings_of_a_public_world_are_read(write, tmp_path):
     """As public worlds are written: a game type, no runtime, a document of their own."""
     (tmp_path / "SKILL.md").write_text("# Do")
     settings = write(
@@ -38,7 +38,7 @@ def test_n15_a_public_world_has_these_settings(write, tmp_path):
     assert read_skill(settings) == "# Do"
 
 
-def test_s4_the_defaults(write, tmp_path):
+def test_missing_settings_have_defaults(write, tmp_path):
     settings = write('name = "w"')
     assert (settings.max_players, settings.afk_timeout_s) == (8, 300.0)
     assert (settings.main, settings.skill, settings.tree) == ("main.lua", "API.md", "scripts")
@@ -50,7 +50,7 @@ def test_s4_the_defaults(write, tmp_path):
     assert read_skill(settings) is None
 
 
-def test_every_key_is_read(write, tmp_path):
+def test_every_settings_key_is_read(write, tmp_path):
     for path in ("game.luau", "code/x.lua", "renderer/index.js"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text("")
@@ -143,32 +143,32 @@ def test_every_key_is_read(write, tmp_path):
         ("name =", "not TOML"),
     ],
 )
-def test_a_wrong_value_names_file_key_and_value(write, tmp_path, text, complaint):
+def test_invalid_value_error_names_file_key_and_value(write, tmp_path, text, complaint):
     with pytest.raises(SettingsError, match=re.escape(complaint)) as caught:
         write(text)
     assert str(tmp_path) in str(caught.value)
 
 
-def test_a_missing_file_or_directory_is_named(tmp_path):
+def test_missing_file_or_directory_is_named_in_the_error(tmp_path):
     with pytest.raises(SettingsError, match=r"world\.toml: cannot be read: No such file"):
         read_settings(tmp_path)
     with pytest.raises(SettingsError, match="there is no such directory"):
         read_settings(tmp_path / "nothing")
 
 
-def test_without_a_main_key_main_luau_will_do(write, tmp_path):
+def test_main_luau_is_used_without_a_main_key(write, tmp_path):
     (tmp_path / "main.lua").rename(tmp_path / "main.luau")
     assert write('name = "w"').main == "main.luau"
 
 
 @pytest.mark.parametrize("entry", ["", "/x.js", "./x.js", "../x.js", "a//x.js", "missing.js", 1])
-def test_n15_an_unusable_renderer_entry_is_null_with_a_warning(write, caplog, entry):
+def test_an_unusable_renderer_entry_is_null_with_a_warning(write, caplog, entry):
     written = entry if entry == 1 else f'"{entry}"'
     assert write(f'name = "w"\nrenderer.entry = {written}').renderer.entry is None
     assert f"renderer.entry must be a file below renderer/, not {entry!r}" in caplog.text
 
 
-def test_budgets_names_and_renderers_do_not_change_how_a_world_continues(write):
+def test_content_hash_ignores_budgets_names_and_renderers(write):
     usual = write('name = "w"').tables
     assert write('name = "v"\nclawblox.steps_per_tick = 1\nrenderer.name = "R"').tables == usual
     assert write('name = "w"\nmax_players = 7').tables != usual

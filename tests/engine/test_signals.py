@@ -10,7 +10,7 @@ local function fire() Instance.new("Folder").Parent = workspace end
 """
 
 
-def test_n2_handlers_run_in_order_of_connection_each_in_a_thread_of_its_own(tmp_path):
+def test_handlers_run_in_order_of_connection_in_separate_threads(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -30,7 +30,7 @@ def test_n2_handlers_run_in_order_of_connection_each_in_a_thread_of_its_own(tmp_
     ) == ["1\tWorkspace", "2\tWorkspace", "3\tWorkspace", "3"]
 
 
-def test_n2_a_handler_disconnected_meanwhile_is_skipped_and_a_new_handler_waits(tmp_path):
+def test_handler_disconnected_during_an_event_is_skipped_and_a_new_handler_waits(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -51,7 +51,7 @@ def test_n2_a_handler_disconnected_meanwhile_is_skipped_and_a_new_handler_waits(
     ) == ["true", "first", "false", "first", "new"]
 
 
-def test_n2_once_runs_once_even_if_the_event_fires_within_it(tmp_path):
+def test_once_runs_once_even_if_the_event_fires_within_it(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -83,7 +83,7 @@ def test_wait_resumes_within_the_event_after_the_handlers_with_the_arguments(tmp
     ) == ["handled", "got\tFolder\t3", "fired\t3"]
 
 
-def test_a_thread_that_waits_anew_gets_the_next_event_also_of_an_event_within_it(tmp_path):
+def test_thread_that_waits_again_gets_the_next_event_even_if_nested(tmp_path):
     assert say(
         tmp_path,
         """
@@ -103,7 +103,7 @@ def test_a_thread_that_waits_anew_gets_the_next_event_also_of_an_event_within_it
     ) == ["a\t1", "b\t2", "b\t3", "a\t3"]
 
 
-def test_a_thread_that_a_handler_cancels_does_not_get_the_event(tmp_path):
+def test_thread_cancelled_by_a_handler_does_not_get_the_event(tmp_path):
     assert say(
         tmp_path,
         EVENT
@@ -116,7 +116,7 @@ def test_a_thread_that_a_handler_cancels_does_not_get_the_event(tmp_path):
     ) == ["on"]
 
 
-def test_an_error_of_a_handler_ends_its_thread_alone(tmp_path):
+def test_error_in_a_handler_only_ends_its_thread(tmp_path):
     main = """
         event:Connect(function() error("bad") end)
         event:Connect(function() print("next") end)
@@ -128,7 +128,7 @@ def test_an_error_of_a_handler_ends_its_thread_alone(tmp_path):
     assert printed(run) == ["next", "true"]
 
 
-def test_with_on_error_halt_an_error_of_a_handler_halts_through_pcall(tmp_path):
+def test_handler_error_with_on_error_halt_halts_the_world_despite_pcall(tmp_path):
     main = EVENT + 'event:Connect(function() error("bad") end)\nprint(pcall(fire))\nprint("on")'
     run = play(tmp_path, main, halts_on_error=True)
     assert run.world.failure == "Failed to load script: main.lua:4: bad"
@@ -142,7 +142,7 @@ def test_events_within_events_end_the_innermost_thread(tmp_path):
     assert printed(run) == ["on"]
 
 
-def test_connect_refuses_other_values_than_functions_and_a_dot_instead_of_a_colon(tmp_path):
+def test_connect_refuses_values_other_than_functions_and_calls_with_a_dot(tmp_path):
     assert say(
         tmp_path,
         EVENT

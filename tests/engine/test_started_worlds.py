@@ -73,7 +73,7 @@ def test_an_engine_world_starts_saves_resumes_and_forks_without_a_command(world_
 
 
 @pytest.mark.thorough
-def test_an_agent_reaches_the_map_at_its_address_with_the_gravity_of_the_world(world_dir, tmp_path):
+def test_agent_can_request_the_map_with_the_gravity_of_the_world(world_dir, tmp_path):
     (world_dir / "world.toml").write_text('name = "counting"\n[physics]\ngravity = 30\n')
     main = (
         'local wall = Instance.new("Part") wall:AddTag("Static") '
@@ -93,7 +93,7 @@ def test_an_agent_reaches_the_map_at_its_address_with_the_gravity_of_the_world(w
 
 
 @pytest.mark.thorough
-def test_a_world_that_is_too_slow_is_seen_by_its_operator_only(world_dir, tmp_path):
+def test_slow_world_is_reported_only_to_its_operator(world_dir, tmp_path):
     (world_dir / "world.toml").write_text(
         'name = "counting"\n[run.liveness]\nperiod = 0.2\ntimeout = 20\n'
     )
@@ -110,7 +110,7 @@ def test_a_world_that_is_too_slow_is_seen_by_its_operator_only(world_dir, tmp_pa
         assert ask(started.port, "GET", "/health").json() == {"status": "ok"}
 
 
-def test_script_errors_reach_the_operator_and_count_on_in_a_restored_world(world_dir, tmp_path):
+def test_script_errors_reach_the_operator_and_are_counted_across_a_restore(world_dir, tmp_path):
     run = tmp_path / "run"
     text = "Failed to fire PlayerAdded: main.lua:8: no room on the ship"
     with World(dir=world_dir) as world:
@@ -157,7 +157,7 @@ def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_n3_a_halted_engine_world_keeps_answering(world_dir, tmp_path):
+def test_halted_engine_world_still_answers_requests(world_dir, tmp_path):
     toml = world_dir / "world.toml"
     toml.write_text(toml.read_text() + '[scripts]\non_error = "halt"\n')
     with World(dir=world_dir) as world:
@@ -214,7 +214,7 @@ def test_a_world_without_rows_runs_from_a_directory_that_cannot_be_written(world
         world.start(run_dir=tmp_path / "third")
 
 
-def test_a_start_without_the_extra_names_it(world_dir, monkeypatch, tmp_path):
+def test_start_without_the_engine_extra_names_the_extra(world_dir, monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "find_missing", lambda _extra: ("rapier3d",))
     with World(dir=world_dir) as world, pytest.raises(ConfigError) as caught:
         world.start(run_dir=tmp_path / "run")
@@ -240,7 +240,7 @@ def test_a_start_by_hand_names_the_missing_extra_in_one_line(world_dir):
 
 
 @pytest.mark.parametrize("option", [{"datastore": "none"}, {"watch": True}])
-def test_only_engine_worlds_take_the_options_of_the_engine(tmp_path, option):
+def test_engine_options_are_refused_for_other_worlds(tmp_path, option):
     (tmp_path / "world.toml").write_text('name = "w"\nrun.command = ["true"]\n')
     with World(dir=tmp_path) as world, pytest.raises(ConfigError, match="only for worlds of the"):
         world.start(**option)
@@ -263,7 +263,7 @@ def wait_for_start(log_file: Path, number: int) -> None:
 
 
 @pytest.mark.thorough
-def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path):
+def test_watch_keeps_the_state_unless_scripts_change(world_dir, tmp_path):
     with World(dir=world_dir) as world:
         started = world.start(run_dir=tmp_path / "run", watch=True)
         access = world.connect(agent="Rocky")
@@ -287,7 +287,7 @@ def test_watching_keeps_the_state_unless_the_scripts_change(world_dir, tmp_path)
 
 
 @pytest.mark.thorough
-def test_a_watched_script_that_does_not_compile_is_refused_and_a_failing_script_waits_for_a_change(
+def test_watch_refuses_an_invalid_script_and_waits_for_a_change_after_a_failure(
     world_dir, tmp_path
 ):
     def wait_for(text: str) -> None:
@@ -317,7 +317,7 @@ def test_a_watched_script_that_does_not_compile_is_refused_and_a_failing_script_
 
 
 @pytest.mark.thorough
-def test_a_start_after_a_change_that_is_refused_names_the_file(world_dir):
+def test_refused_restart_after_a_change_names_the_file(world_dir):
     (world_dir / "world.toml").write_text('name = ""')
     refused = subprocess.run(
         [sys.executable, "-m", "clawblox.engine", str(world_dir)],
@@ -344,5 +344,5 @@ def test_a_start_after_a_change_that_is_refused_names_the_file(world_dir):
         (["x", "--resume"], ["x"]),
     ],
 )
-def test_flags_for_the_first_start_are_left_out(command, kept):
+def test_restart_omits_the_flags_for_the_first_start(command, kept):
     assert strip_flags(command, ("--resume", "--reseed")) == kept

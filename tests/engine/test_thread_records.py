@@ -11,7 +11,7 @@ def error(at: int, text: str = "no") -> WorldHalted:
     return WorldHalted("End frame error", f"main.lua:{at}: {text}", f"main.lua:{at}\nmain.lua:99\n")
 
 
-def test_each_place_is_logged_again_after_a_second_with_the_errors_left_out() -> None:
+def test_place_is_logged_again_after_a_second_with_the_number_of_omitted_errors() -> None:
     logged: list[tuple[str, int]] = []
     errors = ThreadErrors(lambda failure, left_out: logged.append((failure.reason, left_out)))
     for tick in (0, 1, 59, 60, 61):
@@ -21,7 +21,7 @@ def test_each_place_is_logged_again_after_a_second_with_the_errors_left_out() ->
     assert (errors.count, errors.last) == (6, "End frame error: main.lua:2: no")
 
 
-def test_the_places_of_a_second_are_bounded_and_all_errors_are_counted() -> None:
+def test_places_per_second_are_limited_but_all_errors_are_counted() -> None:
     logged: list[str] = []
     errors = ThreadErrors(lambda failure, _: logged.append(failure.reason))
     for at in range(1000):
@@ -32,13 +32,13 @@ def test_the_places_of_a_second_are_bounded_and_all_errors_are_counted() -> None
     assert logged[-1] == "main.lua:5000: no"
 
 
-def test_a_long_text_is_cut() -> None:
+def test_long_error_text_is_truncated() -> None:
     errors = ThreadErrors(lambda *_: None)
     errors.add(error(1, "x" * 10_000), 0)
     assert len(errors.last) == 1000
 
 
-def test_a_restored_world_counts_and_logs_on() -> None:
+def test_error_counts_and_log_continue_after_a_restore() -> None:
     logged: list[int] = []
     errors, restored = (ThreadErrors(lambda _, left: logged.append(left)) for _ in range(2))
     for tick in range(30):

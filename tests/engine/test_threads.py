@@ -8,7 +8,7 @@ from tests.engine.playing import play, printed, say
 from tests.engine.torture import Plan
 
 
-def test_n2_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
+def test_wait_resumes_at_the_first_tick_at_or_after_its_time(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -37,7 +37,7 @@ RunService.Heartbeat:Connect(function() print("heartbeat") end)
 """
 
 
-def test_n17_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_heartbeat(tmp_path):
+def test_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_heartbeat(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -59,7 +59,7 @@ def test_n17_threads_deferred_by_main_run_in_the_first_tick_before_stepped_and_h
     assert lines == [*load, *first, *frame, *frame]
 
 
-def test_n17_threads_deferred_by_player_added_run_in_the_next_tick_before_heartbeat(tmp_path):
+def test_threads_deferred_by_player_added_run_in_the_next_tick_before_heartbeat(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -76,14 +76,14 @@ def test_n17_threads_deferred_by_player_added_run_in_the_next_tick_before_heartb
     assert lines == [*frame, "Ada", "deferred", *frame]
 
 
-def test_n17_threads_deferred_by_a_script_of_the_tree_run_in_the_tick_in_which_it_starts(tmp_path):
+def test_threads_deferred_by_a_script_of_the_tree_run_in_the_tick_in_which_it_starts(tmp_path):
     (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
     script = tmp_path / "scripts" / "ServerScriptService" / "Late.server.lua"
     script.write_text('task.defer(print, "deferred") print("started")')
     assert say(tmp_path, FRAMES, 1) == ["started", "deferred", "stepped", "heartbeat"]
 
 
-def test_n2_threads_deferred_in_a_tick_run_in_the_next_tick(tmp_path):
+def test_threads_deferred_in_a_tick_run_in_the_next_tick(tmp_path):
     lines = say(
         tmp_path,
         FRAMES
@@ -97,7 +97,7 @@ def test_n2_threads_deferred_in_a_tick_run_in_the_next_tick(tmp_path):
     assert lines == [*frame, "deferred", "deferred later", *frame]
 
 
-def test_due_threads_resume_in_the_order_in_which_they_were_scheduled_deferred_ones_first(tmp_path):
+def test_deferred_threads_resume_first_and_due_threads_in_scheduling_order(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -131,7 +131,7 @@ def test_threads_deferred_by_due_threads_run_in_the_same_tick(tmp_path):
     ) == ["delayed\t1", "next\t1", "deferred\t1"]
 
 
-def test_defers_nested_without_end_take_turns_with_ticks(tmp_path):
+def test_endlessly_nested_defers_continue_in_the_next_tick(tmp_path):
     run = play(
         tmp_path,
         """
@@ -192,7 +192,7 @@ def test_a_thread_that_yields_stays_suspended_until_a_script_resumes_it(tmp_path
     ]
 
 
-def test_a_thread_that_yields_and_that_nothing_refers_to_is_warned_of_once(tmp_path):
+def test_unreferenced_yielded_thread_causes_a_single_warning(tmp_path):
     run = play(
         tmp_path,
         """
@@ -216,7 +216,7 @@ def test_a_thread_that_yields_and_that_nothing_refers_to_is_warned_of_once(tmp_p
     assert "nothing refers to it" in run.lines[0]
 
 
-def test_n2_a_thread_resumed_by_another_no_longer_waits_for_its_old_time(tmp_path):
+def test_thread_resumed_by_another_drops_its_wait(tmp_path):
     assert say(
         tmp_path,
         """
@@ -231,7 +231,7 @@ def test_n2_a_thread_resumed_by_another_no_longer_waits_for_its_old_time(tmp_pat
     ) == ["0\tearly", f"1\t{5 / 60}", "6"]
 
 
-def test_n2_spawn_runs_immediately_up_to_its_first_wait_and_returns_the_thread(tmp_path):
+def test_spawn_runs_immediately_up_to_its_first_wait_and_returns_the_thread(tmp_path):
     assert say(
         tmp_path,
         """
@@ -258,7 +258,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("place", LOST)
-def test_an_error_ends_its_thread_and_not_the_world(tmp_path, place):
+def test_error_ends_its_thread_but_not_the_world(tmp_path, place):
     run = play(tmp_path, LOST[place] + "\ntask.delay(0.1, print, 'still here')", 9)
     assert run.world.failure is None
     errors = run.world._parts.scheduler.errors
@@ -270,20 +270,20 @@ def test_an_error_ends_its_thread_and_not_the_world(tmp_path, place):
 
 
 @pytest.mark.parametrize("place", list(LOST)[1:])
-def test_with_on_error_halt_an_error_halts_the_world(tmp_path, place):
+def test_error_with_on_error_halt_halts_the_world(tmp_path, place):
     run = play(tmp_path, LOST[place], 9, halts_on_error=True)
     assert run.world.failure is not None
     assert run.world.failure.endswith("main.lua:1: lost")
 
 
-def test_with_on_error_halt_an_error_in_the_first_run_of_spawn_is_a_warning(tmp_path):
+def test_error_in_the_first_run_of_spawn_with_on_error_halt_is_a_warning(tmp_path):
     main = 'task.spawn(function() error("lost") end) print("goes on")'
     run = play(tmp_path, main, 1, halts_on_error=True)
     assert run.lines == ["err [Lua WARN] task.spawn error: main.lua:1: lost", "out [Lua] goes on"]
     assert run.world.failure is None
 
 
-def test_errors_of_a_place_are_logged_once_a_second_with_their_count(tmp_path):
+def test_errors_from_one_place_are_logged_once_per_second_with_their_count(tmp_path):
     run = play(
         tmp_path,
         """
@@ -309,13 +309,13 @@ def test_errors_of_a_place_are_logged_once_a_second_with_their_count(tmp_path):
     ]
 
 
-def test_the_text_of_an_error_is_cut_in_the_log(tmp_path):
+def test_error_text_is_truncated_in_the_log(tmp_path):
     run = play(tmp_path, "task.defer(function() error(string.rep('x', 1e6), 0) end)", 1)
     assert run.lines[0] == f"err [Lua Error] Begin frame error: {'x' * 4000}… (1000000 characters)"
     assert sum(map(len, run.lines)) < 10_000
 
 
-def test_a_script_of_the_tree_fails_the_start_in_the_first_tick_and_later_ends_alone(tmp_path):
+def test_tree_script_error_fails_the_start_only_in_the_first_tick(tmp_path):
     (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
     script = tmp_path / "scripts" / "ServerScriptService" / "s.server.lua"
     script.write_text("error('early')")
@@ -325,7 +325,7 @@ def test_a_script_of_the_tree_fails_the_start_in_the_first_tick_and_later_ends_a
     assert play(tmp_path, "", 2).world._parts.scheduler.errors.last == where + "later"
 
 
-def test_a_script_that_is_made_later_ends_alone_also_if_it_is_not_luau(tmp_path):
+def test_error_in_a_script_created_later_only_ends_its_thread_even_if_it_does_not_compile(tmp_path):
     run = play(
         tmp_path,
         """
@@ -342,7 +342,7 @@ def test_a_script_that_is_made_later_ends_alone_also_if_it_is_not_luau(tmp_path)
     assert run.world._parts.scheduler.errors.count == 2
 
 
-def test_n2_cancel_drops_a_thread_that_waits_and_does_nothing_to_a_dead_one(tmp_path):
+def test_cancel_drops_a_waiting_thread_and_ignores_a_dead_thread(tmp_path):
     assert (
         say(
             tmp_path,
@@ -360,7 +360,7 @@ def test_n2_cancel_drops_a_thread_that_waits_and_does_nothing_to_a_dead_one(tmp_
     )
 
 
-def test_n2_wait_and_tick_warn_once_for_each_world(tmp_path):
+def test_wait_and_tick_warn_once_per_world(tmp_path):
     run = play(tmp_path, "wait() wait() print(tick()) tick()", 3)
     assert run.lines == [
         "err [Lua WARN] wait() is legacy; prefer task.wait()",
@@ -369,7 +369,7 @@ def test_n2_wait_and_tick_warn_once_for_each_world(tmp_path):
     ]
 
 
-def test_n2_all_clocks_are_simulation_time(tmp_path):
+def test_all_clocks_use_simulation_time(tmp_path):
     lines = say(
         tmp_path,
         "task.wait(2) print(time() == 2, os.clock() == 2, os.time() == 2, elapsedTime() == 2)",
@@ -378,7 +378,7 @@ def test_n2_all_clocks_are_simulation_time(tmp_path):
     assert lines == ["true\ttrue\ttrue\ttrue"]
 
 
-def test_n8_wait_for_child_returns_immediately_looks_each_tick_and_gives_up(tmp_path):
+def test_wait_for_child_returns_immediately_or_in_a_later_tick_or_times_out(tmp_path):
     assert say(
         tmp_path,
         """
@@ -394,7 +394,7 @@ def test_n8_wait_for_child_returns_immediately_looks_each_tick_and_gives_up(tmp_
     ) == ["There\t0", "Late\t3", "nil\t8"]
 
 
-def test_wrong_arguments_of_task_are_errors_of_the_script(tmp_path):
+def test_invalid_task_arguments_raise_script_errors(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -412,14 +412,14 @@ def test_wrong_arguments_of_task_are_errors_of_the_script(tmp_path):
     ]
 
 
-def test_n3_an_endless_loop_halts_the_world_with_a_clear_text(tmp_path):
+def test_an_endless_loop_halts_the_world_with_a_clear_text(tmp_path):
     run = play(tmp_path, "task.wait()\nwhile true do end", 3, steps_per_tick=100_000)
     assert run.world.failure is not None
     assert run.world.failure.startswith("Begin frame error: main.lua:2: ")
     assert printed(run) == []
 
 
-def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
+def test_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
     run = play(
         tmp_path,
         "local function fail()\n    error('no')\nend\nworkspace.ChildAdded:Connect(function()\n"
@@ -440,7 +440,7 @@ def test_n3_the_log_of_a_halted_world_shows_the_source_and_the_stack(tmp_path):
     ]
 
 
-def test_n3_a_world_whose_main_does_not_compile_or_fails_is_halted(tmp_path):
+def test_a_world_whose_main_does_not_compile_or_fails_is_halted(tmp_path):
     run = play(tmp_path, "local = 1")
     assert run.world.failure is not None
     assert run.world.failure.startswith("Failed to load script: main.lua:1: ")

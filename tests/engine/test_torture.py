@@ -63,7 +63,7 @@ def test_a_short_world_continues_exactly_from_each_tick(name: str, tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_eight_forks_with_seeds_of_their_own_differ_from_the_first_draw_and_equal_their_twins(
+def test_reseeded_forks_differ_from_the_first_draw_but_equal_their_twins(
     tmp_path: Path,
 ) -> None:
     directory = copy_world("random", tmp_path)

@@ -34,7 +34,7 @@ end
 """
 
 
-def test_easing_begins_at_0_and_ends_at_1_and_out_is_in_from_the_end() -> None:
+def test_easing_goes_from_0_to_1_and_out_mirrors_in() -> None:
     for style in STYLES:
         for direction in DIRECTIONS:
             assert ease(0.0, style, direction) == ease(-1.0, style, direction) == 0.0, style
@@ -56,11 +56,11 @@ SHARES = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_styles_have_their_curves(style: str) -> None:
+def test_easing_styles_have_their_curves(style: str) -> None:
     assert ease(0.25, style, "In") == pytest.approx(SHARES[style], abs=1e-9)
 
 
-def test_get_value_eases_a_share(tmp_path: Path) -> None:
+def test_get_value_returns_the_eased_share(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         """
@@ -78,7 +78,7 @@ def test_get_value_eases_a_share(tmp_path: Path) -> None:
     ]
 
 
-def test_a_tween_moves_a_property_on_ticks_and_ends_exactly(tmp_path: Path) -> None:
+def test_tween_changes_a_property_per_tick_and_ends_at_the_exact_goal(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         START
@@ -172,7 +172,7 @@ def test_a_tween_waits_for_its_delay_before_each_repetition(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_a_tween_with_a_delay_begins_from_the_values_at_its_end(tmp_path: Path) -> None:
+def test_delayed_tween_starts_from_the_values_at_the_end_of_the_delay(tmp_path: Path) -> None:
     lines = watch(
         tmp_path,
         "tween(2 / 60, { Transparency = 1 }, 0, false, 3 / 60)",
@@ -185,7 +185,7 @@ def test_a_tween_with_a_delay_begins_from_the_values_at_its_end(tmp_path: Path) 
     ]  # fmt: skip
 
 
-def test_a_tween_without_time_sets_its_goal_in_the_next_tick(tmp_path: Path) -> None:
+def test_tween_of_zero_length_sets_its_goal_in_the_next_tick(tmp_path: Path) -> None:
     assert watch(tmp_path, "tween(0, { Transparency = 1 })", 1) == [
         "0\tPlaying", "completed\tCompleted", "100\tCompleted",
     ]  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_tween_without_time_sets_its_goal_in_the_next_tick(tmp_path: Path) -> 
     assert endless == ["0\tPlaying", "100\tPlaying", "100\tPlaying", "100\tPlaying"]
 
 
-def test_a_paused_tween_continues_and_a_cancelled_one_begins_again(tmp_path: Path) -> None:
+def test_paused_tween_continues_and_cancelled_tween_starts_again(tmp_path: Path) -> None:
     lines = watch(
         tmp_path,
         "tween(4 / 60, { Transparency = 1 })",
@@ -213,7 +213,7 @@ def test_a_paused_tween_continues_and_a_cancelled_one_begins_again(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_a_later_tween_of_the_same_property_cancels_the_earlier_one(tmp_path: Path) -> None:
+def test_later_tween_of_a_property_cancels_the_earlier_tween(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         START
@@ -271,7 +271,7 @@ WRONG = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("statement", WRONG)
-def test_wrong_tweens_are_refused(tmp_path: Path, statement: str) -> None:
+def test_create_refuses_invalid_tweens(tmp_path: Path, statement: str) -> None:
     script = f"""
         {START}
         local info = TweenInfo.new()

@@ -47,14 +47,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("statement", WRONG)
-def test_an_unknown_name_is_named_with_its_class_and_the_nearest_one(
+def test_unknown_member_error_names_its_class_and_the_nearest_name(
     tmp_path: Path, statement: str
 ) -> None:
     lines = say(tmp_path, f"print(select(2, pcall(function() {statement} end)))")
     assert lines == [f"main.lua:1: {WRONG[statement]}"]
 
 
-def test_an_unknown_service_is_nil_and_a_warning_that_names_the_nearest_one(tmp_path: Path) -> None:
+def test_unknown_service_is_nil_with_a_warning_that_names_the_nearest(tmp_path: Path) -> None:
     run = play(
         tmp_path,
         """
@@ -72,14 +72,14 @@ def test_an_unknown_service_is_nil_and_a_warning_that_names_the_nearest_one(tmp_
     ]
 
 
-def test_a_script_cannot_make_the_world_remember_warnings_without_end(tmp_path: Path) -> None:
+def test_number_of_remembered_warnings_is_limited(tmp_path: Path) -> None:
     run = play(tmp_path, "for at = 1, 1000 do game:GetService('S' .. at) end")
     assert run.world.failure is None
     assert sum("is not a service" in line for line in run.lines) == 100
 
 
 @pytest.mark.thorough
-def test_looking_for_the_nearest_name_is_charged(tmp_path: Path) -> None:
+def test_search_for_the_nearest_name_is_charged(tmp_path: Path) -> None:
     script = "while true do pcall(function() return Enum.Material.SmothPlastik end) end"
     run = play(tmp_path, script, steps_per_tick=300_000)
     assert "exhausted the allowed number of steps" in (run.world.failure or "")

@@ -76,7 +76,7 @@ def watched(
         process.communicate()
 
 
-def test_an_endless_script_halts_the_world_which_names_script_and_line(tmp_path):
+def test_watchdog_halts_an_endless_script_and_names_script_and_line(tmp_path):
     with watched(tmp_path, "print(1)\nwhile true do\nend\n") as world:
         assert world.read_line() == "[tick 0] [Lua] 1"
         line = world.read_line()
@@ -87,21 +87,21 @@ def test_an_endless_script_halts_the_world_which_names_script_and_line(tmp_path)
 
 
 @pytest.mark.thorough
-def test_no_pcall_escapes_the_watchdog(tmp_path):
+def test_pcall_cannot_catch_the_watchdog(tmp_path):
     main = "task.wait()\nwhile true do pcall(function() while true do end end) end"
     with watched(tmp_path, main) as world:
         assert re.match(rf"halted: Begin frame error: main\.lua:2: {STOPPED}", world.read_line())
 
 
 @pytest.mark.thorough
-def test_a_call_that_passes_no_charge_point_halts_the_world_at_its_end(tmp_path):
+def test_call_without_charge_points_halts_the_world_at_its_end(tmp_path):
     with watched(tmp_path, "local n = 1\nwait_for_the_watchdog()") as world:
         line = world.read_line()
         assert re.match(rf"halted: Failed to load script: main\.lua:[12]: {STOPPED}", line)
 
 
 @pytest.mark.thorough
-def test_a_call_that_never_ends_is_ended_with_a_status_and_the_last_known_line(tmp_path):
+def test_endless_call_ends_the_process_with_a_status_and_the_last_known_line(tmp_path):
     with watched(tmp_path, "local n = 1\nfor i = 1, 3 do\nsearch()\nend", patience_s=0.1) as world:
         assert world.end() == WATCHDOG_STATUS
         wait_until(lambda: not is_alive(world.helper))
@@ -110,7 +110,7 @@ def test_a_call_that_never_ends_is_ended_with_a_status_and_the_last_known_line(t
 
 
 @pytest.mark.thorough
-def test_a_process_with_too_much_memory_stops_at_its_next_charge_point(tmp_path):
+def test_process_over_the_memory_limit_stops_at_its_next_charge_point(tmp_path):
     fill = "local t = {}\nwhile true do t[#t + 1] = string.rep('x', 1000) .. #t end"
     with watched(tmp_path, fill, memory=200 << 20, cpu_s=60) as world:
         line = world.read_line()
@@ -122,7 +122,7 @@ def test_a_process_with_too_much_memory_stops_at_its_next_charge_point(tmp_path)
 
 
 @pytest.mark.thorough
-def test_a_process_with_too_much_memory_that_does_not_answer_is_ended(tmp_path):
+def test_unresponsive_process_over_the_memory_limit_is_ended(tmp_path):
     main = "local long = string.rep('x', 2e8)\nsearch()"
     with watched(tmp_path, main, memory=200 << 20, cpu_s=60, patience_s=0.1) as world:
         assert world.end() == WATCHDOG_STATUS
@@ -130,7 +130,7 @@ def test_a_process_with_too_much_memory_that_does_not_answer_is_ended(tmp_path):
 
 
 @pytest.mark.thorough
-def test_calls_that_end_in_time_are_left_alone(tmp_path):
+def test_watchdog_ignores_calls_that_end_in_time(tmp_path):
     with watched(tmp_path, "for i = 1, 1000 do end") as world:
         assert world.read_line() == "played"
         assert is_alive(world.helper)
@@ -140,7 +140,7 @@ def test_calls_that_end_in_time_are_left_alone(tmp_path):
 
 
 @pytest.mark.thorough
-def test_no_helper_outlives_a_world_that_is_killed(tmp_path):
+def test_watchdog_helper_ends_when_its_world_is_killed(tmp_path):
     with watched(tmp_path, "") as world:
         assert world.read_line() == "played"
         assert is_alive(world.helper)
@@ -150,7 +150,7 @@ def test_no_helper_outlives_a_world_that_is_killed(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_helper_sleeps_between_two_looks(tmp_path):
+def test_watchdog_helper_sleeps_between_checks(tmp_path):
     with watched(tmp_path, "") as world:
         assert world.read_line() == "played"
         stat = Path(f"/proc/{world.helper}/stat")
@@ -214,7 +214,7 @@ def test_the_supervisor_names_the_watchdog_and_the_line_and_resumes_the_last_sav
 # ------------------------------------------------------------------------------- its parts
 
 
-def test_the_slot_is_shared_and_its_text_is_printable():
+def test_slot_is_shared_between_processes_and_its_text_is_printable():
     descriptor = open_slot_file()
     ours, theirs = Slot(descriptor), Slot(descriptor)
     os.close(descriptor)
@@ -238,7 +238,7 @@ def test_the_observer_sees_each_call_and_each_thousand_steps():
     assert places == ["a:2", "a:2", "a:2", "b:1"]
 
 
-def test_an_interrupt_gives_its_reason_and_ends_the_batch():
+def test_interrupt_raises_its_reason_and_ends_the_batch_of_steps():
     vm = VM()
     seen: list[object] = []
 
@@ -262,7 +262,7 @@ def test_an_interrupt_gives_its_reason_and_ends_the_batch():
         ("watchdog_memory_mib = 0", "watchdog_memory_mib must be a whole number above 0, not 0"),
     ],
 )  # fmt: skip
-def test_a_wrong_limit_names_its_key(tmp_path, text, complaint):
+def test_invalid_watchdog_limit_names_its_key(tmp_path, text, complaint):
     (tmp_path / "main.lua").write_text("")
     (tmp_path / "world.toml").write_text(f'name = "w"\n[clawblox]\n{text}\n')
     with pytest.raises(SettingsError, match=re.escape(complaint)):

@@ -21,7 +21,7 @@ MAX_TICKS = 3000
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_world_finds_no_failure(name: str, tmp_path: Path) -> None:
+def test_test_world_reports_no_failures(name: str, tmp_path: Path) -> None:
     directory = copy_world(name, tmp_path)
     rows = read_json(directory / "seen.json", [])
     found: list[Any] = []

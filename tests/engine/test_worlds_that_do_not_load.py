@@ -91,7 +91,7 @@ def test_the_command_line_fails_and_quotes_the_script(command, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_script_that_is_never_required_may_be_wrong(tmp_path):
+def test_invalid_module_is_ignored_unless_required(tmp_path):
     files = {"main.lua": "print(1)", "scripts/Workspace/m.module.lua": "end"}
     directory = write_world(tmp_path / "sound", files)
     with World(dir=directory) as world:

@@ -30,7 +30,7 @@ def serving() -> tuple[Calls, Any, Lifecycle[LifecycleState]]:
     return Calls(instance, lifecycle), instance, lifecycle
 
 
-async def test_a_life_that_has_ended_is_not_waited_for_though_it_seems_to_serve() -> None:
+async def test_wait_ignores_an_ended_world_that_still_seems_to_serve() -> None:
     calls, instance, lifecycle = serving()
     served: list[bool] = []
 
@@ -51,14 +51,14 @@ async def test_a_life_that_has_ended_is_not_waited_for_though_it_seems_to_serve(
     assert served == [True]
 
 
-async def test_a_halted_life_does_not_serve() -> None:
+async def test_halted_world_does_not_count_as_serving() -> None:
     calls, instance, _ = serving()
     assert calls.life == 0
     instance.halt = "stuck"
     assert calls.life is None
 
 
-async def test_an_instance_that_is_stopped_is_not_waited_for() -> None:
+async def test_wait_ends_when_the_instance_is_being_stopped() -> None:
     calls, _, lifecycle = serving()
     lifecycle.move(LifecycleState.STOPPING)
     assert not await calls.wait_serving(after=0, until=math.inf)

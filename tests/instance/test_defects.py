@@ -24,7 +24,7 @@ SAMPLE = [
 ]
 
 
-def test_a_defect_in_the_task_of_an_instance_ends_no_sibling_and_no_wait_is_endless(
+def test_defect_in_an_instance_task_affects_no_sibling_and_ends_all_waits(
     tmp_path: Path,
 ) -> None:
     assert inject_at("instance", tmp_path / "defects", SAMPLE) == (len(SAMPLE), [])
@@ -32,14 +32,14 @@ def test_a_defect_in_the_task_of_an_instance_ends_no_sibling_and_no_wait_is_endl
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("share", range(8))
-def test_a_defect_in_any_function_of_the_task_ends_no_sibling(tmp_path: Path, share: int) -> None:
+def test_defect_in_any_function_of_the_task_affects_no_sibling(tmp_path: Path, share: int) -> None:
     reached, faults = inject_all("instance", tmp_path / "defects", share=(share, 8))
     assert faults == []
     assert reached > 20
 
 
 @pytest.mark.anyio
-async def test_an_instance_whose_end_cannot_be_recorded_ends_all_the_same(
+async def test_instance_ends_even_if_its_end_cannot_be_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, line: bytes, **_: object) -> None:
@@ -59,7 +59,7 @@ async def test_an_instance_whose_end_cannot_be_recorded_ends_all_the_same(
 
 
 @pytest.mark.anyio
-async def test_a_defect_that_stays_is_an_event_and_ends_one_instance(
+async def test_permanent_defect_emits_an_event_and_ends_only_one_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(books: InstanceBookkeeping, *_: object, **__: object) -> None:

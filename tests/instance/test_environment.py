@@ -54,7 +54,7 @@ def environment_of(launch: Launch) -> dict[str, str]:
     return child_environment(launch, world_environment(launch, "w000", 20001), "c00c1e", "0.t")
 
 
-def test_a_world_that_is_a_run_itself_writes_where_the_outer_run_says(config: WorldConfig) -> None:
+def test_world_inside_a_run_writes_to_the_outer_run(config: WorldConfig) -> None:
     rows = "/outer/datastore/w000.db"
     outer = {"CLAWBLOX_LEASE": "0.t", "WORLD_PORT": "20001", "WORLD_DATASTORE_PATH": rows}
     outer["CLAWBLOX_MANIFEST_PATH"] = "/outer/manifest.json"
@@ -65,7 +65,7 @@ def test_a_world_that_is_a_run_itself_writes_where_the_outer_run_says(config: Wo
     assert (elsewhere.datastore_path, elsewhere.manifest_path) == (None, MANIFEST)
 
 
-def test_an_instance_has_rows_of_its_own_unless_its_port_was_chosen(config: WorldConfig) -> None:
+def test_instance_has_its_own_rows_unless_its_port_is_given(config: WorldConfig) -> None:
     (one,) = planned_many(config, 1)
     own = one.instance_dir / "datastore" / "w000.db"
     assert environment_of(one)["WORLD_DATASTORE_PATH"] == str(own)
@@ -74,7 +74,7 @@ def test_an_instance_has_rows_of_its_own_unless_its_port_was_chosen(config: Worl
         assert "WORLD_DATASTORE_PATH" not in environment_of(other)
 
 
-def test_nothing_of_an_outer_world_leaks_in(
+def test_variables_of_an_outer_world_are_not_inherited(
     config: WorldConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in OUTER.items():
@@ -104,7 +104,7 @@ def test_the_callers_variables_override_the_variables_of_this_process(
     assert environment_of(planned(config))["PYTHONUNBUFFERED"] == ""
 
 
-def test_the_seed_of_a_fork_is_handed_over_and_shown_in_its_script(
+def test_seed_of_a_fork_is_in_its_environment_and_script(
     config: WorldConfig, tmp_path: Path
 ) -> None:
     (tmp_path / "counter" / "parent.json").touch()
@@ -126,7 +126,7 @@ def test_every_instance_has_its_own_tokens(config: WorldConfig) -> None:
     assert all(re.fullmatch(r"[\w-]{43}", token) for token in tokens)
 
 
-def test_a_script_hands_down_no_socket_and_no_secret(config: WorldConfig) -> None:
+def test_rerun_script_contains_no_socket_and_no_secret(config: WorldConfig) -> None:
     launch = planned(config, env={"API_KEY": "hush", "DB_PASSWD": "quiet", "PLAIN": "it's so"})
     world = world_environment(launch, "w000", 20001)
     script = render_command_file(launch, world)

@@ -177,7 +177,7 @@ ANSWERS: dict[str, tuple[Handler, int]] = {
 
 @pytest.mark.usefixtures("_patient")
 @pytest.mark.parametrize(("handler", "status"), ANSWERS.values(), ids=ANSWERS)
-async def test_only_200_is_ready_however_it_is_sent(handler: Handler, status: int) -> None:
+async def test_probe_accepts_only_status_200_in_any_framing(handler: Handler, status: int) -> None:
     with serving(handler) as server:
         probe = make_probe(server.port)
         assert await look(probe) is (status == 200)
@@ -193,7 +193,7 @@ UNSIZED: dict[str, bytes] = {
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("answer", UNSIZED.values(), ids=UNSIZED)
-async def test_an_answer_without_length_is_not_waited_for(answer: bytes) -> None:
+async def test_probe_does_not_wait_for_an_answer_without_length(answer: bytes) -> None:
     with serving(say(answer)) as server:
         assert await look(make_probe(server.port))
 
@@ -215,16 +215,14 @@ NON_ANSWERS: dict[str, tuple[Handler, str]] = {
 @pytest.mark.thorough
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("handler", "seen"), NON_ANSWERS.values(), ids=NON_ANSWERS)
-async def test_the_probe_reports_something_that_is_not_an_answer(
-    handler: Handler, seen: str
-) -> None:
+async def test_probe_reports_an_invalid_answer(handler: Handler, seen: str) -> None:
     with serving(handler) as server:
         probe = make_probe(server.port)
         assert not await look(probe)
         assert probe.seen == seen
 
 
-async def test_the_probe_reports_a_refused_connection() -> None:
+async def test_probe_reports_a_refused_connection() -> None:
     probe = make_probe(free_port())
     assert probe.seen == "nothing yet"
     assert not await look(probe)
@@ -240,7 +238,7 @@ async def test_the_probe_reports_a_refused_connection() -> None:
         ("::1", "::1", "[::1]"),
     ],
 )
-async def test_the_request_is_small_and_asks_for_no_more_than_the_answer(
+async def test_probe_request_is_small_and_closes_the_connection(
     host: str, bound: str, named: str
 ) -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED), bound) as server:
@@ -251,7 +249,7 @@ async def test_the_request_is_small_and_asks_for_no_more_than_the_answer(
         assert not [header for header in headers if "token" in header.lower()]
 
 
-async def test_a_connection_to_itself_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_ignores_a_connection_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     class BoundToItsDestination(socket.socket):
         def connect_ex(self, address: tuple[str, int]) -> int:  # type: ignore[override]
             if self.getsockname()[1] != address[1]:
@@ -305,7 +303,7 @@ def port() -> Iterator[int]:
         yield server.port
 
 
-async def test_a_pattern_is_found_over_several_looks_and_stays_found(
+async def test_log_pattern_is_found_over_several_checks_and_stays_found(
     tmp_path: Path, port: int
 ) -> None:
     log = WorldLog(tmp_path / "log", port, r"^ready: zwölf \d+$")
@@ -320,7 +318,7 @@ async def test_a_pattern_is_found_over_several_looks_and_stays_found(
 
 
 @pytest.mark.parametrize("offset", [-8, -1, 0, 1, 8])
-async def test_a_pattern_is_found_across_chunks(tmp_path: Path, port: int, offset: int) -> None:
+async def test_log_pattern_is_found_across_chunks(tmp_path: Path, port: int, offset: int) -> None:
     log = WorldLog(tmp_path / "log", port, "^READY$")
     for line in (b"x" * 99 + b"\n", b"x"):
         size = 3 * health._LOG_CHUNK_BYTES + offset
@@ -329,7 +327,7 @@ async def test_a_pattern_is_found_across_chunks(tmp_path: Path, port: int, offse
     assert await log.shows(b"READY\n")
 
 
-async def test_a_line_without_end_is_searched_to_its_end(tmp_path: Path, port: int) -> None:
+async def test_unfinished_log_line_is_searched_completely(tmp_path: Path, port: int) -> None:
     log = WorldLog(tmp_path / "log", port, "READY")
     assert await log.shows(b"x" * (3 * health._LOG_CHUNK_BYTES - 2) + b"READY")
 
@@ -341,7 +339,7 @@ async def test_log_lines_of_an_earlier_run_do_not_count(tmp_path: Path, port: in
     assert await log.shows(b"READY\n")
 
 
-async def test_a_ready_line_in_the_log_is_not_enough_without_a_listener(tmp_path: Path) -> None:
+async def test_ready_line_in_the_log_requires_a_listener(tmp_path: Path) -> None:
     log = WorldLog(tmp_path / "log", free_port(), "READY")
     assert not await log.shows(b"READY\n")
     assert log.probe.seen == "connection failed: Connection refused"
@@ -371,26 +369,26 @@ async def become_ready(probe: ReadinessProbe, cookie: str) -> None:
         ("::", "::"),
     ],
 )
-async def test_the_listener_of_the_world_itself_is_ready(
+async def test_listener_of_the_world_itself_is_accepted(
     tmp_path: Path, host: str, bound: str
 ) -> None:
     with running_world(tmp_path, "--bind", bound) as world:
         await become_ready(make_probe(world.port, host=host), world.cookie)
 
 
-async def test_the_listener_of_a_child_is_ready(tmp_path: Path) -> None:
+async def test_listener_of_a_child_is_accepted(tmp_path: Path) -> None:
     with running_world(tmp_path, wrapper="child") as world:
         await become_ready(make_probe(world.port), world.cookie)
 
 
-async def test_the_listener_of_another_process_is_a_stranger(tmp_path: Path) -> None:
+async def test_listener_of_another_process_is_refused(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         with pytest.raises(StrangerAnswers) as caught:
             await become_ready(make_probe(world.port), "another")
         assert str(caught.value).startswith(f"pid {world.process.pid} (")
 
 
-async def test_a_listener_of_this_process_is_a_stranger() -> None:
+async def test_listener_of_this_process_is_refused() -> None:
     with serving(say(b"HTTP/1.1 200 OK\r\n" + SIZED)) as server:
         probe = make_probe(server.port)
         with pytest.raises(StrangerAnswers) as caught:
@@ -425,7 +423,7 @@ FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
 
 
 @pytest.mark.parametrize(("expected_s", "kind", "at_s"), FIRST_LOOKS.values(), ids=FIRST_LOOKS)
-async def test_probing_begins_when_a_world_can_be_ready(
+async def test_probing_starts_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if at_s == 0.0:  # who waits at all waits for ever
@@ -438,7 +436,7 @@ async def test_probing_begins_when_a_world_can_be_ready(
     assert probe.at[0] - begun_at >= at_s
 
 
-async def test_a_world_is_looked_at_once_although_its_deadline_has_passed() -> None:
+async def test_world_is_probed_once_even_after_its_deadline() -> None:
     probe = Looks()
     assert not await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
     assert await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
@@ -454,7 +452,7 @@ class Silent(Looks):
             yield Wait(math.inf)
 
 
-async def test_a_look_without_an_answer_ends_at_the_deadline_and_is_followed_by_one_more() -> None:
+async def test_unanswered_probe_ends_at_the_deadline_and_is_repeated_once() -> None:
     probe = Silent()
     with anyio.fail_after(HANG_S):
         assert not await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.1))

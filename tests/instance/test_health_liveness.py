@@ -82,14 +82,14 @@ SCRIPTS: dict[str, list[bool | Exception]] = {
 
 
 @pytest.mark.parametrize("looks", SCRIPTS.values(), ids=SCRIPTS)
-async def test_only_failures_in_a_row_count(looks: list[bool | Exception]) -> None:
+async def test_only_consecutive_probe_failures_count(looks: list[bool | Exception]) -> None:
     probe = Script(*looks, BAD, BAD)
     assert await run(probe) == f"look {len(looks)}"
     assert probe.number == len(looks)
 
 
 @pytest.mark.parametrize("threshold", [1, 5])
-async def test_a_world_hangs_after_the_number_of_failures_in_the_rule(threshold: int) -> None:
+async def test_world_counts_as_hung_after_the_failure_threshold(threshold: int) -> None:
     probe = Script(*[BAD] * 9)
     await run(probe, LivenessRule(period=0.001, timeout=HANG_S, failure_threshold=threshold))
     assert probe.number == threshold
@@ -126,7 +126,7 @@ async def looks_at(world: RunningWorld) -> int:
     return sum(request["path"] == "/api.md" for request in requests)
 
 
-async def test_a_world_that_answers_is_probed_for_ever(world: RunningWorld) -> None:
+async def test_answering_world_is_probed_forever(world: RunningWorld) -> None:
     before = open_fds()
     async with anyio.create_task_group() as group:
         group.start_soon(run, make_probe(world.port))
@@ -137,20 +137,20 @@ async def test_a_world_that_answers_is_probed_for_ever(world: RunningWorld) -> N
     assert left == set()
 
 
-async def test_a_world_that_answers_with_an_error_hangs(world: RunningWorld) -> None:
+async def test_world_that_answers_with_an_error_counts_as_hung(world: RunningWorld) -> None:
     await calling(world.set, doc="status-500")
     assert await run(make_probe(world.port)) == "GET /api.md answered 500"
     assert await looks_at(world) == 3
 
 
-async def test_a_world_that_does_not_answer_hangs(world: RunningWorld) -> None:
+async def test_world_that_does_not_answer_counts_as_hung(world: RunningWorld) -> None:
     await calling(world.set, doc="hang")
     seen = await run(make_probe(world.port), HASTY)
     assert seen == "connected, no answer to GET /api.md within 0.05 s"
     assert await looks_at(world) == 3
 
 
-async def test_a_world_that_is_stopped_hangs(world: RunningWorld) -> None:
+async def test_suspended_world_counts_as_hung(world: RunningWorld) -> None:
     os.kill(world.process.pid, signal.SIGSTOP)
     try:
         seen = await run(make_probe(world.port), HASTY)
@@ -159,12 +159,12 @@ async def test_a_world_that_is_stopped_hangs(world: RunningWorld) -> None:
     assert seen == "connected, no answer to GET /api.md within 0.05 s"
 
 
-async def test_a_world_that_closes_its_listener_hangs() -> None:
+async def test_world_that_closes_its_listener_counts_as_hung() -> None:
     seen = await run(make_probe(free_port()))
     assert seen == "connection failed: Connection refused"
 
 
-async def test_a_world_that_fails_for_a_while_is_forgiven(world: RunningWorld) -> None:
+async def test_temporary_failures_are_forgiven(world: RunningWorld) -> None:
     patient = LivenessRule(period=0.005, timeout=HANG_S, failure_threshold=100_000)
     ended: list[str] = []
 

@@ -47,7 +47,7 @@ async def test_the_log_is_read_from_the_first_line_with_true_offsets(tmp_path: P
     assert sum(len(line.text) + 1 for line in lines) == len(whole)
 
 
-async def test_a_tail_is_the_last_lines(tmp_path: Path) -> None:
+async def test_tail_returns_the_last_lines(tmp_path: Path) -> None:
     async with running(tmp_path, "--flood-lines", "5000") as (world, _):
         whole = await collect(world)
         for tail in (0, 1, 2, 100, 5002, 9999):
@@ -60,7 +60,7 @@ def untimed(lines: list[LogLine]) -> list[LogLine]:
     return [attrs.evolve(line, at=None) for line in lines]
 
 
-async def test_a_tail_counts_a_line_that_has_no_end_yet(tmp_path: Path) -> None:
+async def test_tail_counts_an_unfinished_line(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         with started.log_file.open("a") as log:
             log.write("one\ntwo\nthr")
@@ -98,7 +98,7 @@ async def test_the_log_of_a_dead_world_can_be_read(tmp_path: Path) -> None:
         assert texts(await collect(world, follow=True))[0].startswith("counter world, process ")
 
 
-async def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
+async def test_endless_log_line_is_returned_in_pieces(tmp_path: Path) -> None:
     async with running(tmp_path, "--long-line", "200000") as (world, _):
         lines = await collect(world)
     pieces = [line for line in lines if line.text.startswith("y")]
@@ -110,14 +110,14 @@ async def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
     ]
 
 
-async def test_bytes_that_are_not_text_are_replaced(tmp_path: Path) -> None:
+async def test_invalid_bytes_in_a_log_are_replaced(tmp_path: Path) -> None:
     async with running(tmp_path, "--raw-bytes") as (world, started):
         lines = await collect(world)
         assert "caf\ufffd \ufffd\ufffd \x00 end" in texts(lines)
         assert lines[-1].text == f"Spectator frontend: {started.url}/"
 
 
-async def test_a_log_that_was_removed_has_no_lines(tmp_path: Path) -> None:
+async def test_removed_log_has_no_lines(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         started.log_file.unlink()
         assert await collect(world) == []
@@ -136,7 +136,7 @@ def first_line(path: Path) -> bytes:
 
 
 @pytest.mark.usefixtures("_cut_often")
-async def test_a_log_that_outgrows_its_limit_keeps_its_newer_half(tmp_path: Path) -> None:
+async def test_log_over_its_limit_keeps_its_newer_half(tmp_path: Path) -> None:
     flags = ("--flood-lines", "1000", "--flood-rate", "200")
     async with running(tmp_path, *flags, max_log_bytes=50_000) as (world, started):
         log_file = started.log_file
@@ -153,7 +153,7 @@ async def test_a_log_that_outgrows_its_limit_keeps_its_newer_half(tmp_path: Path
 
 
 @pytest.mark.usefixtures("_cut_often")
-async def test_a_reader_follows_a_log_that_is_cut(tmp_path: Path) -> None:
+async def test_reader_follows_a_truncated_log(tmp_path: Path) -> None:
     followed: list[str] = []
 
     def has_gone_on() -> bool:
@@ -175,7 +175,7 @@ async def test_a_reader_follows_a_log_that_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_cut_often")
-async def test_a_log_without_a_limit_is_never_cut(tmp_path: Path) -> None:
+async def test_log_without_a_limit_is_never_truncated(tmp_path: Path) -> None:
     async with running(tmp_path, "--flood-lines", "1000", max_log_bytes=None) as (world, _):
         second = await world.start(run_dir=tmp_path / "run")  # several intervals long
         assert len(await collect(world, instance=second.name)) == 1002

@@ -57,7 +57,7 @@ def fake_program(directory: Path, name: str) -> Path:
         (None, f"{HERE}:{os.defpath}"),
     ],
 )
-async def test_without_an_activated_environment_our_interpreter_comes_first(
+async def test_path_starts_with_this_interpreter_without_an_activated_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | None, expected: str
 ) -> None:
     if path is None:
@@ -78,7 +78,7 @@ async def test_an_activated_environment_leaves_the_path_unchanged(
         assert dump["env"]["PATH"] == "/usr/bin:/bin"
 
 
-async def test_an_environment_that_the_caller_activates_counts(tmp_path: Path) -> None:
+async def test_environment_activated_by_the_caller_counts(tmp_path: Path) -> None:
     async with dumped(tmp_path, env={"VIRTUAL_ENV": "/somewhere"}) as (_, dump):
         assert dump["env"]["PATH"] == "/usr/bin:/bin"
 
@@ -99,7 +99,7 @@ async def test_a_given_path_takes_precedence_and_is_searched(
 
 
 @pytest.mark.parametrize("listen", ["bind", "inherit"])  # a shell stands in between
-async def test_the_command_itself_is_looked_up_there_too(
+async def test_command_is_searched_in_the_same_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
 ) -> None:
     fake_program(tmp_path / "bin", "python")
@@ -132,7 +132,7 @@ def world_on_python(parent: Path, *flags: str) -> tuple[Path, list[str]]:
     return directory, command
 
 
-async def test_the_word_python_in_braces_is_our_interpreter_in_command_sidecar_and_script(
+async def test_python_placeholder_is_replaced_in_command_sidecar_and_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", "/somewhere/else")
@@ -149,7 +149,7 @@ async def test_the_word_python_in_braces_is_our_interpreter_in_command_sidecar_a
     assert shlex.split(last) == ["exec", *started.command]
 
 
-async def test_only_a_whole_word_is_replaced(tmp_path: Path) -> None:
+async def test_python_placeholder_is_replaced_only_as_a_whole_word(tmp_path: Path) -> None:
     directory = world_that_runs(tmp_path, "/bin/echo", "{python}", "{python}3", "x{python}")
     async with AsyncWorld(dir=directory) as world:
         with pytest.raises(WorldExitedBeforeReadyError) as caught:
@@ -161,7 +161,7 @@ async def test_only_a_whole_word_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [{}, {"PATH": "/usr/bin:/bin"}], ids=["bare", "cron"])
-async def test_the_command_file_finds_our_interpreter_from_anywhere(
+async def test_command_file_finds_this_interpreter_from_any_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, env: dict[str, str]
 ) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", "/somewhere")
@@ -204,9 +204,7 @@ async def failed_start(directory: Path, tmp_path: Path, **arguments: object) -> 
 
 
 @pytest.mark.parametrize("program", ["python", "python3.99", "/nowhere/bin/python3"])
-async def test_the_error_for_a_missing_python_names_the_one_clawblox_runs_on(
-    tmp_path: Path, program: str
-) -> None:
+async def test_missing_python_error_names_this_interpreter(tmp_path: Path, program: str) -> None:
     directory = world_that_runs(tmp_path, program, "world.py")
     error = await failed_start(directory, tmp_path, env={"PATH": "/nowhere"})
     assert isinstance(error, WorldCommandError)
@@ -215,7 +213,7 @@ async def test_the_error_for_a_missing_python_names_the_one_clawblox_runs_on(
     assert "{python}" in (error.hint or "")
 
 
-async def test_another_program_that_is_missing_has_nothing_to_do_with_python(
+async def test_missing_other_program_has_no_hint_about_python(
     tmp_path: Path,
 ) -> None:
     error = await failed_start(world_that_runs(tmp_path, "no-such-program"), tmp_path)
@@ -232,7 +230,7 @@ def write_snapshot(directory: Path) -> Path:
     "words", [["-c", "import clawblox.server"], ["-m", "clawblox.server"], ["-m", "clawblox"]]
 )
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_the_error_of_a_world_without_clawblox_names_our_interpreter(
+async def test_error_of_a_world_without_clawblox_names_this_interpreter(
     tmp_path: Path, words: list[str], is_resumed: bool
 ) -> None:
     directory = world_that_runs(tmp_path, sys.executable, "-I", "-S", *words)
@@ -244,7 +242,7 @@ async def test_the_error_of_a_world_without_clawblox_names_our_interpreter(
     assert f"clawblox runs on {sys.executable}" in (error.hint or "")
 
 
-async def test_a_module_with_a_similar_name_is_not_clawblox(tmp_path: Path) -> None:
+async def test_missing_module_with_a_similar_name_has_no_hint(tmp_path: Path) -> None:
     code = "raise ModuleNotFoundError(\"No module named 'clawbloxes'\")"
     directory = world_that_runs(tmp_path, "{python}", "-c", code)
     error = await failed_start(directory, tmp_path)

@@ -50,14 +50,14 @@ def planned_many(
 # ---------------------------------------------------------------------------------------- one
 
 
-def test_a_lone_instance_has_its_files_in_the_run_directory(config: WorldConfig) -> None:
+def test_single_instance_has_its_files_in_the_run_directory(config: WorldConfig) -> None:
     launch = planned(config, run_dir="/run", record=True)
     assert launch.run_dir == launch.instance_dir == launch.files_dir == Path("/run")
     assert launch.record_dir == Path("/run/recordings")
     assert (launch.index, launch.options.name) == (None, None)
 
 
-def test_in_the_world_directory_files_go_to_a_hidden_folder(config: WorldConfig) -> None:
+def test_files_in_the_world_directory_are_in_a_hidden_folder(config: WorldConfig) -> None:
     launch = planned(config)
     assert launch.run_dir == launch.instance_dir == config.dir
     assert launch.files_dir == config.dir / ".clawblox"
@@ -81,7 +81,7 @@ def test_a_run_directory_has_one_path_however_it_is_spelled(
     assert planned(config, run_dir="world").files_dir == config.dir / ".clawblox"
 
 
-def test_a_world_whose_path_no_record_can_hold_is_refused(tmp_path: Path) -> None:
+def test_world_path_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     directory = make_world(tmp_path).rename(tmp_path / os.fsdecode(b"w\xff"))
     config = read_world_config(directory)
     with pytest.raises(ConfigError, match="UTF-8") as caught:
@@ -125,7 +125,7 @@ def test_attaching_plans_the_launch_from_the_record(config: WorldConfig) -> None
 # --------------------------------------------------------------------------------------- many
 
 
-def test_many_have_numbered_names_places_and_directories(config: WorldConfig) -> None:
+def test_many_instances_have_numbered_names_and_directories(config: WorldConfig) -> None:
     launches = planned_many(config, 3, taken=2, record=True)
     assert [one.options.name for one in launches] == ["w002", "w003", "w004"]
     assert [one.index for one in launches] == [2, 3, 4]
@@ -139,7 +139,7 @@ def test_many_have_numbered_names_places_and_directories(config: WorldConfig) ->
     assert {one.options.port for one in launches} == {None}
 
 
-def test_given_names_are_kept_and_not_used_for_others(config: WorldConfig) -> None:
+def test_given_names_are_kept_and_not_generated_again(config: WorldConfig) -> None:
     specs = [InstanceSpec(), InstanceSpec(name="w000"), InstanceSpec(name="left"), InstanceSpec()]
     launches = planned_many(config, specs)
     assert [one.options.name for one in launches] == ["w001", "w000", "left", "w002"]
@@ -176,7 +176,7 @@ def test_each_spec_overrides_the_shared_options(config: WorldConfig, tmp_path: P
     assert [one.record_dir is not None for one in recording] == [True, False]
 
 
-def test_seeds_count_up_from_the_first(config: WorldConfig) -> None:
+def test_seeds_of_many_instances_count_up_from_the_first(config: WorldConfig) -> None:
     assert [one.options.reseed for one in planned_many(config, 3, reseed=40)] == [40, 41, 42]
     assert [one.options.reseed for one in planned_many(config, 2, taken=9, reseed=0)] == [0, 1]
     with pytest.raises(ConfigError) as caught:
@@ -223,7 +223,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "key"), WRONG, ids=[key for _, key in WRONG])
-def test_a_spec_with_a_wrong_value_is_refused_when_it_is_made(
+def test_spec_with_an_invalid_value_is_refused_on_creation(
     fields: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -257,7 +257,7 @@ def test_the_error_names_an_unknown_key_of_a_spec() -> None:
     assert caught.value.hint == "did you mean name?"
 
 
-def test_a_spec_does_not_show_its_variables() -> None:
+def test_repr_of_a_spec_hides_its_variables() -> None:
     assert "hush" not in repr(InstanceSpec(env={"API_KEY": "hush"}))
 
 
@@ -272,7 +272,7 @@ def parent(tmp_path: Path) -> tuple[Path, str]:
     return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_parent_is_known_by_its_path_and_digest(parent: tuple[Path, str]) -> None:
+def test_parent_snapshot_is_identified_by_path_and_digest(parent: tuple[Path, str]) -> None:
     path, digest = parent
     checkpoints: list[Any] = [
         *(path, str(path), path.name, {"path": path}, {"path": path.name, "sha256": None}),
@@ -282,7 +282,7 @@ def test_a_parent_is_known_by_its_path_and_digest(parent: tuple[Path, str]) -> N
         assert find_parent(checkpoint, path.parent) == parent
 
 
-def test_a_parent_whose_file_has_changed_is_refused(parent: tuple[Path, str]) -> None:
+def test_changed_parent_snapshot_is_refused(parent: tuple[Path, str]) -> None:
     path, digest = parent
     path.write_bytes(b'{"format": "counter-v2"}')
     with pytest.raises(ConfigError, match="not the snapshot that was saved") as caught:
@@ -290,7 +290,7 @@ def test_a_parent_whose_file_has_changed_is_refused(parent: tuple[Path, str]) ->
     assert (caught.value.path, caught.value.key, caught.value.value) == (path, "checkpoint", digest)
 
 
-def test_a_parent_that_cannot_be_read_is_refused(
+def test_unreadable_parent_snapshot_is_refused(
     parent: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path) -> str:

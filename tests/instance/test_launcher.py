@@ -78,7 +78,7 @@ def make_launcher() -> Launcher:
 
 
 @pytest.mark.thorough
-async def test_a_start_ends_as_its_probe_its_process_or_its_deadline_says(
+async def test_start_ends_with_its_probe_its_process_or_its_deadline(
     starts: list[Start],
 ) -> None:
     ready, ended, late = Start([False, True]), Start([]), Start([], timeout=0.01)
@@ -93,7 +93,7 @@ async def test_a_start_ends_as_its_probe_its_process_or_its_deadline_says(
             assert await late.run(launcher) is Ending.LATE
 
 
-async def test_an_error_goes_to_the_caller_of_its_start_and_to_no_other(
+async def test_error_is_raised_only_to_the_caller_of_its_start(
     starts: list[Start],
 ) -> None:
     broken, fine = Start([]), Start([True])
@@ -115,7 +115,7 @@ async def test_an_error_goes_to_the_caller_of_its_start_and_to_no_other(
     assert set(endings) == {broken.error, Ending.READY}
 
 
-async def test_starts_that_are_given_up_end_the_thread(starts: list[Start]) -> None:
+async def test_thread_ends_when_all_starts_are_abandoned(starts: list[Start]) -> None:
     starts += [Start([]) for _ in range(12)]  # more than the ramp lets begin at once
     with anyio.fail_after(HANG_S):
         launcher = make_launcher()
@@ -130,7 +130,7 @@ async def test_starts_that_are_given_up_end_the_thread(starts: list[Start]) -> N
             assert await again.run(launcher) is Ending.READY
 
 
-async def test_a_caller_that_is_cancelled_with_the_block_hears_how_its_start_ended(
+async def test_caller_cancelled_with_the_block_is_notified_of_the_end(
     starts: list[Start],
 ) -> None:
     start = Start([])
@@ -145,7 +145,7 @@ async def test_a_caller_that_is_cancelled_with_the_block_hears_how_its_start_end
     assert scope.cancelled_caught
 
 
-async def test_a_defect_in_the_thread_fails_every_start_and_none_waits_for_ever(
+async def test_defect_in_the_thread_fails_every_start(
     starts: list[Start], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts += [Start([]) for _ in range(3)]

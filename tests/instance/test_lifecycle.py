@@ -38,11 +38,11 @@ def reachable(start: LifecycleState) -> set[LifecycleState]:
     return found
 
 
-def test_the_table_knows_every_state() -> None:
+def test_transition_table_contains_every_state() -> None:
     assert MOVES.keys() == set(LifecycleState)
 
 
-def test_every_move_is_legal_or_refused_without_effect() -> None:
+def test_every_transition_is_legal_or_refused_without_effect() -> None:
     for origin, target in itertools.product(LifecycleState, LifecycleState):
         lifecycle = Lifecycle(MOVES, origin)
         if (origin, target) in LEGAL:
@@ -63,20 +63,20 @@ def test_every_state_can_be_reached() -> None:
     assert reachable(LifecycleState.LEASING) == set(LifecycleState)
 
 
-def test_every_state_can_reach_an_end_and_nothing_follows_an_end() -> None:
+def test_every_state_can_reach_a_final_state() -> None:
     ends = {LifecycleState.FAILED, LifecycleState.EXITED}
     for state in LifecycleState:
         assert bool(reachable(state) & ends) == (state not in ends), state
         assert state not in ends or not reachable(state), state
 
 
-def test_only_a_lost_port_and_a_restart_bring_a_state_back() -> None:
+def test_states_repeat_only_after_a_lost_port_or_a_restart() -> None:
     again = {state for state in LifecycleState if state in reachable(state)}
     starts, lives = {"leasing", "spawning", "probing"}, {"ready", "restarting"}
     assert again == starts | lives
 
 
-def test_an_instance_that_was_ready_exits_and_never_fails_to_start() -> None:
+def test_ready_instance_can_only_exit() -> None:
     lives = {LifecycleState.READY, LifecycleState.RESTARTING}
     assert reachable(LifecycleState.READY) == lives | {
         LifecycleState.STOPPING,
@@ -143,7 +143,7 @@ def test_the_end_of_an_instance_is_reported_exactly(
     assert (end.state, end.run_status) == (state, status)
 
 
-def test_only_what_was_ready_is_ever_complete() -> None:
+def test_run_is_complete_only_if_the_instance_was_ready() -> None:
     for facts in itertools.product((False, True), repeat=4):
         begun, died, finished, meant = facts
         end = InstanceEnd(

@@ -39,7 +39,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_soon")
-async def test_a_wrapper_that_starts_a_world_again_and_again_fails_the_start(
+async def test_wrapper_that_restarts_its_world_fails_the_start(
     tmp_path: Path,
 ) -> None:
     directory = make_inheriting_world(tmp_path, wrapper="again")
@@ -52,7 +52,7 @@ async def test_a_wrapper_that_starts_a_world_again_and_again_fails_the_start(
 
 
 @pytest.mark.parametrize("wrapper", ["child", "nohup"])
-async def test_a_wrapper_that_ends_with_its_world_is_started_once_and_told_to_exec(
+async def test_wrapper_that_ends_with_its_world_is_started_once_with_a_hint_to_exec(
     tmp_path: Path, wrapper: str
 ) -> None:
     directory = make_inheriting_world(tmp_path, wrapper=wrapper)
@@ -64,7 +64,7 @@ async def test_a_wrapper_that_ends_with_its_world_is_started_once_and_told_to_ex
 
 @pytest.mark.usefixtures("_soon")
 @pytest.mark.thorough
-async def test_a_wrapper_that_waits_for_a_silent_world_is_a_warning_and_then_the_error(
+async def test_wrapper_that_waits_for_a_silent_world_causes_a_warning_and_then_an_error(
     tmp_path: Path,
 ) -> None:
     directory = make_inheriting_world(tmp_path, "--never-listen", wrapper="child")
@@ -80,7 +80,7 @@ async def test_a_wrapper_that_waits_for_a_silent_world_is_a_warning_and_then_the
 
 
 @pytest.mark.usefixtures("_soon")
-async def test_a_wrapper_that_prepares_something_and_then_execs_is_no_failure(
+async def test_wrapper_that_execs_after_preparations_does_not_fail(
     tmp_path: Path,
 ) -> None:
     directory = make_inheriting_world(tmp_path, wrapper="prepare")
@@ -89,7 +89,7 @@ async def test_a_wrapper_that_prepares_something_and_then_execs_is_no_failure(
             await world.start(run_dir=tmp_path / "run", health_timeout=LONG_S)
 
 
-def test_a_wrapper_that_waits_for_other_things_too_is_known_by_the_port_in_the_log() -> None:
+def test_other_wrapper_is_detected_by_the_port_in_the_log() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         find = partial(find_kept_socket, "127.0.0.1", port)
@@ -117,13 +117,13 @@ def test_a_wrapper_that_waits_for_other_things_too_is_known_by_the_port_in_the_l
         ("port 6379: Address already in use", False),
     ],
 )
-def test_the_report_of_a_failed_bind_is_known_unless_it_names_another_port(
+def test_bind_error_in_the_log_is_detected_unless_it_names_another_port(
     line: str, is_one: bool
 ) -> None:
     assert find_in_use(20000, ["one", line]) == ([line] if is_one else [])
 
 
-def test_a_process_that_waits_for_its_child_is_known() -> None:
+def test_process_that_waits_for_its_child_is_detected() -> None:
     command = ["/bin/sh", "-c", "read line; exit 0", "sh"]
     waiting = ["/bin/sh", "-c", '"$@"; exit', "sh", *command]
     with (

@@ -58,7 +58,7 @@ def test_the_limit_follows_the_pressure(
     assert pressure == pytest.approx(pressures[-1])
 
 
-def test_without_a_pressure_the_times_to_readiness_decide() -> None:
+def test_limit_follows_readiness_times_without_a_pressure() -> None:
     assert decided([None], FAST) == (32, None)
     assert decided([None], SLOW) == (2, None)
 
@@ -75,7 +75,7 @@ def test_a_pressure_needs_two_readings() -> None:
     assert (controller.limit, controller.pressure) == (8, None)
 
 
-def test_a_pressure_is_a_share_even_where_the_clocks_disagree() -> None:
+def test_pressure_stays_between_0_and_1_if_clocks_disagree() -> None:
     assert decided([1.7], []) == (8, 1.0)
 
 
@@ -105,7 +105,7 @@ PRESSURES: dict[str, tuple[str | None, float | None]] = {
 
 
 @pytest.mark.parametrize(("text", "stall_s"), PRESSURES.values(), ids=PRESSURES)
-def test_the_stall_time_is_read_if_the_kernel_has_one(
+def test_stall_time_is_read_if_the_kernel_provides_it(
     text: str | None, stall_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text is not None:
@@ -114,7 +114,7 @@ def test_the_stall_time_is_read_if_the_kernel_has_one(
     assert read_stall_s() == stall_s
 
 
-def test_this_kernels_stall_time_never_falls_or_is_missing() -> None:
+def test_stall_time_of_this_kernel_never_decreases() -> None:
     first, second = read_stall_s(), read_stall_s()
     path = Path("/proc/pressure/cpu")
     if first is None:
@@ -154,7 +154,7 @@ def begun(held: Ramp, count: int) -> list[int]:
     return [start for start in range(count) if held.begin(start)]
 
 
-def test_a_machine_with_one_processor_begins_with_eight(machine: Machine) -> None:
+def test_ramp_on_one_processor_starts_with_a_limit_of_eight(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     assert begun(held, 12) == list(range(8))
     held.end(3, is_ready=False)
@@ -163,7 +163,7 @@ def test_a_machine_with_one_processor_begins_with_eight(machine: Machine) -> Non
     assert machine.looks == 0  # a machine with room is not looked at
 
 
-def test_only_a_start_that_got_ready_counts_for_the_fastest(machine: Machine) -> None:
+def test_only_successful_starts_count_for_the_fastest_time(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     for is_ready, fastest_s in ((False, 0.0), (True, 2.0)):
         assert held.begin("start")
@@ -172,7 +172,7 @@ def test_only_a_start_that_got_ready_counts_for_the_fastest(machine: Machine) ->
         assert held.fastest_s == fastest_s
 
 
-def test_starts_that_hang_hold_up_the_others_for_five_seconds(machine: Machine) -> None:
+def test_hanging_starts_delay_others_for_at_most_five_seconds(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     begun(held, 8)
     machine.now += 4.9
@@ -206,14 +206,14 @@ def test_a_change_of_pace_is_reported_once(machine: Machine) -> None:
     assert told == [(True, 4), (False, 4)]
 
 
-def test_a_ramp_that_only_grows_is_not_reported(machine: Machine) -> None:
+def test_growing_limit_is_not_reported(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     machine.pressure = 0.1
     assert [held.update() for _ in range(4)] == [None] * 4
     assert held.limit > 8
 
 
-def test_without_a_pressure_more_and_more_begin(machine: Machine) -> None:
+def test_number_of_concurrent_starts_grows_without_a_pressure(machine: Machine) -> None:
     held = Ramp(machine.read_stall, 1)
     machine.pressure = None
     begun(held, 8)

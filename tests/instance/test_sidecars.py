@@ -17,7 +17,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_log_grows_while_the_world_runs(tmp_path: Path) -> None:
+async def test_sidecar_log_grows_while_the_world_is_running(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--say-ready", "0")) as world:
         started = await world.start(run_dir=tmp_path / "run")
         await wait_until_async(lambda: "READY to serve" in started.log_file.read_text())
@@ -29,7 +29,7 @@ async def read_line(path: Path) -> str:
     return (await wait_until_async(lambda: path.read_text().splitlines()))[0]
 
 
-async def test_sidecars_have_the_same_environment_and_logs_of_their_own(tmp_path: Path) -> None:
+async def test_sidecars_share_the_environment_and_have_separate_logs(tmp_path: Path) -> None:
     sidecars = {
         "frontend": ["--dump", str(tmp_path / "frontend.json")],
         "feed": ["--dump", str(tmp_path / "feed.json"), "--say-ready", "0"],
@@ -53,7 +53,7 @@ async def test_sidecars_have_the_same_environment_and_logs_of_their_own(tmp_path
         assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_sidecar_that_ends_is_an_event_and_the_world_continues(tmp_path: Path) -> None:
+async def test_end_of_a_sidecar_emits_an_event_and_the_world_continues(tmp_path: Path) -> None:
     directory = make_world(tmp_path, sidecars={"feed": ["--exit-at-once", "4"]})
     async with AsyncWorld(dir=directory) as world:
         async with world.events() as events:

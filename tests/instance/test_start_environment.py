@@ -106,7 +106,7 @@ def held_open(path: Path) -> Iterator[None]:
             os.close(before)
 
 
-async def test_the_process_has_its_own_session_and_inherits_nothing(tmp_path: Path) -> None:
+async def test_process_has_its_own_session_and_inherits_no_descriptors(tmp_path: Path) -> None:
     with held_open(tmp_path / "held"):
         async with dumped(tmp_path) as (started, dump):
             assert dump["pid"] == dump["sid"] == dump["pgid"] == started.pid
@@ -182,7 +182,7 @@ async def test_the_command_file_reruns_on_another_port_and_with_a_given_token(
         assert not is_listening(started.port)
 
 
-async def test_nothing_needs_the_command_file_or_the_snapshot_after_the_start(
+async def test_command_file_and_snapshot_are_not_needed_after_the_start(
     tmp_path: Path,
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -153,7 +153,7 @@ async def test_a_world_that_exits_is_reported_immediately_with_its_status(tmp_pa
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL"])
-async def test_a_world_that_a_signal_ends_is_reported_immediately_with_its_name(
+async def test_world_killed_by_a_signal_is_reported_immediately_with_the_signal(
     tmp_path: Path, name: str
 ) -> None:
     directory = make_world(tmp_path, "--die-at-once", name)
@@ -183,7 +183,7 @@ async def test_a_world_left_behind_by_its_shell_is_ended(
     assert error.exit == ProcessExit(status=0)
 
 
-async def test_the_last_lines_of_a_flood_are_kept(tmp_path: Path) -> None:
+async def test_error_has_the_last_lines_of_a_flood_of_output(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--flood-lines", "20000", "--exit-at-once", "7")
     error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
     assert len(error.log_lines) == 50
@@ -200,7 +200,7 @@ async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) ->
     assert error.log_lines == ("y" * 1000,)
 
 
-async def test_the_last_lines_belong_to_this_run(
+async def test_error_has_only_log_lines_of_this_run(
     tmp_path: Path,
 ) -> None:
     log_file = tmp_path / "world.log"
@@ -284,7 +284,7 @@ async def test_a_world_that_never_listens_times_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_world_that_ignores_sigterm_is_ended_when_it_was_not_ready(
+async def test_world_that_ignores_sigterm_is_killed_after_a_failed_start(
     tmp_path: Path,
 ) -> None:
     flags = ("--never-listen", "--ignore-sigterm", "--pid-file", str(tmp_path / "pid"))
@@ -314,7 +314,7 @@ async def test_the_error_of_a_world_without_the_route_has_the_status(tmp_path: P
 
 
 @pytest.mark.thorough
-async def test_a_world_with_a_short_timeout_is_probed_though_others_were_slow(
+async def test_world_with_a_short_timeout_is_probed_in_time_despite_slow_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(current_ramp(), "fastest_s", 100.0)
@@ -365,7 +365,7 @@ async def test_a_world_that_listens_on_another_port_is_named_in_the_error(
 
 
 @pytest.mark.thorough
-async def test_the_port_of_a_sidecar_is_not_taken_for_the_port_of_the_world(tmp_path: Path) -> None:
+async def test_port_of_a_sidecar_is_not_mistaken_for_the_worlds_port(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--never-listen")
     sidecar = [*world_command("--host", "127.0.0.1", "--bind-port", str(free_port()))]
     with (directory / "world.toml").open("a") as file:
@@ -449,7 +449,7 @@ async def test_the_error_for_a_port_of_another_instance_names_its_owner(tmp_path
         assert ask(started.port, "GET", "/api.md").status == 200
 
 
-async def test_a_busy_port_is_waited_for(tmp_path: Path) -> None:
+async def test_start_waits_for_a_busy_port(tmp_path: Path) -> None:
     port, outcome = free_port(), []
 
     async def start() -> None:
@@ -466,7 +466,7 @@ async def test_a_busy_port_is_waited_for(tmp_path: Path) -> None:
         assert outcome[0].port == port
 
 
-async def test_a_port_that_stays_busy_is_an_error_after_the_wait(
+async def test_start_fails_if_the_port_stays_busy(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -478,7 +478,7 @@ async def test_a_port_that_stays_busy_is_an_error_after_the_wait(
     assert caught.value.elapsed_s >= 0.1
 
 
-async def test_a_host_that_is_not_of_this_machine_fails_the_start(tmp_path: Path) -> None:
+async def test_start_fails_if_the_host_is_not_an_address_of_this_machine(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(WorldStartError) as caught:
             await world.start(host="192.0.2.1", run_dir=tmp_path / "run")
@@ -592,7 +592,7 @@ async def test_a_command_file_that_cannot_be_written_fails_before_the_world_is_s
     assert {path.name for path in tmp_path.iterdir()} == {"a-directory", "counter", "run"}
 
 
-async def test_a_record_dir_that_cannot_be_made_fails_the_start(
+async def test_start_fails_if_the_record_dir_cannot_be_created(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a-file").touch()
@@ -606,7 +606,7 @@ async def test_a_record_dir_that_cannot_be_made_fails_the_start(
     assert str(tmp_path / "a-file") in error.message
 
 
-async def test_a_world_that_cannot_be_watched_is_not_left_alive(
+async def test_world_that_cannot_be_watched_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(pid: int, *, is_child: bool) -> NoReturn:
@@ -665,7 +665,7 @@ print(json.dumps(kinds))
 """
 
 
-def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) -> None:
+def test_start_without_free_descriptors_fails_and_leaves_nothing_behind(tmp_path: Path) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", EXHAUST, str(directory), str(run), "16"],
@@ -684,7 +684,7 @@ def test_too_few_descriptors_fail_the_start_and_leave_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-def test_a_world_is_not_late_because_its_orchestrator_slept(tmp_path: Path) -> None:
+def test_sleep_of_the_orchestrator_does_not_make_a_start_late(tmp_path: Path) -> None:
     """Stop the orchestrator, as a closed laptop does, until its deadline is long over."""
     directory = make_world(tmp_path, "--slow-boot", "0.4", "--pid-file", str(tmp_path / "pid"))
     script = "\n".join(

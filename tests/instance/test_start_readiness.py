@@ -42,7 +42,7 @@ async def test_readiness_can_be_probed_at_another_path(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_readiness_can_be_a_line_of_the_log(tmp_path: Path, pattern: str) -> None:
+async def test_readiness_can_be_a_log_line(tmp_path: Path, pattern: str) -> None:
     directory = make_world(
         tmp_path, "--say-ready", "0.1", toml_extra=f'[run.ready]\nlog = "{pattern}"'
     )
@@ -93,7 +93,7 @@ def gated_world(parent: Path, *flags: str) -> Path:
 
 
 @pytest.mark.thorough
-async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_path: Path) -> None:
+async def test_leased_port_taken_by_another_process_is_replaced(tmp_path: Path) -> None:
     directory = gated_world(tmp_path)
     started: list[StartedWorld] = []
 
@@ -114,7 +114,7 @@ async def test_a_leased_port_that_a_stranger_took_is_replaced_by_another(tmp_pat
             assert (await world.save())["format"] == "counter-v1"
 
 
-async def test_a_given_port_that_a_stranger_took_is_not_replaced(tmp_path: Path) -> None:
+async def test_given_port_taken_by_another_process_is_not_replaced(tmp_path: Path) -> None:
     directory, port = gated_world(tmp_path), free_port()
     failures: list[WorldError] = []
 

@@ -52,7 +52,7 @@ async def test_no_process_of_the_tree_outlives_a_stop(
         assert not marked_processes()
 
 
-async def test_the_report_names_what_had_to_be_killed(tmp_path: Path) -> None:
+async def test_stop_result_names_the_killed_processes(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
         started = await world.start(run_dir=tmp_path / "run")
         result = await world.stop(grace_seconds=0.1)
@@ -62,7 +62,7 @@ async def test_the_report_names_what_had_to_be_killed(tmp_path: Path) -> None:
         assert result.exit.signal == "SIGKILL"
 
 
-async def test_a_child_that_tidies_up_gets_the_rest_of_the_grace(tmp_path: Path) -> None:
+async def test_child_that_cleans_up_gets_the_rest_of_the_grace_period(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--graceful-child", "0.3")) as world:
         await world.start(run_dir=tmp_path / "run")
         result = await world.stop(grace_seconds=10)
@@ -70,7 +70,7 @@ async def test_a_child_that_tidies_up_gets_the_rest_of_the_grace(tmp_path: Path)
         assert (world.dir / "graceful-child.tidied").exists()
 
 
-async def test_stopping_twice_and_without_a_start_does_nothing(tmp_path: Path) -> None:
+async def test_second_stop_and_stop_without_a_start_have_no_effect(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         assert await world.stop(grace_seconds=1) == StopResult("", "not_running")
         await world.start(run_dir=tmp_path / "run")
@@ -78,7 +78,7 @@ async def test_stopping_twice_and_without_a_start_does_nothing(tmp_path: Path) -
         assert await world.stop(grace_seconds=1) == StopResult("", "not_running")
 
 
-async def test_stopping_after_a_failed_start_does_nothing(tmp_path: Path) -> None:
+async def test_stop_after_a_failed_start_has_no_effect(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--exit-at-once", "3")) as world:
         with pytest.raises(Exception, match="exit status 3"):
             await world.start(run_dir=tmp_path / "run")
@@ -149,7 +149,7 @@ async def test_an_exception_in_the_block_propagates_unchanged(tmp_path: Path) ->
     assert not marked_processes()
 
 
-async def test_the_record_on_disk_has_the_end(tmp_path: Path) -> None:
+async def test_record_on_disk_contains_the_end(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=tmp_path / "run")
         assert records_on_disk(tmp_path / "run")["w000"]["state"] == "ready"

@@ -53,14 +53,14 @@ def test_a_world_counts_as_behind_after_ten_seconds_below_nine_tenths():
     assert changes == [(10, True), (31, False)]
 
 
-def test_the_cores_of_all_worlds_are_compared_with_the_cores_of_the_machine_and_announced_once():
+def test_lack_of_processors_for_all_worlds_is_announced_once():
     budget = CoreBudget(2)
     reports = [("a", 1.5), ("b", 0.75), ("c", 0.5), ("a", 1.5), ("b", 1.0), ("b", 1.0), ("c", 0.5)]
     assert [each for each in reports if budget.note(*each)] == [("b", 1.0)], "all have reported"
     assert (budget.needed, budget.worlds) == (3.0, 3)
 
 
-def test_too_few_cores_are_announced_again_once_there_were_enough():
+def test_lack_of_processors_is_announced_again_after_a_recovery():
     budget = CoreBudget(2)
     assert [budget.note("a", cores) for cores in (3, 3, 3)] == [False, True, False]
     assert not budget.note("b", None), "a world that has ended needs nothing"
@@ -92,7 +92,7 @@ def test_too_few_cores_are_announced_again_once_there_were_enough():
         ("ok", None),
     ],
 )
-def test_only_numbers_within_limits_are_a_rate(body, expected):
+def test_rate_accepts_only_numbers_within_limits(body, expected):
     assert parse_report(200, json.dumps(body).encode()) == HealthReport(rate=expected)
 
 
@@ -117,24 +117,24 @@ BOTH = {"tick_rate_hz": 60, "achieved_rate_hz": 60, "errors": 3, "last_error": "
         ({"errors": 1, "last_error": "x" * 5000}, None),
     ],
 )
-def test_only_a_whole_number_within_limits_counts_script_errors(body, expected):
+def test_script_error_count_accepts_only_whole_numbers_within_limits(body, expected):
     assert parse_report(200, json.dumps(body).encode()).errors == expected
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"# Play\n", b"\xff{}", b'{"tick_rate_hz": NaN, "errors": NaN}']
 )
-def test_what_is_no_json_object_reports_nothing(body):
+def test_answer_other_than_a_json_object_has_no_report(body):
     assert parse_report(200, body) == HealthReport()
 
 
 @pytest.mark.parametrize("status", [None, 204, 404, 503])
-def test_only_a_good_answer_reports_rate_and_errors(status):
+def test_only_a_healthy_answer_reports_rate_and_errors(status):
     assert parse_report(status, json.dumps(BOTH).encode()) == HealthReport()
 
 
 @pytest.mark.parametrize("char", ["x", "\n", "é", "\U0001f600"])
-def test_the_fields_of_a_report_fit_whatever_its_last_error_is(char):
+def test_report_fields_fit_with_any_last_error(char):
     sent = ScriptErrors(2**53, 1000 * char)
     body = encode_json({"status": "ok", **report_fields(rate(0.5, tick_cost_s=0.001), sent)})
     errors = parse_report(200, body).errors
@@ -166,7 +166,7 @@ def report(
 
 
 @pytest.mark.anyio
-async def test_a_world_that_falls_behind_is_an_event_and_is_seen_by_operators(
+async def test_world_that_falls_behind_emits_an_event_and_shows_in_the_status(
     world_dir, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(watch, "BEHIND_AFTER_S", 0.0)
@@ -207,7 +207,7 @@ def shown(run: Path) -> str:
 
 
 @pytest.mark.anyio
-async def test_script_errors_are_an_event_and_are_kept_by_record_and_manifest(world_dir, tmp_path):
+async def test_script_errors_emit_an_event_and_are_recorded(world_dir, tmp_path):
     run = tmp_path / "run"
     report(world_dir)
     async with AsyncWorld(dir=world_dir) as world, world.events() as events:
@@ -237,7 +237,7 @@ async def test_script_errors_are_an_event_and_are_kept_by_record_and_manifest(wo
 
 
 @pytest.mark.anyio
-async def test_the_last_errors_before_a_stop_are_asked_for(world_dir, tmp_path):
+async def test_stop_requests_the_last_script_errors(world_dir, tmp_path):
     toml = world_dir / "world.toml"
     toml.write_text(toml.read_text().replace("period = 0.02", f"period = {HANG_S}"))
     report(world_dir, errors=ScriptErrors(1, "main.lua:2: no"))
@@ -269,7 +269,7 @@ with World(dir=directory) as world:
 
 
 @pytest.mark.anyio
-async def test_a_manifest_has_the_errors_of_an_instance_that_another_program_stops(
+async def test_manifest_has_the_script_errors_of_an_instance_stopped_by_another_program(
     world_dir, tmp_path
 ):
     errors = ScriptErrors(1, "main.lua:2: no")
@@ -285,7 +285,7 @@ async def test_a_manifest_has_the_errors_of_an_instance_that_another_program_sto
 
 
 @pytest.mark.anyio
-async def test_a_restarted_world_has_the_errors_that_it_reports_itself(world_dir, tmp_path):
+async def test_restarted_world_has_only_its_own_script_errors(world_dir, tmp_path):
     run = tmp_path / "run"
     report(world_dir, errors=ScriptErrors(1, "main.lua:2: no"))
     async with AsyncWorld(dir=world_dir) as world:
@@ -311,7 +311,7 @@ async def until_errors(run: Path, errors: ScriptErrors | None) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_world_without_a_rate_is_as_healthy_as_before(world_dir, tmp_path):
+async def test_world_without_a_rate_is_healthy(world_dir, tmp_path):
     report(world_dir, None)
     async with AsyncWorld(dir=world_dir) as world, world.events() as events:
         started = await world.start(run_dir=tmp_path / "run")

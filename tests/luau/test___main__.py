@@ -36,7 +36,7 @@ def test_an_error_is_shown_with_its_stack(tmp_path: Path) -> None:
     ("source", "code"),
     [("print('x') return 1, 'OK'", 0), ("return 'no'", 1), ("", 1), ("error()", 1)],
 )
-def test_conformance_files_have_to_return_ok(
+def test_conformance_file_must_return_ok(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, code: int
 ) -> None:
     path = tmp_path / "file.luau"
@@ -69,7 +69,7 @@ return "OK"
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("torture", [(), ("--torture", "1"), ("--torture", "3")])
-def test_conformance_files_find_the_globals_of_the_test_program(
+def test_conformance_file_has_the_globals_of_the_test_program(
     tmp_path: Path, torture: tuple[str, ...]
 ) -> None:
     path = tmp_path / "file.luau"
@@ -77,7 +77,9 @@ def test_conformance_files_find_the_globals_of_the_test_program(
     assert main(["run", str(path), "--conformance", *torture]) == 0
 
 
-def test_torture_continues_in_restored_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torture_option_continues_in_restored_vms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved: list[VM] = []
     round_trip = ConformanceHost.round_trip
 

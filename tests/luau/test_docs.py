@@ -12,5 +12,5 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_the_program_runs(program: str) -> None:
+def test_program_in_the_docs_runs(program: str) -> None:
     exec(compile(program, "docs/luau.md", "exec"), {"__name__": "docs"})

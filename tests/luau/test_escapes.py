@@ -50,7 +50,7 @@ def escaped(way: str) -> VM:
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize("way", ESCAPES)
-def test_a_function_that_escapes_checks_its_arguments(way: str, is_restored: bool) -> None:
+def test_escaped_direct_function_checks_its_arguments(way: str, is_restored: bool) -> None:
     vm = escaped(way)
     if is_restored:
         vm = round_trip(vm)
@@ -105,7 +105,7 @@ LEAKS = {
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_loops_take_any_bounds(run: Callable[[str], list[str]]) -> None:
+def test_loops_accept_any_numeric_bounds(run: Callable[[str], list[str]]) -> None:
     assert {source: run(source) for source in LEAKS} == LEAKS
 
 
@@ -196,7 +196,7 @@ def test_numbers_without_an_integer_do_not_reach_python(
     assert vm.call(vm.load(f"return pcall({function}, {arguments}")) == expected
 
 
-def test_scripts_see_the_name_of_a_chunk_as_bytes() -> None:
+def test_chunk_name_is_a_byte_string_for_scripts() -> None:
     vm = VM()
     vm.roots["f"] = vm.load("local ok, message = pcall(error, 'x') error('y')", "=世界")
     with pytest.raises(LuaError, match="世界:1: y"):

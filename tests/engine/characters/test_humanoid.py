@@ -26,7 +26,7 @@ def stand(world):
 # Spawning
 
 
-def test_n4_a_character_is_a_cylinder_and_a_humanoid_in_a_model_with_the_players_name(world):
+def test_character_is_a_model_of_a_cylinder_and_a_humanoid_named_after_the_player(world):
     assert world.ask("""table.concat({
         ann.Character.Name, ann.Character.ClassName, tostring(ann.Character.Parent),
         tostring(ann.Character.PrimaryPart), tostring(root.Size), tostring(root.Shape),
@@ -39,7 +39,7 @@ def test_n4_a_character_is_a_cylinder_and_a_humanoid_in_a_model_with_the_players
     assert world.ask("root.Color == Color3.new(0.9, 0.45, 0.3)") is True
 
 
-def test_n4_players_who_join_stand_in_rows_of_four():
+def test_joining_players_stand_in_rows_of_four():
     world = SmallWorld()
     for name in ("a", "b", "c", "d", "e"):
         world.join(name)
@@ -47,7 +47,7 @@ def test_n4_players_who_join_stand_in_rows_of_four():
     assert places == ["-1.5, 6, 0", "1.5, 6, 0", "4.5, 6, 0", "-4.5, 6, 3", "-1.5, 6, 3"]
 
 
-def test_n4_character_added_does_not_fire_for_the_first_character():
+def test_character_added_does_not_fire_for_the_first_character():
     world = SmallWorld()
     world.run("""
         game.Players.ChildAdded:Connect(function(player) hear(player, "CharacterAdded") end)
@@ -57,7 +57,7 @@ def test_n4_character_added_does_not_fire_for_the_first_character():
     assert world.ask("ann.Character.Humanoid.ClassName") == "Humanoid"
 
 
-def test_n4_load_character_reports_the_old_character_and_then_the_new_character(world):
+def test_load_character_reports_the_old_character_and_then_the_new_character(world):
     world.run("""
         old = ann.Character
         ann.CharacterRemoving:Connect(function(character)
@@ -74,7 +74,7 @@ def test_n4_load_character_reports_the_old_character_and_then_the_new_character(
     assert world.ask("old.Parent == nil and ann.Character ~= old") is True
 
 
-def test_n4_the_character_of_load_character_walks(world):
+def test_character_from_load_character_can_walk(world):
     world.run("ann:LoadCharacter() root = ann.Character.HumanoidRootPart")
     world.run("ann.Character.Humanoid:MoveTo(Vector3.new(20, 0, 0))")
     world.tick(60)
@@ -95,7 +95,7 @@ def test_without_character_auto_loads_a_player_has_no_character_until_load_chara
     assert world.ask("ann.Character.Name") == "ann"
 
 
-def test_a_humanoid_that_may_not_jump_does_not_jump(world):
+def test_humanoid_with_jumping_disabled_does_not_jump(world):
     world.tick(60)
     world.run("""
         human, Type = ann.Character.Humanoid, Enum.HumanoidStateType
@@ -119,7 +119,7 @@ def test_a_humanoid_that_may_not_jump_does_not_jump(world):
         assert each.ask("human:GetState().Name") == "Jumping"
 
 
-def test_load_character_async_is_load_character(world):
+def test_load_character_async_equals_load_character(world):
     world.run("old = ann.Character ann:LoadCharacterAsync()")
     assert world.ask("ann.Character ~= old") is True
 
@@ -127,7 +127,7 @@ def test_load_character_async_is_load_character(world):
 # Health
 
 
-def test_n4_health_is_clamped_and_died_fires_once_after_health_changed(world):
+def test_health_is_clamped_and_died_fires_once_after_health_changed(world):
     world.run("""
         hear(humanoid, "HealthChanged") hear(humanoid, "Died")
         humanoid.Health = 500
@@ -140,7 +140,7 @@ def test_n4_health_is_clamped_and_died_fires_once_after_health_changed(world):
     assert world.ask("take()") == "HealthChanged 40.00, HealthChanged 0.00, Died"
 
 
-def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
+def test_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
     world.run("hear(humanoid, 'HealthChanged') hear(humanoid, 'Died')")
     world.run("humanoid:TakeDamage(30) humanoid.MaxHealth = 50")
     assert world.ask("humanoid.Health") == 70.0
@@ -154,7 +154,7 @@ def test_n4_take_damage_stops_at_0_and_lowering_max_health_leaves_health(world):
     )
 
 
-def test_infinite_health_can_be_shown(world):
+def test_infinite_health_is_shown_as_the_maximum(world):
     world.run("humanoid.MaxHealth = math.huge humanoid.Health = math.huge")
     assert shown_health(world.environment.get("ann")) == 1 << 53
     world.run("humanoid:TakeDamage(math.huge)")
@@ -175,14 +175,14 @@ def test_infinite_health_can_be_shown(world):
         ),
     ],
 )
-def test_a_wrong_argument_is_an_error(world, call, message):
+def test_humanoid_method_refuses_a_wrong_argument(world, call, message):
     assert world.ask(f"select(2, pcall(function() humanoid:{call} end))").endswith(message)
 
 
 # Walking
 
 
-def test_n4_move_to_is_reached_within_half_a_stud(world):
+def test_move_to_is_reached_within_half_a_stud(world):
     stand(world)
     world.run("hear(humanoid, 'MoveToFinished') humanoid:MoveTo(Vector3.new(8, 0, 0))")
     ticks = 0
@@ -194,13 +194,13 @@ def test_n4_move_to_is_reached_within_half_a_stud(world):
     assert 7.5 < world.ask("root.Position.X") < 8.0
 
 
-def test_n4_a_move_to_among_the_inputs_moves_the_character_in_the_same_tick(world):
+def test_move_to_in_an_input_handler_moves_the_character_in_the_same_tick(world):
     stand(world)
     world.tick(1, inputs="humanoid:MoveTo(Vector3.new(8, 0, 0))")
     assert world.ask("root.Position.X") == pytest.approx(16.0 / 60.0, abs=2e-3)
 
 
-def test_n4_move_to_times_out_after_8_seconds_and_a_new_one_restarts_the_clock(world):
+def test_move_to_times_out_after_8_seconds_unless_called_again(world):
     stand(world)
     world.run("""
         hear(humanoid, "MoveToFinished") humanoid.WalkSpeed = 0
@@ -216,7 +216,7 @@ def test_n4_move_to_times_out_after_8_seconds_and_a_new_one_restarts_the_clock(w
     assert world.ask("take()") == ""
 
 
-def test_n4_cancel_move_to_always_fires(world):
+def test_cancel_move_to_always_fires(world):
     stand(world)
     world.run("hear(humanoid, 'MoveToFinished') humanoid:CancelMoveTo()")
     assert world.ask("take()") == ""
@@ -242,7 +242,7 @@ def test_move_walks_until_the_next_request(world):
 
 
 @pytest.mark.parametrize("jump", ["humanoid.Jump = true humanoid.Jump = false", "humanoid:Jump()"])
-def test_n4_jump_is_a_property_and_a_method(world, jump):
+def test_jump_works_as_a_property_and_as_a_method(world, jump):
     stand(world)
     world.run(jump)
     assert world.ask("humanoid.Jump") is True
@@ -251,7 +251,7 @@ def test_n4_jump_is_a_property_and_a_method(world, jump):
     assert world.ask("root.Position.Y") == pytest.approx(2.55 + 50.0 / 60.0, abs=1e-3)
 
 
-def test_n4_a_character_turns_to_its_motion_by_10_radians_a_second(world):
+def test_character_turns_towards_its_motion_by_10_radians_per_second(world):
     stand(world)
     world.run("humanoid:Move(Vector3.new(1, 0, 0))")
     world.tick()
@@ -265,7 +265,7 @@ def test_n4_a_character_turns_to_its_motion_by_10_radians_a_second(world):
     assert world.ask("root.CFrame.LookVector.X") == pytest.approx(1.0, abs=1e-4)
 
 
-def test_n4_move_direction_is_the_unit_vector_of_the_motion(world):
+def test_move_direction_is_the_unit_vector_of_the_motion(world):
     stand(world)
     assert world.ask("humanoid.MoveDirection == Vector3.zero") is True
     world.run("humanoid:Move(Vector3.new(3, 0, 4))")
@@ -274,7 +274,7 @@ def test_n4_move_direction_is_the_unit_vector_of_the_motion(world):
     assert world.ask("humanoid.MoveDirection.Magnitude") == pytest.approx(1.0, abs=1e-6)
 
 
-def test_n4_running_fires_when_the_speed_in_studs_a_second_changes_by_6(world):
+def test_running_fires_when_the_speed_changes_by_6_studs_per_second(world):
     stand(world)
     world.run("hear(humanoid, 'Running') humanoid:Move(Vector3.new(1, 0, 0))")
     world.tick(5)
@@ -289,7 +289,7 @@ def test_n4_running_fires_when_the_speed_in_studs_a_second_changes_by_6(world):
 
 
 @pytest.mark.parametrize(("speed", "times"), [(2.9, 0), (3.1, 2)])
-def test_n4_running_fires_when_the_speed_crosses_3_studs_a_second(world, speed, times):
+def test_running_fires_when_the_speed_crosses_3_studs_per_second(world, speed, times):
     stand(world)
     world.run(f"""
         hear(humanoid, "Running")
@@ -302,7 +302,7 @@ def test_n4_running_fires_when_the_speed_crosses_3_studs_a_second(world, speed, 
     assert world.ask("#heard") == times
 
 
-def test_n4_states_of_a_fall_and_a_jump(world):
+def test_humanoid_reports_the_states_of_a_fall_and_a_jump(world):
     world.run("hear(humanoid, 'StateChanged')")
     assert world.ask("humanoid:GetState() == Enum.HumanoidStateType.None") is True
     world.tick(60)
@@ -317,7 +317,7 @@ def test_n4_states_of_a_fall_and_a_jump(world):
     )
 
 
-def test_n4_landed_lasts_one_tick_and_change_state_only_overwrites(world):
+def test_landed_lasts_one_tick_and_change_state_overwrites_it_silently(world):
     states = []
     for _ in range(60):
         world.tick()
@@ -330,7 +330,7 @@ def test_n4_landed_lasts_one_tick_and_change_state_only_overwrites(world):
     assert world.ask("take()") == "StateChanged Physics Running"
 
 
-def test_n4_a_dead_character_continues_obeying_move_to(world):
+def test_dead_character_still_obeys_move_to(world):
     stand(world)
     world.run("humanoid.Health = 0 humanoid:MoveTo(Vector3.new(20, 0, 0))")
     world.tick(30)
@@ -341,7 +341,7 @@ def test_n4_a_dead_character_continues_obeying_move_to(world):
 # What scripts write to the root
 
 
-def test_n4_writing_the_position_teleports_and_clears_the_target_silently(world):
+def test_writing_the_position_teleports_the_character_and_clears_its_target(world):
     stand(world)
     world.run("hear(humanoid, 'MoveToFinished') humanoid:MoveTo(Vector3.new(50, 0, 0))")
     world.tick(5)
@@ -356,7 +356,7 @@ def test_n4_writing_the_position_teleports_and_clears_the_target_silently(world)
     assert world.ask("take()") == ""
 
 
-def test_n4_a_teleport_among_the_inputs_reads_back_unchanged_until_the_next_tick(world):
+def test_teleport_in_an_input_handler_reads_back_unchanged_until_the_next_tick(world):
     stand(world)
     world.run("humanoid:MoveTo(Vector3.new(50, 0, 0))")
     world.tick(3)
@@ -368,7 +368,7 @@ def test_n4_a_teleport_among_the_inputs_reads_back_unchanged_until_the_next_tick
     assert world.ask("root.Position.X") == 0.0
 
 
-def test_a_walk_asked_for_after_a_teleport_in_the_same_handler_continues(world):
+def test_walk_requested_after_a_teleport_in_the_same_handler_continues(world):
     stand(world)
     world.run("""
         root.Position = Vector3.new(5, 2.55, 0)
@@ -378,7 +378,7 @@ def test_a_walk_asked_for_after_a_teleport_in_the_same_handler_continues(world):
     assert world.ask("root.Position.X") == pytest.approx(5.0 + 10 * 16.0 / 60.0, abs=0.01)
 
 
-def test_n4_a_velocity_written_to_a_root_moves_it_and_reads_back(world):
+def test_velocity_written_to_a_root_moves_it_and_reads_back(world):
     stand(world)
     world.run("root.Velocity = Vector3.new(30, 60, 0)")
     assert world.ask("tostring(root.Velocity)") == "30, 60, 0"
@@ -391,7 +391,7 @@ def test_n4_a_velocity_written_to_a_root_moves_it_and_reads_back(world):
     assert world.ask("root.Velocity.Magnitude") < 0.1
 
 
-def test_an_anchored_root_stays_where_it_is(world):
+def test_anchored_root_does_not_move(world):
     stand(world)
     world.run("root.Anchored = true humanoid:MoveTo(Vector3.new(20, 0, 0))")
     world.tick(10)
@@ -404,7 +404,7 @@ def test_an_anchored_root_stays_where_it_is(world):
 # Several characters
 
 
-def test_n4_characters_move_in_the_order_in_which_their_players_joined():
+def test_characters_move_in_the_order_in_which_their_players_joined():
     world = SmallWorld()
     for name in ("a", "b", "c"):
         world.join(name)
@@ -419,7 +419,7 @@ def test_n4_characters_move_in_the_order_in_which_their_players_joined():
     assert world.ask("take()") == "a false, b false, c false"
 
 
-def test_a_model_that_is_no_players_walks_as_well():
+def test_model_without_a_player_can_walk():
     world = SmallWorld()
     world.run("""
         npc = Instance.new("Model")
@@ -439,7 +439,7 @@ def test_a_model_that_is_no_players_walks_as_well():
     assert world.ask("root.Position.Y") < 1.0  # a part like others now
 
 
-def test_an_anchored_root_of_a_model_that_is_no_players_is_a_part_like_others(world):
+def test_anchored_root_of_a_model_without_a_player_is_an_ordinary_part(world):
     stand(world)
     world.run("""
         npc = Instance.new("Model")
@@ -458,7 +458,7 @@ def test_an_anchored_root_of_a_model_that_is_no_players_is_a_part_like_others(wo
     assert world.ask("root.Position.Y") == pytest.approx(23.05, abs=0.01)
 
 
-def test_a_character_that_a_handler_destroys_is_left_alone():
+def test_character_destroyed_by_a_handler_is_skipped():
     world = SmallWorld()
     for name in ("a", "b"):
         world.join(name)

@@ -43,7 +43,7 @@ ADA = Plan().join(0, "Ada")
         ("game.StarterPlayer", "StarterCharacterScripts"),
     ],
 )
-def test_other_containers_are_made_when_something_asks_for_them(
+def test_other_containers_are_created_on_first_access(
     tmp_path: Path, owner: str, name: str
 ) -> None:
     main = f"""
@@ -58,7 +58,7 @@ def test_other_containers_are_made_when_something_asks_for_them(
     assert say(tmp_path, main, 1, ADA) == [f"{name}\ttrue\t1", "true\ttrue"]
 
 
-def test_a_directory_of_the_script_tree_takes_the_place_of_a_container(tmp_path: Path) -> None:
+def test_directory_of_the_script_tree_replaces_a_container(tmp_path: Path) -> None:
     scripts = tmp_path / "scripts" / "StarterPlayer" / "StarterPlayerScripts"
     scripts.mkdir(parents=True)
     (scripts / "Shared.module.lua").write_text("return 7")
@@ -71,7 +71,7 @@ def test_a_directory_of_the_script_tree_takes_the_place_of_a_container(tmp_path:
     assert say(tmp_path, main) == ["7\ttrue", "nil\t1"]
 
 
-def test_a_backpack_is_made_when_something_asks_for_it(tmp_path: Path) -> None:
+def test_backpack_is_created_on_first_access(tmp_path: Path) -> None:
     main = """
     game.Players.PlayerAdded:Connect(function(player)
         local ways = {
@@ -96,7 +96,7 @@ def test_a_backpack_is_made_when_something_asks_for_it(tmp_path: Path) -> None:
     assert all(line.startswith("true\tfalse\tmain.lua:") for line in lines[1::2])
 
 
-def test_a_world_may_have_a_backpack_of_its_own(tmp_path: Path) -> None:
+def test_world_may_provide_its_own_backpack(tmp_path: Path) -> None:
     main = """
     game.Players.PlayerAdded:Connect(function(player)
         local own = Instance.new("Folder")
@@ -165,7 +165,7 @@ def test_the_scripts_of_a_tool_run_in_the_backpack(tmp_path: Path) -> None:
     assert say(tmp_path, main, 6, ADA) == ["ready\tBackpack", "drawn"]
 
 
-def test_a_character_without_a_player_puts_its_tools_down(tmp_path: Path) -> None:
+def test_character_without_a_player_drops_its_tools_into_workspace(tmp_path: Path) -> None:
     main = (
         SWORD
         + """
@@ -190,7 +190,7 @@ def test_a_character_without_a_player_puts_its_tools_down(tmp_path: Path) -> Non
     ]
 
 
-def test_starter_pack_fills_the_backpack_with_each_character(tmp_path: Path) -> None:
+def test_starter_pack_fills_the_backpack_for_each_new_character(tmp_path: Path) -> None:
     main = (
         SWORD
         + """
@@ -233,7 +233,7 @@ FIGHT = (
 )
 
 
-def test_agents_equip_and_use_their_tools_also_from_saves(tmp_path: Path) -> None:
+def test_agents_equip_and_use_tools_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(ARMED)
     (tmp_path / "world.toml").write_text('name = "armed"')
     run = torture(tmp_path, FIGHT, ticks=8, saves=(1, 3, 4, 6))
@@ -260,12 +260,12 @@ def test_an_agent_sees_its_tools(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], "Bow", {}, {"name": 1}, {"name": "Axe"}])
-def test_a_tool_that_the_player_does_not_have_is_not_equipped(tmp_path: Path, data: Any) -> None:
+def test_equip_tool_ignores_a_tool_that_the_player_does_not_own(tmp_path: Path, data: Any) -> None:
     plan = Plan().join(0, "Ada").act(1, "Ada", "EquipTool", data)
     assert say(tmp_path, ARMED, 2, plan) == ["EquipTool"]
 
 
-def test_inputs_about_tools_do_nothing_without_tools_or_a_character(tmp_path: Path) -> None:
+def test_tool_inputs_have_no_effect_without_tools_or_a_character(tmp_path: Path) -> None:
     plan = Plan().join(0, "Ada").join(0, "Bo")
     for kind in ("EquipTool", "UnequipTools", "ActivateTool", "DeactivateTool"):
         for name in ("Ada", "Bo"):

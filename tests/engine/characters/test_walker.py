@@ -58,14 +58,14 @@ def add(scene, number, size, at, **options):
     scene.space.refresh()
 
 
-def test_n4_a_character_stands_5_hundredths_above_its_floor(scene):
+def test_a_character_stands_5_hundredths_above_its_floor(scene):
     scene.space.place(ROOT, (0.0, 9.0, 0.0))
     scene.step(60)
     assert scene.walker.grounded
     assert scene.at[1] == pytest.approx(2.55, abs=1e-3)
 
 
-def test_n4_the_apex_of_a_jump_is_6_8_studs_up_and_moves_in_the_same_tick(scene):
+def test_jump_starts_in_the_same_tick_and_rises_6_8_studs(scene):
     scene.jump()
     first = scene.step()
     heights = [scene.at[1]]
@@ -76,14 +76,14 @@ def test_n4_the_apex_of_a_jump_is_6_8_studs_up_and_moves_in_the_same_tick(scene)
     assert max(heights) - STANDING == pytest.approx(6.8, abs=0.02)
 
 
-def test_n4_a_jump_is_never_higher_than_jump_height(scene):
+def test_a_jump_is_never_higher_than_jump_height(scene):
     scene.gait = GAIT._replace(jump_power=500.0)
     scene.jump()
     assert scene.step().y == pytest.approx(math.sqrt(2.0 * 196.2 * 7.2) / 60.0)
 
 
 @pytest.mark.parametrize(("ticks_before_landing", "jumps"), [(11, True), (13, False)])
-def test_n4_a_jump_asked_for_in_the_air_waits_12_ticks_for_the_ground(
+def test_jump_requested_in_the_air_waits_12_ticks_for_the_ground(
     scene, ticks_before_landing, jumps
 ):
     scene.space.place(ROOT, (0.0, 14.0, 0.0))
@@ -100,7 +100,7 @@ def test_n4_a_jump_asked_for_in_the_air_waits_12_ticks_for_the_ground(
     assert (scene.walker.rising > 0.0) is jumps
 
 
-def test_n4_between_two_jumps_lie_11_ticks(scene):
+def test_jumps_are_at_least_11_ticks_apart(scene):
     scene.gait = GAIT._replace(jump_power=1.0)
     scene.jump()
     scene.step()
@@ -111,7 +111,7 @@ def test_n4_between_two_jumps_lie_11_ticks(scene):
     assert scene.walker.jumped - first == 11
 
 
-def test_n4_a_ceiling_ends_a_rise(scene):
+def test_a_ceiling_ends_a_rise(scene):
     add(scene, 3, (10.0, 1.0, 10.0), (0.0, 7.0, 0.0))
     scene.jump()
     while scene.at[1] < 3.5:
@@ -120,13 +120,13 @@ def test_n4_a_ceiling_ends_a_rise(scene):
     assert scene.walker.rising <= 0.0
 
 
-def test_n4_walking_has_its_full_speed_immediately_and_to_the_end(scene):
+def test_walking_has_full_speed_from_the_first_to_the_last_tick(scene):
     scene.walker.target = (0.0, 0.0, -3.0)
     steps = [scene.step().z for _ in range(9)]
     assert steps == pytest.approx([-16.0 / 60.0] * 9, abs=2e-3)
 
 
-def test_n4_in_the_air_the_velocity_changes_by_220_a_second(scene):
+def test_velocity_in_the_air_changes_by_220_studs_per_second_squared(scene):
     scene.jump()
     scene.step()
     scene.walker.direction = (1.0, 0.0)
@@ -134,7 +134,7 @@ def test_n4_in_the_air_the_velocity_changes_by_220_a_second(scene):
     assert steps == pytest.approx([220.0 / 60.0 * n for n in (1, 2, 3, 4)] + [16.0] * 2, abs=1e-4)
 
 
-def test_n4_without_a_target_a_character_in_the_air_slows_down_and_does_not_stop_immediately(scene):
+def test_character_in_the_air_slows_down_gradually_without_a_target(scene):
     scene.walker.direction = (1.0, 0.0)
     scene.step()
     scene.jump()
@@ -145,13 +145,13 @@ def test_n4_without_a_target_a_character_in_the_air_slows_down_and_does_not_stop
 
 
 @pytest.mark.parametrize(("distance", "ends"), [(0.5, True), (0.51, None)])
-def test_n4_a_target_is_reached_within_half_a_stud_whatever_its_height(distance, ends):
+def test_target_is_reached_within_half_a_stud_at_any_height(distance, ends):
     walker = Walker(target=(distance, 50.0, 0.0))
     assert walker.steer((0.0, 0.0, 0.0), 1) is ends
     assert (walker.target is None) is bool(ends)
 
 
-def test_n4_a_target_is_given_up_after_8_seconds():
+def test_target_is_abandoned_after_8_seconds():
     walker = Walker(target=(9.0, 0.0, 0.0), target_since=7)
     assert walker.steer((0.0, 0.0, 0.0), 7 + 479) is None
     assert walker.steer((0.0, 0.0, 0.0), 7 + 480) is False
@@ -168,7 +168,7 @@ def test_a_fast_character_does_not_run_past_its_target(scene):
 
 
 @pytest.mark.parametrize(("height", "passes"), [(0.9, True), (1.0, True), (1.3, False)])
-def test_n4_steps_up_to_1_stud_are_climbed(scene, height, passes):
+def test_steps_up_to_1_stud_are_climbed(scene, height, passes):
     add(scene, 3, (4.0, height, 10.0), (5.0, height / 2, 0.0))
     scene.walker.direction = (1.0, 0.0)
     scene.step(60)
@@ -176,7 +176,7 @@ def test_n4_steps_up_to_1_stud_are_climbed(scene, height, passes):
 
 
 @pytest.mark.parametrize(("degrees", "climbs"), [(40, True), (50, False)])
-def test_n4_slopes_up_to_45_degrees_are_climbed(scene, degrees, climbs):
+def test_slopes_up_to_45_degrees_are_climbed(scene, degrees, climbs):
     rise = 8.0 * math.tan(math.radians(degrees))
     scene.space.add(3, Traits(Shape(WEDGE, 8.0, rise, 10.0)), (-6.0, rise / 2, 0.0))
     scene.space.refresh()
@@ -185,7 +185,7 @@ def test_n4_slopes_up_to_45_degrees_are_climbed(scene, degrees, climbs):
     assert (scene.at[1] > 5.0) is climbs
 
 
-def test_n4_a_character_slides_along_a_wall(scene):
+def test_a_character_slides_along_a_wall(scene):
     add(scene, 3, (1.0, 10.0, 60.0), (3.0, 5.0, 0.0))
     scene.walker.direction = (math.sqrt(0.5), math.sqrt(0.5))
     scene.step(60)
@@ -193,7 +193,7 @@ def test_n4_a_character_slides_along_a_wall(scene):
     assert scene.at[2] == pytest.approx(16.0 * math.sqrt(0.5), abs=0.3)
 
 
-def test_n4_characters_pass_through_each_other_and_through_sensors(scene):
+def test_characters_pass_through_each_other_and_through_sensors(scene):
     scene.space.add(3, Traits(CAPSULE, motion=CHARACTER), (3.0, STANDING, 0.0))
     add(scene, 4, (1.0, 10.0, 10.0), (6.0, 5.0, 0.0), solid=False)
     scene.walker.direction = (1.0, 0.0)
@@ -202,7 +202,7 @@ def test_n4_characters_pass_through_each_other_and_through_sensors(scene):
 
 
 @pytest.mark.parametrize("speed", [-24.0, -6.0, 6.0, 24.0])
-def test_n4_a_lift_carries_a_character_who_stands_on_it_all_the_time(scene, speed):
+def test_lift_carries_a_character_that_stands_on_it_throughout(scene, speed):
     height = 20.0
     add(scene, 3, (6.0, 1.0, 6.0), (20.0, height, 0.0))
     scene.space.place(ROOT, (20.0, height + 0.5 + STANDING, 0.0))
@@ -217,7 +217,7 @@ def test_n4_a_lift_carries_a_character_who_stands_on_it_all_the_time(scene, spee
     assert scene.at[1] == pytest.approx(height + 0.5 + STANDING, abs=1e-3)
 
 
-def test_n4_a_platform_carries_a_character_sideways(scene):
+def test_a_platform_carries_a_character_sideways(scene):
     add(scene, 3, (6.0, 1.0, 6.0), (20.0, 5.0, 0.0))
     scene.space.place(ROOT, (20.0, 5.5 + STANDING, 0.0))
     scene.step(3)
@@ -244,7 +244,7 @@ def test_a_character_who_jumps_lands_on_a_rising_lift(scene):
     assert scene.at[1] == pytest.approx(height + 0.5 + STANDING, abs=1e-3)
 
 
-def test_n4_a_wall_that_moves_into_a_character_pushes_it(scene):
+def test_moving_wall_pushes_a_character(scene):
     add(scene, 3, (1.0, 5.0, 10.0), (-3.0, 2.5, 0.0))
     for n in range(1, 61):
         scene.space.place(3, (-3.0 + n * 0.1, 2.5, 0.0))
@@ -255,7 +255,7 @@ def test_n4_a_wall_that_moves_into_a_character_pushes_it(scene):
     assert scene.at[0] > 4.5 + 2.0
 
 
-def test_a_sensor_that_moves_through_a_character_does_not_push_it(scene):
+def test_moving_sensor_does_not_push_a_character(scene):
     add(scene, 3, (1.0, 5.0, 10.0), (-3.0, 2.5, 0.0), solid=False)
     for n in range(1, 61):
         scene.space.place(3, (-3.0 + n * 0.1, 2.5, 0.0))
@@ -263,7 +263,7 @@ def test_a_sensor_that_moves_through_a_character_does_not_push_it(scene):
     assert scene.at[0] == 0.0
 
 
-def test_n4_a_thrown_velocity_lasts_in_the_air_and_decays_on_the_ground(scene):
+def test_a_thrown_velocity_lasts_in_the_air_and_decays_on_the_ground(scene):
     scene.walker.throw((30.0, 40.0, 0.0))
     assert scene.step().x == pytest.approx(0.5)
     flight = [scene.step().x for _ in range(10)]
@@ -294,7 +294,7 @@ def test_characters_push_dynamic_parts_if_the_world_allows_it(scene, pushes):
     assert moved > 3.0 if pushes else abs(moved) < 0.1
 
 
-def test_no_number_of_a_script_leads_out_of_the_world(scene):
+def test_extreme_numbers_from_scripts_keep_a_character_within_the_world(scene):
     scene.gait = Gait(math.inf, math.inf, math.inf, math.inf)
     scene.walker.direction = (1.0, 0.0)
     scene.walker.throw((3e38, 3e38, 0.0))
@@ -307,7 +307,7 @@ def test_no_number_of_a_script_leads_out_of_the_world(scene):
                 assert all(abs(part) <= 1e6 for part in scene.at)
 
 
-def test_a_walker_continues_from_its_document(scene):
+def test_walker_continues_exactly_from_its_document(scene):
     scene.walker.target = (9.0, 0.0, 1.0)
     scene.walker.throw((30.0, 40.0, 0.0))
     scene.step(7)
@@ -323,13 +323,13 @@ def idle(scene):
     return scene
 
 
-def test_an_idle_character_falls_when_its_floor_goes(scene):
+def test_idle_character_falls_when_its_floor_is_removed(scene):
     idle(scene).space.remove(1)
     scene.step(3)
     assert scene.at[1] < 2.5
 
 
-def test_an_idle_character_rises_with_a_floor_that_begins_to_move(scene):
+def test_idle_character_rises_with_a_floor_that_starts_to_move(scene):
     add(scene, 3, (6.0, 1.0, 6.0), (20.0, 5.0, 0.0))
     scene.space.place(ROOT, (20.0, 5.5 + STANDING, 0.0))
     idle(scene)
@@ -339,7 +339,7 @@ def test_an_idle_character_rises_with_a_floor_that_begins_to_move(scene):
         assert scene.at[1] == pytest.approx(5.5 + STANDING + n * 0.1, abs=1e-3)
 
 
-def test_an_idle_character_is_pushed_by_a_part_that_comes_from_afar(scene):
+def test_idle_character_is_pushed_by_a_part_that_approaches(scene):
     add(scene, 3, (1.0, 5.0, 10.0), (-30.0, 2.5, 0.0))
     scene.space.place(3, (-29.9, 2.5, 0.0))
     scene.step()
@@ -359,7 +359,7 @@ def test_an_idle_character_notices_a_sensor_that_becomes_solid_and_moves(scene):
     assert scene.at[1] < 5.05
 
 
-def test_leaving_idle_characters_alone_changes_nothing():
+def test_skipping_idle_characters_gives_the_same_motion():
     def run(*, forget):
         space = Space()
         space.add(1, Traits(Shape(BLOCK, 200.0, 1.0, 200.0)), (0.0, -0.5, 0.0))

@@ -79,7 +79,7 @@ def test_written_values_are_read_back(store: Store) -> None:
     assert read(store, "a", "k") == value
 
 
-def test_what_is_known_of_a_value_is_kept_and_begins_anew_after_a_removal(store: Store) -> None:
+def test_info_of_a_value_is_kept_until_the_value_is_removed(store: Store) -> None:
     def write(value: str, time_ms: int, tags: str = "") -> WriteRequest:
         return WriteRequest("info", "k", value, time_ms, tags)
 
@@ -98,7 +98,7 @@ def test_what_is_known_of_a_value_is_kept_and_begins_anew_after_a_removal(store:
 
 
 @pytest.mark.parametrize("info", [None, "", "[", "[1, 2]", '[-1, 0, 0, ""]', "[" * 9999, "7"])
-def test_an_info_that_something_else_wrote_counts_as_none(tmp_path: Path, info: object) -> None:
+def test_info_written_by_another_program_is_ignored(tmp_path: Path, info: object) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("s", "k", "1", 5)])
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
@@ -151,7 +151,7 @@ def keys(store: Store, request: ReadSorted) -> list[str]:
 
 
 @pytest.mark.parametrize("ascending", [True, False])
-def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
+def test_rows_are_sorted_by_number_then_by_key_with_other_scores_last(
     store: Store, ascending: bool
 ) -> None:
     name = f"board {ascending}"
@@ -169,9 +169,7 @@ def test_n13_sorted_by_number_ties_by_key_without_a_number_last(
 
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_pages_follow_each_other_without_gap_or_repetition(
-    store: Store, ascending: bool, size: int
-) -> None:
+def test_pages_contain_every_row_exactly_once(store: Store, ascending: bool, size: int) -> None:
     name = f"pages {ascending} {size}"
     rows = written(store, name)
     expected, found = [*(UP if ascending else DOWN), *WITHOUT], []
@@ -189,7 +187,7 @@ def place(key: str, rows: dict[str, object]) -> tuple[float | None, str]:
     return (None if isinstance(score, str | bool) else score), key
 
 
-def test_scores_within_limits_are_numbers(store: Store) -> None:
+def test_query_with_limits_returns_only_numeric_scores(store: Store) -> None:
     written(store, "limits")
     for low, high, expected in ((0.5, 10.0, UP[2:7]), (10.0, None, UP[5:]), (None, -2.5, UP[:2])):
         assert keys(store, ReadSorted("limits", True, 9, low, high)) == expected
@@ -199,7 +197,7 @@ def test_scores_within_limits_are_numbers(store: Store) -> None:
     assert keys(store, after) == ["two", "a tie", "ten"]
 
 
-def test_scripts_see_the_same_values_in_the_same_order(store: Store) -> None:
+def test_both_databases_return_the_same_values_in_the_same_order(store: Store) -> None:
     world = Bench(store).begin()
     world.run(
         """
@@ -232,7 +230,7 @@ def test_a_refused_request_does_not_undo_the_others(store: Store) -> None:
     assert [read(store, "r", key) for key in "abc"] == [1, None, 3]
 
 
-def test_the_callers_own_encoding_of_postgres_does_not_matter(
+def test_postgres_ignores_the_client_encoding_of_the_environment(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
@@ -242,7 +240,7 @@ def test_the_callers_own_encoding_of_postgres_does_not_matter(
     store.close()
 
 
-def test_a_database_that_cannot_hold_every_text_is_refused_at_the_start(
+def test_database_that_cannot_store_every_text_is_refused_at_the_start(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = make_database(server, "LATIN1")
@@ -253,7 +251,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused_at_the_start(
         PostgresStore(url).execute(GAME, [WriteRequest("a", "k", "1")])
 
 
-def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
+def test_database_unavailable_at_the_start_is_used_once_available(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     road = tmp_path / "road"
@@ -267,7 +265,7 @@ def test_a_database_that_is_away_at_the_start_is_used_when_it_comes(
     store.close()
 
 
-def test_a_database_that_comes_back_is_used_again(server: PostgresServer, tmp_path: Path) -> None:
+def test_database_is_used_again_after_an_outage(server: PostgresServer, tmp_path: Path) -> None:
     road = tmp_path / "road"
     road.symlink_to(server.directory)
     store = PostgresStore(server.url.replace(str(server.directory), str(road)))
@@ -307,7 +305,7 @@ def test_another_world_cannot_write_between_a_read_and_a_write(tmp_path: Path) -
     store.close()
 
 
-def test_a_file_that_cannot_be_opened_is_used_when_it_can(tmp_path: Path) -> None:
+def test_file_is_used_once_it_can_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
     path.mkdir()
     store = SqliteStore(path)
@@ -318,7 +316,7 @@ def test_a_file_that_cannot_be_opened_is_used_when_it_can(tmp_path: Path) -> Non
     store.close()
 
 
-def test_a_file_that_is_no_database_is_named_as_such(tmp_path: Path) -> None:
+def test_file_other_than_a_database_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
     path.write_bytes(b"something else" * 100)
     store = SqliteStore(path)
@@ -342,7 +340,7 @@ def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_file_of_an_engine_without_plain_scores_is_taken_over(tmp_path: Path) -> None:
+def test_file_of_an_engine_without_plain_scores_is_upgraded(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
         database.execute(
             "CREATE TABLE data_stores (game_id TEXT NOT NULL, store_name TEXT NOT NULL,"
@@ -363,7 +361,7 @@ def test_a_file_of_an_engine_without_plain_scores_is_taken_over(tmp_path: Path) 
     assert "data_stores_score" not in {name for (name,) in names}
 
 
-def test_a_table_in_postgres_of_an_engine_without_plain_scores_is_taken_over(
+def test_postgres_table_of_an_engine_without_plain_scores_is_upgraded(
     server: PostgresServer,
 ) -> None:
     url = make_database(server, "UTF8")
@@ -388,7 +386,7 @@ def test_a_table_in_postgres_of_an_engine_without_plain_scores_is_taken_over(
     assert index == (None,)
 
 
-def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: Path) -> None:
+def test_copy_has_the_rows_at_its_creation_despite_later_writes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     assert store.copier() is None
     store.execute(GAME, [WriteRequest("a", "k", "1")])
@@ -404,7 +402,7 @@ def test_a_copy_has_the_rows_of_its_moment_whatever_is_written_later(tmp_path: P
     copied.close()
 
 
-def test_a_copy_replaces_no_file(tmp_path: Path) -> None:
+def test_copy_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("a", "k", "1")])
     (tmp_path / "copy.db").write_text("mine")
@@ -423,7 +421,7 @@ def test_a_copy_replaces_no_file(tmp_path: Path) -> None:
         "CREATE VIEW t AS SELECT 1",
     ],
 )
-def test_a_file_that_does_things_by_itself_is_refused(tmp_path: Path, statement: str) -> None:
+def test_file_with_triggers_or_views_is_refused(tmp_path: Path, statement: str) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("a", "k", "1")])
     store.close()

@@ -43,7 +43,7 @@ while True:
 """
 
 
-def test_nothing_acknowledged_is_lost_on_sigkill(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_sigkill(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
@@ -93,7 +93,7 @@ def test_a_wait_for_the_database_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert store.closed
 
 
-def test_an_unexpected_failure_is_an_answer() -> None:
+def test_unexpected_failure_is_returned_as_the_answer() -> None:
     class Broken(StuckStore):
         def execute(self, game_id: str, requests: Sequence[Request]) -> list[Answer | StoreError]:
             raise RuntimeError("out of order")
@@ -116,7 +116,7 @@ def test_closing_carries_out_the_submitted_batches(tmp_path: Path) -> None:
     store.close()
 
 
-def test_sqlite_is_in_the_state_directory_under_the_port(tmp_path: Path) -> None:
+def test_sqlite_file_is_in_the_state_directory_and_named_after_the_port(tmp_path: Path) -> None:
     store = open_store(Backend.SQLITE, tmp_path, 8080)
     assert store is not None
     store.execute(GAME, [WriteRequest("s", "k", "1")])
@@ -134,11 +134,13 @@ def test_sqlite_does_not_import_the_client_of_postgres(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-def test_no_backend_has_no_store(tmp_path: Path) -> None:
+def test_backend_none_has_no_store(tmp_path: Path) -> None:
     assert open_store(Backend.NONE, tmp_path, 8080) is None
 
 
-def test_postgres_needs_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_backend_requires_database_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
     with pytest.raises(ValueError, match="DATABASE_URL: must be set"):
         open_store(Backend.POSTGRES, tmp_path, 8080)
@@ -146,14 +148,14 @@ def test_postgres_needs_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert open_store(Backend.POSTGRES, tmp_path, 8080)
 
 
-def test_the_game_id_is_made_once(tmp_path: Path) -> None:
+def test_game_id_is_created_only_once(tmp_path: Path) -> None:
     made = read_game_id(tmp_path)
     assert read_game_id(tmp_path) == made
     assert (tmp_path / ".clawblox" / "game_id").read_text() == f"{made}\n"
     assert len(list((tmp_path / ".clawblox").iterdir())) == 1
 
 
-def test_a_wrong_game_id_is_named(tmp_path: Path) -> None:
+def test_invalid_game_id_is_named_in_the_error(tmp_path: Path) -> None:
     read_game_id(tmp_path)
     (tmp_path / ".clawblox" / "game_id").write_text("mine")
     with pytest.raises(ValueError, match=r"game_id: must be a UUID, not 'mine'"):

@@ -77,7 +77,7 @@ def test_a_racer_reaches_the_finish():
     assert lines[-1] == f"out [Lua] Ada finished after {attributes['RaceTime']} s"
 
 
-def test_a_racer_who_falls_is_put_back_to_the_last_checkpoint():
+def test_falling_racer_returns_to_the_last_checkpoint():
     fallen: list[Any] = []
 
     def choose(seen: Any) -> tuple[str, Any] | None:
@@ -103,7 +103,7 @@ def test_a_racer_who_falls_is_put_back_to_the_last_checkpoint():
 
 
 @pytest.mark.thorough
-def test_a_builder_builds_and_leads_the_ranking_also_of_the_next_world(workshop: Path):
+def test_builder_leads_the_ranking_even_in_the_next_world(workshop: Path):
     seen, lines = play(
         workshop,
         30 * 60,

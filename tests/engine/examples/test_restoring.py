@@ -123,7 +123,7 @@ def copy(source: Path, to: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["platform_race", pytest.param("workshop", marks=pytest.mark.thorough)]
 )
-def test_an_example_answers_the_same_after_a_restore(
+def test_example_gives_the_same_answers_after_a_restore(
     launch: Launch, tmp_path: Path, name: str
 ) -> None:
     directory = copy(ROOT / "examples" / name, tmp_path / "original")

@@ -59,13 +59,13 @@ MAIN = "\n".join(
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_an_attribute_has_a_json_form(kind: str) -> None:
+def test_attribute_is_converted_to_json(kind: str) -> None:
     expression, shown = TYPES[kind]
     value = run(f"return {expression}")
     assert json.dumps(attribute_json(value)) == json.dumps(shown)
 
 
-def test_numbers_that_json_has_not_are_null_in_attributes() -> None:
+def test_infinite_and_nan_attributes_are_null_in_json() -> None:
     values = run(
         """
         return Vector2.new(0/0, 1), CFrame.new(math.huge, 0, 0), UDim.new(0/0, 0/0),
@@ -77,7 +77,7 @@ def test_numbers_that_json_has_not_are_null_in_attributes() -> None:
         assert "null" in shown
 
 
-def test_attributes_of_every_type_are_kept_cloned_seen_and_restored(tmp_path: Path) -> None:
+def test_attributes_of_every_type_are_stored_cloned_observed_and_restored(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "attributes"')
     (tmp_path / "main.lua").write_text(MAIN)
     done: Run = torture(tmp_path, Plan().join(0, "Ada"), ticks=4, saves=range(4))

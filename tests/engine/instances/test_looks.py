@@ -88,7 +88,7 @@ def fill(spec: ClassSpec, holder: str) -> list[str]:
     return lines
 
 
-def test_data_is_kept_copied_saved_and_restored(tmp_path: Path) -> None:
+def test_data_members_are_stored_copied_saved_and_restored(tmp_path: Path) -> None:
     lines = [HEAD]
     for spec in MADE:
         lines += fill(spec, f"Instance.new('{spec.name}', workspace)")
@@ -108,7 +108,7 @@ def test_data_is_kept_copied_saved_and_restored(tmp_path: Path) -> None:
     assert len(set(run.lines)) == 1
 
 
-def test_a_default_is_of_its_type_and_an_item_that_the_enum_has() -> None:
+def test_default_of_a_data_member_is_valid_for_its_type() -> None:
     with WORLD.vm.entered():
         for spec in MADE:
             for name, rule in data_members(spec).items():
@@ -142,7 +142,9 @@ def test_a_default_is_of_its_type_and_an_item_that_the_enum_has() -> None:
         ("typeof(Instance.new('TextBox').FocusLost:Connect(print))", "RBXScriptConnection"),
     ],
 )
-def test_data_has_its_defaults(tmp_path: Path, expression: str, shown: str) -> None:
+def test_data_members_have_the_documented_defaults(
+    tmp_path: Path, expression: str, shown: str
+) -> None:
     assert say(tmp_path, f"print({expression})") == [shown]
 
 
@@ -181,12 +183,14 @@ STUD = "invalid value for property 'TopSurface'"
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path: Path, statement: str, problem: str) -> None:
+def test_data_member_refuses_a_value_of_the_wrong_type(
+    tmp_path: Path, statement: str, problem: str
+) -> None:
     (line,) = say(tmp_path, f"print(select(2, pcall(function() {statement} end)))")
     assert line == f"main.lua:1: {problem}"
 
 
-def test_a_refused_service_is_nil_and_a_warning_that_says_why(tmp_path: Path) -> None:
+def test_refused_service_is_nil_with_a_warning_that_states_the_reason(tmp_path: Path) -> None:
     run = play(tmp_path, "for i = 1, 2 do print(game:GetService('TeleportService')) end")
     assert printed(run) == ["nil"] * 2
     (warning,) = [line for line in run.lines if line.startswith("err")]
@@ -195,7 +199,7 @@ def test_a_refused_service_is_nil_and_a_warning_that_says_why(tmp_path: Path) ->
     )
 
 
-def test_the_clock_of_lighting_has_three_forms(tmp_path: Path) -> None:
+def test_lighting_clock_can_be_read_and_set_in_three_forms(tmp_path: Path) -> None:
     script = """
     local lighting = game:GetService("Lighting")
     local function show()

@@ -48,7 +48,7 @@ def matches(specifier: str, key: str) -> bool:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PAGE_DIR)))
-def test_whatever_a_module_of_the_page_imports_is_there(path: Path) -> None:
+def test_modules_of_the_page_import_only_existing_files(path: Path) -> None:
     for static, dynamic in IMPORT.findall(path.read_text()):
         assert resolve(static or dynamic, path).is_file()
 
@@ -66,11 +66,11 @@ def test_whatever_a_module_of_the_page_imports_is_there(path: Path) -> None:
         "https://unpkg.com/three@0.160.0/examples/jsm/controls/OrbitControls.js",
     ],
 )
-def test_n15_the_addresses_that_renderers_import_are_local_files(address: str) -> None:
+def test_the_addresses_that_renderers_import_are_local_files(address: str) -> None:
     assert resolve(address, PAGE_DIR / "index.html").is_file()
 
 
-def test_three_is_as_published_with_its_licence() -> None:
+def test_three_js_is_unchanged_and_has_its_licence() -> None:
     lines = (THREE / "SHA256SUMS").read_text().splitlines()
     digests = {name: digest for digest, name in (line.split("  ") for line in lines)}
     found = {str(path.relative_to(THREE)) for path in THREE.rglob("*") if path.is_file()}
@@ -90,11 +90,11 @@ def test_every_element_that_scripts_look_up_is_on_the_page() -> None:
     assert len(ids) == len(re.findall(r'\bid="', html))
 
 
-def test_no_file_names_another_host_to_load_from() -> None:
+def test_page_files_do_not_load_from_other_hosts() -> None:
     texts = {path: path.read_text() for path in [*OURS, *PAGE_DIR.glob("*.css")]}
     for path, text in texts.items():
         assert not re.search(r"https?://(?!www\.w3\.org)[a-z]", text), path
 
 
-def test_the_figure_of_players_is_as_its_script_makes_it() -> None:
+def test_player_figure_equals_the_output_of_its_script() -> None:
     assert player.MODEL.read_bytes() == player.draw(), "python -m docs.pictures.player"

@@ -48,7 +48,7 @@ def check(page: Page, world: World) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_starter_renders_the_world_and_asks_no_other_host(
+def test_starter_renders_the_world_without_contacting_other_hosts(
     browser: Chromium, serve: Serve, dark: bool
 ) -> None:
     world = serve()
@@ -143,7 +143,7 @@ def test_walks_are_relative_to_the_camera(browser: Chromium, serve: Serve) -> No
         assert right == [10, 3, 28], "D goes to the right of that, here +Z"
 
 
-def test_a_halted_world_shows_the_reason_and_a_lost_socket_becomes_polling(
+def test_page_shows_the_reason_of_a_halt_and_polls_after_losing_the_socket(
     browser: Chromium, serve: Serve
 ) -> None:
     world = serve()
@@ -164,7 +164,7 @@ def test_a_halted_world_shows_the_reason_and_a_lost_socket_becomes_polling(
         page.wait_for("document.querySelector('#connection').textContent.startsWith('Live')")
 
 
-def test_n15_a_renderer_module_runs_with_one_three_and_the_whole_context(
+def test_renderer_module_gets_a_single_three_js_and_the_full_context(
     browser: Chromium, serve: Serve
 ) -> None:
     world = serve(RENDERER)
@@ -250,7 +250,7 @@ def test_a_snapshot_buffer_interpolates_between_two_states(browser: Chromium, se
         assert teleported["position"] == [500, 0, 0], "too far for a movement"
 
 
-def test_parts_have_the_shapes_that_the_engine_gives_them(browser: Chromium, serve: Serve) -> None:
+def test_page_draws_parts_with_the_shapes_of_the_engine(browser: Chromium, serve: Serve) -> None:
     with browser.open(serve().url) as page:
         page.wait_for("window.__frames > 0")
         boxes = page.evaluate(
@@ -281,7 +281,7 @@ def test_parts_have_the_shapes_that_the_engine_gives_them(browser: Chromium, ser
         assert extents["ring"] == pytest.approx([2, 1, 2], abs=0.01)
 
 
-def test_the_starter_world_of_the_engine_is_seen_and_played(
+def test_starter_world_of_the_engine_can_be_watched_and_played(
     browser: Chromium, serve: Serve, tmp_path: Path
 ) -> None:
     CliRunner().invoke(main, ["init", "--engine", str(tmp_path / "isle")], catch_exceptions=False)

@@ -78,7 +78,7 @@ def test_another_library_is_refused_unless_the_restore_is_logical(bench):
     assert triple(position(other, "B")) == (9, 6, 0)
 
 
-def test_a_thousand_additions_and_removals_leave_nothing(bench):
+def test_space_is_empty_after_a_thousand_additions_and_removals(bench):
     bench.run(FLOOR)
     bench.tick()
     for _ in range(5):
@@ -99,7 +99,7 @@ def test_a_thousand_additions_and_removals_leave_nothing(bench):
     assert document["space"]["overlaps"] == []
 
 
-def test_a_body_that_only_a_query_has_made_is_placed_and_does_not_push(bench):
+def test_body_created_by_a_query_is_placed_without_pushing(bench):
     bench.run(
         FLOOR + 'part("A", 0, 1, 0)'
         'part("B", -3, 1, 0, {Anchored = true}) workspace:Raycast(Vector3.zero, Vector3.one)'

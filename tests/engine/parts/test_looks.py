@@ -10,7 +10,7 @@ from clawblox.engine.values.enums import ENUMS
 from tests.engine.playing import say
 
 
-def test_a_brick_colour_is_another_view_of_the_colour(tmp_path: Path) -> None:
+def test_brick_color_and_color_are_kept_in_sync(tmp_path: Path) -> None:
     assert say(
         tmp_path,
         """
@@ -37,7 +37,7 @@ def test_a_brick_colour_is_another_view_of_the_colour(tmp_path: Path) -> None:
     ]
 
 
-def test_physical_properties_change_the_mass_of_a_part_and_how_it_bounces(tmp_path: Path) -> None:
+def test_physical_properties_change_the_mass_and_bounce_of_a_part(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         """
@@ -64,13 +64,13 @@ def test_physical_properties_change_the_mass_of_a_part_and_how_it_bounces(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["WoodPlanks", "Rubber", "Air", "CorrodedMetal"])
-def test_every_material_can_be_set(tmp_path: Path, name: str) -> None:
+def test_part_accepts_every_material(tmp_path: Path, name: str) -> None:
     script = f"local p = Instance.new('Part') p.Material = Enum.Material.{name} print(p.Material)"
     assert say(tmp_path, script) == [f"Enum.Material.{name}"]
     assert name in ENUMS["Material"]
 
 
-def test_a_ray_can_be_given_to_find_part_on_ray(tmp_path: Path) -> None:
+def test_find_part_on_ray_accepts_a_ray_value(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         """

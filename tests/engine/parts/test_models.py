@@ -17,7 +17,7 @@ end
 """
 
 
-def test_the_box_around_a_model_is_along_the_axes_of_the_world(tmp_path: Path) -> None:
+def test_bounding_box_of_a_model_without_primary_part_is_axis_aligned(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -40,7 +40,7 @@ def test_the_box_around_a_model_is_along_the_axes_of_the_world(tmp_path: Path) -
     ]
 
 
-def test_the_box_around_a_model_is_turned_as_its_primary_part(tmp_path: Path) -> None:
+def test_bounding_box_of_a_model_has_the_rotation_of_its_primary_part(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -58,7 +58,7 @@ def test_the_box_around_a_model_is_turned_as_its_primary_part(tmp_path: Path) ->
     assert lines == ["true\ttrue"]
 
 
-def test_a_model_moves_to_a_place_with_its_first_or_primary_part(tmp_path: Path) -> None:
+def test_move_to_places_the_primary_or_first_part_of_a_model(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -83,7 +83,7 @@ def test_a_model_moves_to_a_place_with_its_first_or_primary_part(tmp_path: Path)
     ]
 
 
-def test_a_model_goes_up_until_nothing_solid_is_in_its_way(tmp_path: Path) -> None:
+def test_move_to_raises_a_model_above_solid_obstacles(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -108,7 +108,7 @@ def test_a_model_goes_up_until_nothing_solid_is_in_its_way(tmp_path: Path) -> No
     assert lines == ["0, 5.5, 0", "0, 3, 8", "0, 50, 0", "0, 1, 0"]
 
 
-def test_a_model_stands_on_the_ground(tmp_path: Path) -> None:
+def test_move_to_places_a_model_on_the_ground(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -124,7 +124,7 @@ def test_a_model_stands_on_the_ground(tmp_path: Path) -> None:
     assert lines == ["1, 9, 1"]
 
 
-def test_a_model_without_a_primary_part_keeps_the_pivot_that_it_was_given(tmp_path: Path) -> None:
+def test_model_without_a_primary_part_keeps_its_assigned_pivot(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -138,7 +138,7 @@ def test_a_model_without_a_primary_part_keeps_the_pivot_that_it_was_given(tmp_pa
     assert lines == ["0, 60, 0\t0, 60, 0"]
 
 
-def test_a_tower_of_parts_in_the_way_is_charged(tmp_path: Path) -> None:
+def test_move_to_charges_for_a_tower_of_obstacles(tmp_path: Path) -> None:
     run = play(
         tmp_path,
         MODEL
@@ -152,7 +152,7 @@ def test_a_tower_of_parts_in_the_way_is_charged(tmp_path: Path) -> None:
     assert "exhausted the allowed number of steps" in (run.world.failure or "")
 
 
-def test_a_model_is_translated_as_one(tmp_path: Path) -> None:
+def test_translate_by_moves_a_model_as_a_whole(tmp_path: Path) -> None:
     lines = say(
         tmp_path,
         MODEL
@@ -169,7 +169,7 @@ def test_a_model_is_translated_as_one(tmp_path: Path) -> None:
     assert lines[1].startswith("false\tinvalid value for property 'TranslateBy' (Vector3 expected")
 
 
-def test_the_server_owns_every_part(tmp_path: Path) -> None:
+def test_network_owner_of_every_part_is_the_server(tmp_path: Path) -> None:
     main = MODEL + (
         "local p = part(Vector3.one, Vector3.zero) "
         "p:SetNetworkOwner(nil) p:SetNetworkOwnershipAuto() print(p:GetNetworkOwner())"

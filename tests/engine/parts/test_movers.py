@@ -24,7 +24,7 @@ def test_a_body_velocity_holds_its_velocity_against_gravity(bench):
     assert position(bench, "A").y == pytest.approx(23, abs=0.1)
 
 
-def test_a_body_velocity_too_weak_lets_its_part_fall(bench):
+def test_part_falls_if_its_body_velocity_is_too_weak(bench):
     bench.run(FLOOR + MAKE + 'make("BodyVelocity", a, {MaxForce = Vector3.new(4000, 100, 4000)})')
     bench.tick(20)
     assert velocity(bench).y < -20
@@ -37,7 +37,7 @@ def test_a_body_velocity_too_weak_lets_its_part_fall(bench):
         ("BodyAngularVelocity", "MaxTorque", "AngularVelocity", "AssemblyAngularVelocity"),
     ],
 )
-def test_a_mover_without_a_limit_reaches_its_goal_with_any_mass(bench, mover, limit, goal, seen):
+def test_mover_without_a_force_limit_reaches_its_goal_for_any_mass(bench, mover, limit, goal, seen):
     bench.run(
         FLOOR + MAKE + "a.Size = Vector3.new(30, 30, 30) a.Position = Vector3.new(0, 90, 0) "
         f'make("{mover}", a, {{{limit} = Vector3.one * math.huge, {goal} = Vector3.new(0, 3, 0)}})'
@@ -78,7 +78,7 @@ def test_a_vector_force_is_relative_to_its_attachment(bench, relative, axis):
     assert getattr(velocity(bench), axis) == pytest.approx(10, rel=0.01)
 
 
-def test_align_position_brings_a_part_to_its_goal(bench):
+def test_align_position_moves_a_part_to_its_goal(bench):
     bench.run(
         FLOOR + MAKE + 'local at = make("Attachment", a, {}) '
         'make("AlignPosition", a, {Attachment0 = at, Position = Vector3.new(5, 25, 0), '
@@ -89,7 +89,7 @@ def test_align_position_brings_a_part_to_its_goal(bench):
     assert position(bench, "A").y == pytest.approx(25, abs=0.05)
 
 
-def test_align_position_with_a_negative_limit_stays_where_it_is(bench):
+def test_align_position_with_a_negative_limit_does_not_move_its_part(bench):
     bench.run(
         FLOOR + MAKE + 'workspace.Gravity = 0 local at = make("Attachment", a, {}) '
         'make("AlignPosition", a, {Attachment0 = at, Position = Vector3.new(5, 25, 0), '
@@ -109,7 +109,7 @@ def test_align_orientation_turns_a_part_to_its_goal(bench):
     assert frame.rotation[2] == pytest.approx(0.8415, abs=0.01)
 
 
-def test_a_disabled_constraint_does_nothing(bench):
+def test_disabled_constraint_has_no_effect(bench):
     bench.run(
         FLOOR + MAKE + 'workspace.Gravity = 0 local at = make("Attachment", a, {}) '
         'make("VectorForce", a, {Attachment0 = at, Force = Vector3.one, Enabled = false})'
@@ -118,7 +118,7 @@ def test_a_disabled_constraint_does_nothing(bench):
     assert velocity(bench).x == 0
 
 
-def test_attachments_know_their_place_in_the_world(bench):
+def test_attachment_has_a_world_position(bench):
     at, frame = bench.run(
         FLOOR + MAKE + "a.Orientation = Vector3.new(0, 90, 0) "
         'local at = make("Attachment", a, {Position = Vector3.new(1, 0, 0)}) '

@@ -32,20 +32,20 @@ def position(bench, name):
     return bench.model.workspace.find_child(name).read("Position")
 
 
-def test_n5_an_unanchored_part_falls_and_an_anchored_one_stays(bench):
+def test_unanchored_part_falls_and_anchored_part_stays(bench):
     bench.run(FLOOR + 'part("A", 0, 5, 0) part("B", 9, 5, 0, {Anchored = true})')
     bench.tick(90)
     assert near(position(bench, "A"), (0, 1, 0))
     assert triple(position(bench, "B")) == (9, 5, 0)
 
 
-def test_n5_a_part_that_does_not_collide_falls_through_everything(bench):
+def test_part_without_collision_falls_through_everything(bench):
     bench.run(FLOOR + 'part("A", 0, 5, 0, {CanCollide = false})')
     bench.tick(60)
     assert position(bench, "A").y < -50
 
 
-def test_n5_a_position_written_on_an_unanchored_part_holds(bench):
+def test_position_written_to_an_unanchored_part_takes_effect(bench):
     bench.run(FLOOR + 'part("A", 0, 1, 0)')
     bench.tick(60)
     bench.run("workspace.A.Position = Vector3.new(5, 30, 5) report()")
@@ -54,7 +54,7 @@ def test_n5_a_position_written_on_an_unanchored_part_holds(bench):
     assert near(position(bench, "A"), (5, 30, 5), 0.1)
 
 
-def test_n5_a_velocity_written_on_an_unanchored_part_moves_it(bench):
+def test_velocity_written_to_an_unanchored_part_moves_it(bench):
     bench.run(FLOOR + 'local a = part("A", 0, 20, 0) a.Velocity = Vector3.new(0, 0, 60)')
     (before,) = bench.run("report(workspace.A.AssemblyLinearVelocity)")
     bench.tick(3)
@@ -64,7 +64,7 @@ def test_n5_a_velocity_written_on_an_unanchored_part_moves_it(bench):
     assert position(bench, "A").z == pytest.approx(3, abs=0.01)
 
 
-def test_n5_setting_position_keeps_the_rotation(bench):
+def test_setting_position_keeps_the_rotation(bench):
     frame = bench.run(
         'local p = Instance.new("Part") p.Orientation = Vector3.new(0, 90, 0)'
         "p.Position = Vector3.new(1, 2, 3) report(p.CFrame, p.Orientation)"
@@ -74,7 +74,7 @@ def test_n5_setting_position_keeps_the_rotation(bench):
     assert near(frame[1], (0, 90, 0), 1e-3)
 
 
-def test_n5_a_part_outside_workspace_has_no_body(bench):
+def test_a_part_outside_workspace_has_no_body(bench):
     bench.run(FLOOR + 'part("A", 0, 5, 0)')
     bench.tick()
     assert len(bench.parts.space.bodies) == 2
@@ -86,7 +86,7 @@ def test_n5_a_part_outside_workspace_has_no_body(bench):
     assert near(position(bench, "A"), (0, 1, 0))
 
 
-def test_n5_changing_the_size_rebuilds_the_collider(bench):
+def test_changing_the_size_rebuilds_the_collider(bench):
     bench.run(FLOOR + 'part("A", 0, 1, 0)')
     bench.tick(30)
     bench.run("workspace.A.Size = Vector3.new(4, 8, 4) report()")
@@ -100,7 +100,7 @@ def test_n5_changing_the_size_rebuilds_the_collider(bench):
     ("shape", "x", "hit"),
     [("Ball", 1.9, False), ("Block", 1.9, True), ("Wedge", -1.9, True), ("Wedge", 1.9, False)],
 )
-def test_n5_shapes(bench, shape, x, hit):
+def test_parts_of_each_shape_have_the_right_collider(bench, shape, x, hit):
     bench.run(
         f'local p = Instance.new("Part") p.Anchored = true p.Shape = Enum.PartType.{shape}'
         " p.Size = Vector3.new(4, 4, 4) p.Parent = workspace"
@@ -111,7 +111,7 @@ def test_n5_shapes(bench, shape, x, hit):
     assert found is hit
 
 
-def test_n5_gravity_is_read_in_every_tick(bench):
+def test_gravity_is_read_in_every_tick(bench):
     bench.run(FLOOR + 'part("A", 0, 20, 0) workspace.Gravity = 0')
     bench.tick(30)
     assert triple(position(bench, "A")) == (0, 20, 0)
@@ -120,7 +120,7 @@ def test_n5_gravity_is_read_in_every_tick(bench):
     assert position(bench, "A").y == pytest.approx(20 - 60 * 0.5 * 0.25, abs=0.3)
 
 
-def test_returning_gravity_wakes_sleeping_bodies(bench):
+def test_restored_gravity_wakes_sleeping_bodies(bench):
     bench.run(FLOOR + 'workspace.Gravity = 0 part("A", 0, 20, 0)')
     bench.tick(200)
     bench.run("workspace.Gravity = 60")
@@ -128,7 +128,7 @@ def test_returning_gravity_wakes_sleeping_bodies(bench):
     assert position(bench, "A").y < 19
 
 
-def test_a_moving_platform_carries_and_pushes_what_is_in_its_way(bench):
+def test_moving_platform_carries_and_pushes_parts(bench):
     bench.run(FLOOR + 'part("Push", -4, 1, 0, {Anchored = true}) part("A", 0, 1, 0)')
     bench.tick(60)
     for _ in range(40):
@@ -137,7 +137,7 @@ def test_a_moving_platform_carries_and_pushes_what_is_in_its_way(bench):
     assert position(bench, "A").x > 1.5
 
 
-def test_a_part_that_falls_below_the_destroy_height_is_destroyed(bench):
+def test_part_below_the_destroy_height_is_destroyed(bench):
     bench.run('local p = Instance.new("Part") p.Name = "A" p.Parent = workspace')
     bench.tick(60 * 5)
     assert bench.model.workspace.find_child("A") is None
@@ -154,7 +154,7 @@ def test_a_part_that_falls_below_the_destroy_height_is_destroyed(bench):
         "workspace.A:ApplyImpulse(Vector3.new(0/0, 1, 1))",
     ],
 )
-def test_numbers_that_are_not_finite_are_refused_where_they_are_written(bench, write):
+def test_assignment_of_non_finite_numbers_is_refused(bench, write):
     bench.run(FLOOR + 'part("A", 0, 1, 0)')
     with pytest.raises(WorldHalted, match="finite"):
         bench.run(write)
@@ -181,7 +181,7 @@ def test_extreme_values_neither_hang_nor_crash(bench, write):
     bench.document()
 
 
-def test_impulses_and_mass(bench):
+def test_impulses_change_the_velocity_in_inverse_proportion_to_mass(bench):
     bench.run(FLOOR + 'workspace.Gravity = 0 part("A", 0, 20, 0)')
     (mass,) = bench.run(
         "local a = workspace.A a:ApplyImpulse(Vector3.new(80, 0, 0))"
@@ -206,7 +206,7 @@ def test_custom_physical_properties_set_the_density(bench):
     assert mass == 24
 
 
-def test_n5_set_primary_part_cframe_moves_all_parts_rigidly(bench):
+def test_set_primary_part_cframe_moves_all_parts_rigidly(bench):
     bench.run(
         'local m = Instance.new("Model") m.Name = "M" m.Parent = workspace '
         'local a = Instance.new("Part") a.Name, a.Anchored, a.Parent = "A", true, m '
@@ -223,7 +223,7 @@ def test_n5_set_primary_part_cframe_moves_all_parts_rigidly(bench):
     assert pivot.position == a
 
 
-def test_a_model_without_primary_part_turns_about_its_middle(bench):
+def test_model_without_primary_part_turns_about_its_centre(bench):
     pivot, after, b = bench.run(
         'local m = Instance.new("Model") m.Parent = workspace '
         'local a = Instance.new("Part") a.Size, a.Anchored, a.Parent = Vector3.one, true, m '
@@ -237,7 +237,7 @@ def test_a_model_without_primary_part_turns_about_its_middle(bench):
     assert near(b, (-2, 0, 0), 1e-4)
 
 
-def test_writes_notify_listeners_of_the_pose(bench):
+def test_pose_writes_fire_change_events(bench):
     (seen,) = bench.run(
         'local p = Instance.new("Part") local seen = {} '
         'for _, name in {"Position", "CFrame", "Velocity"} do '
@@ -248,7 +248,7 @@ def test_writes_notify_listeners_of_the_pose(bench):
     assert seen == "CFrame Position Velocity"
 
 
-def test_a_clone_has_the_pose_of_its_original(bench):
+def test_clone_has_the_pose_of_the_original(bench):
     (frame,) = bench.run(
         'local p = Instance.new("Part") p.CFrame = CFrame.Angles(0, 1, 0) + Vector3.one '
         "report(p:Clone().CFrame)"
@@ -258,7 +258,7 @@ def test_a_clone_has_the_pose_of_its_original(bench):
 
 
 @pytest.mark.parametrize("anchored", ["true", "false"])
-def test_crowds_in_one_place_halt_the_world(bench, anchored):
+def test_crowd_in_one_place_halts_the_world(bench, anchored):
     bench.run(f"""
         for i = 1, 2000 do
             local p = Instance.new("Part")
@@ -286,7 +286,7 @@ def test_a_crowd_that_grows_over_many_ticks_halts_the_world(bench):
         grow()
 
 
-def test_many_parts_side_by_side_are_no_crowd(bench):
+def test_many_adjacent_parts_do_not_count_as_a_crowd(bench):
     bench.run(
         FLOOR
         + """
@@ -316,7 +316,7 @@ def test_rotation_turns_about_x_then_y_then_z_and_orientation_about_y_then_x_the
     assert oriented is True
 
 
-def test_the_orientation_of_an_attachment_is_that_of_its_frame(bench):
+def test_attachment_orientation_equals_the_orientation_of_its_cframe(bench):
     kept, read, turned = bench.run(
         'local at = Instance.new("Attachment") at.Position = Vector3.new(1, 2, 3) '
         "at.Orientation = Vector3.new(10, 20, 30) "

@@ -26,7 +26,7 @@ local function show(made) print(made.Name, made.Position, made.Size) end
 """
 
 
-def test_a_model_grows_around_its_pivot(tmp_path: Path) -> None:
+def test_scale_to_scales_a_model_around_its_pivot(tmp_path: Path) -> None:
     main = (
         CAR
         + """
@@ -78,7 +78,7 @@ def test_a_model_without_primary_part_keeps_its_pivot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["0", "-1", "0/0", "1e9", "'2'", "nil"])
-def test_a_scale_is_a_number_within_limits(tmp_path: Path, scale: str) -> None:
+def test_scale_to_refuses_a_scale_out_of_range(tmp_path: Path, scale: str) -> None:
     main = f"{CAR} print(pcall(car.ScaleTo, car, {scale})) print(car:GetScale())"
     refused, kept = say(tmp_path, main)
     assert refused.startswith("false\t")
@@ -86,7 +86,7 @@ def test_a_scale_is_a_number_within_limits(tmp_path: Path, scale: str) -> None:
     assert kept == "1"
 
 
-def test_a_model_that_is_scaled_with_others_again_and_again_keeps_a_scale(tmp_path: Path) -> None:
+def test_repeatedly_scaled_nested_model_keeps_a_valid_scale(tmp_path: Path) -> None:
     main = """
     local inner = Instance.new("Model")
     for _ = 1, 100 do
@@ -114,7 +114,7 @@ print(car:GetScale(), math.round((lamp.Position - body.Position).Magnitude * 100
 )
 
 
-def test_a_scaled_model_holds_together_also_from_saves(tmp_path: Path) -> None:
+def test_scaled_model_stays_welded_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(SCALED)
     (tmp_path / "world.toml").write_text('name = "scaled"')
     run = torture(tmp_path, Plan(), ticks=14, saves=(2, 4, 8))
@@ -148,7 +148,7 @@ at("moved")
 )
 
 
-def test_a_motor_turns_and_moves_its_part_also_from_saves(tmp_path: Path) -> None:
+def test_motor_turns_and_moves_its_part_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(DOOR)
     (tmp_path / "world.toml").write_text('name = "door"')
     run = torture(tmp_path, Plan(), ticks=24, saves=(2, 8, 10, 17))
@@ -171,7 +171,7 @@ def test_the_angles_of_a_motor_are_limited(tmp_path: Path, value: str) -> None:
     assert say(tmp_path, main, 2) == ["1000000"]
 
 
-def test_motors_are_no_welds(tmp_path: Path) -> None:
+def test_motor_is_not_a_weld(tmp_path: Path) -> None:
     main = (
         "local motor = Instance.new('Motor6D') print(motor:IsA('Weld'), motor:IsA('Constraint')) "
         "print(pcall(function() motor.DesiredAngl = 1 end))"

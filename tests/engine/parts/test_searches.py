@@ -16,7 +16,7 @@ def names(bench, expression):
     return bench.run(source)[0]
 
 
-def test_n7_a_ray_finds_the_nearest_part_also_without_a_tick(bench):
+def test_ray_finds_the_nearest_part_even_before_the_first_tick(bench):
     found = bench.run(
         FLOOR + 'part("A", 0, 9, 0) '
         f"local r = {DOWN}) report(r.Instance.Name, r.Position, r.Normal, r.Distance, "
@@ -28,7 +28,7 @@ def test_n7_a_ray_finds_the_nearest_part_also_without_a_tick(bench):
     assert found[3:] == (40, "Plastic")
 
 
-def test_n1_a_part_moved_in_a_handler_is_hit_in_the_next_line(bench):
+def test_ray_hits_a_part_moved_earlier_in_the_same_handler(bench):
     bench.run(FLOOR + 'part("A", 0, 9, 0, {Anchored = true})')
     bench.tick(3)
     first, second = bench.run(
@@ -39,7 +39,7 @@ def test_n1_a_part_moved_in_a_handler_is_hit_in_the_next_line(bench):
 
 
 @pytest.mark.thorough
-def test_a_query_does_not_change_how_a_platform_pushes(bench):
+def test_query_does_not_change_the_push_of_a_platform(bench):
     other = type(bench)()
     for each, query in ((bench, f"{DOWN})"), (other, "")):
         each.run(FLOOR + 'part("P", -4, 1, 0, {Anchored = true}) part("A", 0, 1, 0)')
@@ -52,7 +52,7 @@ def test_a_query_does_not_change_how_a_platform_pushes(bench):
     assert near(a, triple(b), 0.01)
 
 
-def test_n7_ties_go_by_tree_order(bench):
+def test_ray_ties_are_resolved_by_tree_order(bench):
     bench.run(
         FLOOR
         + 'local b = part("B", 0, 9, 0) b.Parent = nil part("A", 0, 9, 0) b.Parent = workspace'
@@ -62,7 +62,7 @@ def test_n7_ties_go_by_tree_order(bench):
     assert bench.run(f"report({DOWN}).Instance.Name)") == ("B",)
 
 
-def test_n7_from_inside_a_part_its_far_face_is_hit(bench):
+def test_ray_from_inside_a_part_hits_its_far_face(bench):
     found = bench.run(
         FLOOR + 'part("A", 0, 9, 0) local r = workspace:Raycast(Vector3.new(0, 9.5, 0), '
         "Vector3.new(0, 20, 0)) report(r.Instance.Name, r.Distance, r.Normal)"
@@ -72,7 +72,7 @@ def test_n7_from_inside_a_part_its_far_face_is_hit(bench):
     assert triple(found[2]) == (0, 1, 0)
 
 
-def test_n7_parts_that_a_ray_does_not_hit(bench):
+def test_ray_misses_parts_beyond_its_end_or_excluded_from_queries(bench):
     bench.run(FLOOR + 'part("A", 0, 9, 0, {CanQuery = false}) part("B", 9, 9, 0)')
     short, none, outside = bench.run(
         "local from = Vector3.new(9, 20, 0) workspace.B.Parent.Name = 'W' "
@@ -94,7 +94,7 @@ def test_n7_parts_that_a_ray_does_not_hit(bench):
         ("p.CollisionGroup = 'Ghosts'", "Ghost"),
     ],
 )  # fmt: skip
-def test_n7_raycast_params(bench, settings, expected):
+def test_raycast_params_filter_the_hits_of_a_ray(bench, settings, expected):
     bench.groups.register_collision_group(None, "Ghosts")
     bench.groups.collision_group_set_collidable(None, "Ghosts", "Default", False)
     bench.run(
@@ -111,9 +111,7 @@ def test_n7_raycast_params(bench, settings, expected):
     ("group", "found"),
     [("Team", "Own"), ("Nobody", ""), ("Default", "Own Other"), ("", "Own Other")],
 )
-def test_n17_a_query_in_a_group_that_is_not_registered_finds_the_parts_of_that_group(
-    bench, group, found
-):
+def test_query_in_an_unregistered_group_finds_parts_of_that_group(bench, group, found):
     bench.run(
         FLOOR + 'part("Own", 0, 5, 0, {CollisionGroup = "Team"}) part("Other", 0, 9, 0) '
         'part("Probe", 50, 5, 0, {Anchored = true}).Size = Vector3.new(9, 8, 9)'
@@ -137,7 +135,7 @@ def test_n17_a_query_in_a_group_that_is_not_registered_finds_the_parts_of_that_g
         assert names(bench, f"workspace:{query}") == found, query
 
 
-def test_find_part_on_ray(bench):
+def test_find_part_on_ray_returns_the_nearest_part(bench):
     bench.run(FLOOR + 'part("A", 0, 9, 0)')
     ray = "{Origin = Vector3.new(0, 50, 0), Direction = Vector3.new(0, -100, 0)}"
     part, at, normal, material = bench.run(f"report(workspace:FindPartOnRay({ray}))")
@@ -153,7 +151,7 @@ def test_find_part_on_ray(bench):
     assert triple(at) == (0, -50, 0)
 
 
-def test_n7_boxes_ignore_shapes_and_come_in_tree_order(bench):
+def test_box_query_ignores_shapes_and_returns_parts_in_tree_order(bench):
     bench.run(
         FLOOR + 'part("B", 5, 5, 0, {Shape = Enum.PartType.Ball}) part("A", 0, 5, 0) '
         'part("Turned", 12, 5, 0).Orientation = Vector3.new(0, 45, 0)'
@@ -167,7 +165,7 @@ def test_n7_boxes_ignore_shapes_and_come_in_tree_order(bench):
     assert names(bench, box.format("0, 5, 0", "0, 0, 0")) == "A"
 
 
-def test_n7_radius_and_max_parts(bench):
+def test_radius_query_respects_max_parts(bench):
     bench.run(FLOOR + 'part("A", 0, 5, 0) part("B", 4, 5, 0)')
     assert names(bench, "workspace:GetPartBoundsInRadius(Vector3.new(2, 5, 0), 1)") == "A B"
     assert names(bench, "workspace:GetPartBoundsInRadius(Vector3.new(2, 5, 0), 0.9)") == ""
@@ -175,7 +173,7 @@ def test_n7_radius_and_max_parts(bench):
     assert names(bench, "workspace:GetPartBoundsInRadius(Vector3.new(2, 5, 0), 9, most)") == "Floor"
 
 
-def test_n7_parts_in_part_by_true_shapes_without_the_part(bench):
+def test_get_parts_in_part_uses_exact_shapes_and_excludes_the_part(bench):
     bench.run(
         FLOOR + 'local ball = part("Ball", 0, 9, 0, {Shape = Enum.PartType.Ball, Anchored = true}) '
         "ball.Size = Vector3.new(6, 6, 6) "
@@ -184,7 +182,7 @@ def test_n7_parts_in_part_by_true_shapes_without_the_part(bench):
     assert names(bench, "workspace:GetPartsInPart(workspace.Ball)") == "Near"
 
 
-def test_the_line_of_sight_of_characters(bench):
+def test_parts_block_the_line_of_sight_of_characters(bench):
     bench.run(FLOOR + 'part("A", 0, 3, 0) part("B", 10, 3, 0) part("C", 0, 3, 20)')
     a, b, c = (bench.model.workspace.find_child(name) for name in "ABC")
     for each in (a, b, c):
@@ -220,7 +218,7 @@ def test_wrong_arguments_are_named(bench, call):
     assert result is True
 
 
-def test_terrain_has_bodies_that_rays_find_and_parts_lie_on(bench):
+def test_terrain_is_hit_by_rays_and_supports_parts(bench):
     make_terrain(bench.model)
     terrain = bench.model.workspace.read("Terrain")
     for z in range(-3, 3):

@@ -26,7 +26,7 @@ def make_character(bench, x, y, z):
     return root
 
 
-def test_n6_a_pair_begins_and_ends_the_smaller_number_first(bench):
+def test_touch_events_fire_for_the_smaller_number_first(bench):
     bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 3, 0))')
     bench.tick(60)
     assert log(bench) == "Floor+A A+Floor"
@@ -35,7 +35,7 @@ def test_n6_a_pair_begins_and_ends_the_smaller_number_first(bench):
     assert log(bench) == "Floor+A A+Floor Floor-A A-Floor"
 
 
-def test_n6_pairs_come_sorted_and_begun_before_ended(bench):
+def test_touch_events_are_sorted_with_new_touches_before_ended_touches(bench):
     bench.run(
         FLOOR + WATCH + "workspace.Gravity = 0 "
         'part("B", 0, 9, 0, {Anchored = true}) part("C", 20, 9, 0, {Anchored = true}) '
@@ -50,7 +50,7 @@ def test_n6_pairs_come_sorted_and_begun_before_ended(bench):
     assert log(bench) == "C+A A+C B-A A-B A-D D-A"
 
 
-def test_n6_both_need_can_touch(bench):
+def test_touch_requires_can_touch_on_both_parts(bench):
     bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 1, 0, {CanTouch = false}))')
     bench.tick(10)
     assert log(bench) == ""
@@ -59,7 +59,7 @@ def test_n6_both_need_can_touch(bench):
     assert log(bench) == "Floor+A A+Floor"
 
 
-def test_n6_two_anchored_parts_never_begin(bench):
+def test_two_anchored_parts_never_touch(bench):
     bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 0, 0, {Anchored = true}))')
     for _ in range(5):
         bench.run("workspace.A.Position += Vector3.new(0.1, 0, 0)")
@@ -67,7 +67,7 @@ def test_n6_two_anchored_parts_never_begin(bench):
     assert log(bench) == ""
 
 
-def test_n6_the_pairs_of_a_destroyed_part_end_silently(bench):
+def test_touches_of_a_destroyed_part_end_without_events(bench):
     bench.run(FLOOR + WATCH + 'watch(floor) watch(part("A", 0, 1, 0))')
     bench.tick(10)
     bench.run("workspace.A:Destroy()")
@@ -75,7 +75,7 @@ def test_n6_the_pairs_of_a_destroyed_part_end_silently(bench):
     assert log(bench) == "Floor+A A+Floor"
 
 
-def test_n6_a_handler_may_destroy_a_touching_part(bench):
+def test_a_handler_may_destroy_a_touching_part(bench):
     bench.run(
         FLOOR + WATCH + 'part("A", 0, 1, 0) '
         "floor.Touched:Connect(function(other) other:Destroy() end) watch(workspace.A)"
@@ -85,7 +85,7 @@ def test_n6_a_handler_may_destroy_a_touching_part(bench):
     assert bench.model.workspace.find_child("A") is None
 
 
-def test_n6_a_character_touches_the_floor_above_which_it_floats(bench):
+def test_character_touches_the_floor_below_it(bench):
     root = make_character(bench, 0, 2.55, 0)
     bench.run(WATCH + "watch(workspace.Root)")
     bench.tick()
@@ -95,7 +95,7 @@ def test_n6_a_character_touches_the_floor_above_which_it_floats(bench):
     assert log(bench) == "Root+Floor Root-Floor"
 
 
-def test_n6_characters_touch_each_other_and_anchored_sensors(bench):
+def test_characters_touch_each_other_and_anchored_sensors(bench):
     make_character(bench, 0, 9, 0)
     bench.run(
         'workspace.Root.Name = "First" local coin = Instance.new("Part") coin.Name = "Coin" '
@@ -108,13 +108,13 @@ def test_n6_characters_touch_each_other_and_anchored_sensors(bench):
     assert log(bench) == "First+Coin First+Root"
 
 
-def test_n3_a_failing_handler_halts_as_touch_event(bench):
+def test_failing_touch_handler_halts_the_world_with_touch_event(bench):
     bench.run(FLOOR + 'part("A", 0, 1, 0).Touched:Connect(function() error("ouch") end)')
     with pytest.raises(WorldHalted, match=r"Touch event: .*ouch"):
         bench.tick(5)
 
 
-def test_parts_whose_groups_do_not_collide_pass_and_do_not_touch(bench):
+def test_parts_in_non_colliding_groups_pass_without_touching(bench):
     bench.groups.register_collision_group(None, "Ghosts")
     bench.groups.collision_group_set_collidable(None, "Ghosts", "Default", False)
     bench.run(FLOOR + WATCH + 'watch(part("A", 0, 1, 0, {CollisionGroup = "Ghosts"}))')
@@ -132,7 +132,7 @@ def test_a_group_that_stops_colliding_lets_a_sleeping_part_fall(bench):
     assert bench.model.workspace.find_child("A").read("Position").y < -20
 
 
-def test_a_part_that_has_a_body_becomes_a_character_and_a_part_again(bench):
+def test_part_becomes_a_character_and_a_part_again(bench):
     bench.run(FLOOR + 'part("Root", 0, 9, 0, {Orientation = Vector3.new(0, 0, 90)})')
     bench.tick()
     root = bench.model.workspace.find_child("Root")
@@ -151,7 +151,7 @@ def test_a_part_that_has_a_body_becomes_a_character_and_a_part_again(bench):
     assert root.read("Position").y == pytest.approx(1, abs=0.1)
 
 
-def test_a_position_that_a_touch_handler_writes_holds(bench):
+def test_position_written_by_a_touch_handler_takes_effect(bench):
     bench.run(
         FLOOR + 'local a = part("A", 0, 1.5, 0) '
         "a.Touched:Connect(function() a.Position = Vector3.new(0, 40, 0) end)"

@@ -13,7 +13,7 @@ end
 """
 
 
-def test_n5_a_weld_puts_part1_at_part0_times_c0_times_c1_inverse(bench):
+def test_weld_places_part1_at_part0_times_c0_times_inverse_c1(bench):
     bench.run(
         FLOOR + WELD + 'local a = part("A", 0, 9, 0, {Anchored = true}) '
         "a.Orientation = Vector3.new(0, 90, 0) "
@@ -43,7 +43,7 @@ def test_welded_parts_fall_as_one_body(bench):
     assert (mass, count) == (16, 2)
 
 
-def test_a_welded_part_collides_for_the_whole(bench):
+def test_collision_of_a_welded_part_moves_the_whole_assembly(bench):
     bench.run(
         FLOOR + WELD + 'local a, b = part("A", 0, 9, 0), part("B", 0, 6, 0) '
         "weld(a, b, CFrame.new(0, -3, 0))"
@@ -52,7 +52,7 @@ def test_a_welded_part_collides_for_the_whole(bench):
     assert position(bench, "A").y == pytest.approx(4, abs=0.1)
 
 
-def test_a_removed_weld_lets_the_part_go(bench):
+def test_removing_a_weld_releases_the_part(bench):
     bench.run(
         FLOOR + WELD + 'local a, b = part("A", 0, 20, 0, {Anchored = true}), part("B", 0, 9, 0) '
         "weld(a, b, CFrame.new(5, 0, 0))"
@@ -64,7 +64,7 @@ def test_a_removed_weld_lets_the_part_go(bench):
     assert near(position(bench, "B"), (5, 1, 0), 0.3)
 
 
-def test_chains_follow_their_root_and_circles_are_ignored(bench):
+def test_welded_chain_follows_its_root_and_cycles_are_ignored(bench):
     bench.run(
         FLOOR + WELD + 'local a = part("A", 0, 20, 0, {Anchored = true}) '
         'local b, c = part("B", 9, 9, 9), part("C", 9, 9, 9) '
@@ -78,7 +78,7 @@ def test_chains_follow_their_root_and_circles_are_ignored(bench):
     assert triple(position(bench, "C")) == (1, 31, 0)
 
 
-def test_a_weld_constraint_keeps_the_parts_as_they_are(bench):
+def test_weld_constraint_keeps_the_relative_pose_of_its_parts(bench):
     bench.run(
         FLOOR + 'local a, b = part("A", 0, 20, 0, {Anchored = true}), part("B", 3, 21, 0) '
         'local joint = Instance.new("WeldConstraint") joint.Part0, joint.Part1 = b, a '
@@ -91,7 +91,7 @@ def test_a_weld_constraint_keeps_the_parts_as_they_are(bench):
     assert near(position(bench, "B"), (-3, 41, 0), 1e-4)
 
 
-def test_cargo_on_a_character_goes_with_it_and_touches(bench):
+def test_part_welded_to_a_character_moves_along_and_touches(bench):
     bench.run(
         FLOOR + WELD + 'local root = part("Root", 0, 9, 0) '
         'local sword = part("Sword", 0, 30, 0, {CanCollide = false, Massless = true}) '
@@ -108,7 +108,7 @@ def test_cargo_on_a_character_goes_with_it_and_touches(bench):
     assert moved.z == pytest.approx(0.5)
 
 
-def test_animating_an_offset_keeps_the_body_and_its_touches(bench):
+def test_animated_weld_offset_keeps_the_body_and_its_touches(bench):
     bench.run(
         FLOOR + WELD + 'local a, b = part("A", 0, 20, 0, {Anchored = true}), part("B", 0, 9, 0) '
         "weld(a, b, CFrame.new(5, 0, 0))"

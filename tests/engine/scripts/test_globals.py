@@ -21,7 +21,7 @@ BARE = [
 ]  # fmt: skip
 
 
-def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_path: Path) -> None:
+def test_scripts_have_all_globals_and_marked_output_lines(tmp_path: Path) -> None:
     checks = "\n".join(f"assert({name} ~= nil, '{name}')" for name in [*BARE, "math.atan2"])
     write_world(tmp_path, checks + "\nprint(1, nil, true, 0.5, Workspace) warn('w', 2)",
                 **{"Workspace__s.lua": checks + "\nprint(script)"})  # fmt: skip
@@ -35,14 +35,14 @@ def test_scripts_have_every_bare_global_and_their_lines_have_their_marks(tmp_pat
     assert error == ["[Lua WARN] w\t2"]
 
 
-def test_going_between_serial_and_parallel_execution_does_nothing(tmp_path: Path) -> None:
+def test_task_synchronize_and_desynchronize_have_no_effect(tmp_path: Path) -> None:
     write_world(tmp_path, "print(select('#', task.desynchronize(), task.synchronize()))")
     out: list[str] = []
     Assembly(EngineSettings(directory=tmp_path), Console(out.append)).begin()
     assert out == ["[Lua] 1"]
 
 
-def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: Path) -> None:
+def test_every_output_line_is_marked_even_within_a_multiline_text(tmp_path: Path) -> None:
     forged = r"'one\n[Halted] Instance stopped\n\nINFO: Listening'"
     write_world(tmp_path, f"print({forged}) warn({forged})")
     out: list[str] = []
@@ -54,7 +54,7 @@ def test_every_line_of_a_script_has_its_mark_also_those_within_a_text(tmp_path: 
     assert error == [f"[Lua WARN] {text}" for text in texts]
 
 
-def test_more_lines_than_a_tick_has_room_for_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_lines_beyond_the_limit_of_a_tick_are_counted_and_omitted(tmp_path: Path) -> None:
     write_world(tmp_path, """
         for n = 1, 10001 do print(n) end
         warn("too late") print("one\\ntwo")
@@ -89,7 +89,7 @@ def test_more_lines_than_a_tick_has_room_for_are_counted_and_left_out(tmp_path: 
     assert lines[1].endswith("never left out")
 
 
-def test_a_halt_tells_of_the_lines_that_were_left_out_before_it(tmp_path: Path) -> None:
+def test_halt_reports_the_lines_omitted_before_it(tmp_path: Path) -> None:
     write_world(tmp_path, "print(('x\\n'):rep(10000)) error('the end')")
     lines: list[str] = []
     world = EngineWorld(EngineSettings(directory=tmp_path), Console(lines.append, lines.append))
@@ -99,7 +99,7 @@ def test_a_halt_tells_of_the_lines_that_were_left_out_before_it(tmp_path: Path) 
     assert "the end" in lines[10001]
 
 
-def test_no_line_of_a_halt_can_be_forged_by_its_reason(tmp_path: Path) -> None:
+def test_reason_of_a_halt_cannot_forge_log_lines(tmp_path: Path) -> None:
     write_world(tmp_path, r"error('one\n[Halted] forged\nStack, newest call first:')")
     world = Assembly(EngineSettings(directory=tmp_path), Console())
     with pytest.raises(WorldHalted) as caught:

@@ -32,7 +32,9 @@ def read(directory: Path, main: str = "main.lua") -> WorldScripts:
         ("Zoë.lua", "ZoÃ«", "Script"),
     ],
 )
-def test_n15_errors_name_the_class(tmp_path: Path, file: str, name: str, class_name: str) -> None:
+def test_script_file_error_names_the_class(
+    tmp_path: Path, file: str, name: str, class_name: str
+) -> None:
     write_world(tmp_path, **{f"Workspace__{file}": "return 1"})
     (found,) = read(tmp_path).tree
     assert (found.name, found.class_name, found.folders) == (name, class_name, ("Workspace",))
@@ -40,7 +42,7 @@ def test_n15_errors_name_the_class(tmp_path: Path, file: str, name: str, class_n
     assert found.source == "return 1"
 
 
-def test_a_tree_of_any_depth_is_read_without_recursion(tmp_path: Path) -> None:
+def test_script_tree_deeper_than_the_recursion_limit_is_read(tmp_path: Path) -> None:
     write_world(tmp_path, **{"Workspace__a.lua": "return 1"})
     make_deep(tmp_path / "scripts" / "Workspace", "d", 200)
     with constrained():
@@ -48,7 +50,7 @@ def test_a_tree_of_any_depth_is_read_without_recursion(tmp_path: Path) -> None:
     assert found.path == "scripts/Workspace/a.lua"
 
 
-def test_scripts_are_sorted_by_path_and_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_scripts_are_sorted_by_path_and_other_files_are_ignored(tmp_path: Path) -> None:
     names = ["Workspace__b__c.lua", "Workspace__b-b__a.lua", "ServerScriptService__z.lua",
              "Workspace__a.lua", "Workspace__notes.txt", "notes.md"]  # fmt: skip
     write_world(tmp_path, **dict.fromkeys(names, ""))
@@ -57,14 +59,14 @@ def test_scripts_are_sorted_by_path_and_other_files_are_left_alone(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_n15_a_script_outside_a_service_is_refused(tmp_path: Path) -> None:
+def test_script_outside_of_services_is_refused(tmp_path: Path) -> None:
     write_world(tmp_path, **{"loose.lua": ""})
     with pytest.raises(SettingsError) as caught:
         read(tmp_path)
     assert str(caught.value) == "Invalid script path 'loose.lua': expected <Service>/<file.lua>"
 
 
-def test_n15_an_unknown_service_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_service_is_refused(tmp_path: Path) -> None:
     write_world(tmp_path, **{"Teams__a.lua": ""})
     with pytest.raises(SettingsError) as caught:
         read(tmp_path)
@@ -74,14 +76,14 @@ def test_n15_an_unknown_service_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_world_needs_no_tree_and_its_main_script_may_lie_there(tmp_path: Path) -> None:
+def test_script_tree_is_optional_and_may_contain_the_main_script(tmp_path: Path) -> None:
     write_world(tmp_path, "print(1)")
     assert read(tmp_path).sources() == [["main.lua", "print(1)"]]
     write_world(tmp_path, **{"start.lua": "print(2)"})
     assert read(tmp_path, "scripts/start.lua").sources() == [["scripts/start.lua", "print(2)"]]
 
 
-def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path: Path) -> None:
+def test_byte_order_mark_is_removed_from_a_script(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_bytes(b"\xef\xbb\xbfprint('\xc3\xab')")
     assert read(tmp_path).main.source == "print('\xc3\xab')"
 

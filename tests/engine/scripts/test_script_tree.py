@@ -32,7 +32,7 @@ def write(directory: Path, files: dict[str, str]) -> Path:
     return directory
 
 
-def test_storages_hold_modules_and_their_scripts_do_not_run(tmp_path: Path) -> None:
+def test_scripts_in_storages_do_not_run(tmp_path: Path) -> None:
     write(
         tmp_path / "scripts",
         {
@@ -59,13 +59,13 @@ def test_storages_hold_modules_and_their_scripts_do_not_run(tmp_path: Path) -> N
     ]
 
 
-def test_a_script_of_a_storage_runs_once_it_comes_below_workspace(tmp_path: Path) -> None:
+def test_script_from_a_storage_runs_when_moved_below_workspace(tmp_path: Path) -> None:
     write(tmp_path / "scripts", {"ServerStorage/Lamp.server.lua": "print('lit', script.Parent)"})
     main = "task.wait() game.ServerStorage.Lamp:Clone().Parent = workspace"
     assert say(tmp_path, main, 4) == ["lit\tWorkspace"]
 
 
-def test_a_directory_with_init_is_that_script_and_its_files_are_modules(tmp_path: Path) -> None:
+def test_directory_with_init_becomes_a_script_and_its_files_become_modules(tmp_path: Path) -> None:
     write(
         tmp_path / "scripts",
         {
@@ -117,7 +117,7 @@ game:GetService("RunService").Heartbeat:Once(function() print(require("@all/othe
 """
 
 
-def test_require_takes_paths(tmp_path: Path) -> None:
+def test_require_accepts_paths(tmp_path: Path) -> None:
     write(tmp_path, REQUIRES)
     lines = say(tmp_path, MAIN, 1)
     assert [line.replace("main.lua:6: ", "") for line in lines] == [
@@ -156,7 +156,7 @@ def test_paths_are_found_after_a_restore(tmp_path: Path) -> None:
         ('{"aliases": {"n": 5}}', "aliases.n must be a path within the world, not 5"),
     ],
 )
-def test_a_wrong_file_of_aliases_names_file_and_key(
+def test_invalid_aliases_file_error_names_file_and_key(
     tmp_path: Path, text: str, problem: str
 ) -> None:
     write(tmp_path, {"main.lua": "", "world.toml": 'name = "w"', ".luaurc": text})
@@ -165,7 +165,7 @@ def test_a_wrong_file_of_aliases_names_file_and_key(
     assert problem in str(caught.value)
 
 
-def test_a_file_for_editors_alone_changes_nothing(tmp_path: Path) -> None:
+def test_luaurc_without_aliases_does_not_change_the_content_hash(tmp_path: Path) -> None:
     write(tmp_path, {"main.lua": "", "world.toml": 'name = "w"', "scripts/Workspace/a.lua": ""})
     before = read_scripts(tmp_path, "main.lua", "scripts").sources()
     text = '{"languageMode": "strict"} // for the editor'
@@ -219,7 +219,7 @@ def write_project(directory: Path, project: object = PROJECT) -> Path:
     return directory
 
 
-def test_a_project_of_rojo_is_the_tree_if_the_world_names_it(tmp_path: Path) -> None:
+def test_rojo_project_is_the_script_tree_if_the_world_names_it(tmp_path: Path) -> None:
     main = (
         SHOW
         + "show(game.ReplicatedStorage, '') show(game.StarterPlayer, '') print(require('./tool'))"
@@ -243,13 +243,13 @@ def test_a_project_of_rojo_is_the_tree_if_the_world_names_it(tmp_path: Path) -> 
     ]
 
 
-def test_a_project_is_left_alone_if_the_world_does_not_name_it(tmp_path: Path) -> None:
+def test_rojo_project_is_ignored_unless_the_world_names_it(tmp_path: Path) -> None:
     write_project(tmp_path)
     (tmp_path / "world.toml").write_text('name = "w"')
     assert read_scripts(tmp_path, "main.lua", "scripts").tree == ()
 
 
-def test_the_files_of_a_project_count_in_the_content_hash(tmp_path: Path) -> None:
+def test_content_hash_includes_the_files_of_a_project(tmp_path: Path) -> None:
     write_project(tmp_path)
 
     def hashed() -> str:
@@ -264,7 +264,7 @@ def test_the_files_of_a_project_count_in_the_content_hash(tmp_path: Path) -> Non
     assert len({before, changed, hashed()}) == 3
 
 
-def test_the_files_to_watch_are_those_that_are_read(tmp_path: Path) -> None:
+def test_watched_files_equal_the_files_that_are_read(tmp_path: Path) -> None:
     write_project(tmp_path)
     found = {
         path.relative_to(tmp_path).as_posix()
@@ -300,7 +300,7 @@ def node(path: object) -> object:
         ),
     ],
 )
-def test_a_wrong_project_names_file_key_and_value(
+def test_invalid_project_error_names_file_key_and_value(
     tmp_path: Path, project: object, problem: str
 ) -> None:
     write_project(tmp_path, project)

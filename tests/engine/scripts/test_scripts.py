@@ -13,7 +13,7 @@ def begin(directory: Path, main: str = "", **files: str) -> ScriptWorld:
     return ScriptWorld().begin(write_world(directory, main, **files))
 
 
-def test_n1_main_runs_first_then_workspace_then_server_scripts_in_tree_order(
+def test_main_runs_first_then_workspace_then_server_scripts_in_tree_order(
     tmp_path: Path,
 ) -> None:
     say = "print(script.Name)"
@@ -31,7 +31,7 @@ def test_n1_main_runs_first_then_workspace_then_server_scripts_in_tree_order(
     assert world.lines[1:] == ["a", "b", "deep", "x", "later"]
 
 
-def test_n1_a_disabled_script_runs_once_it_is_enabled_and_only_once(tmp_path: Path) -> None:
+def test_a_disabled_script_runs_once_it_is_enabled_and_only_once(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         "local s = Workspace.s s.Disabled = true assert(not s.Enabled) "
@@ -54,7 +54,7 @@ print("made")
 """
 
 
-def test_n1_a_script_that_a_script_makes_runs_in_the_next_tick(tmp_path: Path) -> None:
+def test_script_created_by_a_script_runs_in_the_next_tick(tmp_path: Path) -> None:
     world = begin(tmp_path, "", **{"Workspace__s.lua": MAKE % "Workspace"})
     world.tick()
     assert world.lines == ["made"]
@@ -62,14 +62,14 @@ def test_n1_a_script_that_a_script_makes_runs_in_the_next_tick(tmp_path: Path) -
     assert world.lines == ["made", "new\tNew"]
 
 
-def test_n1_a_script_that_has_run_does_not_run_again(tmp_path: Path) -> None:
+def test_a_script_that_has_run_does_not_run_again(tmp_path: Path) -> None:
     change = "script.Source = 'print(2)' script.Parent = ServerScriptService"
     world = begin(tmp_path, "", **{"Workspace__s.lua": f"print(1) {change}"})
     world.tick(3)
     assert world.lines == ["1"]
 
 
-def test_a_script_waits_until_it_is_in_the_tree_and_each_copy_runs(tmp_path: Path) -> None:
+def test_script_runs_when_parented_and_each_copy_runs(tmp_path: Path) -> None:
     world = begin(tmp_path, MAKE % "ServerStorage" + "task.wait(2 / 60)"
                   "for _ = 1, 2 do s:Clone().Parent = Workspace end s:Destroy()")  # fmt: skip
     world.tick(2)
@@ -78,7 +78,7 @@ def test_a_script_waits_until_it_is_in_the_tree_and_each_copy_runs(tmp_path: Pat
     assert world.lines == ["made", "new\tNew", "new\tNew"]
 
 
-def test_scripts_have_globals_of_their_own_and_share_two_tables(tmp_path: Path) -> None:
+def test_scripts_have_separate_globals_and_share_two_tables(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         "own = 1 _G.a = 2 shared.b = 3 print(script.Name, script.ClassName, script.Parent.Name)",
@@ -92,7 +92,7 @@ def test_scripts_have_globals_of_their_own_and_share_two_tables(tmp_path: Path) 
     assert world.lines[1].startswith("nil\t2\t3\ts\tfalse\t")
 
 
-def test_n8_a_module_runs_once_with_its_own_script(tmp_path: Path) -> None:
+def test_a_module_runs_once_with_its_own_script(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         "local m = require(ServerScriptService.m) assert(m == require(ServerScriptService.m)) "
@@ -108,7 +108,7 @@ def test_n8_a_module_runs_once_with_its_own_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["nil", "false", ""])
-def test_a_module_that_returns_nothing_runs_once_as_well(tmp_path: Path, value: str) -> None:
+def test_module_without_a_return_value_runs_once(tmp_path: Path, value: str) -> None:
     world = begin(
         tmp_path,
         "for _ = 1, 2 do print(require(Workspace.m), _G.runs) end",
@@ -132,7 +132,7 @@ REQUIRE = "print(pcall(require, Workspace.a))"
         ("require(Workspace.a)", "return +", "Expected identifier when parsing expression"),
     ],
 )  # fmt: skip
-def test_errors_of_require(tmp_path: Path, call: str, module: str, error: str) -> None:
+def test_require_reports_its_errors(tmp_path: Path, call: str, module: str, error: str) -> None:
     main = f"for _ = 1, 2 do print(pcall(function() return {call} end)) end"
     world = begin(tmp_path, main, **{"Workspace__a.module.lua": module})
     assert len(world.lines) == 2
@@ -172,7 +172,7 @@ def test_a_cycle_of_modules_that_wait_is_an_error(tmp_path: Path) -> None:
     assert "c.module.lua:1: cyclic module dependency detected" in line
 
 
-def test_an_error_after_a_wait_is_that_of_each_requirer_and_is_not_cached(tmp_path: Path) -> None:
+def test_module_error_after_a_wait_reaches_all_requirers_and_is_not_cached(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         """
@@ -193,7 +193,7 @@ def test_an_error_after_a_wait_is_that_of_each_requirer_and_is_not_cached(tmp_pa
     assert world.scheduler.errors.count == 0
 
 
-def test_a_module_goes_on_after_its_requirer_is_cancelled(tmp_path: Path) -> None:
+def test_module_continues_after_its_requirer_is_cancelled(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         """
@@ -226,7 +226,7 @@ def test_a_module_whose_thread_is_closed_fails(tmp_path: Path) -> None:
     assert world.lines == ["false\tthe thread was closed"]
 
 
-def test_a_module_that_yields_goes_on_when_a_script_resumes_it(tmp_path: Path) -> None:
+def test_yielded_module_continues_when_a_script_resumes_it(tmp_path: Path) -> None:
     world = begin(
         tmp_path,
         """
@@ -277,7 +277,7 @@ def test_modules_that_wait_continue_after_a_restore(tmp_path: Path) -> None:
     assert lines == ["false\tscripts/Workspace/bad.module.lua:1: bad", "b6", "b6"]
 
 
-def test_a_module_may_wait_for_a_child_that_is_there(tmp_path: Path) -> None:
+def test_module_may_wait_for_an_existing_child(tmp_path: Path) -> None:
     source = "return script.Parent:WaitForChild('b').ClassName"
     world = begin(tmp_path, "print(require(Workspace.a))",
                   **{"Workspace__a.module.lua": source, "Workspace__b.module.lua": ""})  # fmt: skip
@@ -310,18 +310,18 @@ def test_modules_require_each_other(tmp_path: Path) -> None:
          "Begin frame error: Workspace.New:1: no"),
     ],
 )  # fmt: skip
-def test_n3_an_uncaught_error_halts_and_names_the_file(
+def test_uncaught_error_halts_the_world_and_names_the_file(
     tmp_path: Path, files: dict[str, str], expected: str
 ) -> None:
     assert ScriptWorld().halted(write_world(tmp_path, **files)).startswith(expected)
 
 
-def test_n3_warn_joins_values_with_a_tab(tmp_path: Path) -> None:
+def test_warn_joins_values_with_a_tab(tmp_path: Path) -> None:
     world = begin(tmp_path, "warn('a', nil, true, 2, 1.5, Workspace, 'ë')")
     assert world.warnings == ["a\tnil\ttrue\t2\t1.5\tWorkspace\të"]
 
 
-def test_a_script_that_never_ends_to_load_halts_the_world(tmp_path: Path) -> None:
+def test_script_that_never_finishes_loading_halts_the_world(tmp_path: Path) -> None:
     world = ScriptWorld(steps=100_000)
     found = world.halted(write_world(tmp_path, **{"Workspace__s.lua": "while true do end"}))
     assert "Begin frame error" in found

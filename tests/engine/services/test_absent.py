@@ -37,7 +37,9 @@ end)
 """
 
 
-def test_a_prompt_ends_in_the_next_tick_without_a_purchase_also_from_a_save(tmp_path: Path) -> None:
+def test_prompt_ends_in_the_next_tick_without_a_purchase_even_after_a_restore(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "main.lua").write_text(PROMPTS)
     (tmp_path / "world.toml").write_text('name = "market"')
     run = torture(tmp_path, Plan().join(0, "Ada"), ticks=7, saves=(1, 4, 5))
@@ -52,7 +54,7 @@ def test_a_prompt_ends_in_the_next_tick_without_a_purchase_also_from_a_save(tmp_
     ]
 
 
-def test_nobody_owns_anything() -> None:
+def test_players_own_no_assets_badges_or_passes() -> None:
     world = bench("", players=["Ann"])
     world.run(
         """
@@ -93,7 +95,7 @@ def test_wrong_arguments_are_named(call: str, error: str) -> None:
     assert error in line
 
 
-def test_unknown_members_name_the_nearest() -> None:
+def test_error_of_an_unknown_member_suggests_the_nearest() -> None:
     source = "print(pcall(function() game.MarketplaceService:PromptGamepassPurchase() end))"
     (line,) = output(source)
     assert "did you mean 'PromptGamePassPurchase'?" in line

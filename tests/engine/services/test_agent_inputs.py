@@ -31,7 +31,7 @@ from tests.engine.torture import Plan
         ("", None),
     ],
 )
-def test_section_1_valid_inputs(action: str, data: Any) -> None:
+def test_valid_inputs_are_accepted(action: str, data: Any) -> None:
     check_input(action, data, allow_reset=False)
 
 
@@ -65,17 +65,17 @@ NOT_VECTORS: list[Any] = [None, [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, True],
         ("Reset", None, "Reset is not allowed"),
     ],
 )
-def test_section_1_wrong_inputs(action: str, data: Any, message: str) -> None:
+def test_malformed_inputs_are_refused(action: str, data: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         check_input(action, data, allow_reset=False)
     assert str(caught.value).startswith(message)
 
 
-def test_section_1_reset_needs_permission() -> None:
+def test_reset_input_requires_allow_reset() -> None:
     check_input("Reset", None, allow_reset=True)
 
 
-def test_n10_players_in_order_of_joining_and_each_ones_inputs_in_order() -> None:
+def test_inputs_are_processed_by_player_in_order_of_joining() -> None:
     world = bench(
         "AgentInputService.InputReceived:Connect(function(p, kind, data)"
         " print(p.Name, kind, data) end)",
@@ -97,7 +97,7 @@ def test_n10_players_in_order_of_joining_and_each_ones_inputs_in_order() -> None
     ]
 
 
-def test_n10_gui_click_fires_the_event_of_an_own_element_after_the_input() -> None:
+def test_gui_click_fires_the_event_of_the_players_element_after_the_input() -> None:
     world = bench(
         """
         AgentInputService.InputReceived:Connect(function(p, kind) print(p, kind) end)
@@ -129,7 +129,7 @@ def test_n10_gui_click_fires_the_event_of_an_own_element_after_the_input() -> No
     assert world.printed() == [*click, "Ann\tGuiClick", *click, *["Ann\tGuiClick"] * 6]
 
 
-def test_n10_null_in_an_array_leaves_a_hole() -> None:
+def test_null_in_an_array_leaves_a_hole() -> None:
     world = bench(
         """
         AgentInputService.InputReceived:Connect(function(_, _, data)
@@ -158,7 +158,7 @@ end
 """
 
 
-def test_n1_get_inputs_in_a_heartbeat_empties_the_queue() -> None:
+def test_get_inputs_empties_the_queue_when_called_in_a_heartbeat() -> None:
     world = bench(
         POLL + "RunService.Heartbeat:Connect(function() poll('h') end)", players=["Ann", "Bob"]
     )
@@ -172,7 +172,7 @@ def test_n1_get_inputs_in_a_heartbeat_empties_the_queue() -> None:
     ]
 
 
-def test_an_input_waits_until_a_script_takes_it() -> None:
+def test_input_stays_queued_until_a_script_takes_it() -> None:
     world = bench("", players=["Ann"])
     world.services.inputs.add(world.services.players.find(ANN), "A", 1)
     world.tick(7)
@@ -180,7 +180,7 @@ def test_an_input_waits_until_a_script_takes_it() -> None:
     assert world.printed() == ["later\tAnn\ttrue\tA=1", "again\tAnn\tfalse\t"]
 
 
-def test_a_script_that_polls_twice_a_second_sees_every_input(tmp_path: Path) -> None:
+def test_script_polling_twice_per_second_gets_every_input(tmp_path: Path) -> None:
     main = """
     local inputs, seen = game:GetService("AgentInputService"), 0
     while true do
@@ -217,7 +217,7 @@ def test_a_queue_keeps_the_newest_256_inputs_of_a_player_and_warns_once() -> Non
     ]
 
 
-def test_large_inputs_that_no_script_takes_are_bounded_by_their_size() -> None:
+def test_queued_inputs_are_limited_by_total_size() -> None:
     world = bench("", players=["Ann"])
     for number in range(60):
         world.services.inputs.add(world.services.players.find(ANN), "Big", [number, "x" * 60_000])
@@ -228,7 +228,7 @@ def test_large_inputs_that_no_script_takes_are_bounded_by_their_size() -> None:
     assert world.printed()[-1] == "17\t59"
 
 
-def test_a_full_queue_is_not_reported_if_the_event_has_delivered_the_inputs() -> None:
+def test_full_queue_is_not_reported_if_scripts_use_the_event() -> None:
     world = bench("AgentInputService.InputReceived:Connect(function() end)", players=["Ann"])
     for number in range(300):
         world.services.inputs.add(world.services.players.find(ANN), "Step", number)
@@ -238,7 +238,7 @@ def test_a_full_queue_is_not_reported_if_the_event_has_delivered_the_inputs() ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("taken", [0, 1, 2, 3])
-def test_a_snapshot_has_the_inputs_that_no_tick_has_processed_and_no_script_has_taken(
+def test_snapshot_contains_unprocessed_and_queued_inputs(
     taken: int,
 ) -> None:
     world = bench(

@@ -32,7 +32,7 @@ def read_end(world: Path, port: int, game_id: str) -> object:
     return answer.value if isinstance(answer, Row) else answer
 
 
-def test_closing_calls_what_scripts_have_bound_and_saves_its_rows(tmp_path: Path) -> None:
+def test_closing_calls_bound_functions_and_saves_their_rows(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(SCRIPT)
     lines: list[str] = []
     store = open_store(Backend.SQLITE, tmp_path, 1)
@@ -54,7 +54,7 @@ def test_closing_calls_what_scripts_have_bound_and_saves_its_rows(tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_a_stopped_program_has_closed_its_world(tmp_path: Path) -> None:
+def test_stopping_the_program_closes_its_world(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(SCRIPT)
     (tmp_path / "world.toml").write_text('name = "w"\n[scripts]\nmain = "main.lua"\n')
     command = [sys.executable, "-m", "clawblox.engine", str(tmp_path), "--port", "0"]

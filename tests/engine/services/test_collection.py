@@ -21,7 +21,7 @@ end
 """
 
 
-def test_instances_of_the_tree_are_found_by_tag_in_the_order_in_which_they_were_made() -> None:
+def test_get_tagged_returns_instances_of_the_tree_in_order_of_creation() -> None:
     assert output(
         SETUP
         + """
@@ -43,7 +43,7 @@ def test_instances_of_the_tree_are_found_by_tag_in_the_order_in_which_they_were_
     ) == ["a b", "a b c", "0\t0", "true\tfalse", "Coin Old"]
 
 
-def test_signals_report_tags_that_enter_and_leave_the_tree() -> None:
+def test_tag_signals_fire_when_tagged_instances_enter_or_leave_the_tree() -> None:
     assert output(
         SETUP
         + """
@@ -142,7 +142,7 @@ def test_tags_and_their_signals_are_in_snapshots() -> None:
     assert world.document() == restored.document()
 
 
-def test_signals_that_nothing_listens_to_are_not_kept() -> None:
+def test_signals_without_listeners_are_not_stored() -> None:
     world = bench(
         """
         for at = 1, 1000 do
@@ -160,7 +160,7 @@ def test_signals_that_nothing_listens_to_are_not_kept() -> None:
     assert len(world.model.hub._signals) == 1
 
 
-def test_signals_of_class_members_are_kept_and_signals_of_attributes_are_not() -> None:
+def test_signals_of_class_members_are_stored_but_not_those_of_attributes() -> None:
     workspace = bench("").model.workspace
     found = {name: ref(workspace.signal(name)) for name in ("ChildAdded", "@Name", "#speed")}
     assert {name for name, signal in found.items() if signal() is not None} == {

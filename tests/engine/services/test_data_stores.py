@@ -36,7 +36,7 @@ def script(world: Bench, source: str) -> None:
     world.run(f"local d = DataStoreService:GetDataStore('d')\n{source}")
 
 
-def test_n13_a_request_of_tick_t_is_answered_at_the_start_of_tick_t_plus_1(world: Bench) -> None:
+def test_request_is_answered_at_the_start_of_the_next_tick(world: Bench) -> None:
     script(world, "d:SetAsync('k', {a = 1, b = {2, 'x'}}) print('set') print(d:GetAsync('k').b[2])")
     assert world.printed() == []
     world.tick()
@@ -47,7 +47,7 @@ def test_n13_a_request_of_tick_t_is_answered_at_the_start_of_tick_t_plus_1(world
     assert world.printed() == ["x"]
 
 
-def test_n13_update_async_gets_calls_and_sets_in_two_ticks(world: Bench) -> None:
+def test_update_async_reads_and_writes_within_two_ticks(world: Bench) -> None:
     script(
         world,
         """
@@ -86,7 +86,7 @@ def test_updates_of_one_tick_do_not_lose_each_other(world: Bench) -> None:
     assert world.printed() == ["7123"]
 
 
-def test_an_update_that_returns_nil_writes_nothing(world: Bench) -> None:
+def test_update_that_returns_nil_does_not_write(world: Bench) -> None:
     script(world, "d:SetAsync('n', 1) print(d:UpdateAsync('n', function() end), (d:GetAsync('n')))")
     world.tick(5)
     assert world.printed() == ["nil\t1"]
@@ -132,7 +132,7 @@ TOLD = [
 ]
 
 
-def test_key_info_tells_when_a_value_was_written_and_what_was_said_about_it(world: Bench) -> None:
+def test_key_info_has_the_times_and_metadata_of_a_value(world: Bench) -> None:
     script(world, INFO)
     world.tick(20)
     assert world.printed() == TOLD
@@ -152,7 +152,7 @@ def test_key_info_continues_from_a_snapshot(tmp_path: Path, at: int) -> None:
     second.close()
 
 
-def test_metadata_of_options_is_kept_with_the_value_also_over_a_snapshot(
+def test_metadata_from_options_is_stored_with_the_value_even_after_a_restore(
     world: Bench, tmp_path: Path
 ) -> None:
     script(
@@ -180,7 +180,7 @@ def test_metadata_of_options_is_kept_with_the_value_also_over_a_snapshot(
     restored.close()
 
 
-def test_scopes_keep_rows_apart(world: Bench) -> None:
+def test_stores_with_different_scopes_have_separate_rows(world: Bench) -> None:
     world.run(
         """
         local options = Instance.new('DataStoreOptions')
@@ -305,7 +305,7 @@ def test_increment_adds_to_a_number_and_returns_the_sum(world: Bench) -> None:
     assert [each.partition(": ")[2] for each in refused] == [refusal.partition(": ")[2]] * 2
 
 
-def test_increment_of_an_ordered_store_adds_to_the_score_and_keeps_the_rest(world: Bench) -> None:
+def test_increment_in_an_ordered_store_changes_only_the_score(world: Bench) -> None:
     world.run(
         """
         local o = DataStoreService:GetOrderedDataStore('o')
@@ -322,7 +322,7 @@ def test_increment_of_an_ordered_store_adds_to_the_score_and_keeps_the_rest(worl
     assert world.printed() == ["3", "6", "6\tAnn\t3", "old\t6"]
 
 
-def test_an_ordered_store_gives_a_number_as_it_was_written_beside_tables(world: Bench) -> None:
+def test_ordered_store_returns_plain_numbers_among_tables(world: Bench) -> None:
     world.run(
         """
         local o = DataStoreService:GetOrderedDataStore('o')
@@ -339,7 +339,7 @@ def test_an_ordered_store_gives_a_number_as_it_was_written_beside_tables(world: 
     assert world.printed() == ["15", "15\t25\t25", "bare\tnumber\ttrue", "table\ttable\t20"]
 
 
-def test_increments_of_one_tick_do_not_lose_each_other_nor_across_a_restore(
+def test_concurrent_increments_are_all_applied_even_across_a_restore(
     world: Bench, tmp_path: Path
 ) -> None:
     script(
@@ -357,7 +357,7 @@ def test_increments_of_one_tick_do_not_lose_each_other_nor_across_a_restore(
     restored.close()
 
 
-def test_n13_remove_async_leaves_a_null_that_reads_as_nil(world: Bench, tmp_path: Path) -> None:
+def test_remove_async_stores_a_null_that_reads_as_nil(world: Bench, tmp_path: Path) -> None:
     script(world, "d:SetAsync('k', 1) d:RemoveAsync('k') print(d:GetAsync('k'))")
     world.tick(5)
     assert world.printed() == ["nil"]
@@ -367,7 +367,7 @@ def test_n13_remove_async_leaves_a_null_that_reads_as_nil(world: Bench, tmp_path
     store.close()
 
 
-def test_n13_sorted_entries_have_key_and_value(world: Bench) -> None:
+def test_sorted_entries_have_key_and_value(world: Bench) -> None:
     world.run(
         """
         local o = DataStoreService:GetOrderedDataStore('o')
@@ -433,16 +433,14 @@ PRINTED = [
 ]
 
 
-def test_sorted_entries_come_in_pages_of_which_the_first_is_the_array(world: Bench) -> None:
+def test_get_sorted_async_returns_pages_with_the_first_page_as_array(world: Bench) -> None:
     world.run(PAGES)
     world.tick(12)
     assert world.printed() == [*PRINTED, "nil\tnil\t1\t3"]
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_pages_continue_from_a_snapshot_with_the_rows_that_they_have(
-    tmp_path: Path, at: int
-) -> None:
+def test_pages_continue_after_a_restore_with_their_current_rows(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     first.run(PAGES)
     first.tick(at)
@@ -455,7 +453,7 @@ def test_pages_continue_from_a_snapshot_with_the_rows_that_they_have(
     second.close()
 
 
-def test_scripts_may_spoil_the_metatable_of_pages_also_while_these_wait(world: Bench) -> None:
+def test_pages_survive_a_changed_metatable_even_while_waiting(world: Bench) -> None:
     world.run(
         """
         local o = DataStoreService:GetOrderedDataStore('o')
@@ -481,7 +479,7 @@ def test_scripts_may_spoil_the_metatable_of_pages_also_while_these_wait(world: B
     assert rest[1] == "2\tnil"
 
 
-def test_a_page_is_bounded(world: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_length_is_limited(world: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_stores, "MOST_ROWS", 2)
     world.run(
         """
@@ -540,7 +538,7 @@ def test_damaged_pages_are_refused(tmp_path: Path, was: str, becomes: str, messa
         ("d:GetDataStore('x')", "'GetDataStore' is not a valid member of DataStore 'd'"),
     ],
 )  # fmt: skip
-def test_n13_texts_of_wrong_calls(world: Bench, call: str, message: str) -> None:
+def test_invalid_data_store_calls_have_clear_errors(world: Bench, call: str, message: str) -> None:
     script(
         world,
         f"""
@@ -554,7 +552,7 @@ def test_n13_texts_of_wrong_calls(world: Bench, call: str, message: str) -> None
     assert message in line
 
 
-def test_n13_without_a_database_requests_fail_and_handles_do_not() -> None:
+def test_stores_can_be_opened_without_a_database_but_requests_fail() -> None:
     world = Bench().begin()
     script(world, "print(pcall(d.GetAsync, d, 'k'))")
     assert world.printed() == ["false\tDataStoreService not available (no database connection)"]
@@ -586,7 +584,7 @@ def store(tmp_path: Path) -> Failing:
     return Failing(SqliteStore(tmp_path / "rows.db"))
 
 
-def test_n13_a_lost_database_is_an_error_of_the_script_and_a_line_in_the_log(
+def test_lost_database_raises_a_script_error_and_is_logged(
     store: Failing, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Bench(store).begin()
@@ -602,7 +600,7 @@ def test_n13_a_lost_database_is_an_error_of_the_script_and_a_line_in_the_log(
     world.close()
 
 
-def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answers(
+def test_tick_waits_only_once_for_a_stuck_database_and_requests_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_module, "MAX_WAIT_S", 0.01)
@@ -629,7 +627,7 @@ def test_a_tick_waits_for_a_stuck_database_once_and_requests_fail_until_it_answe
     world.close()
 
 
-def test_a_database_error_that_no_script_catches_halts_the_world(store: Failing) -> None:
+def test_uncaught_database_error_halts_the_world(store: Failing) -> None:
     world = Bench(store).begin()
     store.reason = "gone"
     script(world, "\nd:SetAsync('k', 1)")
@@ -662,7 +660,7 @@ game:BindToClose(function() print('closed', d ~= nil) end)
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_requests_in_flight_continue_in_another_world_exactly(tmp_path: Path, at: int) -> None:
+def test_pending_requests_continue_exactly_in_a_restored_world(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     first.run(SHARED)
     first.tick(at)
@@ -683,7 +681,7 @@ def test_requests_in_flight_continue_in_another_world_exactly(tmp_path: Path, at
     assert documents[0] == documents[1]
 
 
-def test_a_request_that_the_database_has_carried_out_is_not_carried_out_again(
+def test_completed_request_is_not_repeated_after_a_restore(
     store: Failing,
 ) -> None:
     first = Bench(store).begin()
@@ -712,7 +710,7 @@ ABSENT = "Database error in UpdateAsync: DataStoreService not available (no data
     ("at", "line"),
     [(0, f"false\t{ABSENT}"), (1, f"false\t{ABSENT}"), (2, "true\t1\tDataStoreKeyInfo")],
 )
-def test_requests_that_wait_in_a_snapshot_fail_where_there_is_no_database(
+def test_pending_requests_fail_after_a_restore_without_a_database(
     tmp_path: Path, at: int, line: str
 ) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()

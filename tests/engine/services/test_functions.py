@@ -18,7 +18,7 @@ add.OnInvoke = function(a, b) return a + b, 'sum' end
 """
 
 
-def test_a_bindable_function_returns_what_its_callback_returns() -> None:
+def test_bindable_function_returns_the_results_of_its_callback() -> None:
     source = ADD + "print(add:Invoke(1, 2)) add.OnInvoke = nil print(add.OnInvoke)"
     assert output(source) == ["3\tsum", "nil"]
 
@@ -44,7 +44,7 @@ def test_a_bindable_function_returns_what_its_callback_returns() -> None:
         ),
     ],
 )
-def test_errors_of_an_invocation_come_to_the_caller(statement: str, error: str) -> None:
+def test_error_in_a_callback_is_raised_in_the_caller(statement: str, error: str) -> None:
     source = ADD + f"print(select(2, pcall(function() {statement} end)))"
     assert output(source) == [error]
 
@@ -73,7 +73,7 @@ print("waiting")
 """
 
 
-def test_an_invocation_waits_as_long_as_its_callback_also_across_saves(tmp_path: Path) -> None:
+def test_invocation_waits_for_its_callback_even_across_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(WAITING)
     (tmp_path / "world.toml").write_text('name = "slow"')
     run = torture(tmp_path, Plan(), ticks=10, saves=(1, 3, 5))
@@ -100,7 +100,7 @@ def payloads(world: Bench, ident: str = ANN) -> list[Any]:
     return [event["payload"] for event in world.services.remote_events.latest_for(ident)]
 
 
-def test_a_question_of_an_agent_is_answered_in_the_same_tick_to_that_agent_alone() -> None:
+def test_agent_request_is_answered_to_this_agent_in_the_same_tick() -> None:
     world = bench(
         SHOP
         + """
@@ -147,7 +147,7 @@ def test_a_question_of_an_agent_is_answered_in_the_same_tick_to_that_agent_alone
         ({"answer": {}, "name": "Shop"}, []),
     ],
 )
-def test_questions_that_nothing_can_answer(data: Any, expected: list[Any]) -> None:
+def test_unanswerable_agent_requests_are_ignored_or_fail(data: Any, expected: list[Any]) -> None:
     world = bench(SHOP, players=["Ann"])
     ask(world, data)
     world.tick()
@@ -161,9 +161,7 @@ def test_questions_that_nothing_can_answer(data: Any, expected: list[Any]) -> No
         ("local t = {} t.t = t return t", "the payload of an event is nested more than 128 deep"),
     ],
 )
-def test_a_question_that_fails_is_an_error_of_the_script_and_an_answer(
-    body: str, error: str
-) -> None:
+def test_failing_agent_request_is_a_script_error_and_is_answered(body: str, error: str) -> None:
     world = bench(f"{SHOP}shop.OnServerInvoke = function() {body} end", players=["Ann"])
     ask(world, {"name": "Shop", "id": 1})
     with pytest.raises(WorldHalted, match=error):
@@ -188,7 +186,7 @@ if threads.cancelled then task.cancel(threads.cancelled) end
 """
 
 
-def test_questions_that_wait_are_answered_whatever_becomes_of_them(tmp_path: Path) -> None:
+def test_waiting_agent_requests_are_answered_even_if_their_thread_ends(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(LATER)
     (tmp_path / "world.toml").write_text('name = "later"')
     plan = Plan().join(0, "Ada").join(0, "Bo")
@@ -211,7 +209,7 @@ def test_questions_that_wait_are_answered_whatever_becomes_of_them(tmp_path: Pat
     assert run.world._parts.scheduler.errors.count == 2, "one of them for Bo, who has left"
 
 
-def test_an_agent_has_at_most_256_questions_that_wait() -> None:
+def test_agent_has_at_most_256_waiting_requests() -> None:
     world = bench(f"{SHOP}shop.OnServerInvoke = function() coroutine.yield() end", players=["Ann"])
     for number in range(258):
         ask(world, {"name": "Shop", "id": number})
@@ -240,7 +238,7 @@ def asking(*players: str) -> Bench:
     return world
 
 
-def test_a_script_asks_an_agent_who_answers_with_an_input() -> None:
+def test_invoke_client_returns_the_answer_from_an_agents_input() -> None:
     world = asking("Ann", "Bob")
     assert payloads(world) == [{"ask": 1, "arguments": ["tea", 2]}]
     assert payloads(world, BOB) == [{"ask": 2, "arguments": ["tea", 2]}]
@@ -257,7 +255,7 @@ def test_a_script_asks_an_agent_who_answers_with_an_input() -> None:
     assert len(lines) == 2
 
 
-def test_a_question_to_an_agent_fails_after_60_seconds_or_when_the_agent_leaves() -> None:
+def test_invoke_client_fails_after_60_seconds_or_when_the_agent_leaves() -> None:
     world = asking("Ann", "Bob")
     world.services.players.remove(BOB)
     world.tick()
@@ -272,7 +270,7 @@ def test_a_question_to_an_agent_fails_after_60_seconds_or_when_the_agent_leaves(
         assert each.printed() == [f"Ann\tfalse\tscript:7: {why}Ann did not answer within 60 s"]
 
 
-def test_only_agents_in_the_world_can_be_asked() -> None:
+def test_invoke_client_requires_an_agent_in_the_world() -> None:
     world = bench(ASKING + "kept = nil", players=["Ann"])
     world.run("kept = Players.Ann Players:AddBot('Robo')")
     world.tick()
@@ -305,7 +303,7 @@ end
 """
 
 
-def test_questions_in_both_directions_continue_from_saves(tmp_path: Path) -> None:
+def test_requests_in_both_directions_continue_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(QUESTIONS)
     (tmp_path / "world.toml").write_text('name = "shop"')
     plan = Plan().join(0, "Ada").act(1, "Ada", "RemoteFunction", {"name": "Shop", "arguments": [5]})
@@ -321,6 +319,6 @@ def test_questions_in_both_directions_continue_from_saves(tmp_path: Path) -> Non
     ]
 
 
-def test_a_world_that_asks_nothing_saves_as_before(tmp_path: Path) -> None:
+def test_world_without_requests_has_an_unchanged_snapshot(tmp_path: Path) -> None:
     saved = play(tmp_path, "Instance.new('RemoteFunction', game.ReplicatedStorage)", 2).world
     assert "remote_functions" not in saved.snapshot()["systems"]["services"]

@@ -30,7 +30,7 @@ def run(source: str, ticks: int) -> Bench:
     return world
 
 
-def test_each_call_takes_a_tick() -> None:
+def test_each_memory_store_call_takes_a_tick() -> None:
     world = run("local h = m:GetHashMap('h') h:SetAsync('k', 1, 9) print(h:GetAsync('k'))", 1)
     assert world.printed() == []
     world.tick()
@@ -39,7 +39,7 @@ def test_each_call_takes_a_tick() -> None:
     assert world.printed() == ["1"]
 
 
-def test_a_read_takes_a_tick_also_after_the_answer_of_a_data_store(tmp_path: Path) -> None:
+def test_memory_store_read_takes_a_tick_even_after_a_data_store_answer(tmp_path: Path) -> None:
     world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     world.run(
         HEAD
@@ -89,7 +89,7 @@ def test_a_hash_map_keeps_values_until_they_expire() -> None:
     ]
 
 
-def test_a_value_is_there_until_the_tick_in_which_it_expires() -> None:
+def test_value_exists_until_the_tick_of_its_expiry() -> None:
     world = run(
         """
         local h = m:GetHashMap('h')
@@ -101,7 +101,7 @@ def test_a_value_is_there_until_the_tick_in_which_it_expires() -> None:
     assert world.printed() == [f"{tick}\t{1 if tick < 6 else 'nil'}" for tick in range(1, 7)]
 
 
-def test_a_hash_map_lists_its_items_in_pages_also_from_a_save() -> None:
+def test_hash_map_lists_items_in_pages_even_after_a_restore() -> None:
     world = run(
         """
         local h = m:GetHashMap('h')
@@ -136,7 +136,7 @@ def test_a_hash_map_lists_its_items_in_pages_also_from_a_save() -> None:
     ]
 
 
-def test_pages_of_a_data_store_are_none_of_a_hash_map(tmp_path: Path) -> None:
+def test_hash_map_methods_refuse_pages_of_a_data_store(tmp_path: Path) -> None:
     world = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     world.run(
         HEAD
@@ -153,7 +153,7 @@ def test_pages_of_a_data_store_are_none_of_a_hash_map(tmp_path: Path) -> None:
     assert world.printed() == [f"0\t{error}"] * 2
 
 
-def test_pages_that_are_damaged_in_a_save_are_refused() -> None:
+def test_damaged_pages_in_a_snapshot_are_refused() -> None:
     world = run(
         """
         local h = m:GetHashMap('h')
@@ -289,7 +289,7 @@ READ = [
 ]
 
 
-def test_a_queue_gives_high_priorities_first_and_hides_what_was_read() -> None:
+def test_queue_returns_high_priorities_first_and_hides_read_values() -> None:
     assert run(QUEUE, 90).printed() == READ
 
 
@@ -316,7 +316,7 @@ print(pcall(function() s:UpdateAsync('k', function() error('mine', 0) end, 9) en
 """
 
 
-def test_the_function_of_an_update_cannot_wait_and_its_errors_are_those_of_the_call() -> None:
+def test_update_function_cannot_wait_and_its_errors_reach_the_caller() -> None:
     refused, failed = run(UPDATE, 6).printed()
     assert refused.startswith("false\tscript:8: attempt to yield")
     assert refused.endswith("\tnil\tnil")
@@ -344,7 +344,7 @@ def test_the_function_of_an_update_cannot_wait_and_its_errors_are_those_of_the_c
         ("h.GetAsync(s, 'k')", "Expected ':' not '.' calling member function GetAsync"),
     ],
 )  # fmt: skip
-def test_texts_of_wrong_calls(call: str, message: str) -> None:
+def test_invalid_memory_store_calls_have_clear_errors(call: str, message: str) -> None:
     world = run(
         f"""
         local h, s, q = m:GetHashMap('h'), m:GetSortedMap('s'), m:GetQueue('q')
@@ -357,7 +357,7 @@ def test_texts_of_wrong_calls(call: str, message: str) -> None:
     assert message in line
 
 
-def test_full_stores_refuse_values_until_others_have_expired(
+def test_full_store_refuses_values_until_others_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(memory_rows, "MOST_ROWS", 2)
@@ -384,7 +384,7 @@ def test_full_stores_refuse_values_until_others_have_expired(
     ]
 
 
-def test_a_world_without_memory_stores_is_saved_as_before() -> None:
+def test_world_without_memory_stores_has_an_unchanged_snapshot() -> None:
     world = Bench().begin()
     world.tick()
     text = world.document()
@@ -424,7 +424,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_rows_are_those_of_a_plain_model_and_the_same_after_a_restore(
+def test_memory_rows_match_a_plain_model_even_after_a_restore(
     steps: list[tuple[Any, ...]],
 ) -> None:
     rows, kept, queue = MemoryRows(), {}, {}
@@ -464,7 +464,7 @@ def test_rows_are_those_of_a_plain_model_and_the_same_after_a_restore(
         rows = again
 
 
-def test_a_map_that_is_full_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_map_keeps_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_rows, "MOST_BYTES", 5)
     rows = MemoryRows()
     rows.put("m", "k", Item("1", 9), 0)
@@ -473,7 +473,7 @@ def test_a_map_that_is_full_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -
     assert rows.find("m", "k", 0) == Item("1", 9)
 
 
-def test_a_full_store_is_searched_for_expired_values_at_most_once_a_tick(
+def test_full_store_is_searched_for_expired_values_at_most_once_per_tick(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     searches: list[int] = []

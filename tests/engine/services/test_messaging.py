@@ -29,7 +29,7 @@ messaging:PublishAsync("news.today", 1)
 """
 
 
-def test_a_message_arrives_in_the_next_tick_also_from_a_save(tmp_path: Path) -> None:
+def test_message_arrives_in_the_next_tick_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(TALK)
     (tmp_path / "world.toml").write_text('name = "talk"')
     run = torture(tmp_path, Plan(), ticks=10, saves=(1, 4, 5, 8))
@@ -49,14 +49,14 @@ def test_a_message_arrives_in_the_next_tick_also_from_a_save(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_message_or_topic_that_cannot_be_is_an_error(call: str, error: str) -> None:
+def test_invalid_message_or_topic_is_refused(call: str, error: str) -> None:
     world = bench(f"local m = game:GetService('MessagingService') print(pcall(m.{call}))")
     (line,) = world.printed()
     assert error in line
 
 
 @pytest.mark.parametrize("damage", ['"nothing"', '"\\u00ff"', "true"])
-def test_a_message_that_is_damaged_in_a_save_is_an_error_of_the_world(damage: str) -> None:
+def test_damaged_message_in_a_snapshot_halts_the_world(damage: str) -> None:
     world = bench("game:GetService('MessagingService'):PublishAsync('t', 'marked')")
     saved = world.document()
     assert '"\\"marked\\""' in saved
@@ -64,6 +64,6 @@ def test_a_message_that_is_damaged_in_a_save_is_an_error_of_the_world(damage: st
         Bench().restore(saved.replace('"\\"marked\\""', damage)).tick(2)
 
 
-def test_messages_that_wait_are_limited_by_the_steps_of_a_tick() -> None:
+def test_waiting_messages_are_limited_by_the_steps_of_a_tick() -> None:
     with pytest.raises(Exception, match="steps"):
         bench("local m = game.MessagingService while true do m:PublishAsync('t', 1) end")

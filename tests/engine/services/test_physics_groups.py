@@ -32,7 +32,7 @@ def test_there_are_32_groups_and_all_collide_at_first() -> None:
     ]
 
 
-def test_the_older_names_of_collision_groups() -> None:
+def test_older_collision_group_methods_still_work() -> None:
     source = """
     local p = PhysicsService
     print(p:CreateCollisionGroup('a'), p:CreateCollisionGroup('b'), p:GetCollisionGroupId('b'))
@@ -52,7 +52,7 @@ def test_the_older_names_of_collision_groups() -> None:
     assert world.printed() == ["1\t2\t2", "b\ttrue", "0 Default, 2 c"]
 
 
-def test_bits_of_groups_for_physics() -> None:
+def test_collision_groups_have_the_bits_for_physics() -> None:
     world = bench(
         "PhysicsService:RegisterCollisionGroup('a')\n"
         "PhysicsService:CollisionGroupSetCollidable('a', 'Default', false)"

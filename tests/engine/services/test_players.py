@@ -8,7 +8,7 @@ from clawblox.engine.errors import WorldHalted
 from tests.engine.services.bench import ANN, BOB, Bench, bench
 
 
-def test_n8_players_are_listed_and_found() -> None:
+def test_players_are_listed_and_found() -> None:
     world = bench(
         """
         Players.PlayerAdded:Connect(function(player)
@@ -27,7 +27,7 @@ def test_n8_players_are_listed_and_found() -> None:
     ]
 
 
-def test_n8_the_user_id_is_the_lowest_53_bits_of_the_agents_uuid() -> None:
+def test_the_user_id_is_the_lowest_53_bits_of_the_agents_uuid() -> None:
     players = Bench().begin().services.players
     assert players.add("ffffffff-ffff-4fff-bfff-ffffffffffff", "a")["UserId"] == 2**53 - 1
     assert players.add("ffffffff-ffff-4fff-8000-000000000000", "b")["UserId"] == 1
@@ -42,7 +42,7 @@ RunService.Stepped:Connect(function(time) if time > 0 then print(#Players:GetPla
 """
 
 
-def test_n10_kick_takes_effect_at_the_next_ticks_start() -> None:
+def test_kick_takes_effect_at_the_next_ticks_start() -> None:
     world = bench(
         LEAVING + "RunService.Heartbeat:Once(function() Players.Ann:Kick('too loud')"
         " Players.Ann:Kick() print('kicked') end)",
@@ -60,7 +60,7 @@ def test_n10_kick_takes_effect_at_the_next_ticks_start() -> None:
     assert world.services.players.find(ANN) is None
 
 
-def test_n10_idle_players_are_removed_at_a_check_once_the_time_is_over() -> None:
+def test_idle_player_is_removed_at_the_first_check_after_the_timeout() -> None:
     world = bench(LEAVING, players=["Ann", "Bob"], afk_timeout_s=2.0)
     world.tick(90)
     world.services.players.touch(BOB)
@@ -108,7 +108,7 @@ def test_bots_join_at_the_next_tick_up_to_max_players_and_are_never_idle() -> No
         ("PlayerRemoving", "Failed to fire PlayerRemoving"),
     ],
 )
-def test_n3_texts_of_failing_handlers(event: str, where: str) -> None:
+def test_failing_player_handler_halts_the_world_with_a_clear_text(event: str, where: str) -> None:
     world = bench(f"Players.{event}:Connect(function() error('no', 0) end)")
 
     def join_and_leave() -> None:
@@ -120,7 +120,7 @@ def test_n3_texts_of_failing_handlers(event: str, where: str) -> None:
     assert str(caught.value) == f"{where}: no"
 
 
-def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
+def test_player_has_no_join_data_and_a_loaded_appearance() -> None:
     world = bench(
         """
         Players.PlayerAdded:Connect(function(player)
@@ -133,13 +133,13 @@ def test_a_player_comes_from_nowhere_with_a_finished_appearance() -> None:
     assert world.printed() == ['{"GameJoinContext":{},"LaunchData":""}', "0\ttrue"]
 
 
-def test_the_service_counts_the_players() -> None:
+def test_num_players_is_the_number_of_players() -> None:
     world = bench("", players=["Ann", "Bob"])
     world.run("print(Players.NumPlayers, Players.PreferredPlayers, Players.MaxPlayers)")
     assert world.printed() == ["2\t3\t3"]
 
 
-def test_players_are_in_no_group_and_nobody_is_their_friend() -> None:
+def test_players_have_no_groups_and_no_friends() -> None:
     world = bench("", players=["Ann", "Bob"])
     world.run(
         """
@@ -156,7 +156,7 @@ def test_players_are_in_no_group_and_nobody_is_their_friend() -> None:
     ]
 
 
-def test_names_and_ids_are_those_of_the_players_who_are_here() -> None:
+def test_names_and_ids_are_found_only_for_present_players() -> None:
     world = bench("", players=["Ann"])
     world.run(
         """

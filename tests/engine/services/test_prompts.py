@@ -76,7 +76,7 @@ def test_a_click_reaches_the_nearest_detector_within_its_distance(
              {"id": 10**30}, {"id": 1}, {"id": "7"}]
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["Click", "Prompt"])
-def test_inputs_that_name_no_part_only_reach_input_received(
+def test_inputs_without_a_valid_part_only_fire_input_received(
     tmp_path: Path, kind: str, data: Any
 ) -> None:
     main = CLICKS + (
@@ -86,7 +86,7 @@ def test_inputs_that_name_no_part_only_reach_input_received(
     assert say(tmp_path, main, 2, Plan().join(0, "Ada").act(1, "Ada", kind, data)) == [kind]
 
 
-def test_a_player_without_a_character_clicks_nothing(tmp_path: Path) -> None:
+def test_click_has_no_effect_for_a_player_without_a_character(tmp_path: Path) -> None:
     main = CLICKS + "game.Players.PlayerAdded:Connect(function(player) player.Character = nil end)"
     plan = Plan().join(0, "Ada").act(1, "Ada", "Click", {"id": numbers(tmp_path, CLICKS)["Door"]})
     assert say(tmp_path, main, 2, plan) == []
@@ -117,7 +117,7 @@ local house_prompt = prompt(house, 0.1)
 )
 
 
-def test_a_prompt_without_duration_triggers_with_the_input(tmp_path: Path) -> None:
+def test_prompt_without_a_duration_triggers_immediately(tmp_path: Path) -> None:
     main = PROMPTS + (
         "for _, event in {'PromptTriggered', 'PromptTriggerEnded'} do "
         "game:GetService('ProximityPromptService')[event]:Connect("
@@ -131,7 +131,7 @@ def test_a_prompt_without_duration_triggers_with_the_input(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["Chest", "Wall"])
-def test_a_prompt_is_held_for_its_duration_also_across_saves(tmp_path: Path, name: str) -> None:
+def test_prompt_is_held_for_its_duration_even_across_a_restore(tmp_path: Path, name: str) -> None:
     number = numbers(tmp_path, PROMPTS)[name]
     (tmp_path / "world.toml").write_text('name = "prompts"')
     plan = Plan().join(0, "Ada").join(0, "Bo")
@@ -210,7 +210,7 @@ def test_entities_show_what_an_agent_can_use(tmp_path: Path) -> None:
     assert not {"prompt", "click"} & shown["Off"].keys()
 
 
-def test_keys_and_looks_of_a_prompt_are_items_of_enums(tmp_path: Path) -> None:
+def test_key_and_style_of_a_prompt_are_enum_items(tmp_path: Path) -> None:
     main = """
     local prompt = Instance.new("ProximityPrompt")
     print(prompt.KeyboardKeyCode.Name, prompt.GamepadKeyCode.Name, prompt.Style.Name)
@@ -220,6 +220,6 @@ def test_keys_and_looks_of_a_prompt_are_items_of_enums(tmp_path: Path) -> None:
     assert say(tmp_path, main) == ["E\tButtonX\tDefault", "F\tCustom\tOnePerButton"]
 
 
-def test_a_world_without_prompts_saves_as_before(tmp_path: Path) -> None:
+def test_world_without_prompts_has_an_unchanged_snapshot(tmp_path: Path) -> None:
     saved = play(tmp_path, PROMPTS, 2, Plan().join(0, "Ada")).world.snapshot()
     assert "prompts" not in saved["systems"]["services"]

@@ -11,7 +11,7 @@ from clawblox.engine.errors import WorldHalted
 from tests.engine.services.bench import ANN, BOB, Bench, bench
 
 
-def test_n13_events_of_a_tick_become_recent_events_with_its_number() -> None:
+def test_fired_events_become_recent_events_with_the_number_of_the_tick() -> None:
     world = bench(
         """
         RunService.Heartbeat:Connect(function()
@@ -33,7 +33,7 @@ def test_n13_events_of_a_tick_become_recent_events_with_its_number() -> None:
     assert [event["id"] for event in latest] == list(range(1, 13))
 
 
-def test_n13_observations_carry_the_last_128_of_512() -> None:
+def test_observation_contains_the_last_128_of_512_events() -> None:
     world = bench(
         """
         RunService.Heartbeat:Connect(function()
@@ -66,7 +66,7 @@ def test_n13_observations_carry_the_last_128_of_512() -> None:
         ("'\\u{2603}'", "\N{SNOWMAN}"),
     ],
 )
-def test_n13_payloads(payload: str, expected: Any) -> None:
+def test_payload_is_converted_to_json(payload: str, expected: Any) -> None:
     world = bench(f"RemoteEventService:FireAllClients('e', {payload})")
     world.tick()
     assert [event["payload"] for event in world.services.remote_events.latest()] == [expected]
@@ -135,7 +135,7 @@ def test_events_for_others_do_not_displace_the_events_of_an_agent() -> None:
     assert len(world.services.remote_events.latest_for(BOB)) == 128
 
 
-def test_an_event_for_a_player_who_has_left_reaches_nobody() -> None:
+def test_event_for_a_player_who_has_left_is_dropped() -> None:
     world = bench(
         "local event = Instance.new('RemoteEvent', ReplicatedStorage) kept = {}", players=["Ann"]
     )
@@ -147,19 +147,19 @@ def test_an_event_for_a_player_who_has_left_reaches_nobody() -> None:
         assert each.services.remote_events.latest() == []
 
 
-def test_a_save_knows_a_kept_method_by_the_name_that_earlier_saves_have() -> None:
+def test_snapshot_refers_to_a_method_by_the_name_in_older_snapshots() -> None:
     world = bench("fire = Instance.new('RemoteEvent').FireClient")
     assert '"RemoteEvent:FireClient"' in world.document()
 
 
 @pytest.mark.parametrize("player", ["nil", "'Ann'", "workspace"])
-def test_fire_client_wants_a_player(player: str) -> None:
+def test_fire_client_requires_a_player(player: str) -> None:
     with pytest.raises(WorldHalted, match=r"argument #1 to 'FireClient' \(Player expected, got"):
         bench(f"Instance.new('RemoteEvent'):FireClient({player}, 1)")
 
 
 @pytest.mark.parametrize("reliable", [True, False])
-def test_a_remote_event_fires_under_its_name_and_hears_clients(reliable: bool) -> None:
+def test_remote_event_fires_under_its_name_and_receives_client_events(reliable: bool) -> None:
     world = bench(
         f"""
         local event = Instance.new('{"" if reliable else "Unreliable"}RemoteEvent')

@@ -23,12 +23,12 @@ def test_unknown_services_are_nil() -> None:
     assert output(source) == ["true\ttrue", "nil\tnil"]
 
 
-def test_run_service_is_a_server_that_runs() -> None:
+def test_run_service_reports_a_running_server() -> None:
     source = "print(RunService:IsServer(), RunService:IsClient(), RunService:IsStudio())"
     assert output(source) == ["true\tfalse\tfalse"]
 
 
-def test_n1_stepped_comes_before_inputs_and_heartbeat_after() -> None:
+def test_stepped_comes_before_inputs_and_heartbeat_after() -> None:
     world = bench(
         """
         RunService.Heartbeat:Connect(function(dt) print('heartbeat', dt * 60) end)
@@ -45,7 +45,7 @@ def test_n1_stepped_comes_before_inputs_and_heartbeat_after() -> None:
     ]
 
 
-def test_simulation_events_come_beside_stepped_and_heartbeat() -> None:
+def test_simulation_events_fire_next_to_stepped_and_heartbeat() -> None:
     world = bench(
         """
         for _, name in {'PostSimulation', 'PreSimulation', 'Heartbeat'} do
@@ -67,7 +67,7 @@ def test_simulation_events_come_beside_stepped_and_heartbeat() -> None:
     ]
 
 
-def test_game_says_where_it_runs() -> None:
+def test_game_has_the_ids_of_its_place_and_job() -> None:
     source = """
     if not game:IsLoaded() then game.Loaded:Wait() end
     print(game.PlaceId, game.PlaceVersion, game.GameId, game.CreatorId, game.PrivateServerOwnerId)
@@ -105,7 +105,7 @@ def test_bind_to_close_functions_run_once_in_order_and_report_errors() -> None:
 # HttpService
 
 
-def test_n13_json_both_ways() -> None:
+def test_json_encode_and_decode_convert_values() -> None:
     source = """
     print(HttpService:JSONEncode({b = {1, 2}, a = 'x', c = game, e = {}}))
     print(HttpService:JSONDecode('{"a": [1, null, 3]}').a[3], HttpService:JSONDecode('{'))
@@ -121,7 +121,7 @@ def test_n13_json_both_ways() -> None:
     ]
 
 
-def test_an_array_with_a_far_hole_uses_up_the_steps_and_not_the_machine() -> None:
+def test_encoding_an_array_with_a_far_hole_exhausts_the_steps() -> None:
     with pytest.raises(WorldHalted, match="exhausted the allowed number of steps"):
         bench("HttpService:JSONEncode({[1e12] = 1})")
 
@@ -137,7 +137,7 @@ def test_guids_are_version_4_and_repeat_in_a_replay() -> None:
 # Debris
 
 
-def test_debris_is_destroyed_at_the_first_tick_at_or_after_its_time() -> None:
+def test_debris_is_destroyed_in_the_first_tick_after_its_time() -> None:
     source = """
     for name, time in {a = 0, b = 0.05, c = 0.06} do
         local folder = Instance.new('Folder')
@@ -154,7 +154,7 @@ def test_debris_is_destroyed_at_the_first_tick_at_or_after_its_time() -> None:
 # Sounds, value objects, bindable events
 
 
-def test_sounds_are_data_with_a_time() -> None:
+def test_sound_has_data_and_a_time_position() -> None:
     source = """
     sound = Instance.new('Sound')
     sound.SoundId, sound.Parent, sound.PlaybackSpeed = 'asset://bell.ogg', Workspace, 2
@@ -214,7 +214,7 @@ def test_speech_is_heard_within_the_hearing_radius() -> None:
 # Snapshots
 
 
-def test_services_with_state_continue_in_another_world_exactly() -> None:
+def test_services_with_state_continue_exactly_in_a_restored_world() -> None:
     source = """
     PhysicsService:RegisterCollisionGroup('a')
     PhysicsService:CollisionGroupSetCollidable('a', 'a', false)
@@ -252,7 +252,7 @@ def test_services_with_state_continue_in_another_world_exactly() -> None:
     assert second.services.players.find(BOB) is second.model.services["Players"].children[0]
 
 
-def test_text_is_encoded_for_an_address() -> None:
+def test_url_encode_percent_encodes_text() -> None:
     source = (
         "print(HttpService:UrlEncode('a b/\\u{2603}~'), pcall(HttpService.UrlEncode, HttpService))"
     )
@@ -261,7 +261,7 @@ def test_text_is_encoded_for_an_address() -> None:
     ]
 
 
-def test_the_time_of_the_server_is_simulation_time() -> None:
+def test_server_time_equals_simulation_time() -> None:
     world = bench("RunService.Stepped:Connect(function() print(Workspace:GetServerTimeNow()) end)")
     world.scheduler.tick = 90
     world.tick()

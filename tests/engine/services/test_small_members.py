@@ -83,7 +83,7 @@ end)
         ),
     ],
 )
-def test_members_are_there(tmp_path: Path, source: str, lines: list[str]) -> None:
+def test_small_members_exist(tmp_path: Path, source: str, lines: list[str]) -> None:
     plan = Plan().join(0, "Ada")
     assert say(tmp_path, JOINED.replace("SOURCE", source), 4, plan) == lines
 
@@ -104,7 +104,7 @@ print((select(2, pcall(humanoid.ApplyDescription, humanoid, workspace))))
 """
 
 
-def test_a_humanoid_keeps_a_copy_of_its_description_also_in_a_save(tmp_path: Path) -> None:
+def test_humanoid_keeps_a_copy_of_its_description_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(WORN)
     (tmp_path / "world.toml").write_text('name = "worn"')
     run = torture(tmp_path, Plan(), ticks=5, saves=(1, 4))

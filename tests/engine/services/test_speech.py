@@ -42,7 +42,7 @@ def test_a_message_of_a_player_who_has_left_is_not_heard() -> None:
     assert world.printed() == []
 
 
-def test_messages_that_wait_for_a_tick_are_bounded() -> None:
+def test_number_of_waiting_messages_is_limited() -> None:
     world = bench(LISTEN, players=("Ann",))
     for number in range(MAX_SAID + 5):
         say(world, ANN, str(number))
@@ -52,7 +52,7 @@ def test_messages_that_wait_for_a_tick_are_bounded() -> None:
     assert world.printed()[0] == "Ann\t5"
 
 
-def test_messages_that_wait_are_in_snapshots() -> None:
+def test_snapshot_contains_waiting_messages() -> None:
     world = bench(LISTEN, players=("Ann",))
     say(world, ANN, "hello")
     document = world.document()
@@ -64,7 +64,7 @@ def test_messages_that_wait_are_in_snapshots() -> None:
 
 
 @pytest.mark.thorough
-def test_a_world_in_which_agents_speak_continues_exactly(tmp_path: Path) -> None:
+def test_world_with_speaking_agents_continues_exactly(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "speech"\n')
     (tmp_path / "main.lua").write_text(LISTEN)
     plan = Plan().join(0, "Ada").join(2, "Bo").say(3, "Ada", "hi").say(3, "Bo", "ho").leave(4, "Bo")

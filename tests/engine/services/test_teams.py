@@ -23,7 +23,7 @@ make("Blues", "Bright blue", true)
 """
 
 
-def test_players_who_join_go_to_the_smallest_open_team() -> None:
+def test_joining_player_is_added_to_the_smallest_open_team() -> None:
     world = bench(TEAMS, players=["Ann", "Bob", "Cid"])
     assert world.printed() == ["Reds\t+\tAnn\ttrue", "Blues\t+\tBob\ttrue", "Reds\t+\tCid\ttrue"]
     world.run(
@@ -40,7 +40,7 @@ def test_players_who_join_go_to_the_smallest_open_team() -> None:
     assert world.printed() == ["Reds\t-\tAnn\tnil"]
 
 
-def test_team_colour_and_neutrality_of_a_player_go_together() -> None:
+def test_team_color_and_neutral_of_a_player_stay_consistent() -> None:
     world = bench(TEAMS + "game.Teams.Reds.AutoAssignable = false", players=["Ann"])
     world.printed()
     world.run(
@@ -72,7 +72,7 @@ def test_team_colour_and_neutrality_of_a_player_go_together() -> None:
     ]
 
 
-def test_a_world_may_keep_values_of_its_own_as_team() -> None:
+def test_team_property_accepts_other_values() -> None:
     world = bench("", players=["Ann"])
     world.run(
         """
@@ -119,7 +119,7 @@ def test_characters_appear_at_spawn_locations_in_turn(tmp_path: Path) -> None:
     assert say(tmp_path, main, 1, plan) == ["Ada\t20, 14, 0", "Bo\t40, 14, 0", "Cid\t20, 14, 0"]
 
 
-def test_a_character_appears_at_a_location_of_the_team_or_where_the_player_wants(
+def test_character_appears_at_a_team_location_or_the_respawn_location(
     tmp_path: Path,
 ) -> None:
     main = (
@@ -178,6 +178,6 @@ def test_spawn_locations_are_found_after_a_restore(tmp_path: Path) -> None:
     ]
 
 
-def test_a_spawn_location_is_a_part_like_others(tmp_path: Path) -> None:
+def test_spawn_location_is_an_ordinary_part(tmp_path: Path) -> None:
     run = play(tmp_path, LOCATIONS + "place(5)", 1, Plan().join(0, "Ada"))
     assert len(run.world.spectate()["entities"]) == 2

@@ -108,7 +108,7 @@ def test_written_values_are_read_back() -> None:
         ("t:WriteVoxelChannels(r, 4, {SolidOccupancy = {{{2}}}})", "a number from 0 to 1"),
     ],
 )
-def test_wrong_calls_name_the_mistake(call: str, message: str) -> None:
+def test_invalid_terrain_calls_name_the_mistake(call: str, message: str) -> None:
     head = (
         "local t, m = Workspace.Terrain, Enum.Material.Grass\n"
         "local r = Region3.new(Vector3.zero, Vector3.new(4, 4, 4))\n"
@@ -146,7 +146,7 @@ def test_boxes_cover_the_solid_cells_once() -> None:
     assert sorted(solid_cells(voxels)) == expected
 
 
-def test_a_plain_is_few_boxes() -> None:
+def test_flat_terrain_has_few_boxes() -> None:
     world = bench(READ + "fill(CFrame.new(0, -2, 0), Vector3.new(512, 4, 512), 'Grass')")
     voxels = find_terrain(world.model)
     assert sorted(voxels.changed) == list(voxels.chunks())
@@ -155,7 +155,7 @@ def test_a_plain_is_few_boxes() -> None:
     assert sum(math.prod(b - a for a, b in zip(*box, strict=True)) for box in boxes) == 128 * 128
 
 
-def test_terrain_comes_back_from_a_snapshot() -> None:
+def test_terrain_is_restored_from_a_snapshot() -> None:
     world = bench(READ + "fill(CFrame.new(3, 1, 0), Vector3.new(70, 5, 9), 'Ice')")
     voxels = find_terrain(world.model)
     voxels.changed.clear()  # physics has looked

@@ -27,7 +27,7 @@ MODEL: Any = SimpleNamespace(find=lambda number: None)
     [True, "é", 1.5, math.inf, -math.inf, Vector(1.0, -0.0, 3.0), Vector(math.inf, 0.0, 0.0), NEON,
      make_color3(1, 0, 0), make_udim2(1, 2, 3, 4), LuaTable({1.0: "a"}), (1.0,) * 9],
 )  # fmt: skip
-def test_values_come_back_from_json(value: Any) -> None:
+def test_values_are_restored_from_json(value: Any) -> None:
     slots = Slots()
     saved = json.loads(json.dumps(write_value(value, slots), allow_nan=False))
     found = read_value(saved, MODEL, slots)
@@ -35,13 +35,13 @@ def test_values_come_back_from_json(value: Any) -> None:
     assert repr(write_value(found, slots)) == repr(saved)  # tells -0.0 from 0.0
 
 
-def test_a_value_of_two_properties_stays_one_value() -> None:
+def test_value_shared_by_two_properties_remains_shared() -> None:
     slots, colour = Slots(), make_color3(1, 0, 0)
     first, second = write_value(colour, slots), write_value(colour, slots)
     assert read_value(first, MODEL, slots) is read_value(second, MODEL, slots) is colour
 
 
-def test_an_enum_item_comes_back_as_itself() -> None:
+def test_enum_item_is_restored_as_the_same_object() -> None:
     assert read_value(write_value(NEON, Slots()), MODEL, Slots()) is NEON
 
 

@@ -13,7 +13,7 @@ from tests.engine.values.support import error, run, text
 MOMENT = "DateTime.fromUniversalTime(2024, 2, 29, 15, 4, 5, 67)"
 
 
-def test_now_is_simulation_time(tmp_path: Path) -> None:
+def test_date_time_now_is_simulation_time(tmp_path: Path) -> None:
     main = "print(DateTime.now()) task.wait(1.5) print(DateTime.now(), os.time())"
     lines = say(tmp_path, main, 99)
     assert lines == ["0", "1500\t1"]
@@ -26,7 +26,7 @@ def test_a_moment_has_seconds_and_milliseconds() -> None:
     assert text("DateTime.fromUnixTimestamp(1.9)") == "1000"
 
 
-def test_the_parts_of_a_moment_come_back() -> None:
+def test_date_time_has_the_parts_that_it_was_created_from() -> None:
     source = f"""
     local at = {MOMENT}
     local t = at:ToUniversalTime()
@@ -54,7 +54,7 @@ def test_the_parts_of_a_moment_come_back() -> None:
         ("nonsense", "nil"),
     ],
 )
-def test_iso_dates(iso: str, expected: str) -> None:
+def test_iso_dates_are_read_and_written(iso: str, expected: str) -> None:
     assert text(f"DateTime.fromIsoDate('{iso}')") == expected
 
 
@@ -70,13 +70,13 @@ def test_iso_dates(iso: str, expected: str) -> None:
         ("", ""),
     ],
 )
-def test_formats(form: str, expected: str) -> None:
+def test_date_time_formats_follow_moment_js(form: str, expected: str) -> None:
     assert text(f"{MOMENT}:FormatUniversalTime('{form}', 'en-us')") == expected
     assert text(f"{MOMENT}:FormatLocalTime('{form}')") == expected
     assert text(f"{MOMENT}:ToIsoDate()") == "2024-02-29T15:04:05Z"
 
 
-def test_midnight_is_twelve_in_the_morning() -> None:
+def test_midnight_is_formatted_as_12_am() -> None:
     assert text("DateTime.fromUnixTimestamp(0):FormatUniversalTime('h A')") == "12 AM"
 
 
@@ -93,11 +93,11 @@ def test_midnight_is_twelve_in_the_morning() -> None:
         ("now().UnixTimestmp", "did you mean 'UnixTimestamp'?"),
     ],
 )
-def test_what_is_no_moment_is_an_error(call: str, message: str) -> None:
+def test_invalid_date_is_refused(call: str, message: str) -> None:
     assert message in error(f"local _ = DateTime.{call}")
 
 
 @pytest.mark.parametrize("number", [0.5, 1e300, float("nan")])
-def test_a_snapshot_cannot_hold_what_is_no_moment(number: float) -> None:
+def test_invalid_date_in_a_snapshot_is_refused(number: float) -> None:
     with pytest.raises(ValueError, match="no DateTime"):
         DateTime.empty().fill(number)

@@ -89,24 +89,24 @@ N8_NAMES = {
 
 
 @pytest.mark.parametrize("enum", N8_VALUES)
-def test_n8_items_have_their_values(enum: str) -> None:
+def test_enum_items_have_their_values(enum: str) -> None:
     for name, value in N8_VALUES[enum].items():
         assert run(f"return Enum.{enum}.{name}.Value") == value
         assert run(f"return Enum.{enum}.{name}.Name") == name
 
 
 @pytest.mark.parametrize("enum", ENUMS)
-def test_no_two_items_of_an_enum_have_one_number(enum: str) -> None:
+def test_items_of_an_enum_have_distinct_numbers(enum: str) -> None:
     assert len(set(ENUMS[enum].values())) == len(ENUMS[enum])
 
 
 @pytest.mark.parametrize("enum", N8_NAMES)
-def test_n8_items_exist(enum: str) -> None:
+def test_enum_items_of_the_engine_exist(enum: str) -> None:
     for name in N8_NAMES[enum]:
         assert text(f"typeof(Enum.{enum}.{name})") == "EnumItem"
 
 
-def test_n8_the_text_of_an_item_is_its_full_name() -> None:
+def test_enum_item_is_shown_by_its_full_name() -> None:
     assert text("Enum.Material.Neon") == "Enum.Material.Neon"
     assert text("Enum.Material") == "Enum.Material"
     assert text("Enum.Material.Neon.EnumType") == "Enum.Material"
@@ -124,7 +124,7 @@ def test_unknown_enums_and_items_are_errors_that_name_them() -> None:
     assert error("Enum.Material.Neon.Value = 3") == "Enum.Material.Neon cannot be changed"
 
 
-def test_items_are_listed_and_found() -> None:
+def test_enum_items_can_be_listed_and_found() -> None:
     assert run("return #Enum.PartType:GetEnumItems()") == 5.0
     assert run("return Enum.PartType:GetEnumItems()[1] == Enum.PartType.Ball")
     assert run("return Enum.PartType:FromName('Block') == Enum.PartType.Block")
@@ -135,7 +135,7 @@ def test_items_are_listed_and_found() -> None:
     assert run("return table.find(Enum:GetEnums(), Enum.Material) ~= nil")
 
 
-def test_items_are_one_object_and_found_by_the_id_of_a_snapshot() -> None:
+def test_enum_item_is_a_unique_object_with_an_id() -> None:
     assert run("return rawequal(Enum.Material.Neon, Enum.Material.Neon)")
     for enum, item in (("Material", "Neon"), ("KeyCode", "Space")):
         for found in (ENUM, ENUM.enum(enum), ENUM.enum(enum).item(item)):

@@ -49,18 +49,18 @@ def test_a_font_has_a_family_a_weight_and_a_style(
     assert run(f"return {expression} == {expression}")
 
 
-def test_a_font_of_weight_600_and_more_is_bold() -> None:
+def test_font_of_weight_600_or_more_is_bold() -> None:
     assert run("return Font.new('a', Enum.FontWeight.SemiBold).Bold") is True
     assert run("return Font.new('a', Enum.FontWeight.Medium).Bold") is False
 
 
-def test_every_item_of_the_enum_has_a_font_of_weights_that_exist() -> None:
+def test_every_font_enum_item_has_a_font_with_a_valid_weight() -> None:
     for name in ENUM.enum("Font").numbers:
         weight = run(f"return Font.fromEnum(Enum.Font.{name}).Weight")
         assert weight.name in ENUM.enum("FontWeight").numbers
 
 
-def test_what_is_no_font_is_refused() -> None:
+def test_invalid_font_is_refused() -> None:
     assert error("Font.new()") == "missing argument #1 to 'new' (string expected)"
     assert "Enum.FontWeight expected" in error("Font.new('a', Enum.Font.Arial)")
     with pytest.raises(ValueError, match="other enums"):

@@ -50,7 +50,7 @@ declare namespace Enum {
 """
 
 
-def test_the_list_has_items_and_older_names_of_the_enums_that_the_engine_lacks(
+def test_public_enums_list_has_the_items_of_all_other_enums(
     tmp_path: Path,
 ) -> None:
     generated = tmp_path / "include" / "generated"
@@ -63,7 +63,7 @@ def test_the_list_has_items_and_older_names_of_the_enums_that_the_engine_lacks(
     assert [last, end] == ["Ado Much=3", "Zoom None=0 Back=-1 Nothing=None"]
 
 
-def test_the_list_in_the_package_is_as_it_was_generated() -> None:
+def test_public_enums_list_equals_its_generated_form() -> None:
     assert re.fullmatch(r"@rbxts/types [\d.]+ \(npm, MIT\)", read_source())
     lines = FILE.read_text().splitlines()[3:]
     assert lines == sorted(lines)

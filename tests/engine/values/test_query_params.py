@@ -24,19 +24,19 @@ DEFAULTS = {
     ("name", "own", "default"),
     [("RaycastParams", "IgnoreWater", "false"), ("OverlapParams", "MaxParts", "0")],
 )
-def test_n7_defaults(name: str, own: str, default: str) -> None:
+def test_query_params_have_the_documented_defaults(name: str, own: str, default: str) -> None:
     for member, shown in {**DEFAULTS, own: default}.items():
         assert shared_world().run(f"return tostring({name}.new().{member})") == shown
     assert shared_world().run(f"return #{name}.new().FilterDescendantsInstances") == 0.0
 
 
-def test_n7_each_takes_only_its_own_members() -> None:
+def test_query_params_accept_only_their_own_members() -> None:
     assert "not a valid member" in shared_world().error("RaycastParams.new().MaxParts = 1")
     assert "not a valid member" in shared_world().error("OverlapParams.new().IgnoreWater = true")
 
 
 @pytest.mark.parametrize("name", ["RaycastParams", "OverlapParams"])
-def test_the_list_of_instances_is_copied_in_and_out(name: str) -> None:
+def test_filter_list_is_copied_on_read_and_write(name: str) -> None:
     world = shared_world()
     a, b = world.add("Part", None), world.add("Part", None)
     assert world.run(
@@ -47,7 +47,7 @@ def test_the_list_of_instances_is_copied_in_and_out(name: str) -> None:
     ).filtered == [a, b, a, b]  # fmt: skip
 
 
-def test_wrong_values_are_refused() -> None:
+def test_query_params_refuse_invalid_values() -> None:
     error = shared_world().error
     assert error("RaycastParams.new().FilterType = Enum.Material.Neon") == (
         "invalid value for 'FilterType' (Enum.RaycastFilterType expected, got EnumItem)"
@@ -63,7 +63,7 @@ def test_wrong_values_are_refused() -> None:
     )
 
 
-def test_filters_list_the_instances_that_they_include() -> None:
+def test_include_filters_count_only_the_listed_instances() -> None:
     run = shared_world().run
     assert not run("return RaycastParams.new()").includes
     for name in ("Include", "Whitelist"):
@@ -72,7 +72,7 @@ def test_filters_list_the_instances_that_they_include() -> None:
         assert made.includes
 
 
-def test_n7_members_of_a_result() -> None:
+def test_raycast_result_has_its_members() -> None:
     world = shared_world()
     part = world.add("Part", None)
     result = RaycastResult(part, Vector(1.0, 2.0, 3.0), Vector(0.0, 1.0, 0.0), 5.0,

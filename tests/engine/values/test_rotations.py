@@ -27,7 +27,7 @@ def is_near(a: Rotation, b: Rotation) -> bool:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_n9_euler_angles_are_the_product_in_the_order_and_come_back(order: str) -> None:
+def test_euler_angles_round_trip_in_every_order(order: str) -> None:
     angles = (0.4, -0.7, 1.1)
     rotation = rotations.from_euler(order, angles)
     product = IDENTITY
@@ -48,28 +48,28 @@ def test_euler_angles_of_a_gimbal_lock_give_the_same_rotation(order: str, tilt: 
     assert again == pytest.approx(rotation, abs=1e-6)
 
 
-def test_quaternions_and_axes_come_back_for_every_branch() -> None:
+def test_quaternions_and_axes_round_trip_in_every_branch() -> None:
     halves = [rotations.about_axis(axis, math.pi) for axis in range(3)]
     for rotation in [IDENTITY, *halves, *some_rotations()]:
         assert is_near(rotations.from_quaternion(*rotations.to_quaternion(rotation)), rotation)
         assert is_near(rotations.from_axis_angle(*rotations.to_axis_angle(rotation)), rotation)
 
 
-def test_the_inverse_undoes_a_rotation() -> None:
+def test_inverse_reverses_a_rotation() -> None:
     for rotation in some_rotations():
         assert is_near(rotations.multiply(rotation, rotations.invert(rotation)), IDENTITY)
         turned = rotations.apply(rotation, 1.0, 2.0, 3.0)
         assert rotations.apply_inverse(rotation, *turned) == pytest.approx((1.0, 2.0, 3.0))
 
 
-def test_n9_a_slerp_turns_evenly_and_the_short_way() -> None:
+def test_slerp_turns_uniformly_along_the_shortest_path() -> None:
     start, goal = rotations.about_axis(1, 0.2), rotations.about_axis(1, 0.2 - 3.0)
     for alpha in (0.0, 0.25, 0.5, 1.0):
         expected = rotations.about_axis(1, 0.2 - 3.0 * alpha)
         assert is_near(rotations.slerp(start, goal, alpha), expected)
 
 
-def test_the_smallest_turn_takes_one_direction_to_the_other() -> None:
+def test_smallest_rotation_maps_one_direction_to_another() -> None:
     for start, goal in itertools.product([(1, 0, 0), (0, 2, 0), (0, 0, -3), (-1, 0, 0)], repeat=2):
         turned = rotations.apply(rotations.between(start, goal), *start)
         assert rotations.normalize(turned) == pytest.approx(rotations.normalize(goal), abs=1e-9)
@@ -82,7 +82,7 @@ def test_a_drifted_matrix_becomes_a_rotation_again() -> None:
 
 
 @pytest.mark.parametrize("angle", [math.inf, -math.inf, math.nan])
-def test_angles_that_are_not_finite_give_nan_and_no_error(angle: float) -> None:
+def test_non_finite_angles_give_nan_without_an_error(angle: float) -> None:
     assert math.isnan(rotations.about_axis(0, angle)[4])
     assert math.isnan(rotations.from_axis_angle((1.0, 0.0, 0.0), angle)[4])
     assert math.isnan(rotations.slerp(IDENTITY, rotations.about_axis(0, 1.0), angle)[4])

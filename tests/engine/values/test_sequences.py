@@ -30,7 +30,7 @@ NAN = float("nan")
         ("Rect.new()", "0, 0, 0, 0"),
     ],
 )
-def test_values_are_made_and_shown(expression: str, shown: str) -> None:
+def test_sequence_values_are_created_and_shown(expression: str, shown: str) -> None:
     assert text(expression) == shown
     assert run(f"return typeof({expression})") == expression.partition(".")[0]
     assert run(f"return {expression} == {expression}")
@@ -51,11 +51,11 @@ def test_values_are_made_and_shown(expression: str, shown: str) -> None:
         ("Rect.new(1, 2, 3, 5).Max.Y", 5.0),
     ],
 )
-def test_values_have_members(expression: str, value: float) -> None:
+def test_sequence_values_have_members(expression: str, value: float) -> None:
     assert run(f"return {expression}") == value
 
 
-def test_a_sequence_of_keypoints_has_them_in_order_and_cannot_be_changed_through_them() -> None:
+def test_sequence_has_its_keypoints_in_order_and_is_immutable() -> None:
     keypoints = """
     local function at(time, value) return NumberSequenceKeypoint.new(time, value) end
     local sequence = NumberSequence.new({ at(0, 1), at(0.5, 7), at(1, 2) })
@@ -104,7 +104,7 @@ AT = "local function at(t, v) return NumberSequenceKeypoint.new(t, v) end "
         ("ColorSequence.new(1)", "invalid argument #1 to 'new' (Color3 expected, got number)"),
     ],
 )
-def test_what_is_no_range_or_sequence_is_refused(statement: str, message: str) -> None:
+def test_invalid_range_or_sequence_is_refused(statement: str, message: str) -> None:
     assert error(f"{AT} return {statement}") == message
 
 
@@ -125,14 +125,14 @@ def test_what_is_no_range_or_sequence_is_refused(statement: str, message: str) -
         (ColorSequence, (0.0, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0)),
     ],
 )
-def test_a_snapshot_cannot_hold_what_scripts_cannot_make(
+def test_invalid_range_or_sequence_in_a_snapshot_is_refused(
     kind: type[Any], contents: tuple[Any, ...]
 ) -> None:
     with pytest.raises((TypeError, ValueError)):
         kind.empty().fill(*contents)
 
 
-def test_numbers_of_a_snapshot_are_rounded_as_those_of_scripts() -> None:
+def test_numbers_in_a_snapshot_are_rounded_to_32_bits() -> None:
     sequence = ColorSequence.empty()
     sequence.fill(0.0, 0.1, 2.0, -1.0, 1.0, 0.1, INFINITY, 0.0)
     made = run("return ColorSequence.new(Color3.new(0.1, 2, -1), Color3.new(0.1, 1e300, 0))")

@@ -35,7 +35,7 @@ def test_a_colour_becomes_the_nearest_brick_colour() -> None:
         assert found == name
 
 
-def test_the_palette_has_128_colours_of_the_list() -> None:
+def test_brick_color_palette_has_128_colours() -> None:
     assert len(COLORS) == 208
     assert len(set(PALETTE)) == 128
     assert text("BrickColor.palette(0)") == "Earth green"
@@ -50,7 +50,7 @@ def test_named_and_random_brick_colours() -> None:
     assert run("return BrickColor.random().Number") in {float(number) for number, _, _ in COLORS}
 
 
-def test_a_snapshot_cannot_hold_a_brick_colour_that_is_not_in_the_list() -> None:
+def test_unknown_brick_colour_in_a_snapshot_is_refused() -> None:
     with pytest.raises(ValueError, match="no BrickColor 4"):
         BrickColor.empty().fill(4.0)
 
@@ -62,7 +62,7 @@ def test_a_ray_has_an_origin_a_direction_and_a_unit() -> None:
     assert run("return Ray.new(Vector3.one, Vector3.zero) == Ray.new(Vector3.one, Vector3.zero)")
 
 
-def test_a_ray_finds_its_point_nearest_to_another() -> None:
+def test_ray_returns_its_closest_point() -> None:
     ray = "Ray.new(Vector3.new(1, 0, 0), Vector3.xAxis)"
     assert text(f"{ray}:ClosestPoint(Vector3.new(5, 3, 4))") == "5, 0, 0"
     assert text(f"{ray}:ClosestPoint(Vector3.new(-5, 3, 4))") == "1, 0, 0"
@@ -83,5 +83,5 @@ def test_each_material_has_physical_properties() -> None:
         assert density == pytest.approx(MATERIALS.get(name, MATERIALS["Plastic"])[0]), name
 
 
-def test_physical_properties_are_only_of_materials_that_exist() -> None:
+def test_physical_properties_exist_only_for_known_materials() -> None:
     assert MATERIALS.keys() | {"Air", "Water"} == ENUMS["Material"].keys()

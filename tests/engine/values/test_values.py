@@ -72,11 +72,11 @@ def near(expression: str, *expected: float) -> None:
         ("typeof(Vector3.one)", "Vector3"),
     ],
 )
-def test_n9_vectors(expression: str, shown: str) -> None:
+def test_vector_operations_return_what_roblox_returns(expression: str, shown: str) -> None:
     assert text(expression) == shown
 
 
-def test_n9_components_are_32_bit_floats() -> None:
+def test_vector_components_are_32_bit_floats() -> None:
     assert text("Vector3.new(0.1, 0, 0).X") == "0.10000000149011612"
     assert text("CFrame.new(0.1, 0, 0).X") == "0.10000000149011612"
     assert text("Color3.new(0.1, 0, 0).R") == "0.10000000149011612"
@@ -84,7 +84,7 @@ def test_n9_components_are_32_bit_floats() -> None:
     assert text("CFrame.new(1e300, 0, 0).X") == "inf"
 
 
-def test_n9_fuzzy_eq_takes_one_hundred_thousandth() -> None:
+def test_fuzzy_eq_has_a_default_tolerance_of_1e_5() -> None:
     for kind in ("Vector3", "CFrame"):
         assert run(f"return {kind}.new(1, 0, 0):FuzzyEq({kind}.new(1.000009, 0, 0))") is True
         assert run(f"return {kind}.new(1, 0, 0):FuzzyEq({kind}.new(1.00002, 0, 0))") is False
@@ -102,7 +102,7 @@ def test_angles_between_vectors_are_signed_by_an_axis() -> None:
 IDENTITY = (1, 0, 0, 0, 1, 0, 0, 0, 1)
 
 
-def test_n9_cframes_are_made_of_nothing_points_and_numbers() -> None:
+def test_cframe_new_accepts_nothing_vectors_or_numbers() -> None:
     near("CFrame.new()", 0, 0, 0, *IDENTITY)
     near("CFrame.new(Vector3.new(1, 2, 3))", 1, 2, 3, *IDENTITY)
     near("CFrame.new(1, 2, 3)", 1, 2, 3, *IDENTITY)
@@ -117,7 +117,7 @@ def test_n9_cframes_are_made_of_nothing_points_and_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", ["Angles", "fromEulerAnglesXYZ", "fromEulerAngles"])
-def test_n9_angles_turn_about_x_then_y_then_z(name: str) -> None:
+def test_cframe_angles_turn_about_x_then_y_then_z(name: str) -> None:
     c = math.cos
     s = math.sin
     x, y, z = 0.1, 0.2, 0.3
@@ -134,14 +134,14 @@ def test_n9_angles_turn_about_x_then_y_then_z(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fromOrientation", "fromEulerAnglesYXZ"])
-def test_orientations_turn_about_y_then_x_then_z(name: str) -> None:
+def test_cframe_from_orientation_turns_about_y_then_x_then_z(name: str) -> None:
     assert run(
         f"return CFrame.{name}(0.1, 0.2, 0.3):FuzzyEq(CFrame.Angles(0, 0.2, 0) "
         "* CFrame.Angles(0.1, 0, 0) * CFrame.Angles(0, 0, 0.3))"
     )
 
 
-def test_angles_come_back() -> None:
+def test_cframe_returns_the_angles_that_it_was_created_from() -> None:
     near("CFrame.Angles(0.1, -0.2, 3):ToEulerAnglesXYZ()", 0.1, -0.2, 3)
     near("CFrame.fromOrientation(0.1, -0.2, 3):ToOrientation()", 0.1, -0.2, 3)
     near("CFrame.fromOrientation(0.1, -0.2, 3):ToEulerAnglesYXZ()", 0.1, -0.2, 3)
@@ -149,14 +149,14 @@ def test_angles_come_back() -> None:
     near(f"CFrame.fromEulerAngles(0.1, -0.2, 3, {order}):ToEulerAngles({order})", 0.1, -0.2, 3)
 
 
-def test_axes_come_back_with_their_angle() -> None:
+def test_cframe_returns_the_axis_and_angle_that_it_was_created_from() -> None:
     axis, angle = run("return CFrame.fromAxisAngle(Vector3.new(0, 0, 2), 1.5):ToAxisAngle()")
     assert axis == Vector(0.0, 0.0, 1.0)
     assert angle == 1.5
     near("CFrame.new():AngleBetween(CFrame.Angles(0, 1, 0)), 0", 1, 0)
 
 
-def test_n9_look_at_points_minus_z_at_the_target() -> None:
+def test_look_at_points_minus_z_at_the_target() -> None:
     frame = "CFrame.lookAt(Vector3.new(1, 2, 3), Vector3.new(1, 2, 13))"
     near(f"{frame}.LookVector", 0, 0, 1)
     near(f"{frame}.RightVector", -1, 0, 0)
@@ -168,12 +168,12 @@ def test_n9_look_at_points_minus_z_at_the_target() -> None:
 @pytest.mark.parametrize(
     "target", ["Vector3.new(1, 2, 3)", "Vector3.new(1, 9, 3)", "Vector3.new(1, -9, 3)"]
 )
-def test_n9_look_at_without_a_turn_gives_the_position_unrotated(target: str) -> None:
+def test_look_at_an_undefined_direction_gives_an_unrotated_cframe(target: str) -> None:
     near(f"CFrame.lookAt(Vector3.new(1, 2, 3), {target})", 1, 2, 3, *IDENTITY)
     near(f"CFrame.new(Vector3.new(1, 2, 3), {target})", 1, 2, 3, *IDENTITY)
 
 
-def test_a_matrix_is_given_by_columns() -> None:
+def test_cframe_from_matrix_takes_columns() -> None:
     columns = "Vector3.yAxis, -Vector3.xAxis"
     near(f"CFrame.fromMatrix(Vector3.one, {columns})", 1, 1, 1, 0, -1, 0, 1, 0, 0, 0, 0, 1)
     near(f"CFrame.fromMatrix(Vector3.one, {columns}, Vector3.zAxis).ZVector", 0, 0, 1)
@@ -183,7 +183,7 @@ def test_a_matrix_is_given_by_columns() -> None:
 FRAME = "CFrame.new(1, 2, 3) * CFrame.Angles(0, math.pi / 2, 0)"
 
 
-def test_members_of_a_cframe() -> None:
+def test_cframe_has_its_members() -> None:
     members = (
         "local f = {} return f.Position == Vector3.new(1, 2, 3) and f.p == f.Position, f.X, f.y"
     )
@@ -196,7 +196,7 @@ def test_members_of_a_cframe() -> None:
         near(f"({FRAME}):{name}()", 1, 2, 3, 0, 0, 1, 0, 1, 0, -1, 0, 0)
 
 
-def test_spaces_of_a_cframe() -> None:
+def test_cframe_converts_between_spaces() -> None:
     near(f"({FRAME}) * Vector3.new(0, 0, -1)", 0, 2, 3)
     near(f"({FRAME}):PointToWorldSpace(Vector3.new(0, 0, -1))", 0, 2, 3)
     near(f"({FRAME}):PointToObjectSpace(Vector3.new(0, 2, 3))", 0, 0, -1)
@@ -209,14 +209,14 @@ def test_spaces_of_a_cframe() -> None:
     assert both == (Vector(1.0, 2.0, 3.0), Vector(1.0, 2.0, 3.0))
 
 
-def test_vectors_move_a_cframe() -> None:
+def test_adding_a_vector_moves_a_cframe() -> None:
     near(f"({FRAME}) + Vector3.one", 2, 3, 4, 0, 0, 1, 0, 1, 0, -1, 0, 0)
     near(f"({FRAME}) - Vector3.one", 0, 1, 2, 0, 0, 1, 0, 1, 0, -1, 0, 0)
     for statement in ("CFrame.new() + 1", "1 * CFrame.new()", "Vector3.one * CFrame.new()"):
         assert error(f"return {statement}").startswith("attempt to perform arithmetic")
 
 
-def test_n9_lerp_turns_evenly_on_the_short_way() -> None:
+def test_cframe_lerp_turns_uniformly_along_the_shortest_path() -> None:
     goal = "CFrame.new(2, 0, 0) * CFrame.Angles(0, math.pi / 2, 0)"
     near(f"CFrame.new():Lerp({goal}, 0.5)", 1, 0, 0, H, 0, H, 0, 1, 0, -H, 0, H)
     assert run(f"return CFrame.new():Lerp({goal}, 1):FuzzyEq({goal})")
@@ -241,12 +241,12 @@ def test_n9_lerp_turns_evenly_on_the_short_way() -> None:
         ("Color3.fromRGB(255, 0, 0) == Color3.new(1, 0, 0)", "true"),
     ],
 )
-def test_n9_colors(expression: str, shown: str) -> None:
+def test_color3_is_created_and_converted(expression: str, shown: str) -> None:
     assert text(expression) == shown
 
 
 @pytest.mark.parametrize("hexadecimal", ["", "#", "12345", "#GG0000", "#ff00000"])
-def test_n9_a_bad_hex_color_is_an_error(hexadecimal: str) -> None:
+def test_invalid_hex_color_is_refused(hexadecimal: str) -> None:
     assert error(f"Color3.fromHex('{hexadecimal}')") == "Invalid hex color"
 
 
@@ -268,11 +268,11 @@ def test_n9_a_bad_hex_color_is_an_error(hexadecimal: str) -> None:
         ("UDim2.new(1, 2, 3, 4) == UDim2.new(1, 2, 3, 4)", "true"),
     ],
 )
-def test_udims(expression: str, shown: str) -> None:
+def test_udim_expression_has_the_expected_text(expression: str, shown: str) -> None:
     assert text(expression) == shown
 
 
-def test_n9_offsets_are_integers() -> None:
+def test_udim_offsets_are_truncated_to_integers() -> None:
     assert text("UDim.new(0, 10.9)") == "0, 10"
     assert text("UDim2.fromOffset(-3.9, 0/0)") == "{0, -3}, {0, 0}"
     assert text("UDim.new(0, 1/0)") == "0, 2147483647"
@@ -289,7 +289,7 @@ def test_regions_have_a_center_and_a_size() -> None:
 # Random
 
 
-def test_random_streams_of_one_seed_are_equal_and_a_clone_continues_alike() -> None:
+def test_random_streams_with_one_seed_are_equal_and_a_clone_continues_equally() -> None:
     assert run(
         "local a, b = Random.new(7), Random.new(7) "
         "for _ = 1, 5 do assert(a:NextNumber() == b:NextNumber()) end "
@@ -346,7 +346,7 @@ MADE = {
 
 
 @pytest.mark.parametrize(("name", "made"), MADE.items())
-def test_values_name_their_type_and_refuse_unknown_members(name: str, made: str) -> None:
+def test_values_have_a_type_name_and_refuse_unknown_members(name: str, made: str) -> None:
     assert text(f"typeof({made})") == name
     assert text(f"type({made})") == "userdata"
     assert error(f"return {made}.Nonsense") == f"'Nonsense' is not a valid member of {name}"
@@ -371,7 +371,7 @@ def test_values_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("name", ["CFrame", "Color3", "UDim", "UDim2", "Region3"])
-def test_values_are_equal_by_content_but_keys_by_identity(name: str) -> None:
+def test_values_are_compared_by_content_but_table_keys_by_identity(name: str) -> None:
     assert run(
         f"local a, b = {MADE[name]}, {MADE[name]} local t = {{[a] = 1}} "
         "return a == b and not rawequal(a, b) and t[a] == 1 and t[b] == nil"
@@ -379,7 +379,7 @@ def test_values_are_equal_by_content_but_keys_by_identity(name: str) -> None:
     assert run(f"return {MADE[name]} ~= 1")
 
 
-def test_methods_refuse_a_wrong_receiver() -> None:
+def test_value_methods_refuse_a_receiver_of_another_type() -> None:
     assert error("CFrame.new().Inverse(5)") == (
         "invalid argument #1 to 'Inverse' (CFrame expected, got number)"
     )

@@ -40,7 +40,7 @@ def test_every_default_in_the_class_table_may_be_assigned(assembly):
     run_deep(check)
 
 
-def test_every_class_that_scripts_may_make_can_be_made_copied_saved_and_destroyed(tmp_path):
+def test_every_creatable_class_can_be_created_copied_saved_and_destroyed(tmp_path):
     (tmp_path / "main.lua").write_text("")
     classes = Assembly(EngineSettings(directory=tmp_path), Console()).model.classes
     listed = ", ".join(f'"{spec.name}"' for spec in classes if spec.creatable)

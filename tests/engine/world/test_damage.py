@@ -148,7 +148,7 @@ def test_a_damaged_document_is_refused_or_runs(directory: Path, state: Any) -> N
 
 
 @pytest.mark.thorough
-def test_no_damage_to_a_document_is_a_fault_of_the_engine(directory: Path, state: Any) -> None:
+def test_damaged_document_never_causes_an_engine_fault(directory: Path, state: Any) -> None:
     run_deep(lambda: check_cases(directory, state, all_cases(state)[CASES : CASES + 2000]))
 
 
@@ -170,7 +170,7 @@ def test_no_damage_to_a_document_is_a_fault_of_the_engine(directory: Path, state
         (("systems", "characters", "roots"), [[1, 1]], "no character 1 with the root 1"),
     ],
 )  # fmt: skip
-def test_a_refusal_names_the_place(
+def test_refused_document_error_names_the_place(
     directory: Path, state: Any, path: Path_, value: Any, reason: str
 ) -> None:
     world = Run(EngineSettings(directory=directory), Plan()).world
@@ -179,7 +179,9 @@ def test_a_refusal_names_the_place(
 
 
 @pytest.mark.thorough
-def test_the_program_refuses_it_without_a_traceback(directory: Path, state: Any) -> None:
+def test_program_refuses_a_damaged_snapshot_without_a_traceback(
+    directory: Path, state: Any
+) -> None:
     content_hash = Run(read_settings(directory), Plan()).world.content_hash()
     bad = damaged(state, ("signals",), {"1": 2}) | {"content_hash": content_hash}
     saved = {

@@ -93,7 +93,7 @@ def client(hosted) -> Client:
     return Client(hosted)
 
 
-def test_an_observation_has_the_fields_of_the_world_only(client):
+def test_observation_has_only_the_fields_of_the_world(client):
     answer = client.act(client.join(), "Wave").json()
     assert answer.keys() == {
         "tick", "game_status", "player", "other_players", "world", "events", "recent_events",
@@ -115,7 +115,7 @@ def test_max_players_limits_the_agents(client):
     assert (answer.status_code, answer.text) == (400, "Instance is full")
 
 
-def test_a_refused_input_and_a_kicked_player_are_400(client):
+def test_refused_input_and_kicked_player_get_status_400(client):
     session = client.join()
     answer = client.act(session, "MoveTo")
     assert (answer.status_code, answer.text[:21]) == (400, "MoveTo: data.position")
@@ -124,7 +124,7 @@ def test_a_refused_input_and_a_kicked_player_are_400(client):
     assert (answer.status_code, answer.text) == (400, "Not in any instance of this game")
 
 
-def test_an_uncaught_error_halts_the_world_where_its_settings_say_so(directory, lines):
+def test_uncaught_error_halts_the_world_if_the_settings_require_it(directory, lines):
     (directory / "world.toml").write_text(SETTINGS + '[scripts]\non_error = "halt"\n')
     hosted = make_hosted(directory, lines)
     hosted.begin()
@@ -142,9 +142,7 @@ def test_an_uncaught_error_halts_the_world_where_its_settings_say_so(directory, 
         assert (answer.status_code, answer.text) == (503, text)
 
 
-def test_a_main_script_that_fails_is_an_error_of_the_start_but_a_watched_world_waits(
-    directory, lines
-):
+def test_failing_main_script_fails_the_start_unless_the_world_is_watched(directory, lines):
     (directory / "main.lua").write_text("\n\nerror('boom')")
     with pytest.raises(Halted, match=r"^Failed to load script: main\.lua:3: boom$"):
         make_hosted(directory, lines).begin()
@@ -155,7 +153,7 @@ def test_a_main_script_that_fails_is_an_error_of_the_start_but_a_watched_world_w
     assert lines[-1].startswith("[Watch] main.lua changed, and the world halted as it loaded")
 
 
-def test_spectators_and_the_map_show_the_world_as_it_is_now_without_a_session(client):
+def test_spectator_state_and_map_show_the_current_world_without_a_session(client):
     for tick in (0, 1):
         state = client.get("/spectate").json()
         assert (state["tick"], state["game_status"]) == (tick, "playing")
@@ -164,7 +162,7 @@ def test_spectators_and_the_map_show_the_world_as_it_is_now_without_a_session(cl
         client.act(client.join(), "Wave")
 
 
-def test_speech_reaches_everyone_and_in_the_next_tick_the_scripts(client, lines):
+def test_speech_reaches_all_agents_and_scripts_in_the_next_tick(client, lines):
     first, second = client.join("A"), client.join("B")
     for session, text in ((first, " hi "), (second, "ho")):
         client.post("/chat", headers=session, json={"content": text})
@@ -183,7 +181,7 @@ def test_the_document_for_agents_is_served_and_its_absence_is_404(client, direct
     assert make_hosted(directory, lines).simulation.api_doc == "# Dó"
 
 
-def test_the_manifest_of_the_renderer(client, directory, lines):
+def test_renderer_manifest_has_the_settings_of_the_renderer(client, directory, lines):
     manifest = {
         "schema_version": 1,
         "api_version": 1,
@@ -217,7 +215,7 @@ def test_only_the_public_files_of_the_world_are_served(client, directory):
             assert (client.get(f"{route}/{path}")).status_code == 404, (route, path)
 
 
-def test_players_have_the_figure_of_the_world_or_the_figure_of_the_page(client, directory):
+def test_player_figure_comes_from_the_world_or_the_page(client, directory):
     ours = client.get("/assets/player.glb")
     assert ours.content == (PAGE_DIR / "player.glb").read_bytes()
     assert ours.headers["content-type"] == "model/gltf-binary"
@@ -236,7 +234,7 @@ def test_a_snapshot_restores_the_world(hosted, directory, lines):
     assert json.dumps(make_snapshot(copy)) == json.dumps(document)
 
 
-def test_a_world_announces_where_it_is_reached(hosted, lines):
+def test_world_announces_its_address(hosted, lines):
     hosted.simulation.serving("http://127.0.0.1:8080/one")
     assert lines == [
         "Server running on http://localhost:8080/one",
@@ -268,7 +266,7 @@ def test_a_recorded_engine_world_has_frames_with_fingerprints(directory, lines, 
     ]  # fmt: skip
 
 
-def test_a_fingerprint_changes_with_what_scripts_do_and_draw(directory, lines):
+def test_fingerprint_changes_with_script_actions_and_random_draws(directory, lines):
     (directory / "main.lua").write_text("""
     local idle = 0
     while true do
@@ -325,7 +323,7 @@ def test_a_fingerprint_changes_with_draws_of_random_objects(directory, lines, dr
     assert collect_fingerprints(1, restores=True) == usual
 
 
-def test_a_recording_names_the_data_store_and_lacks_only_shared_rows(directory, tmp_path):
+def test_recording_names_the_data_store_and_omits_only_shared_rows(directory, tmp_path):
     class Shared(SqliteStore):
         is_shared = True
 

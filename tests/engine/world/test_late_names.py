@@ -70,7 +70,7 @@ def read_sandbox(state: Any) -> dict[str, Any]:
     return shown
 
 
-def test_a_world_saves_the_globals_that_worlds_saved_before_it() -> None:
+def test_snapshot_contains_the_same_globals_as_older_snapshots() -> None:
     """If it saves more, append the new names to ``LATE_NAMES`` of the engine or of the VM."""
     golden = json.loads((ENGINE / "snapshot.json").read_text())["state"]
 
@@ -90,7 +90,7 @@ def test_every_late_name_exists(tmp_path: Path) -> None:
     run_deep(make_world(tmp_path, []).begin)
 
 
-def test_restored_worlds_have_late_names_as_a_fresh_one_has(
+def test_restored_world_has_the_same_late_names_as_a_fresh_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "world.toml").write_text('name = "w"')
@@ -117,7 +117,7 @@ def test_restored_worlds_have_late_names_as_a_fresh_one_has(
     assert lines[-1] == LOOK
 
 
-def test_worlds_that_use_late_names_go_on_exactly(tmp_path: Path) -> None:
+def test_world_that_uses_late_names_continues_exactly(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "w"')
     (tmp_path / "main.lua").write_text(USES)
     lines = torture(tmp_path, Plan(), ticks=8, saves=(0, 1, 3, 5)).lines
@@ -125,7 +125,7 @@ def test_worlds_that_use_late_names_go_on_exactly(tmp_path: Path) -> None:
     assert lines[-2] == "out [Lua] true\ttrue\ttrue\ttrue"
 
 
-def test_a_snapshot_of_version_1_gives_its_world_late_names(
+def test_world_from_a_version_1_snapshot_gets_late_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     state = json.loads((ENGINE / "snapshot.json").read_text())["state"]

@@ -49,7 +49,7 @@ def test_a_restored_world_gives_the_same_snapshot(directory, state):
         ({"tree": {}}, "cannot be restored"),
     ],
 )
-def test_a_snapshot_of_another_kind_is_refused(directory, state, change, reason):
+def test_snapshot_of_another_format_is_refused(directory, state, change, reason):
     with pytest.raises(SnapshotMismatch, match=reason):
         restore(directory, {**copy.deepcopy(state), **change})
 
@@ -76,7 +76,7 @@ def test_a_snapshot_of_another_physics_library_is_refused_unless_asked_for(direc
     assert line.startswith("[Snapshot] The physics was saved by another version")
 
 
-def test_the_logical_fallback_is_not_used_where_the_exact_state_can_be_restored(directory, state):
+def test_logical_restore_is_not_used_if_the_exact_state_can_be_restored(directory, state):
     again = restore(directory, copy.deepcopy(state), logical_restore=True).snapshot()
     assert json.dumps(again) == json.dumps(state)
 

@@ -33,7 +33,7 @@ end
 """
 
 
-def test_n17_the_map_has_the_static_parts_wherever_they_are_and_nothing_else(tmp_path):
+def test_map_contains_exactly_the_static_parts(tmp_path):
     run = play(
         tmp_path,
         PARTS
@@ -64,7 +64,7 @@ def test_n17_the_map_has_the_static_parts_wherever_they_are_and_nothing_else(tmp
     assert {each["name"] for each in seen} == {"Coin", "Folder", "HumanoidRootPart"}
 
 
-def test_n2_a_part_is_seen_with_its_members_rounded_and_defaults_left_out(tmp_path):
+def test_observed_part_has_rounded_members_without_defaults(tmp_path):
     (plain, turned) = entities(
         tmp_path,
         PARTS
@@ -97,7 +97,7 @@ def test_n2_a_part_is_seen_with_its_members_rounded_and_defaults_left_out(tmp_pa
     assert list(turned["attributes"].items()) == [("Alpha", 1), ("ModelUrl", "/assets/car.glb")]
 
 
-def test_n2_static_parts_are_left_out_and_folders_are_seen_when_they_have_attributes(tmp_path):
+def test_observation_omits_static_parts_and_shows_folders_with_attributes(tmp_path):
     seen = entities(
         tmp_path,
         PARTS
@@ -124,7 +124,7 @@ def test_n2_static_parts_are_left_out_and_folders_are_seen_when_they_have_attrib
     assert list(seen[0]["attributes"]) == ["a", "b"]
 
 
-def test_n11_the_radius_counts_to_the_nearest_point_of_a_part(tmp_path):
+def test_observation_radius_is_measured_to_the_nearest_point_of_a_part(tmp_path):
     seen = entities(
         tmp_path,
         PARTS
@@ -142,7 +142,7 @@ def test_n11_the_radius_counts_to_the_nearest_point_of_a_part(tmp_path):
     assert [each["name"] for each in seen] == ["Floor", "Near", "Turned"]
 
 
-def test_n11_the_attribute_observation_radius_only_reduces_the_radius(tmp_path):
+def test_observation_radius_attribute_can_only_reduce_the_radius(tmp_path):
     def names(radius: str) -> list[str]:
         seen = entities(
             tmp_path,
@@ -164,7 +164,7 @@ def test_n11_the_attribute_observation_radius_only_reduces_the_radius(tmp_path):
     assert names("-5") == []
 
 
-def test_n11_an_observation_has_its_keys_in_order_and_view_attributes_for_the_player(tmp_path):
+def test_observation_keys_are_ordered_and_include_view_attributes(tmp_path):
     seen = observe(
         tmp_path,
         """
@@ -194,7 +194,7 @@ def test_n11_an_observation_has_its_keys_in_order_and_view_attributes_for_the_pl
     assert seen["events"] == []
 
 
-def test_n12_a_part_has_its_render_data_for_spectators(tmp_path):
+def test_spectators_get_the_render_data_of_a_part(tmp_path):
     seen = spectate(
         tmp_path,
         PARTS
@@ -249,7 +249,7 @@ def test_n12_a_part_has_its_render_data_for_spectators(tmp_path):
     assert (dressed["model_url"], dressed["model_yaw_offset_deg"]) == ("/assets/a/b.glb", 90)
 
 
-def test_n12_the_state_of_spectators_has_simulation_time_and_gui(tmp_path):
+def test_spectator_state_has_simulation_time_and_gui(tmp_path):
     seen = spectate(
         tmp_path,
         """
@@ -269,7 +269,7 @@ def test_n12_the_state_of_spectators_has_simulation_time_and_gui(tmp_path):
     assert (seen["sounds"], seen["recent_events"]) == ([], [])
 
 
-def test_n12_the_state_and_the_events_of_a_tick_have_the_same_time(tmp_path):
+def test_spectator_state_and_events_of_a_tick_have_the_same_time(tmp_path):
     main = 'game:GetService("RemoteEventService"):FireAllClients("hello")'
     seen = spectate(tmp_path, f"task.delay(4 / 60, function() {main} end)", None, 5)
     (event,) = seen["recent_events"]
@@ -301,7 +301,7 @@ end)
 """
 
 
-def test_n17_observations_have_the_leaderstats_of_players(tmp_path):
+def test_observation_contains_the_leaderstats_of_players(tmp_path):
     plan = Plan().join(0, "Rocky").join(0, "Ada").join(0, "Cy")
     run = play(tmp_path, SCORES, 1, plan)
     assert run.world.failure is None, run.lines

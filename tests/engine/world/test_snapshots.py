@@ -80,7 +80,7 @@ def make_world(directory: Path, main: str, extra: str = "") -> Path:
 @pytest.mark.parametrize(
     ("every", "on"), [(11, 6), pytest.param(4, 45, marks=pytest.mark.thorough)]
 )
-def test_a_world_whose_threads_wait_in_every_way_continues_exactly(tmp_path, every, on):
+def test_world_with_threads_in_all_kinds_of_waits_continues_exactly(tmp_path, every, on):
     plan = (
         Plan()
         .join(2, "Rocky")
@@ -149,6 +149,6 @@ end)
 @pytest.mark.parametrize(
     ("ticks", "every", "on"), [(42, 5, 7), pytest.param(70, 6, 70, marks=pytest.mark.thorough)]
 )
-def test_a_pile_that_scripts_shuffle_continues_exactly(tmp_path, ticks, every, on):
+def test_pile_shuffled_by_scripts_continues_exactly(tmp_path, ticks, every, on):
     plan = Plan().join(3, "Rocky").act(10, "Rocky", "Hello").join(20, "Ada").leave(30, "Rocky")
     torture(make_world(tmp_path, SHUFFLED), plan, ticks=ticks, saves=range(2, ticks, every), on=on)

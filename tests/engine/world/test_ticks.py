@@ -13,7 +13,7 @@ from tests.engine.playing import play, printed, say
 from tests.engine.torture import Plan, agent_id
 
 
-def test_n1_the_phases_of_a_tick_come_in_order(tmp_path):
+def test_phases_of_a_tick_run_in_order(tmp_path):
     lines = say(
         tmp_path,
         """
@@ -66,7 +66,7 @@ def test_n1_the_phases_of_a_tick_come_in_order(tmp_path):
     ]
 
 
-def test_n4_everything_of_a_player_exists_before_player_added_fires(tmp_path):
+def test_player_objects_exist_before_player_added_fires(tmp_path):
     assert say(
         tmp_path,
         """
@@ -89,7 +89,7 @@ def test_n4_everything_of_a_player_exists_before_player_added_fires(tmp_path):
     ]
 
 
-def test_n1_scripts_of_the_tree_hear_of_players_who_join_before_the_first_tick(tmp_path):
+def test_tree_scripts_get_player_added_for_joins_before_the_first_tick(tmp_path):
     server = tmp_path / "scripts" / "ServerScriptService"
     server.mkdir(parents=True)
     (server / "Server.lua").write_text(
@@ -102,7 +102,7 @@ def test_n1_scripts_of_the_tree_hear_of_players_who_join_before_the_first_tick(t
     assert lines == ["main", "server\t0", "added\tRocky", "added\tAda"]
 
 
-def test_n10_inputs_come_in_the_order_of_joining_and_then_of_arrival(tmp_path):
+def test_inputs_are_ordered_by_joining_and_then_by_arrival(tmp_path):
     assert say(
         tmp_path,
         """
@@ -120,7 +120,7 @@ def test_n10_inputs_come_in_the_order_of_joining_and_then_of_arrival(tmp_path):
     ) == ["Rocky\tB\t2", "Ada\tA\t1", "Ada\tC\tnil"]
 
 
-def test_n10_a_click_reaches_only_elements_of_the_own_gui(tmp_path):
+def test_click_only_reaches_elements_of_the_players_own_gui(tmp_path):
     def clicks(element: str) -> list[str]:
         main = """
             Players.PlayerAdded:Connect(function(player)
@@ -141,7 +141,7 @@ def test_n10_a_click_reaches_only_elements_of_the_own_gui(tmp_path):
     assert clicks("other") == []
 
 
-def test_n10_kicked_and_idle_players_are_removed_and_their_sessions_end(tmp_path):
+def test_kicked_and_idle_players_are_removed_and_their_sessions_end(tmp_path):
     main = """
         Players.PlayerAdded:Connect(function(player)
             if player.Name == "Ada" then player:Kick("too loud") end
@@ -162,7 +162,7 @@ def test_n10_kicked_and_idle_players_are_removed_and_their_sessions_end(tmp_path
         run_deep(lambda: run.world.observe(agent_id("Rocky")))
 
 
-def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path):
+def test_player_removing_fires_before_the_character_is_removed(tmp_path):
     assert say(
         tmp_path,
         """
@@ -189,7 +189,7 @@ def test_n4_leaving_fires_player_removing_while_the_character_is_there(tmp_path)
         ("part.Touched:Connect(error)", "Touch event"),
     ],
 )
-def test_n3_a_halted_world_names_the_place(tmp_path, statement, where):
+def test_halted_world_names_the_place_of_the_error(tmp_path, statement, where):
     height = -499.9 if "Destroying" in statement else 6
     main = (
         'local run = game:GetService("RunService")\n'
@@ -204,7 +204,7 @@ def test_n3_a_halted_world_names_the_place(tmp_path, statement, where):
     assert run.lines[0] == f"err [Lua Error] {run.world.failure}"
 
 
-def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
+def test_reset_gives_a_new_character_if_the_world_allows_it(tmp_path):
     main = """
         Players.PlayerAdded:Connect(function(player)
             player.CharacterAdded:Connect(function(new) print("new", new.Parent) end)
@@ -225,7 +225,7 @@ def test_n1_reset_gives_a_new_character_where_the_world_allows_it(tmp_path):
         run_deep(lambda: refused.world.act(agent_id("Rocky"), "Reset", None))
 
 
-def test_n4_a_refused_input_leaves_the_world_as_it_is(tmp_path):
+def test_refused_input_does_not_change_the_world(tmp_path):
     run = play(tmp_path, "", 1, Plan().join(0, "Rocky"))
     before = run.record()
     with pytest.raises(InputError):
@@ -233,7 +233,7 @@ def test_n4_a_refused_input_leaves_the_world_as_it_is(tmp_path):
     assert run.record() == before
 
 
-def test_reseeding_changes_random_numbers_and_nothing_else(tmp_path):
+def test_reseeding_changes_only_random_numbers(tmp_path):
     main = "while true do task.wait() print(math.random(1000), Random.new():NextNumber()) end"
     state = play(tmp_path, main, 3).world.snapshot()
 
@@ -256,7 +256,7 @@ def test_reseeding_changes_random_numbers_and_nothing_else(tmp_path):
     assert len({tuple(go_on(seed)) for seed in (None, 5, 6)}) == 3
 
 
-def test_each_line_in_the_log_of_a_world_has_its_tick(tmp_path, capsys):
+def test_log_lines_of_a_world_start_with_the_tick(tmp_path, capsys):
     (tmp_path / "main.lua").write_text(
         """
         print("first\\nsecond")
@@ -283,7 +283,7 @@ def test_each_line_in_the_log_of_a_world_has_its_tick(tmp_path, capsys):
     assert all(line.startswith("[tick 6] ") for line in lines)
 
 
-def test_n3_print_and_warn_show_values_as_luau_does_and_text_as_it_is(tmp_path):
+def test_print_and_warn_format_values_like_luau(tmp_path):
     run = play(tmp_path, 'print("héllo", 1, 1.5, nil, true, workspace) warn("wörld", 2)')
     assert run.lines == [
         "out [Lua] héllo\t1\t1.5\tnil\ttrue\tWorkspace",

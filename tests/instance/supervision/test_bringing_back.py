@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.thorough
-async def test_deaths_are_noticed_without_a_call(tmp_path: Path, run: Path) -> None:
+async def test_death_is_detected_without_a_call(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(8, run_dir=run)
         await past(events)
@@ -164,7 +164,7 @@ async def test_a_restart_restores_the_last_save_with_its_sessions(
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
-async def test_a_lone_instance_is_restarted_too(tmp_path: Path, run: Path) -> None:
+async def test_single_instance_is_restarted_too(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         started = await world.start(run_dir=run, restart="checkpoint")
         session = (await world.connect("Rocky"))["session"]
@@ -199,7 +199,7 @@ async def test_a_restart_from_a_save_does_not_reseed(tmp_path: Path, run: Path) 
             await world.save(instance="w000")
 
 
-async def test_a_start_that_fails_is_no_death(tmp_path: Path, run: Path) -> None:
+async def test_failed_start_does_not_count_as_a_death(tmp_path: Path, run: Path) -> None:
     directory = make_motley_world(tmp_path)
     specs = [{"env": {"FLAGS": "--exit-at-once 4"}}, {}]
     async with AsyncWorld(dir=directory) as world, world.events() as events:
@@ -236,7 +236,7 @@ async def test_leftovers_of_a_dead_world_are_ended_before_its_restart(
 
 
 @pytest.mark.thorough
-async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run: Path) -> None:
+async def test_world_that_dies_repeatedly_is_abandoned(tmp_path: Path, run: Path) -> None:
     killed = ProcessExit(signal="SIGKILL")
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run, restart="fresh", max_restarts=2)
@@ -262,7 +262,7 @@ async def test_a_world_that_dies_again_and_again_is_given_up(tmp_path: Path, run
 
 
 @pytest.mark.thorough
-async def test_a_world_that_cannot_be_brought_back_is_given_up(tmp_path: Path, run: Path) -> None:
+async def test_world_that_cannot_be_restarted_is_abandoned(tmp_path: Path, run: Path) -> None:
     directory = make_motley_world(tmp_path)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh", max_restarts=2)

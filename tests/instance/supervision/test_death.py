@@ -30,7 +30,7 @@ from tests.support.worlds import ask, running_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_death_is_an_event_even_without_a_call(tmp_path: Path) -> None:
+async def test_death_emits_an_event_even_without_a_call(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         os.kill(started.pid, signal.SIGSTOP)  # from here on it could not answer anybody
         os.kill(started.pid, signal.SIGKILL)
@@ -148,7 +148,7 @@ async def test_a_call_does_not_wait_for_processes_that_outlive_the_world(tmp_pat
         assert not is_alive(int(pid_file.read_text()))
 
 
-async def test_nothing_is_sent_to_the_next_owner_of_a_dead_worlds_port(tmp_path: Path) -> None:
+async def test_calls_to_a_dead_world_never_reach_the_next_owner_of_its_port(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect("Rocky")
         async with world.events() as events:

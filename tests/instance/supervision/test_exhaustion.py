@@ -66,7 +66,7 @@ anyio.run(main)
 
 
 @pytest.mark.thorough
-def test_too_few_descriptors_fail_some_starts_and_nothing_else(tmp_path: Path, run: Path) -> None:
+def test_lack_of_descriptors_only_fails_some_starts(tmp_path: Path, run: Path) -> None:
     with orchestrator(EXHAUSTED, make_world(tmp_path), run) as exhausted:
         (started, saved, stopped), types, untyped, used_s = json.loads(told_by(exhausted))
         assert exhausted.process.wait(HANG_S) == 0
@@ -125,7 +125,7 @@ anyio.run(main)
 """
 
 
-def test_a_full_disk_fails_the_saves_and_harms_no_older_one(tmp_path: Path, run: Path) -> None:
+def test_full_disk_fails_saves_without_harming_older_saves(tmp_path: Path, run: Path) -> None:
     with orchestrator(DISK_FULL, make_world(tmp_path, "--snapshot-mb", "1"), run) as full:
         (message,) = json.loads(told_by(full))
         assert full.process.wait(HANG_S) == 0

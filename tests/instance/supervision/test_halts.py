@@ -49,7 +49,9 @@ def act(started: StartedWorld, session: str, action: str, data: object = None) -
 
 
 @pytest.mark.thorough
-async def test_a_halt_is_an_event_and_a_state_with_its_reason(tmp_path: Path, run: Path) -> None:
+async def test_halt_emits_an_event_and_is_recorded_with_its_reason(
+    tmp_path: Path, run: Path
+) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
         await past(events)
@@ -99,7 +101,7 @@ async def test_a_halted_world_is_brought_back_from_its_last_save(tmp_path: Path,
 
 
 @pytest.mark.thorough
-async def test_a_world_that_halts_again_and_again_stays_dead(tmp_path: Path, run: Path) -> None:
+async def test_world_that_halts_repeatedly_is_abandoned(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh", max_restarts=1)
         await past(events)
@@ -152,7 +154,7 @@ CALLS: dict[str, Call] = {
         for number, name in enumerate(CALLS)
     ],
 )
-async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
+async def test_halt_seen_by_a_call_is_recorded_and_restarted_immediately(
     name: str, tmp_path: Path, run: Path
 ) -> None:
     directory = tally(tmp_path, liveness=PATIENT)
@@ -173,7 +175,7 @@ async def test_a_halt_that_any_call_sees_is_recorded_and_brought_back_at_once(
 
 
 @pytest.mark.thorough
-async def test_a_caller_who_waits_for_restarts_gets_the_answer_of_the_next_life(
+async def test_caller_that_waits_for_restarts_gets_the_answer_after_the_restart(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=tally(tmp_path, liveness=PATIENT)) as world:
@@ -187,9 +189,7 @@ async def test_a_caller_who_waits_for_restarts_gets_the_answer_of_the_next_life(
 
 
 @pytest.mark.thorough
-async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_halt_answer_to_an_agents_proxy_hurries_the_probe(tmp_path: Path, run: Path) -> None:
     directory = tally(tmp_path, liveness=PATIENT)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await halted_unseen(world, run)
@@ -202,7 +202,7 @@ async def test_an_agent_whose_proxy_gets_the_answer_of_a_halt_hurries_the_probe(
 
 
 @pytest.mark.thorough
-async def test_a_world_that_halted_unseen_is_no_completed_run_and_can_be_resumed(
+async def test_run_of_an_unnoticed_halt_is_incomplete_and_can_be_resumed(
     tmp_path: Path, run: Path
 ) -> None:
     directory = tally(tmp_path, liveness=PATIENT)
@@ -237,7 +237,7 @@ async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
+async def test_running_save_fails_when_the_world_halts(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A world that halted may be asked no more, whatever it would still answer."""
@@ -261,7 +261,7 @@ async def test_a_save_that_is_under_way_fails_when_the_world_has_halted(
 
 
 @pytest.mark.thorough
-async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run: Path) -> None:
+async def test_world_that_exits_on_its_halt_needs_no_probe(tmp_path: Path, run: Path) -> None:
     directory = tally(tmp_path, "--exit-on-halt", liveness="")
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="fresh")
@@ -295,7 +295,7 @@ async def test_a_world_that_exits_at_its_halt_needs_no_probe(tmp_path: Path, run
         (b"", None),
     ],
 )
-def test_only_a_world_that_reports_a_halt_has_halted(body: bytes, reason: str | None) -> None:
+def test_world_counts_as_halted_only_if_it_reports_a_halt(body: bytes, reason: str | None) -> None:
     assert parse_halt(body) == reason
 
 
@@ -334,7 +334,7 @@ TEXT = r'"reason": "the \ud800 value"'
         thorough(f'"reason": "deep", "at": {"[" * 500}{"]" * 500}', "deep", id="depth"),
     ],
 )
-async def test_a_reason_that_nothing_can_write_ends_the_halted_instance_alone(
+async def test_unwritable_halt_reason_only_ends_its_instance(
     tmp_path: Path, run: Path, members: str, reason: str
 ) -> None:
     directory = tmp_path / "halting"

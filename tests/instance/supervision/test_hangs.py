@@ -40,7 +40,7 @@ failure_threshold = 2
 
 
 @pytest.mark.parametrize("fault", ["hang", pytest.param("status-500", marks=pytest.mark.thorough)])
-async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
+async def test_unresponsive_world_is_ended_and_restarted(
     tmp_path: Path, run: Path, fault: str
 ) -> None:
     directory = make_world(tmp_path, "--ignore-sigterm", toml_extra=LIVELY)
@@ -64,9 +64,7 @@ async def test_a_world_that_does_not_answer_is_ended_and_brought_back(
 
 
 @pytest.mark.thorough
-async def test_a_world_that_hangs_is_ended_even_without_a_restart(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_hanging_world_is_ended_even_without_restarts(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, toml_extra=LIVELY)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run)
@@ -119,7 +117,7 @@ class Script:
     ],
     ids=["at once", "with successes between", "with looks that we could not take"],
 )
-async def test_only_failures_of_the_world_in_a_row_count(
+async def test_only_consecutive_failures_of_the_world_count(
     script: list[bool | None], looks: int
 ) -> None:
     probe: Any = Script(iter([*script, True]))
@@ -180,7 +178,9 @@ def sleep_through(orchestrator_pid: int, seconds: float) -> None:
 
 
 @pytest.mark.thorough
-def test_no_world_is_dead_or_late_because_its_orchestrator_slept(tmp_path: Path, run: Path) -> None:
+def test_sleep_of_the_orchestrator_does_not_make_a_world_dead_or_late(
+    tmp_path: Path, run: Path
+) -> None:
     dripping = ("--snapshot", "slow-loris", "--drip-bytes", "20", "--drip-interval", "0.05")
     directory = make_world(tmp_path, *dripping, toml_extra=LIVELY_SLEEPER)
     slow = make_world(tmp_path, "--slow-boot", "0.7", name="slow")

@@ -43,7 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("listen", ["bind", "inherit"])
-async def test_a_world_that_closes_its_port_is_dead_and_says_why_and_its_sibling_lives(
+async def test_world_that_closes_its_port_is_ended_with_a_reason_unlike_its_sibling(
     tmp_path: Path, run: Path, listen: str
 ) -> None:
     directory = make_world(tmp_path, "--listen", listen, toml_extra=f'listen = "{listen}"')
@@ -90,7 +90,7 @@ async def test_a_wrapper_whose_server_has_ended_is_brought_back_by_its_policy(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_detached_world_that_has_closed_its_port_is_dead_when_it_is_attached_to(
+async def test_detached_world_with_a_closed_port_is_ended_on_attach(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -103,7 +103,7 @@ async def test_a_detached_world_that_has_closed_its_port_is_dead_when_it_is_atta
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_world_that_may_stop_listening_lives_on(tmp_path: Path, run: Path) -> None:
+async def test_world_that_may_stop_listening_continues(tmp_path: Path, run: Path) -> None:
     watched = []
 
     async def note(watch: ListenerWatch) -> None:
@@ -159,7 +159,7 @@ MISSES = GONE_AFTER_S + 1
     ],
     ids=["at once", "with a listener between", "with looks that failed"],
 )
-async def test_only_looks_without_a_listener_in_a_row_count(
+async def test_only_consecutive_checks_without_a_listener_count(
     monkeypatch: pytest.MonkeyPatch, looks: list[list[int] | None]
 ) -> None:
     table = Table(iter([*looks, [7]]), 20001)
@@ -169,7 +169,7 @@ async def test_only_looks_without_a_listener_in_a_row_count(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_world_whose_network_cannot_be_seen_is_not_gone_before_its_listener_was_seen(
+async def test_world_with_an_invisible_network_is_not_gone_unless_its_listener_was_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = [*[[]] * 2 * MISSES, [7], *[[]] * MISSES]
@@ -219,7 +219,7 @@ def say(process: subprocess.Popen[bytes], word: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_new_socket_of_a_reloaded_server_counts_and_that_of_a_stranger_does_not(
+async def test_new_socket_counts_if_it_belongs_to_the_world(
     monkeypatch: pytest.MonkeyPatch, server: tuple[subprocess.Popen[bytes], int]
 ) -> None:
     process, port = server

@@ -24,7 +24,7 @@ def grow(port: int, megabytes: int) -> None:
     assert ask(port, "POST", f"/__grow?mb={megabytes}").status == 200
 
 
-async def test_a_greedy_instance_is_ended_as_a_failure_and_its_sibling_lives(
+async def test_instance_over_its_memory_limit_is_ended_unlike_its_sibling(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra=LIMITED)
@@ -50,7 +50,9 @@ async def test_a_greedy_instance_is_ended_as_a_failure_and_its_sibling_lives(
 
 
 @pytest.mark.thorough
-async def test_a_greedy_instance_comes_back_from_its_last_save(tmp_path: Path, run: Path) -> None:
+async def test_instance_over_its_memory_limit_restarts_from_its_last_save(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path, toml_extra=LIMITED)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")
@@ -66,7 +68,7 @@ async def test_a_greedy_instance_comes_back_from_its_last_save(tmp_path: Path, r
 
 
 @pytest.mark.thorough
-async def test_an_instance_that_is_greedy_before_it_is_ready_fails_to_start(
+async def test_instance_over_its_memory_limit_before_readiness_fails_to_start(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, "--greedy-child", "100", "--mute", toml_extra=LIMITED)

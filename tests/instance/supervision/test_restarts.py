@@ -17,13 +17,13 @@ from clawblox.supervision.lifecycle import RestartBudget
 # ----------------------------------------------------------------------------------- options
 
 
-def test_nothing_is_restarted_by_default() -> None:
+def test_default_policy_never_restarts() -> None:
     options = SharedOptions()
     assert (options.restart, options.max_restarts, options.restart_window) == ("never", 3, 60.0)
 
 
 @pytest.mark.parametrize("mode", ["never", "fresh", "checkpoint"])
-def test_every_mode_has_its_numbers(mode: Any) -> None:
+def test_each_restart_mode_has_its_limits(mode: Any) -> None:
     options = SharedOptions(restart=mode, max_restarts=1, restart_window=0.5)
     assert (options.restart, options.max_restarts, options.restart_window) == (mode, 1, 0.5)
 
@@ -45,7 +45,7 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("option", "value", "message"), WRONG)
-def test_the_error_for_a_wrong_value_names_the_argument(
+def test_invalid_restart_value_error_names_the_argument(
     option: str, value: Any, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
@@ -81,7 +81,7 @@ TABLE: dict[str, tuple[list[float], int, list[float | None]]] = {
 
 
 @pytest.mark.parametrize(("times", "most", "expected"), TABLE.values(), ids=TABLE)
-def test_restarts_are_counted_in_a_window_that_moves(
+def test_restarts_are_counted_in_a_sliding_window(
     times: list[float], most: int, expected: list[float | None]
 ) -> None:
     assert delays(times, most, 10.0) == expected
@@ -92,7 +92,7 @@ def test_restarts_are_counted_in_a_window_that_moves(
     most=st.integers(1, 6),
     window=st.floats(0.01, 30),
 )
-def test_a_window_has_exactly_the_restarts_of_the_policy(
+def test_window_allows_exactly_the_restarts_of_the_policy(
     pauses: list[float], most: int, window: float
 ) -> None:
     times = [sum(pauses[: count + 1]) for count in range(len(pauses))]

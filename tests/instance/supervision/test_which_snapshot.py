@@ -102,7 +102,7 @@ async def test_without_a_good_save_a_restart_repeats_the_first_start_and_reports
 
 
 @pytest.mark.thorough
-async def test_a_fork_without_a_save_begins_with_its_own_snapshot_and_seed(
+async def test_fork_without_a_save_restarts_from_its_own_snapshot_and_seed(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")
@@ -143,7 +143,9 @@ async def test_a_restart_without_its_first_snapshot_never_starts_fresh(
 
 
 @pytest.mark.thorough
-async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, run: Path) -> None:
+async def test_autosave_keeps_the_save_that_a_world_was_restored_from(
+    tmp_path: Path, run: Path
+) -> None:
     options: dict[str, Any] = {"restart": "checkpoint", "max_restarts": 10}
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, **options)
@@ -165,7 +167,7 @@ async def test_an_autosave_keeps_what_a_world_was_restored_from(tmp_path: Path, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_killed_first", [True, False])
-async def test_an_autosave_keeps_what_a_restart_is_about_to_restore(
+async def test_autosave_keeps_the_save_that_a_restart_is_about_to_restore(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed_first: bool
 ) -> None:
     """A save that lands after the death makes older ones old, one of which was chosen already."""

@@ -56,7 +56,7 @@ async def test_calls_fail_during_a_restart_and_work_after_it(tmp_path: Path, run
         assert len(await world.save_all()) == 2
 
 
-async def test_the_log_of_a_world_without_a_process_is_read(
+async def test_log_can_be_read_while_a_world_has_no_process(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_between, may_go_on = anyio.Event(), anyio.Event()
@@ -91,7 +91,7 @@ async def dying(world: AsyncWorld, run: Path, moment: float) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, run: Path) -> None:
+async def test_stop_ends_a_restarting_world(tmp_path: Path, run: Path) -> None:
     chance = seeded()
     directory = make_motley_world(tmp_path, "--slow-boot", "0.05")
     async with AsyncWorld(dir=directory) as world:
@@ -108,7 +108,7 @@ async def test_a_stop_ends_a_world_that_is_being_brought_back(tmp_path: Path, ru
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["stop", "outside", "leave"])
-async def test_a_world_that_does_not_get_ready_again_is_stopped(
+async def test_world_that_is_not_ready_after_a_restart_is_stopped(
     tmp_path: Path, run: Path, how: str
 ) -> None:
     directory = make_motley_world(tmp_path)

@@ -15,6 +15,6 @@ ORDERS = {
 
 
 @pytest.mark.parametrize(("literal", "order"), ORDERS.items())
-def test_iteration_order(literal: str, order: str) -> None:
+def test_table_iteration_order_equals_the_order_of_luau(literal: str, order: str) -> None:
     source = f"local s = {{}} for k in {literal} do s[#s + 1] = tostring(k) end print(table.concat(s, ' '))"
     assert run_plainly(source) == [order]

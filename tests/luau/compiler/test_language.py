@@ -328,11 +328,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_every_construct_behaves_as_in_luau(run: Callable[..., list[str]]) -> None:
+def test_language_construct_behaves_like_in_luau(run: Callable[..., list[str]]) -> None:
     check_scripts(run, SCRIPTS)
 
 
-def test_a_chain_of_a_hundred_conditions_with_calls_compiles() -> None:
+def test_chain_of_a_hundred_conditions_with_calls_compiles() -> None:
     arms = "".join(f"elseif f({n}) then print({n})\n" for n in range(100))
     source = f"local function f(n) return n == 77 end if f(-1) then {arms} end"
     assert run_plainly(source) == run_tortured(source) == ["77"]

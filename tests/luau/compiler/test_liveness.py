@@ -41,7 +41,7 @@ def luau_literal(text: str) -> str:
     return '"' + "".join(f"\\{byte:03}" for byte in text.encode()) + '"'
 
 
-def test_strings_may_look_like_generated_code() -> None:
+def test_string_that_looks_like_generated_code_is_preserved() -> None:
     for text in TEXTS:
         plain = run_plainly(everywhere(text))
         assert not plain[-1].startswith("error"), (text, plain)
@@ -54,7 +54,7 @@ def test_strings_may_look_like_generated_code() -> None:
         for at, text in enumerate(TEXTS)
     ],
 )
-def test_strings_may_look_like_generated_code_in_a_restored_vm(text: str) -> None:
+def test_string_that_looks_like_generated_code_is_preserved_after_a_restore(text: str) -> None:
     assert run_tortured(everywhere(text)) == run_plainly(everywhere(text))
 
 
@@ -89,13 +89,13 @@ def saved_variables(source: str) -> list[Any]:
         ("local a, b = 1, 2 repeat local c = a coroutine.yield() until c == b", [1.0, 2.0, 1.0]),
     ],
 )
-def test_a_frame_holds_the_variables_that_the_rest_needs(
+def test_frame_contains_exactly_the_variables_needed_by_the_rest(
     source: str, expected: list[float]
 ) -> None:
     assert saved_variables(source) == expected
 
 
-def test_the_condition_of_a_loop_keeps_no_value_alive() -> None:
+def test_loop_condition_does_not_keep_values_alive() -> None:
     source = """
         local weak = setmetatable({}, {__mode = "v"})
         local function fresh() local t = {} weak[1] = t return {t = t} end

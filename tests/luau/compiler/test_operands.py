@@ -76,11 +76,11 @@ def check(left: str, operators: list[str]) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("left", ["3", "object"])
-def test_all_forms_of_operands_give_the_same_result(left: str) -> None:
+def test_operator_gives_the_same_result_for_all_forms_of_operands(left: str) -> None:
     check(left, ["+", "%", "..", "==", "<"])  # each of these has code of its own
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("left", VALUES)
-def test_all_forms_of_operands_give_the_same_result_for_every_operator(left: str) -> None:
+def test_every_operator_gives_the_same_result_for_all_forms_of_operands(left: str) -> None:
     check(left, OPERATORS)

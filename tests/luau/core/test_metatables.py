@@ -152,5 +152,5 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_metamethods_behave_as_in_luau(run: Callable[..., list[str]]) -> None:
+def test_metamethods_behave_like_in_luau(run: Callable[..., list[str]]) -> None:
     check_scripts(run, SCRIPTS)

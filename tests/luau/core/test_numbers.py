@@ -23,16 +23,16 @@ TEXTS = {
 }  # fmt: skip
 
 
-def test_numbers_are_shown_as_luau_shows_them() -> None:
+def test_numbers_are_formatted_like_in_luau() -> None:
     assert [format_number(number) for number in TEXTS] == list(TEXTS.values())
 
 
-def test_nan_is_shown_without_a_sign() -> None:
+def test_nan_is_formatted_without_a_sign() -> None:
     assert format_number(math.nan) == format_number(-math.nan) == "nan"
 
 
 @given(finite)
-def test_shown_numbers_read_back_the_same(number: float) -> None:
+def test_formatted_number_reads_back_as_the_same_number(number: float) -> None:
     read = parse_number(format_number(number))
     assert read is not None
     assert struct.pack("d", read) == struct.pack("d", number)
@@ -68,7 +68,7 @@ def test_generated_arithmetic_agrees_with_the_helpers(a: float, b: float) -> Non
 
 @pytest.mark.thorough
 @given(st.floats(-1e9, 1e9), st.sampled_from([1.0, 2.0, 3.0, 7.0, 10.0, 360.0, 0.1, -2.0]))
-def test_modulo_by_a_literal_is_the_same(a: float, b: float) -> None:
+def test_modulo_by_a_literal_equals_modulo_by_a_variable(a: float, b: float) -> None:
     assert value(f"(function(a) return a % {b!r} end)({a!r})") == modulo(a, b)
 
 
@@ -80,7 +80,7 @@ SPECIAL = {
 }  # fmt: skip
 
 
-def test_arithmetic_of_infinities_zeros_and_nan() -> None:
+def test_arithmetic_handles_infinities_zeros_and_nan() -> None:
     results = {source: value(source) for source in SPECIAL}
     assert {source: got if got == got else None for source, got in results.items()} == SPECIAL
 
@@ -98,11 +98,11 @@ PARSED = {
 }  # fmt: skip
 
 
-def test_tonumber_reads_what_luau_reads() -> None:
+def test_tonumber_accepts_the_same_texts_as_luau() -> None:
     assert {text: value(f"tonumber({text!r})") for text in PARSED} == PARSED
 
 
-def test_signs_of_literals_cancel_out() -> None:
+def test_double_negation_of_a_literal_cancels_out() -> None:
     source = (
         "- - 5, - - -5, -(-0.5), 1 / - -0, - -5 == x, x == - - -1, 2 ^ - -2, 3 % - -2, 3 / - - -2"
     )
@@ -111,7 +111,7 @@ def test_signs_of_literals_cancel_out() -> None:
     )  # fmt: skip
 
 
-def test_tonumber_with_bases() -> None:
+def test_tonumber_reads_numbers_in_other_bases() -> None:
     assert values("tonumber('ff', 16), tonumber('zz', 36), tonumber('12', 2), tonumber('-7', 8)") == (
         255.0, 1295.0, None, 2.0**64 - 7,
     )  # fmt: skip

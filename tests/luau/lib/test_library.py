@@ -106,7 +106,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 
 
-def test_library_functions_return_what_luau_returns() -> None:
+def test_library_functions_return_the_same_values_as_luau() -> None:
     check_values(EXPRESSIONS)
 
 
@@ -272,7 +272,9 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_library_calls_in_scripts_print_what_luau_prints(run: Callable[..., list[str]]) -> None:
+def test_library_calls_in_scripts_print_the_same_output_as_luau(
+    run: Callable[..., list[str]],
+) -> None:
     check_scripts(run, SCRIPTS)
 
 
@@ -299,7 +301,7 @@ def test_every_function_checks_or_ignores_its_arguments() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ira"), st.integers(0, 12)), max_size=40))
-def test_a_border_is_followed_by_nil(changes: list[tuple[str, int]]) -> None:
+def test_table_length_is_followed_by_nil(changes: list[tuple[str, int]]) -> None:
     table = LuaTable()
     for change, at in changes:
         if change == "i":
@@ -315,7 +317,7 @@ def test_a_border_is_followed_by_nil(changes: list[tuple[str, int]]) -> None:
 
 @pytest.mark.thorough
 @given(st.lists(st.integers(-50, 50), max_size=60))
-def test_sorting_sorts(numbers: list[int]) -> None:
+def test_table_sort_sorts_values(numbers: list[int]) -> None:
     vm = VM()
     vm.globals["t"] = LuaTable({float(at): float(n) for at, n in enumerate(numbers, 1)})
     vm.call(vm.load("table.sort(t, function(a, b) return a < b end)"))
@@ -323,7 +325,7 @@ def test_sorting_sorts(numbers: list[int]) -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True), max_size=40))
-def test_sorting_without_a_comparator_ends(numbers: list[float]) -> None:
+def test_table_sort_without_a_comparator_terminates(numbers: list[float]) -> None:
     vm = VM()
     vm.globals["t"] = LuaTable({float(at): n for at, n in enumerate(numbers, 1)})
     vm.call(vm.load("pcall(table.sort, t)"))

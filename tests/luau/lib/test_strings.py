@@ -69,7 +69,7 @@ EXPRESSIONS: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 
 
-def test_string_functions_return_what_luau_returns() -> None:
+def test_string_functions_return_the_same_values_as_luau() -> None:
     check_values(EXPRESSIONS)
 
 
@@ -87,7 +87,7 @@ REFUSED = {
 }
 
 
-def test_malformed_calls_are_refused() -> None:
+def test_invalid_string_calls_are_refused() -> None:
     messages = {source: failure(f"return {source}") for source in REFUSED}
     assert messages == {source: f"test:1: {message}" for source, message in REFUSED.items()}
 
@@ -103,11 +103,11 @@ def test_fields_of_a_string_come_from_its_library() -> None:
     assert values("('abc')[1], ('abc')[true], ('abc')[nil], ('abc').nope") == (None,) * 4
 
 
-def test_a_position_cannot_be_repeated() -> None:
+def test_position_capture_cannot_be_repeated() -> None:
     assert values("('aa'):find('()a%1'), ('aa'):match('(a)%1')") == (None, "a")
 
 
-def test_gmatch_finds_the_empty_match_behind_another() -> None:
+def test_gmatch_finds_the_empty_match_after_another_match() -> None:
     assert run_plainly("for w in ('ab,'):gmatch('%a*') do print('<' .. w .. '>') end") == [
         "<ab>",
         "<>",
@@ -154,7 +154,7 @@ def build(parts: list[tuple[str, str]]) -> str:
 
 
 @given(subjects, patterns.map(build))
-def test_the_fast_matcher_agrees_with_the_exact_one(subject: str, pattern: str) -> None:
+def test_fast_matcher_agrees_with_the_exact_matcher(subject: str, pattern: str) -> None:
     vm = VM()
     with vm.entered():
         assert current.vm is vm
@@ -174,7 +174,7 @@ def test_the_fast_matcher_agrees_with_the_exact_one(subject: str, pattern: str) 
 
 
 @given(st.text("abc.%", max_size=20), st.text("abc.%", max_size=3))
-def test_plain_find_is_a_plain_search(subject: str, needle: str) -> None:
+def test_plain_find_ignores_pattern_characters(subject: str, needle: str) -> None:
     at = subject.find(needle)
     expected = (None,) if at < 0 else (float(at + 1), float(at + len(needle)))
     assert values(f"string.find({subject!r}, {needle!r}, 1, true)") == expected
@@ -186,7 +186,7 @@ def test_plain_find_is_a_plain_search(subject: str, needle: str) -> None:
     st.integers(-40, 40),
     st.integers(-40, 40),
 )
-def test_sub_is_a_slice(text: str, start: int, end: int) -> None:
+def test_string_sub_returns_a_slice(text: str, start: int, end: int) -> None:
     size = len(text)
     first = max(start if start >= 0 else size + start + 1, 1)
     last = min(end if end >= 0 else size + end + 1, size)
@@ -202,7 +202,7 @@ def test_sub_is_a_slice(text: str, start: int, end: int) -> None:
     st.lists(st.tuples(st.sampled_from("bBhHiIlLjJ"), st.integers(-128, 127)), max_size=8),
     st.sampled_from("<>"),
 )
-def test_packed_integers_come_back(items: list[tuple[str, int]], order: str) -> None:
+def test_packed_integers_are_unpacked_unchanged(items: list[tuple[str, int]], order: str) -> None:
     items = [(kind, abs(number) if kind.isupper() else number) for kind, number in items]
     form = order + "".join(kind for kind, _ in items)
     arguments = "".join(f", {number}" for _, number in items)
@@ -211,7 +211,7 @@ def test_packed_integers_come_back(items: list[tuple[str, int]], order: str) -> 
     assert got[-1] == value(f"string.packsize('{form}')") + 1
 
 
-def test_gmatch_continues_where_it_stopped() -> None:
+def test_gmatch_continues_at_its_position_after_a_restore() -> None:
     assert run_plainly("for k, v in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do print(k, v) end") == [
         "a\t1", "b\t2",
     ]  # fmt: skip
@@ -233,7 +233,9 @@ ARGUMENTS = st.floats(width=64) | st.text(st.characters(max_codepoint=255), max_
 
 
 @given(CONVERSIONS, ARGUMENTS)
-def test_quick_conversions_give_the_same_text_as_exact_ones(form: str, argument: object) -> None:
+def test_fast_conversions_give_the_same_text_as_exact_conversions(
+    form: str, argument: object
+) -> None:
     def outcome(convert: Convert, spec: re.Match[str]) -> str:
         try:
             return convert(spec, ("", argument), 1)

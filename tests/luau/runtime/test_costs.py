@@ -167,7 +167,7 @@ def taken(setup: str, work: str) -> int:
 
 
 @pytest.mark.thorough
-def test_work_that_grows_is_charged() -> None:
+def test_work_that_grows_with_its_arguments_is_charged() -> None:
     steps = {name: taken(setup, work) for name, (setup, work, _) in COSTS.items()}
     too_few = {name: steps[name] for name in COSTS if steps[name] < TIMES * COSTS[name][2]}
     assert not too_few
@@ -226,7 +226,7 @@ def test_numbers_are_read_without_backtracking() -> None:
     assert vm.call(vm.load(source)) == (None, None)
 
 
-def test_numbers_too_large_for_their_base_become_the_largest() -> None:
+def test_number_too_large_for_its_base_becomes_the_maximum() -> None:
     assert value("tonumber(('1'):rep(5000), 7)") == float(2**64 - 1)
     assert value("tonumber(('0'):rep(5000) .. '12', 7)") == 9.0
     assert value("tonumber(('1'):rep(5000) .. '7', 7)") is None

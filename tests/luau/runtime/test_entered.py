@@ -84,7 +84,7 @@ def test_a_block_on_an_ordinary_thread_serves_other_threads_of_the_call() -> Non
     vm.snapshot()
 
 
-def test_deep_calls_within_a_block_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_calls_within_a_block_do_not_start_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     vm = VM()
     call = make_call(vm, "return 1")
 
@@ -101,7 +101,7 @@ def test_deep_calls_within_a_block_start_no_thread(monkeypatch: pytest.MonkeyPat
     run_deep(many)
 
 
-def test_a_resume_within_a_block_adds_one_python_call() -> None:
+def test_resume_within_a_block_adds_a_single_python_call() -> None:
     """`vm.resume` is what a tick consists of; this counts its Python calls, not its time."""
     vm = VM()
     co = vm.coroutine(vm.load("while true do coroutine.yield() end"))
@@ -124,7 +124,7 @@ def test_a_resume_within_a_block_adds_one_python_call() -> None:
     assert len(found) < 20
 
 
-def test_handlers_run_within_functions_of_the_host() -> None:
+def test_handlers_run_inside_host_functions() -> None:
     """A signal that a setter fires resumes handlers, which may wait, while the setter runs."""
     host, vm = Host(), VM(steps=5000)
     waiting: list[Any] = []
@@ -191,7 +191,7 @@ def test_a_script_may_free_memory_and_continue() -> None:
 
 
 @pytest.mark.parametrize("where", ["roots", "held"])
-def test_memory_that_the_host_holds_counts(where: str) -> None:
+def test_memory_held_by_the_host_counts(where: str) -> None:
     vm = VM(memory_bytes=200_000)
     threads: list[Any] = []
     if where == "held":
@@ -213,7 +213,7 @@ def test_memory_that_the_host_holds_counts(where: str) -> None:
 
 
 @pytest.mark.thorough
-def test_errors_of_one_call_leave_the_others_alone() -> None:
+def test_error_in_a_call_does_not_affect_other_calls() -> None:
     vm = VM()
     fail = make_call(vm, "local function f() error('no') end f()")
     deep = make_call(vm, "local function f() return f() + 1 end f()")
@@ -231,7 +231,7 @@ def test_errors_of_one_call_leave_the_others_alone() -> None:
 # Clocks
 
 
-def test_a_host_sets_the_clocks() -> None:
+def test_host_can_set_the_clocks() -> None:
     vm = VM()
     vm.clock, vm.wall_clock = lambda: 12.5, lambda: 86400.75
     source = "return os.clock(), os.time(), os.date('%Y-%m-%d %H:%M:%S'), os.date('*t').day, os.date('!%H')"
@@ -255,7 +255,7 @@ def test_dates_do_not_depend_on_the_time_zone(monkeypatch: pytest.MonkeyPatch) -
 # Random numbers
 
 
-def test_random_takes_nil_at_the_end_for_absent() -> None:
+def test_random_treats_trailing_nil_arguments_as_absent() -> None:
     source = """
         local function draw(...) math.randomseed(3) return math.random(...) end
         return draw(nil, nil) == draw(), draw(nil) == draw(), draw(9, nil) == draw(9),

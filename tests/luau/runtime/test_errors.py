@@ -69,7 +69,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_messages_equal_the_messages_of_luau(run: Callable[..., list[str]]) -> None:
+def test_error_messages_equal_those_of_luau(run: Callable[..., list[str]]) -> None:
     printed = {source: run(f"\nprint(); {source}") for source in FAULTS}
     assert printed == {source: ["", f"error: test:2: {text}"] for source, text in FAULTS.items()}
 
@@ -81,7 +81,7 @@ def test_an_error_has_the_position_of_its_operation() -> None:
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_error_levels_choose_the_position(run: Callable[..., list[str]]) -> None:
+def test_error_level_selects_the_position(run: Callable[..., list[str]]) -> None:
     source = """
         local function f(level) error("x", level) end
         local function g(level)
@@ -105,7 +105,7 @@ def test_error_values_keep_their_type_and_identity() -> None:
     """) == ["false\ttrue\tfalse\tfalse\t5"]
 
 
-def test_the_host_gets_value_and_traceback() -> None:
+def test_host_gets_the_error_value_and_the_traceback() -> None:
     vm = VM()
     function = vm.load("local function f()\n  error('why')\nend\nf()", "=chunk")
     with pytest.raises(LuaError) as caught:
@@ -157,7 +157,7 @@ def test_debug_info_names_functions_and_lines() -> None:
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_debug_info_knows_the_calls_of_a_coroutine_that_has_failed(
+def test_debug_info_shows_the_calls_of_a_failed_coroutine(
     run: Callable[..., list[str]],
 ) -> None:
     assert run("""
@@ -186,7 +186,7 @@ def test_debug_info_knows_the_calls_of_a_coroutine_that_has_failed(
 
 
 @pytest.mark.parametrize("run", MODES.values(), ids=MODES)
-def test_generated_code_never_shows(run: Callable[..., list[str]]) -> None:
+def test_tracebacks_never_show_generated_code(run: Callable[..., list[str]]) -> None:
     lines = run("""
         local function deep() return deep() + 1 end
         print(select(2, pcall(deep)))

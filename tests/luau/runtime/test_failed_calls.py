@@ -33,13 +33,13 @@ def begin(source: str) -> VM:
          (False, "world:1: lost!")),
     ],
 )  # fmt: skip
-def test_the_script_sees_the_error_at_its_call(source: str, expected: object) -> None:
+def test_script_gets_the_error_at_its_call(source: str, expected: object) -> None:
     vm = begin(source)
     fail_call(vm.roots["main"], RuntimeFault("lost"))
     assert vm.resume(vm.roots["main"]) == expected
 
 
-def test_an_error_that_nothing_catches_ends_the_coroutine_with_a_traceback() -> None:
+def test_uncaught_error_ends_the_coroutine_with_a_traceback() -> None:
     vm = begin("local function f()\n ask()\n end\n f() print('never')")
     main = vm.roots["main"]
     fail_call(main, RuntimeFault("lost"))
@@ -50,7 +50,7 @@ def test_an_error_that_nothing_catches_ends_the_coroutine_with_a_traceback() -> 
     assert main.status == "dead"
 
 
-def test_an_error_value_stays_as_it_is() -> None:
+def test_error_value_is_passed_unchanged() -> None:
     vm = begin("local ok, e = pcall(function() ask() end) return e")
     fail_call(vm.roots["main"], LuaError(5.0))
     assert vm.resume(vm.roots["main"]) == (5.0,)

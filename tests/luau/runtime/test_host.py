@@ -103,7 +103,7 @@ def test_an_unknown_member_is_an_error_of_the_script(zoo: Zoo) -> None:
     assert run(zoo, "return pcall(function() ant.Age = 4 end)")[0] is False
 
 
-def test_errors_of_the_host_reach_the_host_and_no_pcall(zoo: Zoo) -> None:
+def test_host_errors_reach_the_host_despite_pcall(zoo: Zoo) -> None:
     assert run(zoo, "return pcall(fail, 'luau')") == (False, "as a script")
     with pytest.raises(ValueError, match="python"):
         run(zoo, "pcall(fail, 'python')")
@@ -124,7 +124,7 @@ def test_suspension_outside_a_coroutine_is_an_error(zoo: Zoo) -> None:
         run(zoo, "wait(1)")
 
 
-def test_luau_calls_python_calls_luau(zoo: Zoo) -> None:
+def test_host_function_can_call_luau_functions(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
 
     @zoo.function("twice")
@@ -152,7 +152,7 @@ def test_a_function_called_by_the_host_cannot_yield(zoo: Zoo) -> None:
     )  # fmt: skip
 
 
-def test_a_host_error_kills_the_coroutine_it_passes_through(zoo: Zoo) -> None:
+def test_host_error_kills_the_running_coroutine(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
     co = vm.coroutine(vm.load("coroutine.yield() fail('python')"))
     vm.resume(co)
@@ -162,7 +162,7 @@ def test_a_host_error_kills_the_coroutine_it_passes_through(zoo: Zoo) -> None:
     assert vm.call(vm.load("return 1")) == (1.0,)
 
 
-def test_snapshots_name_objects_and_functions_by_the_hosts_ids(zoo: Zoo) -> None:
+def test_snapshot_refers_to_objects_and_functions_by_the_hosts_ids(zoo: Zoo) -> None:
     vm = zoo.lend(VM())
     vm.roots["co"] = vm.coroutine(
         vm.load(

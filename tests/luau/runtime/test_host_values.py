@@ -222,7 +222,7 @@ def test_two_types_of_values_cannot_share_a_name(palette: Palette) -> None:
         palette.value_type(Other)
 
 
-def test_contents_may_be_tables_that_are_filled_later(palette: Palette) -> None:
+def test_contents_may_contain_tables_that_are_filled_later(palette: Palette) -> None:
     vm = make_vm(palette)
     run(vm, "f = filter() f.held = {} f.held.back = f for i = 1, 3 do f.held[i] = {i} end")
     restored = round_trip(vm, palette)

@@ -92,7 +92,7 @@ def test_allocations_of_a_comparator_are_counted() -> None:
     assert failure(source, memory_bytes=2 << 20).endswith("not enough memory")
 
 
-def test_each_call_gets_a_budget_of_its_own() -> None:
+def test_each_call_gets_its_own_budget() -> None:
     vm = VM(steps=1000)
     count = vm.load("for i = 1, 600 do end return true")
     assert [vm.call(count) for _ in range(5)] == [(True,)] * 5
@@ -142,7 +142,7 @@ DEPTHS = {
 
 
 @pytest.mark.parametrize(("fits", "does_not"), DEPTHS.values(), ids=DEPTHS)
-def test_calls_nest_exactly_as_deep_as_in_the_reference(fits: str, does_not: str) -> None:
+def test_maximum_call_depth_equals_that_of_the_reference(fits: str, does_not: str) -> None:
     vm = VM()
     define = "function f(n) return n <= 1 and 1 or f(n - 1) + 1 end"
     coroutine = vm.coroutine(vm.load(f"{define} {fits} coroutine.yield() {fits} {does_not}"))
@@ -151,7 +151,7 @@ def test_calls_nest_exactly_as_deep_as_in_the_reference(fits: str, does_not: str
         vm.resume(coroutine)
 
 
-def test_pcall_that_may_yield_nests_as_deep_as_calls() -> None:
+def test_yieldable_pcall_nests_as_deep_as_calls() -> None:
     source = """
         local function f() return pcall(f) end
         local results = {pcall(f)}
@@ -182,7 +182,7 @@ STARTS = {
         for name, start in STARTS.items()
     ],
 )
-def test_a_coroutine_within_a_coroutine_nests_calls_as_deep(start: str) -> None:
+def test_nested_coroutine_allows_the_same_call_depth(start: str) -> None:
     source = f"""
         function f() return pcall(f) end
         function g(n) return n <= 1 and 1 or g(n - 1) + 1 end
@@ -197,7 +197,7 @@ def test_a_coroutine_within_a_coroutine_nests_calls_as_deep(start: str) -> None:
     ]
 
 
-def test_coroutines_started_ever_deeper_end_in_an_overflow() -> None:
+def test_endlessly_nested_coroutines_overflow_the_stack() -> None:
     source = """
         local function sink(n, f) if n == 0 then return f() end return (sink(n - 1, f)) end
         local function start() return sink(150, function() return coroutine.wrap(start)() end) end
@@ -216,7 +216,7 @@ def test_coroutines_started_ever_deeper_end_in_an_overflow() -> None:
     assert endings == ["C stack overflow", "stack overflow", "stack overflow"]
 
 
-def test_pcall_that_may_not_yield_is_a_callback() -> None:
+def test_unyieldable_pcall_counts_as_a_callback() -> None:
     source = "local function f() return pcall(f) end return #{pcall(f)}"
     vm = VM()
     assert vm.call(vm.load(source)) == (200.0,)
@@ -297,7 +297,7 @@ def test_a_budget_never_hands_out_more_than_it_has() -> None:
             vm.charge_work(steps)
 
 
-def test_work_beyond_the_budget_is_not_begun() -> None:
+def test_work_beyond_the_budget_is_not_started() -> None:
     source = """
         local t = table.create(100000, 1)
         print(pcall(table.concat, t))
@@ -343,13 +343,13 @@ BOMBS = {
 
 
 @pytest.mark.thorough
-def test_scripts_that_hoard_run_out_of_memory() -> None:
+def test_script_that_keeps_allocating_runs_out_of_memory() -> None:
     messages = {name: failure(source, memory_bytes=5_000_000) for name, source in BOMBS.items()}
     others = {name: text for name, text in messages.items() if "not enough memory" not in text}
     assert not others
 
 
-def test_asking_a_large_table_whether_it_is_empty_is_cheap() -> None:
+def test_checking_a_large_table_for_emptiness_is_cheap() -> None:
     source = """
         local t = table.create(200000, 1)
         local k = next(t)
@@ -361,7 +361,7 @@ def test_asking_a_large_table_whether_it_is_empty_is_cheap() -> None:
     assert vm.call(vm.load(source)) == (2.0, 1.0)
 
 
-def test_a_table_with_more_empty_places_than_steps_is_not_gone_through() -> None:
+def test_iteration_over_more_empty_slots_than_steps_fails() -> None:
     """It would take more memory than the process may have, if it were."""
     source = "local t = table.create(2^26) t[2^26] = 1 "
     vm = VM(steps=1_100_000)
@@ -370,7 +370,7 @@ def test_a_table_with_more_empty_places_than_steps_is_not_gone_through() -> None
             vm.call(vm.load(source + work))
 
 
-def test_going_through_empty_places_takes_memory() -> None:
+def test_iteration_over_empty_slots_takes_memory() -> None:
     source = "local t = table.create(2^16) t[2^16] = 1 next(t)"
     assert failure(source, memory_bytes=2_500_000) == "not enough memory"
 
@@ -408,7 +408,7 @@ def test_values_of_the_host_do_not_count() -> None:
     assert run_deep(call_with) == run_deep(lambda: call_with(["x" * 300] * 9, {"a": b"1" * 500}))
 
 
-def test_a_vector_counts_in_each_place_that_contains_it() -> None:
+def test_vector_counts_once_per_reference() -> None:
     def count(is_same: bool) -> object:
         vm = VM()
         vm.globals["same"] = is_same
@@ -418,7 +418,7 @@ def test_a_vector_counts_in_each_place_that_contains_it() -> None:
     assert count(True) == count(False)
 
 
-def test_inconsistent_comparators_end_in_an_error_or_an_order() -> None:
+def test_sort_with_an_inconsistent_comparator_terminates() -> None:
     for body in ("return true", "return false", "return a < b == (a % 3 < 1)"):
         source = f"""
             local t = {{}} for i = 1, 500 do t[i] = (i * 7919) % 1009 end
@@ -428,7 +428,7 @@ def test_inconsistent_comparators_end_in_an_error_or_an_order() -> None:
         assert line in ("true", "false\tinvalid order function for sorting")
 
 
-def test_another_thread_can_interrupt() -> None:
+def test_another_thread_can_interrupt_a_script() -> None:
     vm = VM()
     function = vm.load("pcall(function() while true do end end) while true do end")
     timer = threading.Timer(0.1, vm.interrupt)
@@ -451,6 +451,6 @@ def test_control_c_ends_the_script() -> None:
     assert vm.call(vm.load("return 1")) == (1.0,)
 
 
-def test_the_interpreter_is_probed_once() -> None:
+def test_interpreter_recursion_is_probed_only_once() -> None:
     assert recursion_is_unchecked() in (True, False)
     assert run_deep(recursion_is_unchecked) == recursion_is_unchecked()

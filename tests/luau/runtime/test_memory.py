@@ -17,7 +17,7 @@ OLDER = {"steps": 1_000_000, "memory_bytes": 2 << 20}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_of_no_kind_take_more_than_half_as_much_again_as_the_limit(kind: str) -> None:
+def test_real_memory_of_values_is_at_most_1_5_times_the_limit(kind: str) -> None:
     VM()
     tracemalloc.start()
     try:
@@ -28,7 +28,7 @@ def test_values_of_no_kind_take_more_than_half_as_much_again_as_the_limit(kind: 
     assert peak < 1.5 * LIMIT
 
 
-def test_the_memory_of_tables_functions_and_vectors_takes_no_steps() -> None:
+def test_allocating_tables_functions_and_vectors_costs_no_extra_steps() -> None:
     loop = "local t, v = {}, vector.create(1, 2, 3) for i = 1, 100 do BODY end"
     plain = steps_taken(loop.replace("BODY", "t[i] = i"))
     assert steps_taken(loop.replace("BODY", "t[i] = v + v")) == plain
@@ -36,7 +36,7 @@ def test_the_memory_of_tables_functions_and_vectors_takes_no_steps() -> None:
     assert steps_taken(loop.replace("BODY", "t[i] = function() return i end")) == plain + 200
 
 
-def test_vectors_made_in_a_call_are_accounted_for_before_the_next() -> None:
+def test_vectors_created_in_a_call_are_counted_before_the_next_call() -> None:
     vm = VM(memory_bytes=LIMIT)
     vm.call(vm.load("v = vector.create(1, 2, 3)"))
     before = vm.allocated
@@ -53,7 +53,7 @@ def grown() -> VM:
     return vm
 
 
-def test_a_document_with_older_sizes_may_hold_more_than_the_limit_and_grow_by_it() -> None:
+def test_heap_from_a_document_with_older_sizes_may_exceed_the_limit_and_grow_by_it() -> None:
     document = grown().snapshot()
     assert document["sizes"] == SIZES
     vm = VM.restore(document, **OLDER)
@@ -70,7 +70,7 @@ def test_a_document_with_older_sizes_may_hold_more_than_the_limit_and_grow_by_it
             restored.call(restored.load("grow(20000)"))
 
 
-def test_a_document_with_older_sizes_below_the_limit_keeps_to_it() -> None:
+def test_heap_below_the_limit_from_a_document_with_older_sizes_keeps_the_limit() -> None:
     vm = grown()
     document = vm.snapshot()
     del document["sizes"]
@@ -80,7 +80,7 @@ def test_a_document_with_older_sizes_below_the_limit_keeps_to_it() -> None:
     assert restored.snapshot()["sizes"] == SIZES
 
 
-def test_texts_that_only_an_iterator_keeps_count() -> None:
+def test_texts_held_only_by_an_iterator_count_as_memory() -> None:
     source = "local t = {} for i = 1, 100 do t[i] = (('x'):rep(1e5) .. i):gmatch('.') end"
     assert failure(source, memory_bytes=LIMIT) == "not enough memory"
 

@@ -49,7 +49,7 @@ def test_a_type_can_have_a_getter_of_unknown_members() -> None:
     assert run("return one['Ärm'], one.Leg, one[1], one[true]") == (5.0, None, None, None)
 
 
-def test_a_missing_method_is_named() -> None:
+def test_missing_method_is_named_in_the_error() -> None:
     assert run("return pcall(function() one:Swim() end)")[1].startswith(
         "jump:1: attempt to call missing method 'Swim' of"
     )

@@ -83,14 +83,14 @@ def run(source: str) -> tuple[Any, ...]:
     return vm.call(vm.load(source, "=shop"))
 
 
-def test_raw_functions_get_luau_values_as_they_are() -> None:
+def test_raw_functions_get_unconverted_luau_values() -> None:
     shop, vm = open_shop()
     vm.call(vm.load("t = {} keep('\\xfc', 1, nil, t)"))
     assert shop.got == ["\xfc", 1.0, None, vm.globals["t"]]
     assert shop.got[3] is vm.globals["t"]
 
 
-def test_raw_functions_return_results_as_luau_functions_do() -> None:
+def test_raw_functions_return_results_like_luau_functions() -> None:
     assert run("return select('#', keep()), select('#', nothing()), nothing(), pair(1)") == (
         0.0, 1.0, None, 2.0, 1.0,
     )  # fmt: skip
@@ -112,7 +112,7 @@ def test_errors_of_raw_functions_keep_their_value() -> None:
 
 @pytest.mark.parametrize("call", ["pair()", "pair(1, 2, 3)", "nothing(1)"])
 @pytest.mark.parametrize("form", ["{}", "table.sort({{1, 2}}, function() {} end)"])
-def test_wrong_numbers_of_arguments_are_errors_of_the_script(call: str, form: str) -> None:
+def test_wrong_number_of_arguments_is_a_script_error(call: str, form: str) -> None:
     caught, text = run(f"return pcall(function() {form.format(call)} end)")
     assert not caught
     assert text.startswith(f"shop:1: invalid arguments to '{call.partition('(')[0]}': ")
@@ -127,14 +127,14 @@ def test_wrong_numbers_of_arguments_are_errors_of_the_script(call: str, form: st
         "pcall(table.sort, {1, 2}, nothing)",
     ],
 )
-def test_wrong_numbers_of_arguments_are_found_where_the_library_calls(call: str) -> None:
+def test_wrong_number_of_arguments_is_found_in_library_callbacks(call: str) -> None:
     assert run(f"return ({call})") == (False,)
 
 
 @pytest.mark.parametrize(
     ("how", "error"), [("value", ValueError), ("arguments", TypeError), ("call", TypeError)]
 )
-def test_other_errors_are_errors_of_the_host(how: str, error: type[Exception]) -> None:
+def test_other_exceptions_are_host_errors(how: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         run(f"pcall(break_, '{how}')")
 
@@ -156,7 +156,7 @@ def test_a_raw_function_resumes_others() -> None:
     assert co.status == "dead"
 
 
-def test_snapshots_name_raw_functions() -> None:
+def test_snapshot_refers_to_raw_functions_by_name() -> None:
     shop, vm = open_shop()
     vm.call(vm.load("kept = {pair, [pair] = 1}"))
     restored = round_trip(vm, shop)
@@ -179,12 +179,12 @@ def test_the_text_of_a_raw_function_is_the_same_in_every_process() -> None:
     )
 
 
-def test_stacks_show_raw_functions() -> None:
+def test_stack_shows_raw_functions() -> None:
     assert run("return debug.info(pair, 'sn')") == ("[C]", "pair")
     assert run("return pcall(call, function() error('deep', 2) end)") == (False, "deep")
 
 
-def test_functions_made_by_one_function_keep_their_names() -> None:
+def test_raw_functions_created_by_one_def_keep_their_names() -> None:
     host, vm = Host(), VM()
     for name in ("Animal:Speak", "Animal:Run"):
         vm.globals[name[-3:]] = make_answer(host, name, name)
@@ -211,7 +211,7 @@ def test_a_host_refuses_two_functions_of_one_name_and_two_names_of_one_function(
         host.raw("built")(len)
 
 
-def test_the_closure_of_a_raw_function_is_not_memory_of_scripts() -> None:
+def test_closure_of_a_raw_function_does_not_count_as_script_memory() -> None:
     held = [LuaTable({float(at): "x" * 100 for at in range(10_000)})]
     host, vm = Host(), VM(memory_bytes=300_000)
 

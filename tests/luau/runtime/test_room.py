@@ -37,7 +37,7 @@ def table_after(source: str) -> LuaTable:
     return table
 
 
-def test_going_through_a_table_gives_back_the_room_of_removed_entries() -> None:
+def test_iterating_a_table_releases_the_memory_of_removed_entries() -> None:
     assert table_after("").__sizeof__() > 10 * MOST_ROOM
     for name, source in PASSES.items():
         table = table_after(source)
@@ -45,7 +45,7 @@ def test_going_through_a_table_gives_back_the_room_of_removed_entries() -> None:
         assert list(table) == [f"k{at}" for at in range(4991, 5001)], name
 
 
-def test_taking_one_key_after_the_other_does_not_go_through_the_removed_ones_each_time() -> None:
+def test_removing_keys_one_by_one_skips_removed_keys_efficiently() -> None:
     """The room in front of the first key stays within some hundred entries."""
     vm = VM()
     source = f"{LARGE} return t, function() for i = 1, 400 do t[next(t)] = nil end end"
@@ -57,7 +57,7 @@ def test_taking_one_key_after_the_other_does_not_go_through_the_removed_ones_eac
     assert max(sizes) < 300
 
 
-def test_keys_come_in_the_same_order_from_a_table_that_was_large() -> None:
+def test_table_that_was_large_keeps_its_key_order() -> None:
     source = f"""
         {EMPTIED}
         t.k4992, t[1], t.new = nil, "first", "last"
@@ -71,7 +71,7 @@ def test_keys_come_in_the_same_order_from_a_table_that_was_large() -> None:
     assert lines == first + [line for line in first if line != "k4997\t4997"]
 
 
-def test_a_restored_vm_pays_what_the_saved_one_pays() -> None:
+def test_restored_vm_charges_the_same_steps_as_the_saved_vm() -> None:
     """What was removed, read or made before the save changes no charge behind it."""
     setup = f"""
         {EMPTIED} local m, n, o = {{}}, {{}}, {{}} kept = {{t, m, n, o, setmetatable({{}}, o)}}
@@ -132,7 +132,7 @@ HOARDS = {
         for name, body in HOARDS.items()
     ],
 )
-def test_the_memory_that_a_script_keeps_is_near_the_limit(body: str) -> None:
+def test_process_memory_of_a_script_is_close_to_its_limit(body: str) -> None:
     many = " ".join(f"local u{at} = n" for at in range(60))
     names = "+".join(f"u{at}" for at in range(60))
     body = body.format(many=many, sum=names, line="{n}," * 100)
@@ -143,7 +143,7 @@ def test_the_memory_that_a_script_keeps_is_near_the_limit(body: str) -> None:
     assert peak < 3 * limit
 
 
-def test_tables_that_were_large_are_kept_in_the_memory_of_their_entries() -> None:
+def test_table_that_was_large_counts_only_its_entries() -> None:
     source = """
         local t = {}
         for n = 1, 100 do
@@ -158,7 +158,7 @@ def test_tables_that_were_large_are_kept_in_the_memory_of_their_entries() -> Non
     assert peak < 3 << 20
 
 
-def test_a_new_pattern_is_paid_for_once_in_a_call() -> None:
+def test_new_pattern_is_charged_once_per_call() -> None:
     once = steps_taken("('x'):find('[a-z]+d')")
     assert once >= 50
     assert steps_taken("for _ = 1, 9 do ('x'):find('[a-z]+d') end") - once <= 10

@@ -67,7 +67,7 @@ def test_members_belong_to_one_vm() -> None:
         plain.call(plain.load("return vector.create(1, 2, 3):Dot()"))
 
 
-def test_snapshots_find_methods_of_vectors_again() -> None:
+def test_vector_methods_survive_a_restore() -> None:
     vectors = make_type()
     vm = VM(vectors=vectors)
     vm.call(vm.load("v = vector.create(0.1, 2, -0.0) dot = v.Dot"))
@@ -79,7 +79,7 @@ def test_snapshots_find_methods_of_vectors_again() -> None:
         VM.restore(vm.snapshot())
 
 
-def test_a_method_has_to_be_a_plain_function() -> None:
+def test_vector_method_must_be_a_plain_function() -> None:
     with pytest.raises(HostError, match="Vector3:Dot: must be a function made with def or lambda"):
         VectorType("Vector3", methods={"Dot": sum})
 
@@ -114,7 +114,7 @@ def random_single(random: Random) -> float:
 
 
 @pytest.mark.parametrize("operator", list(_OPERATORS))
-def test_arithmetic_is_exact_before_it_is_rounded_once(operator: str) -> None:
+def test_vector_arithmetic_is_rounded_only_once(operator: str) -> None:
     random = Random(1)
     vm = VM()
     operate = vm.call(vm.load(f"return function(a, b) return a {operator} b end"))[0]
@@ -146,7 +146,7 @@ def test_a_number_is_rounded_before_it_scales(operator: str) -> None:
             assert [result.x, result.y, result.z] == wanted
 
 
-def test_limits_of_arithmetic() -> None:
+def test_vector_arithmetic_handles_overflow_and_nan() -> None:
     assert run("local a = v * 1e39 return a.X, (a * 0).X ~= (a * 0).X, (v / 0).X, (v * '2').Y, (2 / v).Y, (v // 2).Z") == (
         float("inf"), True, float("inf"), 4.0, 1.0, 1.0,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_limits_of_arithmetic() -> None:
     assert make_vector(largest + 1e30, largest * 2, float("nan")).x == largest
 
 
-def test_vectors_go_through_metamethods_of_others() -> None:
+def test_vector_operators_use_metamethods_of_the_other_operand() -> None:
     assert run(
         """local meta = {__add = function(a, b) return 'added' end, __mul = function() return 'scaled' end}
         local other = setmetatable({}, meta)

@@ -206,7 +206,7 @@ def test_a_changed_document_is_refused_or_gives_a_usable_vm(seed: int) -> None:
             raise
 
 
-def test_unchanged_documents_pass() -> None:
+def test_unchanged_document_is_accepted() -> None:
     for _, document in documents():
         live(document)
 
@@ -243,7 +243,7 @@ def refused(document: Any) -> bool:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_every_frame_is_checked_for_what_code_trusts(steps: int) -> None:
+def test_frames_are_checked_for_everything_that_generated_code_trusts(steps: int) -> None:
     """Code that knows a variable to be a number must never find a string in it."""
     document, frames = suspended(steps)
     assert not refused(document)
@@ -263,7 +263,7 @@ def test_every_frame_is_checked_for_what_code_trusts(steps: int) -> None:
     assert not refused(document)
 
 
-def test_a_box_of_numbers_holds_a_number_and_has_one_owner() -> None:
+def test_number_box_must_contain_a_number_and_have_one_owner() -> None:
     document, _frames = suspended(2)
     box = next(saved for saved in document["objects"] if saved[0] == "box")
     for other in ("A", None, ["i", 3], ["r", 0]):
@@ -285,7 +285,7 @@ def test_a_box_of_numbers_holds_a_number_and_has_one_owner() -> None:
     assert refused(document)
 
 
-def test_boxes_and_unchecked_functions_are_not_values() -> None:
+def test_boxes_and_unchecked_functions_are_refused_as_values() -> None:
     document, _ = suspended(1)
     kinds = [saved[0] for saved in document["objects"]]
     add = next(
@@ -300,7 +300,7 @@ def test_boxes_and_unchecked_functions_are_not_values() -> None:
         document["objects"][0][4][1] = 1.0
 
 
-def test_a_call_waits_for_the_function_whose_result_it_trusts() -> None:
+def test_suspended_direct_call_must_wait_for_its_own_function() -> None:
     for change in (lambda frames: frames.pop(), lambda frames: frames.insert(1, ["pcall"])):
         document, frames = suspended(1)
         document["shared globals"] = []  # which names frames by their numbers
@@ -338,7 +338,7 @@ BAD_COUNTS: dict[str, list[Any]] = {
 
 
 @pytest.mark.thorough
-def test_counts_are_checked() -> None:
+def test_counts_in_a_document_are_checked() -> None:
     for name, values in BAD_COUNTS.items():
         for value in values:
             document, _ = suspended(1)
@@ -391,7 +391,7 @@ def test_damaged_objects_are_refused() -> None:
         assert refused(document), damage
 
 
-def test_a_restored_circle_of_metatables_fails_as_before() -> None:
+def test_restored_metatable_cycle_fails_as_before() -> None:
     vm = VM()
     vm.call(vm.load("m = {} for i = 1, 3 do t = setmetatable({}, m) end m.__index = t"))
     (before,) = vm.call(vm.load("return select(2, pcall(function() return t.x end))"))

@@ -92,11 +92,11 @@ def list_names(vm: VM) -> list[list[Any]]:
     return [list(table) for table in tables]
 
 
-def test_a_document_stays_the_same_when_a_sandbox_gets_names() -> None:
+def test_document_is_unchanged_when_a_sandbox_gets_late_names() -> None:
     assert enclose(lend()).snapshot() == enclose(VM()).snapshot()
 
 
-def test_a_sandbox_from_an_older_document_has_the_names_of_a_fresh_one_in_its_order() -> None:
+def test_sandbox_from_an_older_document_has_the_late_names_in_order() -> None:
     fresh = enclose(lend())
     assert list(fresh.globals)[-2:] == ["extra", "Extra"]
     assert list(fresh.globals["Extra"]) == ["make", "red", "later"]
@@ -123,7 +123,7 @@ def test_a_sandbox_from_an_older_document_has_the_names_of_a_fresh_one_in_its_or
         "loop = coroutine.wrap(function() for name in Extra do coroutine.yield() end end) loop()",
     ],
 )
-def test_a_used_library_continues_as_without_a_restore(use: str) -> None:
+def test_used_late_library_continues_as_without_a_restore(use: str) -> None:
     plain, restored = enclose(lend()), enclose(lend())
     for vm in (plain, restored):
         run(vm, use)
@@ -142,7 +142,7 @@ def test_a_used_library_continues_as_without_a_restore(use: str) -> None:
         assert list_names(restored) == list_names(plain)
 
 
-def test_a_kept_library_is_that_of_the_globals_after_a_restore() -> None:
+def test_held_late_library_is_identical_to_the_global_after_a_restore() -> None:
     vm = enclose(lend())
     run(vm, "kept, red, used = Extra, Extra.red, {[Extra.red] = 1}")
     vm = again(again(vm))
@@ -155,7 +155,7 @@ def test_a_kept_library_is_that_of_the_globals_after_a_restore() -> None:
     assert "Extra.make" not in json.dumps(vm.snapshot())
 
 
-def test_names_that_come_later_take_no_memory_and_no_steps_until_they_are_kept() -> None:
+def test_late_names_cost_no_memory_or_steps_until_held() -> None:
     def measure(vm: VM) -> tuple[Any, int]:
         vm.step_limit = 10_000
         size = run(vm, "return collectgarbage('count')")
@@ -172,7 +172,7 @@ def test_names_that_come_later_take_no_memory_and_no_steps_until_they_are_kept()
     assert measure(restored) == ((after,), steps)
 
 
-def test_without_a_sandbox_every_name_is_in_the_document() -> None:
+def test_document_without_a_sandbox_contains_every_name() -> None:
     vm = lend()
     vm.call(vm.load("extra, math.extra = nil table.freeze(math) table.freeze(_G)"))
     vm = again(vm)
@@ -184,7 +184,7 @@ def test_without_a_sandbox_every_name_is_in_the_document() -> None:
     assert list_names(vm) == list_names(again(vm))
 
 
-def test_an_older_document_with_a_value_of_that_name_keeps_it() -> None:
+def test_value_with_a_late_name_in_an_older_document_is_kept() -> None:
     vm = lend(())
     vm.globals["extra"], vm.globals["Extra"] = 5.0, LuaTable({"make": 6.0})
     restored = again(restore(enclose(vm).snapshot()))
@@ -207,7 +207,7 @@ def test_a_document_without_a_library_gives_a_usable_vm(library: Any) -> None:
     assert run(restored, "return extra()") == ("extra",)
 
 
-def test_names_that_come_later_change_no_serial_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_names_do_not_change_serial_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     def numbers(*names: str) -> list[int]:
         functions = Registry()
         for name in names:
@@ -225,6 +225,6 @@ def test_built_in_functions_have_the_serial_numbers_of_format_5() -> None:
     assert registry.BUILTINS.serial_number("xpcall") == 0x1AA0
 
 
-def test_vms_of_their_own_need_no_names() -> None:
+def test_vm_without_a_host_needs_no_late_names() -> None:
     vm = enclose(VM())
     assert list_names(round_trip(vm)) == list_names(vm)

@@ -137,7 +137,7 @@ def damaged(**changes: Any) -> Any:
     return {**json.loads((GOLDEN / "world-5.json").read_text()), **changes}
 
 
-def test_another_version_is_refused() -> None:
+def test_document_of_another_version_is_refused() -> None:
     with pytest.raises(VMSnapshotError, match="has version 99; this program reads 5"):
         VM.restore(damaged(version=99))
     with pytest.raises(VMSnapshotError, match="not a snapshot of a Luau VM"):
@@ -181,7 +181,7 @@ def test_a_frame_with_too_few_variables_is_refused() -> None:
         VM.restore(document)
 
 
-def test_a_long_string_is_in_the_document_once() -> None:
+def test_document_contains_a_long_string_only_once() -> None:
     vm = VM()
     vm.call(vm.load("s = ('x'):rep(1e5) t = table.create(1000, s) u = {[s] = s} g = s:gmatch('x')"))
     assert len(json.dumps(vm.snapshot())) < 150_000
@@ -207,7 +207,7 @@ def test_a_changed_source_is_refused() -> None:
         VM.restore(damaged(chunks=[[name, digest, source + " "]]))
 
 
-def test_a_missing_host_function_or_object_is_named() -> None:
+def test_missing_host_function_or_object_is_named_in_the_error() -> None:
     vm = VM()
     document = vm.snapshot()
     document["roots"]["kept"]["f"] = ["h", "wait"]
@@ -257,7 +257,7 @@ def test_a_loop_over_next_continues() -> None:
     assert vm.call(vm.load("return next(t, k)")) == ("c", 3.0)
 
 
-def test_a_loop_over_boolean_keys_continues_when_they_were_removed_and_came_back() -> None:
+def test_loop_over_boolean_keys_continues_after_keys_are_removed_and_added() -> None:
     vm = VM()
     vm.call(
         vm.load(
@@ -285,7 +285,7 @@ def test_a_loop_over_boolean_keys_continues_when_they_were_removed_and_came_back
     assert vm.globals["result"] == "1 number true boolean false boolean"
 
 
-def test_frozen_state_and_sandboxes_come_back() -> None:
+def test_frozen_tables_and_sandboxes_are_restored() -> None:
     vm = VM()
     vm.sandbox()
     vm.roots["env"] = vm.new_environment()
