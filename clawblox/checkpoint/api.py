@@ -56,17 +56,16 @@ def save_checkpoint(
     """Save a world's snapshot and its agents' state in an archive. Blocks.
 
     The archive is complete or absent at every instant, and an older archive of that name stays
-    until the new archive is complete. If its directory is inside a run, the run's manifest lists
-    the archive.
+    until the new archive is complete. If the directory is inside a run, the archive is listed in
+    the run's manifest.
 
     Args:
-        path: The archive, ``*.ckpt``; its directory is created when missing.
+        path: The archive, ``*.ckpt``; its directory is created if missing.
         world_snapshot: The world's snapshot: its path, or the result of ``save``, whose digest is
             then checked. It is stored unchanged. None leaves it out.
         agents: The agents, or their directories by name; None for no agents.
-        backend: The driver of all agents, ``claude`` for instance; None reads it from each
-            directory.
-        metadata: JSON values for the top level of ``metadata.json``; None for none.
+        backend: The driver of all agents, such as ``claude``; None reads it from each directory.
+        metadata: JSON values for the top level of ``metadata.json``; None adds none.
         workspace_only: Whether to leave out the conversations; the right choice for archives that
             are shared.
         known_secrets: Secrets to search for, in addition to the tokens of live worlds, the secrets
@@ -81,11 +80,11 @@ def save_checkpoint(
         max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
             largest files are left out until the rest fits.
         overwrite: Whether to replace an archive of that name.
-        keep: Paths below workspaces to archive although programs run or obey them unasked, such as
-            ``.helix/config.toml``; a directory includes everything in it. Credentials are never
-            archived.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total (0 and 0 while it waits for an idle
+        keep: Paths below workspaces to archive even though programs execute or follow them
+            automatically, such as ``.helix/config.toml``; a directory includes everything in it.
+            Credentials are never archived.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total (0 and 0 during the wait for an idle
             moment), perhaps in another thread; an exception from it ends the call. False does
             neither.
 
@@ -94,9 +93,9 @@ def save_checkpoint(
 
     Raises:
         ConfigError: An argument is wrong.
-        CheckpointSecretError: The archive would have contained a secret; no archive was made.
-        CheckpointError: The archive cannot be made, and its partial file was removed; or it is
-            complete, but perhaps not durable or not in the manifest: the message states which.
+        CheckpointSecretError: The archive would have contained a secret; no archive was created.
+        CheckpointError: The archive cannot be created, and its partial file was removed; or it is
+            complete, but perhaps not durable or not in the manifest, as the message states.
     """
     known_secrets = check_secrets(known_secrets)  # a traceback may show the locals
     write_archive(
@@ -133,26 +132,27 @@ def load_checkpoint(
 
     Args:
         path: The archive.
-        run_dir: Directory to restore to; it may have other contents, and a refused load leaves it
-            exactly as it was.
+        run_dir: Directory to restore to; it may have other contents. A refused load leaves it
+            unchanged.
         limits: Limits for the size of the archive.
-        keep: Paths below workspaces to restore although programs run or obey them unasked, such as
-            ``.helix/config.toml``; a directory includes everything in it.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total, perhaps in another thread; an
-            exception from it ends the call. False does neither.
+        keep: Paths below workspaces to restore even though programs execute or follow them
+            automatically, such as ``.helix/config.toml``; a directory includes everything in it.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total, perhaps in another thread; an exception
+            from it ends the call. False does neither.
 
     Returns:
         ``world_snapshot``, the snapshot's path or None; ``agents``, the agents' directories by
-        name; ``metadata``; ``excluded``, the entries that were not restored, each with ``path``
-        and ``reason``; ``lost_sessions``, why conversations were left out, by the agent's name;
-        ``git_hosts``, the hosts that git will contact for the objects that partial clones lack, by
-        the agent's name and the git directory; ``verified``, whether the archive records the digest
-        of every member.
+        name; ``metadata``; ``excluded``, the entries that were not restored, each with ``path`` and
+        ``reason``; ``lost_sessions``, the reasons for omitted conversations, by agent name;
+        ``git_hosts``, the hosts that git will contact for objects missing in partial clones, by
+        agent name and git directory; ``verified``, whether the archive records the digest of every
+        member.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read, or ``run_dir`` already has something that it contains.
+        CheckpointError: The archive cannot be read, or ``run_dir`` already contains one of its
+            entries.
         ConfigError: An argument is wrong.
     """
     options = LoadOptions(path=path, run_dir=run_dir, limits=limits, keep=keep, progress=progress)
@@ -160,14 +160,14 @@ def load_checkpoint(
 
 
 def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return ``metadata.json`` of an archive; nothing is extracted. Blocks.
+    """Return ``metadata.json`` of an archive without extracting files. Blocks.
 
     Args:
         path: The archive.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read.
+        CheckpointError: The archive cannot be read.
         ConfigError: ``path`` is not a path.
     """
     return reader.read_metadata(check_read_path(path, "path"))
@@ -181,13 +181,13 @@ def _async_twin(
     Args:
         function: A blocking function with the keyword ``progress``.
         verb: The action, for a line of progress: ``Saving``.
-        cancellation: Text for the documentation: the effect of a cancelled call.
+        cancellation: Documentation of the effect of a cancelled call.
     """
 
     @functools.wraps(function)
     async def twin(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         call = _ArchiveCall(function, args, kwargs)
-        del args, kwargs  # a traceback may print locals, and these may be secrets
+        del args, kwargs  # a traceback may print locals, which may be secrets
         return await run_with_progress(call.run, call.progress, verb)
 
     first, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n")
@@ -234,16 +234,16 @@ async_load_checkpoint = _async_twin(
 
 
 async def async_read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Do as :func:`read_metadata` does.
+    """Return ``metadata.json`` like :func:`read_metadata`.
 
     Args:
         path: The archive.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read.
+        CheckpointError: The archive cannot be read.
         ConfigError: ``path`` is not a path.
 
-    Cancellation: waits until it is read; nothing is changed.
+    Cancellation: waits until the file is read; has no other effect.
     """
     return await run_blocking(read_metadata, path)

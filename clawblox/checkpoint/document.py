@@ -1,4 +1,4 @@
-"""The contents of ``metadata.json``, and the world's snapshot, which is archived unchanged.
+"""The contents of ``metadata.json``, and the world's snapshot, which is archived as a file.
 
 ``archive.metadata`` serialises ``metadata.json`` and parses it strictly.
 """
@@ -34,10 +34,10 @@ _LARGEST_FILE: Final = {
     "unstable": True,
 }
 _LONGEST_REASON: Final = "x" * 100
-"""No reason for which a file of the plan has no member is longer."""
+"""A reason of the maximum length for a planned file without a member."""
 
 _ROOM_BYTES: Final = 4096
-"""Room for the numbers of the secret scan."""
+"""Bytes reserved for the numbers of the secret scan."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +96,7 @@ class Document:
         A file is listed as a member or as excluded.
 
         Args:
-            allow: Findings that the scan may let pass and must then list.
+            allow: Findings that the scan may accept and must then list.
             secret_scan: The summary of an empty scan.
         """
         files = {
@@ -108,7 +108,7 @@ class Document:
 
 
 def _more_as_excluded(source: Source) -> int:
-    """Return how many bytes more a file may take as excluded than as a member."""
+    """Return the maximum number of bytes by which an excluded entry exceeds a member's entry."""
     if source.listed_as is None and source.neutral_name is None:
         return 0  # the same path, without escapes
     member = {source.member: {**path_field(source), **_LARGEST_FILE}}
@@ -123,7 +123,7 @@ def _shared_format(states: Iterable[AgentState]) -> str | None:
 
 
 def world_sources(path: Path) -> Iterator[Source]:
-    """Yield the snapshot as a file for the archive, then its rows if it has any."""
+    """Yield the snapshot as a file for the archive, then its rows, if any."""
     yield Source(name=SNAPSHOT_NAME, path=path, open=lambda: _open(path))
     rows = rows_beside(path)
     if os.path.lexists(rows):
@@ -139,7 +139,7 @@ class WorldDocument:
         path: Path of the snapshot.
 
     Raises:
-        CheckpointError: It cannot be opened.
+        CheckpointError: The snapshot cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,10 +160,10 @@ class WorldDocument:
         os.close(self._fd)
 
     def describe(self) -> dict[str, Any]:
-        """Return its ``format`` and ``time``; the default format if it does not name its own.
+        """Return the snapshot's ``time`` and its ``format``, or the default format.
 
         Raises:
-            CheckpointError: It cannot be read.
+            CheckpointError: The snapshot cannot be read.
         """
         with self._translated():
             try:

@@ -10,25 +10,25 @@ import attrs
 import msgspec
 
 SCHEMA_VERSION: Final = 2
-"""The version of the archive layout that is written, and the newest that is read."""
+"""Version of the archive layout that is written, and the newest version that is read."""
 
 MAX_RECORD_BYTES: Final = 64 << 20
-"""Maximum size of a line of a transcript, or of a document; each is kept in memory."""
+"""Maximum size of a transcript's line or of a document, which are kept in memory."""
 
 Transform = Callable[[Iterable[bytes]], Iterator[bytes]]
-"""Rewrites the content of a file as it is copied, chunk by chunk."""
+"""Rewrites the content of a file chunk by chunk while it is copied."""
 
 
 class RejectedContent(Exception):  # noqa: N818 - names the condition; the caller decides
-    """A file does not have the content that its name promises, so it is left out.
+    """The content of a file does not match its name, so the file is left out.
 
-    A transform raises it, of a save or of a load. Its argument is the reason for ``excluded``.
+    Raised by transforms of saves and loads. The argument is the reason in ``excluded``.
     """
 
 
 @attrs.frozen(kw_only=True)
 class WorkspaceLink:
-    """A symbolic link of a workspace; it is recorded in the metadata, never as a member.
+    """A symbolic link of a workspace, recorded in the metadata rather than as a member.
 
     Attributes:
         path: Its name in the archive.
@@ -51,7 +51,7 @@ RemoteName = Annotated[str, msgspec.Meta(pattern=rf"\A{_WORD}(/{_WORD})*\Z")]
 RemoteUrl = Annotated[
     str,
     msgspec.Meta(
-        # No user, no password, no query, no fragment.
+        # Without user, password, query and fragment.
         pattern=rf"\Ahttps://{_LABEL}(\.{_LABEL})*(:[0-9]{{1,5}})?(/([A-Za-z0-9._~+,@-]|%20)*)+\Z",
         max_length=2048,
     ),
@@ -70,13 +70,12 @@ SubmoduleName = Annotated[
 
 @attrs.frozen(kw_only=True)
 class Promisor:
-    """A remote from which git fetches the objects that a partial clone lacks.
+    """A remote from which git fetches the missing objects of a partial clone.
 
     Attributes:
         name: Its name in the repository.
-        url: Its address; None if it is not plain https, and then git fetches nothing.
-        filter: The objects that were left out of the clone, as in git-rev-list(1); None if the
-            repository does not record it.
+        url: Its address; None if it is not plain https, so that git cannot fetch from it.
+        filter: Filter of the objects in the clone, as in git-rev-list(1); None if not recorded.
     """
 
     name: RemoteName
@@ -86,22 +85,22 @@ class Promisor:
 
 @attrs.frozen(kw_only=True)
 class Repository:
-    """The settings of a repository that a load writes again. Its own files are never archived.
+    """The settings of a repository that a load restores; its own files are never archived.
 
-    Each text becomes part of a file that git obeys, so all but the paths have strict patterns.
+    The texts become part of files that git follows, so all except the paths have strict patterns.
 
     Attributes:
         path: The git directory, by its name in the archive.
-        git_file: For a submodule or a linked worktree, the file ``.git`` that leads to ``path``, by
-            its name in the archive; None if there is none.
+        git_file: For a submodule or a linked worktree, the name in the archive of the ``.git`` file
+            that leads to ``path``; None without such a file.
         in_sandbox: Whether git recorded ``git_file`` with its path in a sandbox.
         bare: Whether a ``.git`` has no work tree.
         partial_clone: The value of ``extensions.partialClone``.
         promisors: The remotes from which git fetches missing objects.
-        sparse_checkout: The value of ``core.sparseCheckout``; None if it is not set.
-        sparse_checkout_cone: The same of ``core.sparseCheckoutCone``.
-        sparse_index: The same of ``index.sparse``.
-        submodules: Names of the submodules that are active.
+        sparse_checkout: The value of ``core.sparseCheckout``; None if not set.
+        sparse_checkout_cone: The value of ``core.sparseCheckoutCone``; None if not set.
+        sparse_index: The value of ``index.sparse``; None if not set.
+        submodules: Names of the active submodules.
     """
 
     path: str
@@ -117,7 +116,7 @@ class Repository:
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether it records settings of a sparse checkout; each worktree has its own."""
+        """True if it has settings of a sparse checkout, which each worktree has separately."""
         sparse = self.sparse_checkout, self.sparse_checkout_cone, self.sparse_index
         return any(setting is not None for setting in sparse)
 
@@ -129,15 +128,15 @@ class Source:
     Attributes:
         name: Its path in the checkpoint.
         path: Its path, for messages.
-        open: Opens a regular file for reading without following symbolic links, and
-            returns a new descriptor; raises OSError.
-        keeps_mode: Whether it is archived as executable if it is executable.
-        whole_lines: Whether it consists of lines, to which others are appended. What follows the
-            last newline is left out, unless it is a complete record.
+        open: Opens the regular file for reading without following symbolic links; returns a new
+            descriptor, or raises OSError.
+        keeps_mode: Whether an executable file is archived as executable.
+        whole_lines: Whether the file consists of lines and may grow. The part after the last
+            newline is left out, unless it is a complete record.
         transform: Rewrites its content; None leaves it unchanged.
-        max_bytes: Apparent size above which it is not read; None means no limit.
-        neutral_name: Name of its member if that cannot be ``name``; None otherwise.
-        listed_as: Its path in ``excluded`` if it has no member; None if that is ``name``.
+        max_bytes: Maximum apparent size; a larger file is not read. None means no limit.
+        neutral_name: Name of its member if ``name`` is not allowed; None otherwise.
+        listed_as: Its path in ``excluded`` if it has no member; None means ``name``.
     """
 
     name: str
@@ -152,7 +151,7 @@ class Source:
 
     @property
     def member(self) -> str:
-        """The name of its member in the archive."""
+        """Name of its member in the archive."""
         return self.neutral_name or self.name
 
 
@@ -161,12 +160,12 @@ class AgentState:
     """An agent's entry in ``metadata.json``.
 
     Attributes:
-        backend: Its driver, ``claude`` for instance; None if it has no session tier.
-        session_format: Name of the conversation format, ``claude-code-v1`` for instance; None if it
-            has no session tier, as for the other attributes.
+        backend: Its driver, such as ``claude``; None if it has no session tier.
+        session_format: Name of the conversation format, such as ``claude-code-v1``; None if the
+            agent has no session tier, as for the other attributes.
         session_id: The recorded id of its conversation.
-        state_dir: The state directory of its program, relative to the agent's directory; a load
-            restores the state to the same place.
+        state_dir: The state directory of its program, relative to the agent's directory, to which a
+            load restores the state.
         mid_turn: Whether the conversation was cut in the middle of a turn.
     """
 
@@ -185,7 +184,7 @@ class Allowance:
         path: The ``path`` of the finding.
         rule: The ``rule`` of the finding.
         fingerprint: The ``fingerprint`` of the finding.
-        reason: Why it is not a secret; recorded in the metadata.
+        reason: Reason why it is not a secret; recorded in the metadata.
     """
 
     path: str
@@ -199,14 +198,14 @@ class Limits:
     """The largest archive that a reader accepts.
 
     Attributes:
-        entries: Number of members, and of the directories that contain them.
+        entries: Number of members, and also of the directories that contain them.
         metadata_bytes: Size of ``metadata.json``, in bytes.
         file_bytes: Size of any other member, in bytes.
         total_bytes: Size of all members together, in bytes.
-        ratio: Decompressed bytes for each compressed byte; deflate reaches at most 1032.
+        ratio: Decompressed bytes per compressed byte; deflate reaches at most 1032.
         directory_bytes: Size of the archive's own directory, in bytes.
-        metadata_values: Number of values in ``metadata.json``; each takes more memory than its
-            text.
+        metadata_values: Number of values in ``metadata.json``, because each takes more memory than
+            its text.
     """
 
     entries: int = 500_000

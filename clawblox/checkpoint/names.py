@@ -1,14 +1,14 @@
-"""The names that a member of an archive may have, and the paths that it may stand for.
+"""The allowed names of an archive's members, and the allowed paths of their files.
 
-An archive may come from a stranger, and its names become paths. A name is refused, never
-corrected, unless it is in canonical form, below a known root, and made of visible characters
-that mean the same on every system.
+An archive may come from a stranger, and its names become paths. A name must be in canonical form,
+below a known root, and made of visible characters that mean the same on every system. Other names
+are refused, never corrected.
 
-Files of a workspace may have any path that Linux allows. If such a path is no name, its member has
-a neutral name, ``agents/<agent>/workspace/.renamed/<number>``, and the metadata has its path. Files
-that are in such a directory themselves have neutral names, too. Readers of schema 1 know neutral
-names as names, so they come as far as the schema and refuse it. ``policy`` decides which of these
-paths may be archived.
+Files of a workspace may have any path that Linux allows. If the path is not an allowed name, the
+member has a neutral name, ``agents/<agent>/workspace/.renamed/<number>``, and the metadata records
+the path. Files in a directory of that name also have neutral names. Readers of schema 1 accept
+neutral names as names, and then refuse the schema. ``policy`` decides which of these paths may be
+archived.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from clawblox.snapshot.rows import rows_beside
 METADATA_NAME: Final = "metadata.json"
 SNAPSHOT_NAME: Final = "world.snapshot"
 ROWS_NAME: Final = rows_beside(Path(SNAPSHOT_NAME)).name
-"""The rows of the world's data stores at the tick of the snapshot."""
+"""Name of the member with the rows of the world's data stores at the tick of the snapshot."""
 
 _MAX_COMPONENT: Final = 255
 _MAX_PATH: Final = 4096
 _MAX_DEPTH: Final = 255
 
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Control, format (bidi, zero width) and surrogate code points, line and paragraph separators."""
+"""Categories of control, format (bidi, zero width) and surrogate code points, and separators."""
 _FOREIGN_SYNTAX: Final = frozenset("\\:")
 """Separators of directories, drives and streams on other systems."""
 _NOT_UTF_8: Final = "is not UTF-8"
@@ -45,13 +45,13 @@ _DIRECTORY: Final = re.compile(r"agents(?:/[^/]+(?:/(?:workspace|session)(?:/.+)
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is not safe as a path.
+    """Check that a name is safe as a path.
 
     Args:
         name: The full name of a member.
 
     Raises:
-        CheckpointPathError: It is not canonical, contains an invisible character or another
+        CheckpointPathError: The name is not canonical, contains an invisible character or another
             system's separator, is too long or too deep, or is not below a known root.
     """
     _refuse(name, _find_problem(name))
@@ -63,27 +63,28 @@ def is_name(name: str) -> bool:
 
 
 def check_directory(name: str) -> None:
-    """Refuse a name that no entry for a directory may have.
+    """Check that a name is allowed for a directory.
 
     Args:
-        name: The full name, with a slash at its end.
+        name: The full name, ending with a slash.
 
     Raises:
-        CheckpointPathError: It is not a canonical name of a directory in which members may be.
+        CheckpointPathError: The name is not the canonical name of a directory that may contain
+            members.
     """
     path = name.removesuffix("/")
     _refuse(name, _bad_text(path) or (None if _DIRECTORY.fullmatch(path) else _OUTSIDE))
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that is neither a name nor a path of a workspace.
+    """Check that a path is an allowed name or a path of a workspace.
 
     Args:
         path: The full path of a file, link or directory, ``agents/<agent>/workspace/…``.
 
     Raises:
-        CheckpointPathError: It is neither. Below a workspace only paths are refused that are not
-            canonical, that are too long or too deep, or that cannot be encoded.
+        CheckpointPathError: The path is neither. Below a workspace, paths are refused only if they
+            are not canonical, too long or too deep, or cannot be encoded.
     """
     _refuse(path, _find_path_problem(path))
 
@@ -107,47 +108,47 @@ def split_name(name: str) -> tuple[str, str, str] | None:
 
 
 def find_tier(name: str) -> str | None:
-    """Return the tier of a name, as :func:`split_name` does; None outside of both tiers."""
+    """Return the tier of a name, like :func:`split_name`; None outside both tiers."""
     found = _IN_AGENT.fullmatch(name)
     return found[2] if found else None
 
 
 def neutral_name(agent: str, number: int) -> str:
-    """Return the name of a member whose path is not its name.
+    """Return the neutral name of a member.
 
     Args:
         agent: Name of the agent.
-        number: Number of the member, different for each member of the agent.
+        number: Number of the member, unique for the agent.
     """
     return f"agents/{agent}/workspace/.renamed/{number}"
 
 
 def neutral_agent(name: str) -> str | None:
-    """Return the agent of a member with a neutral name; None if its name is not neutral."""
+    """Return the agent of a member with a neutral name; None for other names."""
     found = _NEUTRAL.fullmatch(name)
     return found[1] if found else None
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a name is kept for members with neutral names, and for their directory."""
+    """Return whether a name is reserved for members with neutral names or for their directory."""
     return _RESERVED_PART in name and _RESERVED.fullmatch(name) is not None
 
 
 def is_neutral_directory(path: str) -> bool:
-    """Return whether a path is the directory of the members with neutral names of an agent."""
+    """Return whether a path is an agent's directory of members with neutral names."""
     found = _RESERVED.fullmatch(path)
     return found is not None and found["below"] is None
 
 
 def names_itself(path: str) -> bool:
-    """Return whether the member of a path has the path as its name."""
+    """Return whether the path of a file is also the name of its member."""
     return is_name(path) and not is_reserved(path)
 
 
 def fold(component: str) -> str:
-    """Return a form that is equal for components that a file system or program may confuse.
+    """Return a form that is equal for components that file systems or programs may confuse.
 
-    Some ignore case, compatibility forms, invisible characters, or dots and spaces at the end.
+    Some ignore case, compatibility forms, invisible characters, or trailing dots and spaces.
     """
     visible = "".join(char for char in component if unicodedata.category(char) != "Cf")
     folded = unicodedata.normalize("NFKC", visible).casefold()
@@ -178,7 +179,7 @@ def _find_path_problem(path: str) -> str | None:
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether a text, such as a name that a file system gave, is valid Unicode."""
+    """Return whether a text, such as a name from a file system, is valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""The options of ``save_checkpoint`` and ``load_checkpoint``: names, defaults, meanings, checks.
+"""The options of ``save_checkpoint`` and ``load_checkpoint``, with their defaults and checks.
 
-Everything is checked before anything is written. An error names the argument and, unless it may be
-a secret, its value.
+All options are checked before the first write. An error names the argument and, unless it may be a
+secret, its value.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from clawblox.errors.checkpoint import os_errors_as
 from clawblox.protocol import ARCHIVE_SUFFIX
 
 OnUnarchivable: TypeAlias = Literal["raise", "record"]
-"""How a save treats a file that cannot be archived: it fails, or lists the file as excluded."""
+"""Treatment of a file that cannot be archived: the save fails, or lists the file as excluded."""
 
 _EXAMINED: Final = "the path cannot be examined"
 
 _SHORTEST_SECRET: Final = 12
-"""Shorter secrets are not searched for: they would be found everywhere."""
+"""Minimum length of a secret; shorter texts would be found everywhere."""
 
 
 class Secrets(tuple[str, ...]):
-    """Secrets, safe in a traceback: their ``repr`` shows only their number."""
+    """Secrets with a ``repr`` that is safe in a traceback: it shows only their number."""
 
     __slots__ = ()
 
@@ -69,8 +69,8 @@ class Snapshot:
 
     Attributes:
         path: Its absolute path.
-        sha256: The digest that it was given with; None without.
-        rows_sha256: The digest that its rows were given with; None without.
+        sha256: Digest given with the snapshot; None without a digest.
+        rows_sha256: Digest given with its rows; None without a digest.
     """
 
     path: Path
@@ -79,10 +79,10 @@ class Snapshot:
 
 
 def check_secrets(values: Iterable[str]) -> Secrets:
-    """Return secrets that a caller knows.
+    """Return a caller's secrets, checked.
 
     Raises:
-        ConfigError: They are not strings, or too short; the error does not show them.
+        ConfigError: The values are not strings, or are too short; the error does not show them.
     """
     if isinstance(values, str):
         raise ConfigError("must be a list of strings, not a string", key="known_secrets")
@@ -168,7 +168,7 @@ def _copy_json(key: str, value: object) -> object:
     try:
         return json.loads(serialise_metadata({key: value}))[key]
     except ConfigError as error:
-        # Show only the type: bytes or an object here may be a secret.
+        # Show only the type, because the bytes or the object may be a secret.
         kind = type(value).__name__
         raise ConfigError(error.message, key=f"metadata.{key}", value=kind) from error
 
@@ -182,10 +182,10 @@ def _check_allowances(values: Iterable[Allowance]) -> tuple[Allowance, ...]:
 
 
 def _check_keep(value: Iterable[str]) -> frozenset[FoldedPath]:
-    """Return folded paths of workspaces.
+    """Return paths of workspaces in folded form.
 
     Raises:
-        ConfigError: They are not relative paths.
+        ConfigError: The values are not relative paths.
     """
     if isinstance(value, str):
         raise mismatch("keep", "a list of paths", value)
@@ -201,7 +201,7 @@ def _check_kept_path(value: object) -> FoldedPath:
 
 
 def _check_idle_wait(value: float, key: str) -> None:
-    # Infinity would let an agent that never ends its turn block the save for ever.
+    # With infinity, an agent that never ends its turn would block the save forever.
     if check_seconds(value, key, may_be_zero=True) == math.inf:
         raise mismatch(key, "a finite number of seconds, 0 or more", value)
 
@@ -222,13 +222,12 @@ class ArchiveOptions:
     """The options of ``save_checkpoint``. Paths are absolute. The constructor blocks briefly.
 
     Attributes:
-        path: The archive, ``*.ckpt``; its directory is created when missing.
+        path: The archive, ``*.ckpt``; its directory is created if missing.
         world_snapshot: The world's snapshot: its path, or the result of ``save``, whose digest is
             then checked. It is stored unchanged. None leaves it out.
         agents: The agents, or their directories by name; None for no agents.
-        backend: The driver of all agents, ``claude`` for instance; None reads it from each
-            directory.
-        metadata: JSON values for the top level of ``metadata.json``; None for none.
+        backend: The driver of all agents, such as ``claude``; None reads it from each directory.
+        metadata: JSON values for the top level of ``metadata.json``; None adds none.
         workspace_only: Whether to leave out the conversations; the right choice for archives that
             are shared.
         known_secrets: Secrets to search for, in addition to the tokens of live worlds, the secrets
@@ -243,13 +242,13 @@ class ArchiveOptions:
         max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
             largest files are left out until the rest fits.
         overwrite: Whether to replace an archive of that name.
-        keep: Paths below workspaces to archive although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes everything in it. Credentials are
-            never archived.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total (0 and 0
-            while it waits for an idle moment), perhaps in another thread; an
-            exception from it ends the call. False does neither.
+        keep: Paths below workspaces to archive even though programs execute or follow them
+            automatically, such as ``.helix/config.toml``; a directory includes everything in it.
+            Credentials are never archived.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total (0 and 0 during the wait for an idle
+            moment), perhaps in another thread; an exception from it ends the call. False does
+            neither.
 
     Raises:
         ConfigError: An option is wrong; the error names it.
@@ -283,14 +282,14 @@ class LoadOptions:
 
     Attributes:
         path: The archive.
-        run_dir: Directory to restore to; it may have other contents, and a refused load
-            leaves it exactly as it was.
+        run_dir: Directory to restore to; it may have other contents. A refused load leaves it
+            unchanged.
         limits: Limits for the size of the archive.
-        keep: Paths below workspaces to restore although programs run or obey them unasked,
-            such as ``.helix/config.toml``; a directory includes everything in it.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total, perhaps in another thread; an
-            exception from it ends the call. False does neither.
+        keep: Paths below workspaces to restore even though programs execute or follow them
+            automatically, such as ``.helix/config.toml``; a directory includes everything in it.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total, perhaps in another thread; an exception
+            from it ends the call. False does neither.
 
     Raises:
         ConfigError: An option is wrong; the error names it.

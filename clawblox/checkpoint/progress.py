@@ -1,6 +1,6 @@
-"""Counts the bytes that a save, a load or a check has done, and reports them.
+"""Counts the bytes that a save, a load or a check has processed, and reports them.
 
-Also lists the saves and loads that are under way in this process, for its displays.
+Also lists the running saves and loads of this process, for its displays.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Progress:
     """Counts bytes.
 
     Args:
-        report: Called after each count; None for no calls.
-        total: The number of bytes to come, as far as it is known.
+        report: Called after each count; None makes no calls.
+        total: The expected number of bytes.
     """
 
     def __init__(self, report: Report | None, total: int) -> None:
@@ -29,17 +29,17 @@ class Progress:
         self._done = 0
 
     def advance(self, amount: int) -> None:
-        """Count ``amount`` more bytes, never beyond the total: a file may have grown."""
+        """Count ``amount`` more bytes, up to the total, because a file may have grown."""
         self._done = min(self._done + amount, self._total)
         if self._report is not None:
             self._report(self._done, self._total)
 
     def finish(self) -> None:
-        """Count the rest."""
+        """Count the remaining bytes."""
         self.advance(self._total)
 
     def counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield ``chunks``; count each when the consumer asks for the next."""
+        """Yield ``chunks``; count each when the consumer requests the next."""
         for chunk in chunks:
             size = len(chunk)
             yield chunk
@@ -49,14 +49,14 @@ class Progress:
 
 @attrs.define(eq=False)
 class ArchiveWork:
-    """A save or a load of an archive that is under way.
+    """A running save or load of an archive.
 
     Attributes:
         verb: The action: ``Saving`` or ``Loading``.
         name: Name of the archive's file.
-        done: Number of bytes that are done.
-        total: Number of bytes in all, as far as it is known.
-        begun_at: Monotonic time of its beginning, in seconds.
+        done: Number of processed bytes.
+        total: Expected number of bytes.
+        begun_at: Monotonic time of its start, in seconds.
     """
 
     verb: str
@@ -70,18 +70,18 @@ _under_way: list[ArchiveWork] = []
 
 
 def archive_work() -> tuple[ArchiveWork, ...]:
-    """Return the saves and loads that are under way in this process, the oldest first."""
+    """Return the running saves and loads of this process, the oldest first."""
     return tuple(_under_way)
 
 
 @contextmanager
 def listed(verb: str, path: Path, report: Report | None) -> Iterator[Report]:
-    """List a save or a load as under way while the block runs.
+    """List a save or a load as running during the block.
 
     Args:
         verb: The action: ``Saving`` or ``Loading``.
         path: Path of the archive.
-        report: Called with the bytes done and in all; None for no calls.
+        report: Called with the bytes done and the total; None makes no calls.
 
     Yields:
         The function to call in place of ``report``.

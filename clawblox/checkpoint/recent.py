@@ -1,4 +1,4 @@
-"""A memory of bounded size that drops the oldest values."""
+"""A cache of bounded size that drops the oldest values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 class RecentValues(Generic[_T]):
-    """The most recent values by their keys; thread-safe.
+    """The most recent values by key; thread-safe.
 
     Args:
         capacity: Maximum number of values.
@@ -21,15 +21,15 @@ class RecentValues(Generic[_T]):
         self._lock = threading.Lock()
 
     def recall(self, key: bytes) -> _T | None:
-        """Return the value with a key; None if none is remembered."""
+        """Return the value of a key; None if it is not in the cache."""
         with self._lock:
             value = self._values.pop(key, None)
             if value is not None:
-                self._values[key] = value  # now the most recent
+                self._values[key] = value  # becomes the most recent
             return value
 
     def remember(self, key: bytes, value: _T) -> None:
-        """Keep a value; drop the oldest if there are too many."""
+        """Add a value; drop the oldest value if there are too many."""
         with self._lock:
             self._values.pop(key, None)
             self._values[key] = value
@@ -42,6 +42,6 @@ class RecentValues(Generic[_T]):
             return list(self._values.values())
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()

@@ -34,7 +34,7 @@ def secret_refusal(
     Args:
         findings: The findings.
         path: Path of the archive.
-        workspace_only: Whether the conversations are left out already.
+        workspace_only: Whether the conversations are already left out.
     """
     places = "place" if len(findings) == 1 else "places"
     return CheckpointSecretError(
@@ -83,7 +83,7 @@ def oversized_refusal(
 
 
 def unreadable_refusal(name: str, path: Path) -> CheckpointError:
-    """Return the error for a file or directory that this process may not read.
+    """Return the error for a file or directory that this process is not permitted to read.
 
     Args:
         name: Its name in the archive.
@@ -111,7 +111,7 @@ def _hint(findings: Iterable[Finding], *, workspace_only: bool) -> str:
 
 
 def _list_names(message: str, remarks: Mapping[str, str], scanner: Scanner) -> str:
-    """Return a message with the first names, each with a remark, one on a line."""
+    """Return a message with the first names, one per line, each with a remark."""
     lines = [message]
     for name in [*remarks][:_SHOWN]:
         # The path of a finding in a name is the name without the secret.
@@ -124,9 +124,9 @@ def _list_names(message: str, remarks: Mapping[str, str], scanner: Scanner) -> s
 
 
 def without_secrets(excluded: Sequence[Excluded], scanner: Scanner) -> list[Excluded]:
-    """Return entries that were left out, their paths without the secrets in them.
+    """Return omitted entries with the secrets removed from their paths.
 
-    A file that is not archived must not make a save fail because of its name.
+    The name of an omitted file must not make a save fail.
 
     Args:
         excluded: The entries.
@@ -147,8 +147,8 @@ def _without_secret(entry: Excluded, scanner: Scanner) -> Excluded:
 
 
 def _has_secret(excluded: Sequence[Excluded], scanner: Scanner) -> bool:
-    """Return whether a secret would be found in the metadata that list the entries."""
-    # Not the escaped paths: an escape before a secret could hide it from the search.
+    """Return whether the metadata that lists the entries would contain a secret."""
+    # Search unescaped paths: an escape before a secret could hide it.
     text = json.dumps([attrs.asdict(entry) for entry in excluded], ensure_ascii=False)
     return bool(scanner.scan("", (text.encode(errors="surrogateescape"),)))
 

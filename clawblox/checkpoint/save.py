@@ -1,6 +1,7 @@
-"""A save, from its options to a complete and registered archive, or to nothing at all.
+"""Saves an archive, from its options to a complete and registered file.
 
-Owns the order of the steps: plan, write a partial file, read it again, publish, register.
+This module defines the order of the steps: plan, write a partial file, read it again, publish,
+register. A failed save leaves no archive.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ _UNREADABLE: Final = "unreadable"
 
 
 def write_archive(options: ArchiveOptions) -> SavedCheckpoint:
-    """Make the archive that the options describe. Blocks.
+    """Create the archive described by the options. Blocks.
 
     Raises:
         CheckpointSecretError: The archive would have contained a secret; its partial file was
             removed.
-        CheckpointError: The archive cannot be made, and its partial file was removed; or it is
-            complete, but not durable or not registered: the message states which.
-        ConfigError: ``secret-allow.json`` is wrong.
+        CheckpointError: The archive cannot be created, and its partial file was removed; or it is
+            complete, but not durable or not registered, as the message states.
+        ConfigError: ``secret-allow.json`` is invalid.
     """
     try:
         with os_errors_as("the checkpoint cannot be saved", options.path):
@@ -78,7 +79,7 @@ def write_archive(options: ArchiveOptions) -> SavedCheckpoint:
             ):
                 return _Save(options, counted).run()
     except CheckpointSecretError as error:
-        # A traceback may print locals, and a name among them may contain the secret.
+        # A traceback may print locals, and names among them may contain the secret.
         raise error.with_traceback(None) from None
 
 
@@ -149,7 +150,7 @@ class _Save:
         return plan
 
     def _leave_out_oversized(self, plan: ArchivePlan) -> None:
-        """List files that are too large as excluded, or refuse the save."""
+        """List oversized files as excluded, or refuse the save."""
         options = self._options
         sizes = {source.name: read_size(source.path) for source in plan.sources}
         names = find_oversized(
@@ -202,7 +203,7 @@ class _Save:
             excluded = without_secrets(excluded, Scanner(self._known))
             self._refuse_other_snapshot(writer)
             draft = document.as_bytes(writer.files, excluded, scanner.summary())
-            os.fsync(fd)  # read back the bytes on the disk
+            os.fsync(fd)  # read back the bytes on disk
             self._refuse(
                 [
                     *scanner.scan(METADATA_NAME, (draft,)),
@@ -229,9 +230,9 @@ class _Save:
     def _examine_whole(
         self, fd: int, members: Sequence[ArchiveMember], examination: Examination
     ) -> dict[str, Any]:
-        """Open the complete archive as a reader does, and return its metadata.
+        """Open the complete archive like a reader, and return its metadata.
 
-        The content of the members was examined before and is not read again.
+        The content of the members is already examined and is not read again.
         """
         os.fsync(fd)
         archive = Archive(fd, self._options.path)
@@ -244,7 +245,7 @@ class _Save:
         return archive.metadata
 
     def _refuse_too_many(self, plan: ArchivePlan, metadata_bytes: int) -> None:
-        """Refuse an archive that no reader would accept, before it is written."""
+        """Check, before writing, that readers will accept the archive."""
         limits = Limits()
         count = 1 + len(plan.sources) + len(plan.links) + len(plan.directories)
         if count <= limits.entries and metadata_bytes <= limits.metadata_bytes:

@@ -1,4 +1,4 @@
-"""Events of instances and agents, fanned out to all listeners. In memory only."""
+"""Events of instances and agents, passed to all listeners in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Subscription(Generic[_T]):
     """The events since the subscription; an async context manager and iterator.
 
     It ends when the world or the agent is closed. A listener that falls more than 4096 events
-    behind loses the oldest; nothing ever waits for a listener.
+    behind loses the oldest events; publishers never wait for a listener.
     """
 
     def __init__(self, hub: Hub[_T]) -> None:
@@ -57,13 +57,13 @@ class Subscription(Generic[_T]):
 
 
 class Hub(Generic[_T]):
-    """Hands every event to the current streams."""
+    """Passes every event to the current streams."""
 
     def __init__(self) -> None:
         self._streams: list[Subscription[_T]] = []
 
     def subscribe(self) -> Subscription[_T]:
-        """Return a stream of the events from now on."""
+        """Return a stream of all future events."""
         stream = Subscription(self)
         self._streams.append(stream)
         return stream
@@ -80,7 +80,7 @@ class Hub(Generic[_T]):
         return bool(self._streams)
 
     def publish(self, event: _T) -> None:
-        """Hand an event to every stream."""
+        """Pass an event to every stream."""
         for stream in self._streams:
             stream.put(event)
 
@@ -91,4 +91,4 @@ class Hub(Generic[_T]):
 
 
 EventStream: TypeAlias = Subscription[WorldEvent]
-"""The events of the instances of a world."""
+"""Events of a world's instances."""

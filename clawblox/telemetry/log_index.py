@@ -1,8 +1,8 @@
 """Writes the index of a log: its length over time, and the events of its instance.
 
-The log itself is only inspected once a second. All bytes that a world wrote between two inspections
-have the same time, the modification time of the file, which is up to a tick of the kernel's clock
-early. ``log_times`` defines and reads the index.
+The log is inspected once a second. All bytes written between two inspections get the same time, the
+modification time of the file, which may be up to one tick of the kernel's clock early.
+``log_times`` defines and reads the index.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from clawblox.telemetry.logs import Cut, trim_file
 from clawblox.telemetry.own_log import OwnLog
 
 _MAX_BYTES: Final = 1 << 20
-"""Size at which an index is thinned out."""
+"""Size in bytes at which an index is thinned out."""
 _TAIL_BYTES: Final = 4096
 
 _log = OwnLog(__name__)
@@ -48,8 +48,8 @@ class LogIndex:
 
     Args:
         log: The log.
-        size: Its length in bytes; None means the current length. The times of bytes before it that
-            the index does not cover are not known.
+        size: Its length in bytes; None means the current length. Earlier bytes that the index does
+            not cover have no known time.
 
     Attributes:
         log: The log.
@@ -57,7 +57,7 @@ class LogIndex:
 
     def __init__(self, log: Path, size: int | None = None) -> None:
         self.log = log
-        self._log_name = os.fspath(log)  # it is inspected once a second
+        self._log_name = os.fspath(log)  # the log is inspected once a second
         self._path = index_path(log)
         self._size = self._first_size = read_size(log) if size is None else size
         self._looked_at = utc_now_ns()
@@ -70,12 +70,12 @@ class LogIndex:
         self._thin_at = _MAX_BYTES
 
     def begin_run(self) -> None:
-        """Note, together with the next entry, that a run begins where the log ended."""
+        """Record, with the next entry, that a run starts at the end of the log."""
         with self._lock:
             self._add(STARTED, "")
 
     def note_length(self, max_bytes: int | None = None) -> None:
-        """Note the length of the log, if it has grown.
+        """Record the length of the log if it has grown.
 
         Args:
             max_bytes: Size at which to cut the log to its newer half; None never cuts.
@@ -87,7 +87,7 @@ class LogIndex:
                 self._cut(max_bytes)
 
     def note(self, event: str, text: str) -> None:
-        """Note an event of the instance, for example a restart.
+        """Record an event of the instance, for example a restart.
 
         Args:
             event: The event in a single word.
@@ -98,7 +98,7 @@ class LogIndex:
             self._note(event, text)
 
     def note_end(self, event: str, text: str) -> None:
-        """Note how the instance ended, unless that was noted already; see :meth:`note`."""
+        """Record the end of the instance, unless already recorded; see :meth:`note`."""
         with self._lock:
             if not self._is_over:
                 self._is_over = True
@@ -151,11 +151,11 @@ class LogIndex:
             self._rewrite(_thin(self._read()))
 
     def _open(self) -> None:
-        """Continue an existing index; bytes that arrived unobserved get no time."""
+        """Continue an existing index; unobserved bytes get no time."""
         tail, self._bytes = _read_tail(self._path)
         last = read_entries(tail)[-1:]
         covered = last[0].size if last else 0
-        if covered > self._first_size:  # it belongs to a log that was longer
+        if covered > self._first_size:  # the index belongs to a longer log
             publish_bytes(self._path, b"", durable=False)
             covered = self._bytes = 0
         if covered < self._first_size:
@@ -163,7 +163,7 @@ class LogIndex:
         self._is_open = True
 
     def _cut(self, max_bytes: int) -> None:
-        """Cut the log, then the index; a reader detects an uncut index by the length of the log."""
+        """Cut the log, then the index; a reader detects an old index by the length of the log."""
         try:
             with cutting(self.log) as file:
                 cut = trim_file(file, max_bytes)
@@ -204,7 +204,7 @@ def begin_index(log: Path, back: str | None) -> LogIndex:
 
     Args:
         log: The log.
-        back: Text about its restart, whose first word is the event; None if a run begins.
+        back: Text about its restart, whose first word is the event; None at the start of a run.
     """
     index = LogIndex(log)
     if back is None:
@@ -215,17 +215,17 @@ def begin_index(log: Path, back: str | None) -> LogIndex:
 
 
 def note_end(log: Path, event: str, text: str, *, was_watched: bool) -> None:
-    """Note how an instance ended that has no orchestrator. Blocks.
+    """Record the end of an instance without an orchestrator. Blocks.
 
     Args:
-        log: Its log; nothing is noted if it is missing.
+        log: Its log; if the log is missing, the call has no effect.
         event: The event in a single word.
         text: Description for people.
-        was_watched: Whether its log was watched until it ended.
+        was_watched: Whether the log was watched until the instance ended.
     """
     if log.is_file():
         tail = b""
-        with contextlib.suppress(OSError):  # the following write reports it
+        with contextlib.suppress(OSError):  # the following write reports the error
             tail, _ = _read_tail(index_path(log))
         last = read_entries(tail)[-1:] if was_watched else []
         LogIndex(log, last[0].size if last else None).note(event, text)
@@ -243,7 +243,7 @@ def _read_tail(path: Path) -> tuple[bytes, int]:
 
 
 def _thin(entries: list[IndexEntry]) -> list[IndexEntry]:
-    """Drop every second time of the older half; the rest of them then cover more lines."""
+    """Drop every second time of the older half; each remaining time then covers more lines."""
     half = len(entries) // 2
     return [
         entry

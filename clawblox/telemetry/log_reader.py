@@ -1,4 +1,4 @@
-"""Reads the lines of a log while it grows, with notes of what happened to its instance."""
+"""Reads the lines of a growing log, with notes of its instance's ends and restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 256 * 1024
 _LINE_BYTES = 64 * 1024
 _FOLLOW_INTERVAL_S = 0.05
 _MOST_LOCKED_LOOKS = 100
-"""Attempts at a log that another program has locked before it is read anyway."""
+"""Number of attempts before a log that another program has locked is read anyway."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -29,26 +29,26 @@ class LogReader:
     """The lines of a log file from an offset on; an async context manager and iterator.
 
     Args:
-        instance: Name that the lines carry.
+        instance: Name of the instance in the lines.
         path: The log file.
-        follow: Wait for more lines until ``is_over`` returns true.
-        tail: Number of lines before the end to start at; None starts at ``start``.
+        follow: Whether to wait for more lines until ``is_over`` returns true.
+        tail: Number of last lines to start with; None starts at ``start``.
         start: Offset to start from.
-        since: UTC time with milliseconds before which no line is wanted; None for all times. It has
-            no effect on a log without an index.
-        pattern: Only matching lines are returned and counted by ``tail``; None for all lines.
-        has_notes: Whether to insert notes where the instance ended or was restarted.
-        was_restarted: Whether ``start`` is the offset of a restart, so that the run began before
-            it.
+        since: UTC time with milliseconds of the first wanted line; None wants all lines. It has no
+            effect on a log without an index.
+        pattern: Only matching lines are returned and counted by ``tail``; None matches all lines.
+        has_notes: Whether to insert notes at the ends and restarts of the instance.
+        was_restarted: Whether ``start`` is the offset of a restart, so that the run started
+            earlier.
         tail_counts_notes: Whether notes count among the lines of ``tail``.
         is_watched: Whether an orchestrator watches the log, so that its modification time is the
-            arrival of the last lines.
+            arrival time of the last lines.
         is_over: Whether the writer has ended.
 
     Raises:
         OSError: The file cannot be read; a missing file has no lines.
 
-    Cancellation: leaves nothing behind; the file is open only while it is read.
+    Cancellation: has no further effect; the file is open only while it is read.
     """
 
     _instance: str
@@ -107,7 +107,7 @@ class LogReader:
             await run_blocking(self._find_start)
             self._has_started = True
             if self._tail is not None and self._tail_counts_notes:
-                # Read to the end of the log, and keep the last lines and notes.
+                # Read to the end of the log, keeping the last lines and notes.
                 while not (self._has_caught_up or self._has_ended):
                     await self._read_lines()
                     while len(self._lines) > self._tail:
@@ -157,18 +157,18 @@ class LogReader:
             end: Length of the log.
         """
         times, start = self._times, self._offset
-        # An index that ends before the start has no entry of this run yet.
+        # An index that ends before the start has no entry for this run yet.
         may_have_begun = self._was_restarted or times.end > start or start > end
         if may_have_begun and (begin := times.run_start) is not None:
             self._offset, self._last_event = begin.size, begin
             return
-        # A log that was cut since may have ended before.
+        # A log that was cut in the meantime may be shorter.
         self._offset = start if start <= end else 0
         self._last_event = times.last_event(self._offset)
 
     def _read_on(self) -> tuple[bool, bytes]:
-        """Return whether the writer has ended, and the bytes that it has written. Blocks."""
-        # Checked first, so that everything written before the end is read.
+        """Return whether the writer has ended, and its new bytes. Blocks."""
+        # Checked first, so that all output before the end is read.
         is_over = not self._follow or self._is_over()
         try:
             with open_to_read(self._path) as file:
@@ -176,7 +176,7 @@ class LogReader:
                     return False, b""
                 wanted = self._offset
                 self._offset, chunk = _read_from(file, wanted)
-                # Read last: the end of a process is noted before another process writes.
+                # Read last: the end of a process is recorded before another process writes.
                 self._times.read_on()
                 if self._follow_cut(wanted):
                     self._offset, chunk = _read_from(file, self._offset)
@@ -186,7 +186,7 @@ class LogReader:
         return is_over, chunk
 
     def _may_read(self, file: BinaryIO) -> bool:
-        """Return whether the log is not being cut; a log that stays locked is read anyway."""
+        """Return whether the log can be read; a log that stays locked is read anyway."""
         if may_read(file, waits=not self._follow):
             self._locked_looks = 0
             return True
@@ -194,7 +194,7 @@ class LogReader:
         return not self._follow or self._locked_looks > _MOST_LOCKED_LOOKS
 
     def _follow_cut(self, wanted: int) -> bool:
-        """Follow the next line if a cut has moved it; return whether the log was cut."""
+        """Adjust the position if a cut has moved the next line; return whether the log was cut."""
         cut = self._times.cut
         moved = 0 if cut is None else cut.moved - self._moved
         if cut is None or moved <= 0:
@@ -208,7 +208,7 @@ class LogReader:
         return True
 
     def _split_at_notes(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
-        """Yield the complete lines of ``chunk``, and between them the notes; a note ends a line."""
+        """Yield the complete lines of ``chunk`` with the notes between them; a note ends a line."""
         begin, position = self._offset, 0
         for note in self._times.notes_after(self._last_event) if self._has_notes else ():
             if note.size > begin + len(chunk):
@@ -220,7 +220,7 @@ class LogReader:
         yield from self._split(chunk[position:], is_last=is_last)
 
     def _split(self, chunk: bytes, *, is_last: bool) -> Iterator[LogLine]:
-        """Yield the complete lines of ``chunk``; an endless line is cut into pieces."""
+        """Yield the complete lines of ``chunk``; an endless line is split into pieces."""
         position = 0
         while position < len(chunk):
             end = chunk.find(b"\n", position, position + _LINE_BYTES + 1)
@@ -240,14 +240,14 @@ def _decode(line: bytes) -> str:
 
 
 def _read_from(file: BinaryIO, offset: int) -> tuple[int, bytes]:
-    """Return the bytes from ``offset`` on, and where they begin: a cut log is shorter."""
+    """Return the bytes from ``offset`` on, with their offset, which is smaller after a cut."""
     offset = min(offset, file.seek(0, os.SEEK_END))
     file.seek(offset)
     return offset, file.read(_CHUNK_BYTES)
 
 
 def _next_line(file: BinaryIO, position: int) -> int:
-    """Return the offset of the first line that begins at ``position`` or after it."""
+    """Return the offset of the first line that starts at or after ``position``."""
     file.seek(position - 1)
     while (piece := file.readline(_CHUNK_BYTES)) and not piece.endswith(b"\n"):
         pass
@@ -257,7 +257,7 @@ def _next_line(file: BinaryIO, position: int) -> int:
 def _find_tail(
     file: BinaryIO, start: int, end: int, count: int, pattern: re.Pattern[str] | None
 ) -> int:
-    """Return the offset of the line with which the last ``count`` begin, or ``start``."""
+    """Return the offset of the first of the last ``count`` lines, or ``start``."""
     if not count:
         return end
     for offset, line in _lines_backwards(file, start, end):
@@ -268,7 +268,7 @@ def _find_tail(
 
 
 def _lines_backwards(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines between two offsets, each with its own, from the last to the first."""
+    """Yield the lines between two offsets with their offsets, from the last to the first."""
     position, rest = end, b""
     while position > start:
         size = min(_CHUNK_BYTES, position - start)
@@ -279,10 +279,10 @@ def _lines_backwards(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
         rest = lines[0]
         for line in reversed(lines[1:]):
             offset -= len(line)
-            if line or offset < end:  # the last newline begins no line
+            if line or offset < end:  # no line follows the last newline
                 yield offset, line
             offset -= 1
-        if len(rest) > _LINE_BYTES:  # a part of an endless line
+        if len(rest) > _LINE_BYTES:  # part of an endless line
             yield position, rest
             rest = b""
     if end > start:

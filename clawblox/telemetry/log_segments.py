@@ -1,11 +1,11 @@
-"""A log that continues in numbered segments, with offsets that never change.
+"""Logs in numbered segments, with offsets that never change.
 
-A log to which others keep offsets is never cut. When it has become too long, it is renamed, and a
-new file begins under its name: ``agent.log.1.0-1073741903``, then ``agent.log``. The numbers in the
-name are the number of the segment, and the offsets of its beginning and its end. An offset counts
-from the beginning of the first segment. Older segments may be removed; the name of the newest
-contains the offset at which the log itself begins. Each segment has its own index (``log_times``),
-and keeps it when it is renamed. Everything here blocks.
+A log is never cut if others refer to its offsets. When it is too long, it is renamed, and a new
+file gets its name: ``agent.log.1.0-1073741903``, then ``agent.log``. The numbers in the name are
+the number of the segment, and the offsets of its start and its end. Offsets count from the start of
+the first segment. Older segments may be removed; the name of the newest contains the offset at
+which the log's own file starts. Each segment has its own index (``log_times``), and keeps it when
+it is renamed. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clawblox.system.regular_files import open_own
 from clawblox.telemetry.log_times import LogTimes, index_path
 
 SEGMENT_SUFFIX: Final = r"\.[1-9][0-9]{0,5}\.[0-9]{1,15}-[0-9]{1,15}"
-"""Regular expression for the suffix of a log's name in the names of its older segments."""
+"""Regular expression for the suffix in the names of a log's older segments."""
 
 _NUMBERS: Final = re.compile(r"\.(\d+)\.(\d+)-(\d+)")
 
@@ -32,9 +32,9 @@ class LogSegment(NamedTuple):
 
     Attributes:
         path: Its file.
-        start: Offset in the log of its first byte.
-        end: Offset behind its last byte. The file may be longer: later writes of a process that
-            was left in the background are not part of the log.
+        start: Offset of its first byte in the log.
+        end: Offset after its last byte. The file may be longer: later writes of a background
+            process are not part of the log.
         number: Its number, from 1.
     """
 
@@ -48,7 +48,7 @@ def list_segments(log: Path) -> list[LogSegment]:
     """Return the segments of a log, the oldest first; the last is the log itself.
 
     Args:
-        log: The log; a missing log without segments has none.
+        log: The log; if it is missing and has no older segments, the result is empty.
     """
     segments: list[LogSegment] = []
     for segment in sorted(_older_segments(log), key=lambda segment: segment.start):
@@ -78,20 +78,20 @@ def log_end(log: Path) -> int:
 
 
 def begin_segment(log: Path, max_bytes: int) -> LogSegment:
-    """Prepare a log for another writer, in a new segment if it has become too long.
+    """Prepare a log for another writer, in a new segment if the log is too long.
 
-    An incomplete line of a killed writer is ended, so that no line of another writer is joined to
-    it. A process that still has the log open keeps writing to its file.
+    An incomplete line of a killed writer is terminated, so that the next writer's line stays
+    separate. A process that still has the log open continues to write to its file.
 
     Args:
         log: The log; a missing log is created private.
-        max_bytes: Length of a segment in bytes after which the next begins.
+        max_bytes: Length of a segment in bytes after which the next segment starts.
 
     Returns:
-        The segment that is the log now.
+        The current segment.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The log cannot be written.
     """
     append_lines(log, b"")
     newest = list_segments(log)[-1]
@@ -106,9 +106,9 @@ def begin_segment(log: Path, max_bytes: int) -> LogSegment:
 
 
 class LogArrivals:
-    """Knows when the bytes of a log arrived, over all its segments; :meth:`read_on` reads on.
+    """Arrival times of a log's bytes in all segments; :meth:`read_on` updates them.
 
-    An index that is missing or cannot be read only means that times are not known.
+    Times are unknown if an index is missing or cannot be read.
 
     Args:
         log: The log.
@@ -120,7 +120,7 @@ class LogArrivals:
 
     @property
     def segments(self) -> list[LogSegment]:
-        """The segments of the log, as they were when it was read."""
+        """Segments of the log at the time of the latest read."""
         return [segment for segment, _ in self._parts]
 
     def read_on(self) -> None:
@@ -134,14 +134,14 @@ class LogArrivals:
             self._parts.append((segment, times))
 
     def arrival(self, offset: int) -> str | None:
-        """Return the UTC time by which the byte at ``offset`` had arrived; None if not known."""
+        """Return the UTC time by which the byte at ``offset`` had arrived; None if unknown."""
         for segment, times in reversed(self._parts):
             if segment.start <= offset:
                 return times.arrival(offset - segment.start)
         return None
 
     def find_since(self, since: str) -> int | None:
-        """Return the offset of the first byte that arrived at a time or later; None if unknown.
+        """Return the offset of the first byte that arrived at or after a time; None if unknown.
 
         Args:
             since: UTC time with milliseconds.

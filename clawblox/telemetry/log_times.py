@@ -1,10 +1,10 @@
-"""The index of a log: when its lines arrived, and the events of its instance.
+"""The index of a log: the arrival times of its lines, and the events of its instance.
 
-A world writes its log itself, so the times are not in it. ``<log>.index`` has them: a JSON object a
-line, ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}``, meaning that the first ``size`` bytes
-of the log had arrived by ``at``, or null if that is not known. An entry with an ``event`` records
-an event of the instance when the log was that long; ``text`` describes it. Readers take
-no lock and ignore a last line without its newline. ``log_index`` writes it.
+A world writes its log directly, so the log does not contain times. They are in ``<log>.index``, one
+JSON object per line: ``{"size": 1832, "at": "2026-06-22T18:59:25.104Z"}`` means that the first
+``size`` bytes of the log had arrived by ``at``, which is null if unknown. An entry with an
+``event`` records an event of the instance at that length of the log; ``text`` describes it. Readers
+take no lock and ignore a last line without its newline. ``log_index`` writes the index.
 
 The log is locked (flock(2)) while it is cut and its index replaced.
 """
@@ -29,16 +29,16 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 STARTED = "started"
-"""The event with which a run begins; restarts have other events."""
+"""Event at the start of a run; restarts have other events."""
 LEFT = "left"
-"""The event after which no orchestrator watches the log."""
+"""Event after which no orchestrator watches the log."""
 MAX_INDEX_BYTES = 64 << 20
-"""Size above which an index is not read; writers thin it out far below."""
+"""Maximum size of an index that is read; writers thin it out far below this size."""
 INDEX_VERSION = 1
 """Version of the format; the entry of each start contains it."""
 _SILENT = (STARTED, LEFT)
 _LOCK_WAIT_S: Final = 1.0
-"""Longest wait for the lock in seconds, since the world itself could keep it for ever."""
+"""Maximum wait for the lock, in seconds; the world could hold the lock forever."""
 
 
 class IndexEntry(msgspec.Struct, omit_defaults=True):
@@ -46,12 +46,13 @@ class IndexEntry(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         size: Length of the log in bytes.
-        at: UTC time by which that much had arrived; None if not known.
-        event: The event of the instance at that time; empty for none.
+        at: UTC time by which these bytes had arrived; None if unknown.
+        event: Event of the instance at that time; empty without an event.
         text: Description of the event.
-        moved: By how many bytes all cuts so far have moved the log towards its start; 0 except in
-            the entry of the latest cut, whose ``size`` is the size of the mark in the log.
-        schema_version: Version of the format, in the entry of a start; 0 in all others.
+        moved: Number of bytes by which all cuts so far have moved the log towards its start; 0
+            except in the entry of the latest cut, whose ``size`` is the size of the mark in the
+            log.
+        schema_version: Version of the format, in the entry of a start; 0 in other entries.
     """
 
     size: int
@@ -66,7 +67,7 @@ _decoder = msgspec.json.Decoder(IndexEntry)
 
 
 def index_path(log: Path) -> Path:
-    """Return the index of a log."""
+    """Return the path of the index of a log."""
     return log.with_name(f"{log.name}.index")
 
 
@@ -82,12 +83,12 @@ def read_entries(data: bytes) -> list[IndexEntry]:
 
 
 class LogTimes:
-    """The index of a log, as far as it was read; :meth:`read_on` reads new entries.
+    """The entries of a log's index so far; :meth:`read_on` reads new entries.
 
     Args:
         log: The log.
-        is_watched: Whether an orchestrator watches the log. If not, the arrival of bytes after the
-            last entry is not known.
+        is_watched: Whether an orchestrator watches the log. If not, the arrival times of bytes
+            after the last entry are unknown.
 
     Attributes:
         cut: The latest cut of the log; None if it was never cut.
@@ -129,7 +130,7 @@ class LogTimes:
         except FileNotFoundError:
             self._forget()
             return
-        # Checked last: a log that is shorter than its index was cut meanwhile.
+        # Checked last: a log that is shorter than its index was cut in the meantime.
         if self.end > status.st_size:
             self._forget()
         self._modified_at = format_utc_ms(status.st_mtime_ns)
@@ -164,17 +165,17 @@ class LogTimes:
                 self.cut = entry
 
     def arrival(self, offset: int) -> str | None:
-        """Return the UTC time by which the byte at ``offset`` had arrived; None if not known."""
+        """Return the UTC time by which the byte at ``offset`` had arrived; None if unknown."""
         found = bisect_right(self._sizes, offset)
         if found < len(self._entries):
             return self._entries[found].at
         is_unseen = self._unseen_end is None or offset < self._unseen_end
-        # Nothing can have arrived after the log was last written to.
+        # No byte can have arrived after the last write to the log.
         return None if is_unseen or self.is_empty else self._modified_at
 
     @property
     def run_start(self) -> IndexEntry | None:
-        """The entry with which the last run begins, or None."""
+        """Entry at the start of the last run, or None."""
         return next((entry for entry in reversed(self._events) if entry.event == STARTED), None)
 
     @property
@@ -185,15 +186,15 @@ class LogTimes:
     def find_since(
         self, since: str, mark: IndexEntry | None
     ) -> tuple[int | None, IndexEntry | None]:
-        """Find the first byte that arrived at a time or later.
+        """Find the first byte that arrived at or after a time.
 
         Args:
             since: UTC time with milliseconds.
             mark: The event after which to search.
 
         Returns:
-            The offset of that byte, None if nothing arrived; and the last event before it, or
-            ``mark`` if that is later.
+            The offset of that byte, or None; and the last event before it, or ``mark`` if that is
+            later.
         """
         times = (entry.at for entry in self._entries)
         place = next((at for at, time in enumerate(times) if time and time >= since), None)
@@ -208,14 +209,14 @@ class LogTimes:
         return offset, mark if is_later or not earlier else earlier[-1]
 
     def last_event(self, offset: int) -> IndexEntry | None:
-        """Return the last event that happened before the log was longer than ``offset``."""
+        """Return the last event before the log was longer than ``offset``."""
         return next((entry for entry in reversed(self._events) if entry.size <= offset), None)
 
     def notes_after(self, mark: IndexEntry | None) -> list[IndexEntry]:
-        """Return the events to show behind ``mark``, an event of an earlier look; None for all."""
+        """Return the events to show after ``mark``, an event shown earlier; None returns all."""
         found = []
         for entry in reversed(self._events):
-            # A log that was cut has all of its events at other offsets.
+            # After a cut, all events are at other offsets.
             same = mark and (mark.at, mark.event, mark.text)
             if (entry.at, entry.event, entry.text) == same:
                 break
@@ -229,10 +230,10 @@ class LogTimes:
 
 @contextmanager
 def cutting(path: Path) -> Iterator[BinaryIO]:
-    """Open a log to cut it, while its readers wait. Blocks.
+    """Open a log to cut it while its readers wait. Blocks.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The log cannot be opened.
     """
     with (
         os.fdopen(open_own(path, os.O_RDWR), "r+b") as file,
@@ -242,11 +243,11 @@ def cutting(path: Path) -> Iterator[BinaryIO]:
 
 
 def may_read(file: BinaryIO, *, waits: bool) -> bool:
-    """Return whether an open log is not being cut, now and until it is closed. Blocks.
+    """Return whether an open log is protected from cuts until it is closed. Blocks.
 
     Args:
         file: The log.
-        waits: Whether to wait for the end of a cut.
+        waits: Whether to wait for the end of a current cut.
     """
     seconds = _LOCK_WAIT_S if waits else 0.0
     return lock_descriptor(file.fileno(), seconds, kind=fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""Inspects the logs of running instances, and cuts those that are too long."""
+"""Inspects the logs of running instances, and cuts logs that are too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOK_INTERVAL_S: Final = 1.0
 _log = OwnLog(__name__)
 
 WatchedLog: TypeAlias = tuple[LogIndex, Iterable[Path]]
-"""The index of a log that is watched, and the other logs of its instance."""
+"""The index of a watched log, and the other logs of its instance."""
 
 
 async def watch_logs(find: Callable[[], Iterable[WatchedLog]], max_bytes: int | None) -> None:
@@ -28,7 +28,7 @@ async def watch_logs(find: Callable[[], Iterable[WatchedLog]], max_bytes: int | 
         find: Returns the logs.
         max_bytes: Size at which a log is cut to its newer half; None never cuts.
 
-    Cancellation: waits for an inspection that is under way.
+    Cancellation: waits for the current inspection.
     """
     while True:
         await anyio.sleep(_LOOK_INTERVAL_S)

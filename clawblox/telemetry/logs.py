@@ -1,8 +1,7 @@
-"""World output: a file that the world writes itself.
+"""World output: a file that the world writes directly.
 
 A world's standard output and error are the log file's own descriptor, opened for appending.
-There is no pipe, so a stalled or dead orchestrator never blocks a world and never loses its last
-lines.
+Without a pipe, a stalled or dead orchestrator never blocks a world and never loses its last lines.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ DEFAULT_MAX_BYTES = 1 << 30
 """Size at which a log is cut to its newer half, in bytes."""
 
 _MAX_READ_BYTES = 1 << 40
-"""A longer log is sparse, and reading it would take days."""
+"""Maximum size of a log in bytes; a longer log is sparse, and reading it would take days."""
 
 LAST_LINES = 50
 _TAIL_BYTES = 64 * 1024
@@ -32,10 +31,10 @@ def open_log(path: Path) -> tuple[int, int]:
     """Open a log for appending; the file is created private.
 
     Returns:
-        Its descriptor, and the offset at which the new output begins.
+        Its descriptor, and the offset at which the new output starts.
 
     Raises:
-        OSError: It cannot be created or written.
+        OSError: The log cannot be created or written.
     """
     fd = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     return fd, os.fstat(fd).st_size
@@ -45,7 +44,7 @@ def open_to_read(path: Path) -> BinaryIO:
     """Open a log for reading; the world may have replaced the file.
 
     Raises:
-        OSError: It cannot be opened, is not a regular file, or is larger than 1 TiB.
+        OSError: The file cannot be opened, is not regular, or is larger than 1 TiB.
     """
     return os.fdopen(open_regular(path, max_bytes=_MAX_READ_BYTES), "rb")
 
@@ -57,12 +56,12 @@ def last_lines(
 
     Args:
         path: The log; a missing log has no lines.
-        start: Offset of the first byte to return, to exclude the lines of an older run.
+        start: Offset of the first byte to return, which excludes lines of an older run.
         count: Maximum number of lines.
         secrets: Values to mask.
     """
     secrets = tuple(secrets)
-    # Read and drop a margin, so that no secret begins before the text.
+    # Read and drop a margin, so that no secret starts before the text.
     margin = max(map(len, secrets), default=0)
     try:
         with open_to_read(path) as file:
@@ -81,23 +80,23 @@ def last_lines(
 
 
 class Cut(NamedTuple):
-    """Move of the rest of a log by a cut: the bytes from ``start`` on are now at ``to``."""
+    """Effect of a cut: the bytes of the log from ``start`` on are now at ``to``."""
 
     start: int
     to: int
 
 
 def trim_log(path: Path, max_bytes: int) -> Cut | None:
-    """Cut a log that outgrew ``max_bytes`` to its newer half and mark the cut. Blocks.
+    """Cut a log longer than ``max_bytes`` to its newer half, and mark the cut. Blocks.
 
-    The world keeps appending to the same file. Writes during the copy are lost with the older half;
-    the mark in the log states that lines were removed.
+    The world continues to append to the same file. Writes during the copy are lost with the older
+    half; the mark in the log states that lines were removed.
 
     Returns:
-        The move; None if the log was not cut.
+        The cut; None if the log was not cut.
 
     Raises:
-        OSError: It cannot be read or written.
+        OSError: The log cannot be read or written.
     """
     try:
         if path.stat().st_size <= max_bytes:
@@ -109,7 +108,7 @@ def trim_log(path: Path, max_bytes: int) -> Cut | None:
 
 
 def trim_file(file: BinaryIO, max_bytes: int) -> Cut | None:
-    """Cut an open log as :func:`trim_log` does; its readers must wait. Blocks."""
+    """Cut an open log like :func:`trim_log`; its readers must wait. Blocks."""
     size = file.seek(0, os.SEEK_END)
     if size <= max_bytes:
         return None
@@ -118,15 +117,15 @@ def trim_file(file: BinaryIO, max_bytes: int) -> Cut | None:
 
 
 def _skip_hole(fd: int, position: int, end: int) -> int:
-    """Return the start of the data at or after ``position``; a copied hole would take space."""
+    """Return the start of the data at or after ``position``, because a copied hole takes space."""
     try:
         return os.lseek(fd, position, os.SEEK_DATA)
-    except OSError:  # only a hole follows, or the file system does not report holes
+    except OSError:  # only a hole follows, or the file system does not report holes.
         return end if os.fstat(fd).st_blocks == 0 else position
 
 
 def _move_to_start(file: BinaryIO, source: int, max_bytes: int) -> Cut:
-    """Copy the bytes from ``source`` on to the start, after a mark, and truncate the file."""
+    """Copy the bytes from ``source`` on to the start, after a mark; truncate the file."""
     target = 0
     file.seek(source)
     source += len(file.readline(_LINE_BYTES))

@@ -1,8 +1,8 @@
 """Counters and histograms of one or more worlds, as plain values.
 
-A :class:`MetricsRecorder` takes observations; :class:`Metrics` is its state at a moment. The
-callers decide what to observe and when; ``prometheus`` exports the values to a monitoring system.
-Names have their unit as suffix: ``_s`` is seconds.
+A :class:`MetricsRecorder` takes observations; :class:`Metrics` is a snapshot of its state.
+``prometheus`` exports the values to a monitoring system. The suffix of a name is its unit: ``_s``
+means seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ DURATION_BOUNDS_S = tuple(
 )
 """Upper bounds of every histogram of durations, in seconds: 1 ms, 2 ms, 5 ms, … 500 s.
 
-They span all measured durations, from the start of a world that inherits its socket, about 2 ms, to
-the default timeout of a snapshot, 300 s. Neighbours differ by a factor of 2 or 2.5, so the error of
-an estimated quantile is bounded. All histograms share them, so that they can be compared.
+The bounds span all measured durations, from the start of a world that inherits its socket, about 2
+ms, to the default timeout of a snapshot, 300 s. Neighbours differ by a factor of 2 or 2.5, which
+limits the error of an estimated quantile. All histograms have the same bounds, so that they can be
+compared.
 """
 
 Counter: TypeAlias = Literal[
@@ -40,20 +41,19 @@ Counter: TypeAlias = Literal[
     "saved_bytes",
     "falls_behind",
 ]
-"""The name of a counter of :class:`Metrics`."""
+"""Name of a counter in :class:`Metrics`."""
 
 Timing: TypeAlias = Literal["ready_s", "save_s", "loop_lag_s"]
-"""The name of a histogram of :class:`Metrics`."""
+"""Name of a histogram in :class:`Metrics`."""
 
 
 @attrs.frozen
 class Histogram:
-    """The number of observed values by their size.
+    """Numbers of observed values by size.
 
     Attributes:
         bounds: Upper bounds of the buckets, ascending and inclusive.
-        counts: Number of observations in each bucket; the last bucket, beyond ``bounds``, has no
-            upper bound.
+        counts: Number of observations in each bucket; the last bucket has no upper bound.
         sum: Sum of all observations.
     """
 
@@ -73,14 +73,15 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """Mean of the observations; NaN without any."""
+        """Mean of the observations; NaN without observations."""
         return self.sum / self.count if self.count else math.nan
 
     def quantile(self, q: float) -> float:
-        """Estimate the value below which a share of the observations lies.
+        """Estimate a quantile of the observations.
 
-        It is interpolated within its bucket, as PromQL's ``histogram_quantile`` does, so its error
-        is at most the width of that bucket. Beyond the last bound, the estimate is that bound.
+        The estimate is interpolated within its bucket, as in PromQL's ``histogram_quantile``, so
+        its error is at most the width of the bucket. Beyond the last bound, the estimate is that
+        bound.
 
         Args:
             q: The share, from 0 to 1; 0.5 is the median.
@@ -98,13 +99,13 @@ class Histogram:
         rank = q * self.count
         lowers, before_each = (0.0, *self.bounds), accumulate(self.counts, initial=0)
         buckets = zip(lowers, self.bounds, before_each, self.counts, strict=False)
-        for lower, upper, before, count in buckets:  # the bounded ones
+        for lower, upper, before, count in buckets:  # the bounded buckets
             if count and rank <= before + count:
                 return lower + (upper - lower) * (rank - before) / count
         return self.bounds[-1]
 
     def merged(self, other: Self) -> Self:
-        """Return the histogram of the observations of both.
+        """Return the histogram of both observations.
 
         Raises:
             ValueError: The buckets differ.
@@ -117,25 +118,25 @@ class Histogram:
 
 @attrs.frozen
 class Metrics:
-    """Counters and histograms at a moment; ``Metrics()`` is empty.
+    """A snapshot of counters and histograms; ``Metrics()`` is empty.
 
-    Counters count all attempts and their failures; histograms contain successful attempts only.
+    Counters count all attempts and their failures; histograms contain only successful attempts.
 
     Attributes:
-        starts: Starts begun, including restarts.
+        starts: Starts, including restarts.
         start_failures: Starts that failed.
-        exits: Ready instances that ended unasked.
+        exits: Ready instances that ended unexpectedly.
         unresponsive: Instances given up because they stopped answering.
         halts: Instances that were ended because they had halted or exceeded a limit.
-        restarts: Restarts begun after any of these.
-        stops: Stops begun.
-        saves: Snapshots begun.
+        restarts: Restarts after any of these failures.
+        stops: Stops.
+        saves: Snapshots, including failed ones.
         save_failures: Snapshots that failed.
         saved_bytes: Total size of all complete snapshots.
         falls_behind: Times that a world fell below nine tenths of its rate.
         ready_s: Seconds from the call of a start until the instance was ready.
-        save_s: Seconds that a complete snapshot took.
-        loop_lag_s: Seconds by which the event loop was late, observed twice a second.
+        save_s: Seconds taken by a complete snapshot.
+        loop_lag_s: Delay of the event loop in seconds, observed twice a second.
     """
 
     starts: int = 0
@@ -154,7 +155,7 @@ class Metrics:
     loop_lag_s: Histogram = attrs.field(factory=Histogram.empty)
 
     def merged(self, other: Metrics) -> Metrics:
-        """Return the metrics of both, for example of two worlds in a process."""
+        """Return the combined metrics, for example of two worlds in a process."""
         values: dict[str, Any] = {}
         for name in attrs.fields_dict(Metrics):
             mine, its = getattr(self, name), getattr(other, name)
@@ -164,16 +165,16 @@ class Metrics:
 
 @attrs.frozen
 class AgentMetrics:
-    """Own usage of an agent so far, without what it inherited.
+    """Usage of an agent so far, without inherited usage.
 
     Attributes:
         name: Its name.
         driver: The driver of its program.
         state: Its state.
-        tokens: Tokens by kind; no token is of two kinds.
-        cost_usd: What its program reported as cost, in US dollars; None if it reports none.
-        turns: Turns that have ended.
-        inherited_tokens: Tokens by kind that it inherited from an archive; empty without any.
+        tokens: Tokens by kind; each token has one kind.
+        cost_usd: Cost reported by its program, in US dollars; None without a reported cost.
+        turns: Finished turns.
+        inherited_tokens: Tokens by kind inherited from an archive; empty without inherited tokens.
     """
 
     name: str
@@ -198,10 +199,10 @@ _EVENT_COUNTERS: Final[Mapping[EventKind, tuple[Counter, ...]]] = {
 
 
 class MetricsRecorder:
-    """Counts and measures; an observation costs less than a microsecond and never waits.
+    """Records counts and durations; an observation takes less than a microsecond and never waits.
 
-    One event loop writes. Any thread may take a snapshot, which may contain an observation in the
-    counts of a histogram and not yet in its sum.
+    Only one event loop writes. Any thread may take a snapshot, in which an observation may be in
+    the counts of a histogram but not yet in its sum.
     """
 
     def __init__(self) -> None:
@@ -210,16 +211,16 @@ class MetricsRecorder:
         self._sums = dict.fromkeys(get_args(Timing), 0.0)
 
     def add(self, counter: Counter, amount: int = 1) -> None:
-        """Raise a counter by ``amount``."""
+        """Increase a counter by ``amount``."""
         self._counters[counter] += amount
 
     def count_event(self, kind: EventKind) -> None:
-        """Raise the counters of a kind of event."""
+        """Increase the counters for a kind of event."""
         for counter in _EVENT_COUNTERS.get(kind, ()):
             self.add(counter)
 
     def observe(self, timing: Timing, seconds: float) -> None:
-        """Put a duration into a histogram."""
+        """Add a duration to a histogram."""
         self._counts[timing][bisect_left(DURATION_BOUNDS_S, seconds)] += 1
         self._sums[timing] += seconds
 

@@ -1,9 +1,9 @@
-"""The library's own log: structlog's loggers, with structlog imported at the first line.
+"""The library's own log: structlog's loggers, which import structlog at the first line.
 
-It takes longer to load than the rest of the package, and most processes never log a line. The
-application chooses the format and the destination of lines; the library never configures structlog.
-If the application has not configured it, lines go to standard error, since standard output belongs
-to the application.
+structlog takes longer to load than the rest of the package, and most processes never log a line.
+The application chooses the format and the destination of lines; the library never configures
+structlog. By default, lines go to standard error, because standard output belongs to the
+application.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
 
 _MAX_FRAMES: Final = 6
-"""Number of innermost frames that a line about a defect names."""
+"""Maximum number of innermost frames in a line about a defect."""
 
 
 class OwnLog:
-    """A logger with methods of structlog's, each of which writes one line.
+    """A logger with structlog's methods, each of which writes one line.
 
-    Logging never fails: a line is dropped when structlog cannot be loaded, for lack of descriptors
-    for example, or when it cannot be written. There is no ``exception``: the tracebacks that
-    structlog prints show local variables, and with them the tokens of worlds and agents; see
+    Logging never fails: a line is dropped if structlog cannot be loaded, for example for lack of
+    descriptors, or if the line cannot be written. There is no method ``exception``, because
+    structlog's tracebacks show local variables, including tokens of worlds and agents; see
     :meth:`defect`.
 
     Args:
@@ -40,19 +40,19 @@ class OwnLog:
         self._name = name
 
     def debug(self, event: str, **fields: object) -> None:
-        """Write what only developers of this package read."""
+        """Log details for developers of this package."""
         self._write("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """Write what happened in the ordinary course of things."""
+        """Log an ordinary event."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Write what a user may have to act on."""
+        """Log a condition that may need action by the user."""
         self._write("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Write what failed."""
+        """Log a failure."""
         self._write("error", event, fields)
 
     def _write(self, method: str, event: str, fields: Mapping[str, object]) -> None:
@@ -73,13 +73,13 @@ class OwnLog:
     def defect(self, event: str, error: Exception, **fields: Any) -> None:
         """Report an unexpected exception, which is a bug of this package.
 
-        The line names the innermost frames, without their variables. No file is opened, as for a
-        printed traceback, so this can be called in an event loop.
+        The line names the innermost frames, without their variables. Unlike a printed traceback, it
+        opens no file, so this can be called in an event loop.
 
         Args:
-            event: What failed.
+            event: The failed operation.
             error: The exception.
-            **fields: Further fields of the line.
+            **fields: Additional fields of the line.
         """
         self.error(event, error=repr(error), at=_place(error), **fields)
 
@@ -94,10 +94,10 @@ class OwnLog:
         """Return a context manager that reports an exception of its block and suppresses it.
 
         Args:
-            event: What failed.
-            expected: Failures that are no defects of this package: each is a warning.
-            on_defect: Called with any other exception before that is reported as a defect.
-            **fields: Further fields of the line.
+            event: The failed operation.
+            expected: Exceptions that are not defects of this package; they are logged as warnings.
+            on_defect: Called with any other exception before it is reported as a defect.
+            **fields: Additional fields of the line.
         """
         return _Containment(self, event, expected, on_defect, fields)
 
@@ -129,7 +129,7 @@ class _Containment:
 def escape_entry(
     _logger: object, _method: str, entry: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a line's fields with control characters as escapes: a processor of structlog's."""
+    """Return a line's fields with control characters escaped. A structlog processor."""
     return {
         name: printable_name(value) if isinstance(value, str) else value
         for name, value in entry.items()
@@ -137,7 +137,7 @@ def escape_entry(
 
 
 def _place(error: Exception) -> str:
-    """Return the frames of an exception in one line, the innermost first."""
+    """Return the frames of an exception on one line, the innermost first."""
     frames = [
         f"{PurePath(frame.f_code.co_filename).name}:{line} {frame.f_code.co_qualname}"
         for frame, line in walk_tb(error.__traceback__)

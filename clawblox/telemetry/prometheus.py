@@ -1,8 +1,8 @@
 """``GET /metrics`` for Prometheus, on loopback; needs the extra ``clawblox[metrics]``.
 
-It turns :class:`~clawblox.telemetry.metrics.Metrics` into metric families at each scrape, and
-serves them from its own threads, so that a scrape never waits for the event loop, nor the loop for
-a scrape. ``metrics`` defines the counters. No other module knows prometheus_client.
+Each scrape converts :class:`~clawblox.telemetry.metrics.Metrics` into metric families. They are
+served from separate threads, so that scrapes and the event loop never wait for each other.
+``metrics`` defines the counters. No other module imports prometheus_client.
 """
 
 from __future__ import annotations
@@ -57,33 +57,33 @@ _PATH = "/metrics"
 _LOOPBACK_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 _CLIENT_TIMEOUT_S = 5.0
 _SCRAPE_TIMEOUT_S = 10.0
-"""Longest life of a connection, in seconds, even if it keeps sending."""
+"""Maximum duration of a connection, in seconds, even if the client keeps sending."""
 _MAX_CONNECTIONS = 32
 _ACCEPT_PAUSE_S = 0.5
 _SHUTDOWN_POLL_S = 0.1
 
 _HELP = dict(re.findall(r"^ +(\w+): (.+)$", Metrics.__doc__ or "", re.MULTILINE))
-"""The descriptions of counters and histograms, as they are documented."""
+"""Descriptions of counters and histograms, from their docstring."""
 
 _log = OwnLog(__name__)
 
 
 @attrs.define(eq=False)
 class MetricsEndpoint(Collector):
-    """Serves metrics on 127.0.0.1 while its block lasts; an async context manager.
+    """Serves metrics on 127.0.0.1 during its block; an async context manager.
 
-    It also reports the instances by state, each with its labels, and CPU time, memory and
-    descriptors of this process. It answers only requests that name a loopback host and do not come
-    from a web page, because a page can make its own host name resolve to 127.0.0.1.
+    It also reports the number of instances by state, the labels of each instance, and CPU time,
+    memory and descriptors of this process. It answers only requests that name a loopback host and
+    do not come from a web page, because a page can make its own host name resolve to 127.0.0.1.
 
     Args:
-        read_metrics: Returns the current metrics. Like the other functions it is called in threads
-            other than the event loop's.
+        read_metrics: Returns the current metrics. All these functions are called in threads other
+            than the event loop's.
         read_states: Returns the number of instances by state.
-        read_labels: Returns the labels of the instances by name. They are the labels
-            ``label_<name>`` of ``clawblox_instance_info``, to be joined with other series.
+        read_labels: Returns the labels of the instances by name. They become the labels
+            ``label_<name>`` of ``clawblox_instance_info``, which can be joined with other series.
         read_agents: Returns the usage of the agents.
-        read_rates: Returns the tick rates of the worlds by name of the instance.
+        read_rates: Returns the tick rates of the worlds by instance name.
         port: The port; 0 takes any free port.
     """
 
@@ -100,7 +100,7 @@ class MetricsEndpoint(Collector):
         """Address of the metrics.
 
         Raises:
-            UsageError: The block was not entered, or was left.
+            UsageError: The block has not been entered, or has been left.
         """
         if self._server is None:
             raise UsageError("the metrics endpoint is not open")
@@ -128,7 +128,7 @@ class MetricsEndpoint(Collector):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the server and its threads; a scrape under way is cut off.
+        """End the server and its threads; a current scrape is interrupted.
 
         Cancellation: waits until the server has ended.
         """
@@ -137,7 +137,7 @@ class MetricsEndpoint(Collector):
             await in_own_task(partial(_close, server))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families of metrics at a scrape. Called in other threads."""
+        """Yield the metric families for a scrape. Called in other threads."""
         metrics = self._read_metrics()
         for name in attrs.fields_dict(Metrics):
             value = getattr(metrics, name)
@@ -193,7 +193,7 @@ def _make_agent_families(agents: Sequence[AgentMetrics]) -> Iterator[Metric]:
     turns = _counter("agent_turns", "Turns of an agent that have ended.", "agent")
     text = "Tokens that an agent inherited from an archive; they are not in its other counts."
     inherited = _gauge("agent_inherited_tokens", text, "agent", "kind")
-    for agent in {agent.name: agent for agent in agents}.values():  # no series comes twice
+    for agent in {agent.name: agent for agent in agents}.values():  # each series only once
         info.add_metric([agent.name, agent.driver, agent.state], 1)
         for kind, count in agent.tokens.items():
             tokens.add_metric([agent.name, kind], count)
@@ -216,7 +216,7 @@ def _make_histogram(name: str, value: Histogram) -> Metric:
 
 
 def _guarded(app: WSGIApplication) -> WSGIApplication:
-    """Let through requests for the metrics that name a loopback host and come from no web page."""
+    """Return an app that refuses other paths, other hosts than loopback, and web pages."""
 
     def guard(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         refusal = _refuse(environ)
@@ -256,16 +256,16 @@ class _Handler(WSGIRequestHandler):
     timeout = _CLIENT_TIMEOUT_S
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """Log nothing: the terminal belongs to the command line."""
+        """Suppress the log, because the terminal belongs to the command line."""
 
 
 class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
-    """A thread accepts, and another serves each connection; all of them end with the server."""
+    """A thread accepts connections, and another thread serves each; all end with the server."""
 
     def __init__(self, app: WSGIApplication, port: int) -> None:
         self._thread = threading.Thread(target=self._accept, name="clawblox-metrics", daemon=True)
         self._connections: dict[socket.socket, float] = {}
-        """When each was accepted, in monotonic seconds, the oldest first."""
+        """Connections with their times of acceptance, in monotonic seconds, the oldest first."""
         super().__init__((_HOST, port), _Handler)
         self.set_app(app)
 
@@ -276,7 +276,7 @@ class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self.serve_forever(_SHUTDOWN_POLL_S)
 
     def close(self) -> None:
-        """End the server and its connections. Blocks for a tenth of a second at most."""
+        """End the server and its connections. Blocks for at most a tenth of a second."""
         self.shutdown()
         self._thread.join()
         for connection in tuple(self._connections):
@@ -284,7 +284,7 @@ class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         self.server_close()
 
     def server_bind(self) -> None:
-        # The inherited method asks the name service for the name of the address.
+        # The inherited method does a reverse DNS lookup.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = _HOST, self.server_address[1]
         self.setup_environ()
@@ -303,7 +303,7 @@ class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         return connection, address
 
     def service_actions(self) -> None:
-        """Cut off connections that have lasted too long; called at least ten times a second."""
+        """End connections that have lasted too long; called at least ten times a second."""
         latest = monotonic() - _SCRAPE_TIMEOUT_S
         for connection, accepted_at in tuple(self._connections.items()):
             if accepted_at < latest:
@@ -314,11 +314,11 @@ class _MetricsServer(socketserver.ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Log that a client went away, or sent nothing for too long."""
+        """Log that a client disconnected or was silent for too long."""
         _log.debug("metrics client gone", exc_info=True)
 
 
 def _cut_off(connection: socket.socket) -> None:
-    """End a connection; the thread that serves it closes it."""
+    """Shut a connection down; its thread closes the socket."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

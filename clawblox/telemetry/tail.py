@@ -1,7 +1,7 @@
-"""Reads the lines of a log one by one while it grows, and finds their borders. Blocks.
+"""Reads the lines of a growing log one by one, and finds their borders. Blocks.
 
-The writer never waits for a reader. Memory per line is bounded: a longer line is counted and
-skipped. Offsets count over all segments of the log (``log_segments``).
+The writer never waits for a reader. Memory per line is bounded: a line that is too long is counted
+and skipped. Offsets count over all segments of the log (``log_segments``).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from clawblox.system.regular_files import closing_fd, last_line_start, open_regu
 from clawblox.telemetry.log_segments import LogSegment, list_segments
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Maximum bytes that one call reads."""
+"""Maximum bytes per call."""
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
-"""Longest line that is kept."""
+"""Maximum length of a line that is kept, in bytes."""
 
 _STEP_BYTES: Final = 16 * 1024
 
 
 class FileLine(NamedTuple):
-    """One line of a file, without its newline.
+    """A line of a file, without its newline.
 
     Attributes:
-        offset: Where it begins in the log.
+        offset: Offset of its first byte in the log.
         size: Its length in bytes.
         data: The line; None if it was too long to keep.
     """
@@ -38,11 +38,11 @@ class FileLine(NamedTuple):
 
 
 def read_lines(log: Path, start: int = 0) -> Generator[FileLine, None, None]:
-    """Yield the lines of a log and of its older segments; the last one may lack its newline.
+    """Yield the lines of a log and of its older segments; the last line may lack its newline.
 
     Args:
         log: The log; a missing log has no lines.
-        start: Offset at which the first line begins.
+        start: Offset of the first line.
 
     Raises:
         OSError: A segment cannot be read.
@@ -53,7 +53,7 @@ def read_lines(log: Path, start: int = 0) -> Generator[FileLine, None, None]:
 
 
 def read_segment(segment: LogSegment, start: int) -> Generator[FileLine, None, None]:
-    """Yield the lines of a segment of a log from an offset on, as :func:`read_lines` does."""
+    """Yield the lines of a log's segment from an offset on, like :func:`read_lines`."""
     tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
     try:
         yield from tail.read_on()
@@ -67,15 +67,15 @@ class Tail:
 
     Args:
         path: The file.
-        offset: Where the first line begins.
-        begins_at: Offset of the first byte of the file; not 0 for a log with older segments.
+        offset: Offset of the first line.
+        begins_at: Offset of the first byte of the file; above 0 for a log with older segments.
         end: Offset at which reading stops; None reads as long as the file grows.
 
     Attributes:
         path: The file.
-        position: Offset of the next byte to be read.
-        line_start: Offset of the first line that has not been returned.
-        end: Where reading stops; holes of a sparse file before it are skipped.
+        position: Offset of the next byte to read.
+        line_start: Offset of the first line not yet returned.
+        end: Offset at which reading stops; earlier holes of a sparse file are skipped.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Tail:
         self.seek(offset)
 
     def seek(self, offset: int) -> None:
-        """Continue with the line that begins at ``offset``."""
+        """Continue with the line at ``offset``."""
         self.position = self.line_start = offset
         self._size = 0
         self._pieces: list[bytes] = []
 
     def open(self) -> None:
-        """Open the file, unless it is open.
+        """Open the file unless it is open.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened.
         """
         if self._fd < 0:
             self._fd = open_regular(self.path)
@@ -110,15 +110,15 @@ class Tail:
             self._fd = -1
 
     def follow(self) -> bool:
-        """Go to the start of the file that has replaced the one read so far, or of a cut file.
+        """Go to the start of the file if it was replaced or cut.
 
-        A file that is open is first to be read to its end.
+        Read an open file to its end before the call.
 
         Returns:
-            Whether the file is a different one, or was cut.
+            Whether the file was replaced or cut.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened.
         """
         status = os.stat(self.path)  # noqa: PTH116 - several times a second
         is_new = self._inode not in (-1, status.st_ino) or status.st_size < self.position
@@ -140,7 +140,7 @@ class Tail:
             yield from self.read()
 
     def read(self) -> list[FileLine]:
-        """Return the lines that end in the next chunk; none at the end of the file.
+        """Return the lines that end in the next chunk; empty at the end of the file.
 
         Raises:
             OSError: The file cannot be read.
@@ -156,7 +156,7 @@ class Tail:
         return self._split(chunk)
 
     def _skip_hole(self, end: int) -> None:
-        """Skip a hole in a sparse file; it may be terabytes long."""
+        """Skip a hole in a sparse file, which may be terabytes long."""
         hole = pass_hole(self._fd, self.position, self._begins_at, end) - self.position
         if hole > MAX_LINE_BYTES:  # a shorter hole is read as zeros
             self.position += hole
@@ -169,7 +169,7 @@ class Tail:
         return self._begins_at + os.fstat(self._fd).st_size
 
     def take_rest(self) -> list[FileLine]:
-        """Return the last line if it lacks its newline; call this after its writer has ended."""
+        """Return the last line if it lacks its newline; call this after the writer has ended."""
         return [self._end_line(0)] if self._size else []
 
     def _split(self, chunk: bytes) -> list[FileLine]:
@@ -206,11 +206,11 @@ class Tail:
 
 
 def find_line_end(segments: Sequence[LogSegment], offset: int) -> int:
-    """Return the offset behind the line that contains a byte.
+    """Return the offset after the line that contains a byte.
 
     Args:
         segments: The segments of the log.
-        offset: The byte; behind the end of the log it is returned as it is.
+        offset: Offset of the byte; an offset after the end of the log is returned unchanged.
 
     Raises:
         OSError: The log cannot be read.
@@ -219,7 +219,7 @@ def find_line_end(segments: Sequence[LogSegment], offset: int) -> int:
 
 
 def find_line_start(segments: Sequence[LogSegment], offset: int) -> int:
-    """Return the offset of the line that contains a byte; of a line over 8 MiB, only near the byte.
+    """Return the offset of the line that contains a byte; at most 8 MiB before the byte.
 
     See :func:`find_line_end`.
     """
@@ -229,7 +229,7 @@ def find_line_start(segments: Sequence[LogSegment], offset: int) -> int:
 def _search(
     segments: Sequence[LogSegment], offset: int, find: Callable[[int, LogSegment, int], int]
 ) -> int:
-    """Search the segment that contains a byte, or else the next one."""
+    """Search the segment that contains a byte, or the next segment."""
     segment = next((part for part in segments if part.end > offset), None)
     if segment is None:
         return offset
@@ -238,7 +238,7 @@ def _search(
 
 
 def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
-    """Return the offset behind the next newline, or behind the last byte."""
+    """Return the offset after the next newline, or after the last byte."""
     while block := os.pread(fd, _STEP_BYTES, offset - segment.start):
         if (found := block.find(b"\n")) >= 0:
             return min(segment.end, offset + found + 1)
@@ -247,20 +247,20 @@ def _find_end(fd: int, segment: LogSegment, offset: int) -> int:
 
 
 def _find_start(fd: int, segment: LogSegment, offset: int) -> int:
-    """Return the offset behind the last newline before, at most the longest line away."""
+    """Return the offset after the preceding newline, at most the maximum line length away."""
     place = offset - segment.start
     least = max(0, place - MAX_LINE_BYTES)
     return segment.start + last_line_start(fd, place, least=least)
 
 
 def pass_hole(fd: int, offset: int, start: int, end: int) -> int:
-    """Return the offset of the next byte outside of the holes of a sparse file.
+    """Return the offset of the next byte outside the holes of a sparse file.
 
     Args:
         fd: Descriptor of a segment.
-        offset: Where to begin.
+        offset: Start of the search.
         start: Offset of the first byte of the segment.
-        end: Offset behind its last byte.
+        end: Offset after its last byte.
     """
     try:
         return min(end, start + os.lseek(fd, offset - start, os.SEEK_DATA))

@@ -1,4 +1,4 @@
-"""Limits over time: how often an event is reported, and how much is admitted. Pure."""
+"""Limits over time for reports of an event, and for admitted amounts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Throttle:
     _count: int = attrs.field(default=0, init=False)
 
     def count(self) -> int:
-        """Count an event; return the count since the last report, or 0 for no report."""
+        """Count an event; return the count since the last report, or 0 if no report is due."""
         self._count += 1
         now = self._clock()
         if now < self._next_at:
@@ -35,11 +35,11 @@ class Throttle:
 
 @attrs.define(eq=False)
 class Rate:
-    """Admits an amount a second, after a burst.
+    """Admits an amount per second, after a burst.
 
     Args:
-        per_s: Amount a second in the long run, in any unit.
-        burst: Amount at a time after a pause.
+        per_s: Average amount per second, in any unit.
+        burst: Maximum amount at a time after a pause.
     """
 
     _per_s: float
@@ -52,7 +52,7 @@ class Rate:
         return self._burst
 
     def admits(self, now: float, amount: float = 1.0) -> bool:
-        """Take an amount if it is admitted at ``now``, in monotonic seconds; else take nothing."""
+        """Take an amount if it is admitted at ``now`` (monotonic seconds); return whether so."""
         gained = max(0.0, now - self._filled_at) * self._per_s
         self._left, self._filled_at = min(self._burst, self._left + gained), now
         if self._left < amount:

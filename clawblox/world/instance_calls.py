@@ -407,12 +407,12 @@ class InstanceCalls(OpenWorld):
         ``checkpoints`` of the instance, and the archive if it is in a run directory.
 
         Args:
-            path: The archive, ``*.ckpt``; its directory is created when missing.
+            path: The archive, ``*.ckpt``; its directory is created if missing.
             agents: The agents, or their directories by name; None for no agents.
             instance: Name of the instance; not needed while there is only one.
-            backend: The driver of all agents, ``claude`` for instance; None reads it from each
+            backend: The driver of all agents, such as ``claude``; None reads it from each
                 directory.
-            metadata: JSON values for the top level of ``metadata.json``; None for none.
+            metadata: JSON values for the top level of ``metadata.json``; None adds none.
             workspace_only: Whether to leave out the conversations; the right choice for archives
                 that are shared.
             known_secrets: Secrets to search for, in addition to the tokens of live worlds, the
@@ -427,11 +427,11 @@ class InstanceCalls(OpenWorld):
             max_total_bytes: Limit for the apparent size of all these files together, in bytes. The
                 largest files are left out until the rest fits.
             overwrite: Whether to replace an archive of that name.
-            keep: Paths below workspaces to archive although programs run or obey them unasked, such
-                as ``.helix/config.toml``; a directory includes everything in it. Credentials are
-                never archived.
-            progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-                function is called with the bytes done and the total (0 and 0 while it waits for an
+            keep: Paths below workspaces to archive even though programs execute or follow them
+                automatically, such as ``.helix/config.toml``; a directory includes everything in
+                it. Credentials are never archived.
+            progress: True shows the progress on standard error, in a terminal or a notebook. A
+                function is called with the bytes done and the total (0 and 0 during the wait for an
                 idle moment), perhaps in another thread; an exception from it ends the call. False
                 does neither.
             timeout: Seconds for the transfer of the snapshot.

@@ -2,10 +2,10 @@
 
 - ``layout``: the profile of the zip format.
 - ``metadata``: ``metadata.json`` as bytes and back.
-- ``reader``: reading archives that may come from a stranger.
-- ``writer``: writing the members; threads pack the small files.
-- ``packing``: packing a source as a member.
-- ``earlier``: copying members from earlier archives.
-- ``intake``: reading a file that may change in the meantime.
-- ``registry``: publishing an archive, and its entry in the manifest of the run.
+- ``reader``: reads archives, which may come from a stranger.
+- ``writer``: writes the members; threads pack the small files.
+- ``packing``: packs a source as a member.
+- ``earlier``: copies members from earlier archives.
+- ``intake``: reads a file that may change in the meantime.
+- ``registry``: publishes an archive, and registers it in the manifest of the run.
 """

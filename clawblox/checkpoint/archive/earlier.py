@@ -1,9 +1,9 @@
-"""Members of archives that this process has written, so that the next archive can copy them.
+"""Members of archives that this process has written, which the next archive can copy.
 
-Compressing is the slow part of packing, and most files of a workspace do not change between two
-checkpoints. The digests are remembered in memory only, and bytes read from an earlier archive are
-used only if their digest matches. Somebody who can write to the directory of the archives can
-therefore only force a file to be compressed again.
+Compression is the slow part of packing, and most files of a workspace do not change between two
+checkpoints. The digests are kept only in memory, and bytes from an earlier archive are used only if
+their digest matches. Write access to the archives' directory can therefore only force a file to be
+compressed again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLAIN_MODE: Final = 0o600
 
 @attrs.define(kw_only=True, eq=False, on_setattr=attrs.setters.frozen)
 class Packed:
-    """A source that was packed.
+    """A packed source.
 
     Attributes:
         method: ``STORED`` or ``DEFLATED``.
@@ -41,7 +41,7 @@ class Packed:
         is_copied: Whether these bytes were verified in an earlier archive.
         content: The bytes for the archive until they are written; None if a sink has them.
         mode: 0o700 for a file that its owner may execute, else 0o600.
-        mtime_ns: When the file was last modified.
+        mtime_ns: Modification time of the file, in nanoseconds since 1970.
         is_unstable: Whether the file changed each time it was read.
     """
 
@@ -60,7 +60,7 @@ class Packed:
 
 @attrs.frozen
 class EarlierMember:
-    """A member of an archive that was verified and published.
+    """A member of a verified and published archive.
 
     Attributes:
         archive: The archive.
@@ -74,7 +74,7 @@ class EarlierMember:
 
 
 earlier_members: Final = RecentValues[EarlierMember](capacity=1 << 15)
-"""The members that this process has written, by their digests; about 16 MB when full."""
+"""Members that this process has written, by their digests; about 16 MB when full."""
 
 
 class EarlierArchives:
@@ -109,10 +109,10 @@ class EarlierArchives:
 
         Args:
             sha256: Digest of the content.
-            write: Takes the bytes piece by piece. They are wrong if the result is None.
+            write: Takes the bytes piece by piece; they are invalid if the result is None.
 
         Returns:
-            The member that was copied; None if there is no such member or its bytes are damaged.
+            The copied member; None if no archive contains it or its bytes are damaged.
         """
         member = self._members.recall(sha256)
         fd = self._open(member.archive) if member else None
@@ -127,7 +127,7 @@ class EarlierArchives:
     def _open(self, path: Path) -> int | None:
         with self._lock:
             if path not in self._files:
-                # An archive stays open, so replacing it during the save has no effect.
+                # Archives stay open, so replacing one during the save has no effect.
                 is_full = len(self._files) >= _MOST_OPEN
                 self._files[path] = None if is_full else _open(path)
             return self._files[path]

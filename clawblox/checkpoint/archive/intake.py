@@ -1,6 +1,6 @@
-"""Reading a file that may change meanwhile, and noticing that it changed.
+"""Reads a file that may change in the meantime, and detects the change.
 
-Owns a single reading of a source. ``packing`` decides whether to read a changed file again.
+This module does a single reading; ``packing`` decides whether to read a changed file again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from clawblox.foreign_values import parse_object
 from clawblox.system.regular_files import closing_fd, last_line_start
 
 CHUNK_BYTES = 256 << 10
-"""Size of a piece in bytes. The last piece may be smaller, a rewritten piece larger."""
+"""Size of a piece in bytes; the last piece may be smaller, rewritten pieces may be larger."""
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
 def read_range(fd: int, start: int, length: int) -> Iterator[bytes]:
-    """Yield a range of a file in pieces; they end early where the file does.
+    """Yield a range of a file in pieces, up to the end of the file.
 
     Args:
         fd: The file, open for reading; its position is neither used nor changed.
@@ -33,7 +33,7 @@ def read_range(fd: int, start: int, length: int) -> Iterator[bytes]:
         length: Length of the range in bytes.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     end = start + length
     while start < end and (chunk := os.pread(fd, min(CHUNK_BYTES, end - start), start)):
@@ -42,11 +42,11 @@ def read_range(fd: int, start: int, length: int) -> Iterator[bytes]:
 
 
 class VanishedSource(Exception):  # noqa: N818 - names the condition; the caller decides
-    """A regular file is gone, or has become something else."""
+    """A regular file has been removed or replaced by another kind of file."""
 
 
 class UnreadableSource(Exception):  # noqa: N818 - names the condition; the caller decides
-    """This process may not open a file."""
+    """This process is not permitted to open a file."""
 
 
 class Intake:
@@ -57,7 +57,7 @@ class Intake:
         fd: Descriptor of the file, open for reading.
 
     Attributes:
-        status: Its status when the reading began.
+        status: Its status at the start of the reading.
         length: Number of bytes to read, before any rewriting.
     """
 
@@ -78,13 +78,13 @@ class Intake:
         """Yield the content in pieces, rewritten by the source's transform.
 
         Raises:
-            CheckpointError: It cannot be read.
+            CheckpointError: The file cannot be read.
         """
         transform = self._source.transform
         return self._read() if transform is None else _regrouped(transform(self._read()))
 
     def has_changed(self) -> bool:
-        """Return whether the file changed since the reading began.
+        """Return whether the file has changed since the start of the reading.
 
         A file of whole lines that only grew counts as unchanged.
 
@@ -111,9 +111,9 @@ def open_intake(source: Source) -> Iterator[Intake]:
     """Open a source for a single reading.
 
     Raises:
-        VanishedSource: It is no longer a regular file.
-        UnreadableSource: It may not be opened.
-        CheckpointError: It cannot be opened for another reason.
+        VanishedSource: The path is no longer a regular file.
+        UnreadableSource: This process is not permitted to open the file.
+        CheckpointError: The file cannot be opened for another reason.
     """
     with _translated(source):
         fd = _open(source)
@@ -133,10 +133,10 @@ def _open(source: Source) -> int:
 
 
 def _end_of_records(fd: int, size: int) -> int:
-    """Return the offset after the last complete record, which may have no newline yet.
+    """Return the offset after the last complete record, which may lack its newline.
 
-    No beginning of a JSON object is itself a JSON object, so a record that is being written is
-    not taken for a complete one.
+    An incomplete JSON object is never valid JSON, so a partially written record does not count as
+    complete.
     """
     end = last_line_start(fd, size)
     if end == size or size - end > MAX_RECORD_BYTES:

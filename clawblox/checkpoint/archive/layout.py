@@ -1,21 +1,21 @@
 """Serialises and parses the profile of the zip format that archives use; no I/O.
 
-A ``.ckpt`` is a zip that any program can open. The reader accepts far less than zip allows, so
-that two programs never see different archives in the same file, and nothing can hide in it:
+A ``.ckpt`` is a zip file that any program can open. The reader accepts only a small part of the zip
+format, so that all programs see the same content in a file and no content can be hidden in it:
 
-* members follow one another from the first byte on, in the order of the directory, with no byte
-  between them or after them; the end record is the last 22 bytes of the file;
+* members follow one another from the first byte on, in the order of the directory, without gaps;
+  the end record is the last 22 bytes of the file;
 * the header before a member agrees with its record in the directory;
-* members are regular files, stored or deflated, or directories, which are empty; no comments, no
-  encryption, no second disk, no extra field but zip64, and zip64 only where a field needs it.
+* members are regular files, stored or deflated, or empty directories, without comments,
+  encryption, a second disk or extra fields, except zip64 where a field needs it.
 
-Python's ``zipfile`` writes this profile when its file is seekable. Three things that Info-ZIP's
-``zip`` and ``bsdtar`` add are accepted, because no program can read another content by them: the
-mark of a text; times and owner as extra fields, the same in both headers; and a data descriptor
-that repeats the directory, after content whose end deflate shows.
+Python's ``zipfile`` writes this profile to a seekable file. Three additions of Info-ZIP's ``zip``
+and ``bsdtar`` are also accepted, because they do not change the content that programs read: the
+text flag; times and owner as extra fields, the same in both headers; and a data descriptor that
+repeats the directory, after deflated content.
 
 PKWARE's APPNOTE.TXT, 4.3 and 4.5.3, specifies the format, and ``proginfo/extrafld.txt`` of Info-ZIP
-its extra fields. ``names`` defines the names that are allowed, the reader the limits.
+its extra fields. ``names`` defines the allowed names, and the reader the limits.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ _END64_SIGNATURE: Final = b"PK\x06\x06"
 _DESCRIPTOR_SIGNATURE: Final = b"PK\x07\x08"
 
 _ZIP64: Final = 1
-"""Header id of the only extra field that means something."""
+"""Header id of the only extra field that is interpreted."""
 _LOCAL_EXTRA: Final = struct.Struct("<2H2Q")
 _EXTRA: Final = struct.Struct("<2H")
 _TIMES: Final = 0x5455
 _OWNER: Final = 0x7875
 _EMPTY_SIZES: Final = {STORED: 0, DEFLATED: 2}
-"""Packed size of no content by method, in bytes."""
+"""Packed size of empty content, by method, in bytes."""
 _EXTRA_LENGTHS: Final = {_ZIP64: (8, 16, 24), _TIMES: (5, 9, 13), _OWNER: (11,)}
-"""Lengths of each extra field in the profile, in bytes."""
+"""Allowed lengths of each extra field in the profile, in bytes."""
 _MODIFIED_BYTES: Final = 5
-"""Part of ``_TIMES`` that both headers have: the modification time."""
+"""Length of the part of ``_TIMES`` that is in both headers: the modification time."""
 _MARKS_BYTES: Final = sum(_EXTRA.size + max(_EXTRA_LENGTHS[kind]) for kind in (_TIMES, _OWNER))
 _FULL_16: Final = 0xFFFF
 _FULL_32: Final = 0xFFFF_FFFF
 
 MAX_TAIL: Final = _END64.size + _LOCATOR.size + _END.size
-"""Size of all the records that can end a file."""
+"""Maximum total size of the records at the end of a file."""
 
 _LARGE: Final = 0xF000_0000
-"""From this size on 64 bits are used; below 2**32, because deflate may enlarge content slightly."""
+"""Minimum size with 64-bit fields; below 2**32, because deflate may enlarge content slightly."""
 
 _UNIX: Final = 3
 _SYSTEMS: Final = (0, _UNIX)
@@ -79,7 +79,7 @@ _VERSION_STORED: Final = 10
 _VERSION: Final = 20
 _VERSION_64: Final = 45
 _INFO_ZIP: Final = 30
-"""Version that Info-ZIP's ``zip`` names as its own; it alone marks texts."""
+"""Version of Info-ZIP's ``zip``, the only program that sets the text flag."""
 _UTF_8: Final = 0x800
 _DESCRIBED: Final = 0x8
 _DOS_DIRECTORY: Final = 0x10
@@ -92,15 +92,15 @@ class ArchiveEntry:
     """A member of an archive, or a directory.
 
     Attributes:
-        name: Its path in the checkpoint, which may be another than ``member``.
+        name: Its path in the checkpoint, which may differ from ``member``.
         method: ``STORED`` or ``DEFLATED``.
         crc: CRC-32 of its content.
         compressed_size: Size of its packed content, in bytes.
         size: Size of its content, in bytes.
-        mode: 0o700 when its owner may execute it, else 0o600.
+        mode: 0o700 if its owner may execute it, else 0o600.
         offset: Offset of its local header.
-        member: Its name in the zip file; the entries that a reader returns have passed
-            ``names.check_name``, and a directory's name ends with a slash.
+        member: Its name in the zip file. In entries from the reader, ``names.check_name`` has
+            accepted it; the name of a directory ends with a slash.
     """
 
     name: str
@@ -114,7 +114,7 @@ class ArchiveEntry:
 
     @property
     def is_directory(self) -> bool:
-        """Return whether the entry stands for a directory."""
+        """True if the entry is for a directory."""
         return self.member.endswith("/")
 
 
@@ -138,7 +138,7 @@ class DirectoryRecord(NamedTuple):
         name: Its name.
         twin: The bytes of ``_TWIN``.
         marks: Its time and owner, if it has them.
-        descriptor: The data descriptor after its content; empty without.
+        descriptor: The data descriptor after its content; empty without a descriptor.
     """
 
     entry: ArchiveEntry
@@ -152,7 +152,7 @@ class DirectoryRecord(NamedTuple):
 
 
 def local_header_size(name: str, size: int) -> int:
-    """Return the size of a member's local header; its content does not matter.
+    """Return the size of a member's local header.
 
     Args:
         name: Name of the member.
@@ -235,7 +235,7 @@ def parse_end(tail: bytes, file_size: int) -> DirectoryEnd:
         CheckpointFormatError: The file does not end with an end record, or its directory is not
             directly before the end records.
     """
-    record = tail[-_END.size :].rjust(_END.size)  # a shorter file has no signature there
+    record = tail[-_END.size :].rjust(_END.size)  # a shorter file has no signature at this offset
     signature, *disks, on_disk, count, size, offset, comment = _END.unpack(record)
     if signature != _END_SIGNATURE or comment:
         _refuse("no archive, or not all of one: no end record exactly at the end of the file")
@@ -271,15 +271,15 @@ def _parse_end64(
 
 
 def parse_directory(data: bytes, count: int) -> Iterator[DirectoryRecord]:
-    """Read the directory of an archive, member by member.
+    """Yield the records in the directory of an archive.
 
     Args:
         data: The directory, exactly.
         count: The number of members in the end record.
 
     Raises:
-        CheckpointFormatError: A record is damaged, or outside the profile; or the directory
-            does not contain ``count`` records.
+        CheckpointFormatError: A record is damaged or outside the profile, or the directory does not
+            contain ``count`` records.
         CheckpointPathError: A member's name is not allowed.
     """
     position = 0
@@ -291,7 +291,7 @@ def parse_directory(data: bytes, count: int) -> Iterator[DirectoryRecord]:
 
 
 def max_local_header(record: DirectoryRecord) -> int:
-    """Return how many bytes the local header of a member may take."""
+    """Return the maximum size of a member's local header."""
     return _LOCAL.size + len(record.name) + _LOCAL_EXTRA.size + _MARKS_BYTES
 
 
@@ -300,11 +300,11 @@ def check_local_header(record: DirectoryRecord, header: bytes) -> int:
 
     Args:
         record: The member's record.
-        header: The bytes at the member's offset: at least :func:`max_local_header`, or all that
-            the file has.
+        header: The bytes at the member's offset: at least :func:`max_local_header` bytes, or the
+            rest of the file.
 
     Raises:
-        CheckpointFormatError: It disagrees with the record, or is not a local header.
+        CheckpointFormatError: The bytes disagree with the record, or are not a local header.
     """
     entry = record.entry
     if len(header) < _LOCAL.size or not header.startswith(_LOCAL_SIGNATURE):
@@ -322,7 +322,7 @@ def check_local_header(record: DirectoryRecord, header: bytes) -> int:
     is_wide = (size, packed) == (_FULL_32, _FULL_32)
     if len(extra) != extra_length or len(wide) != (16 if is_wide else 0):
         _refuse("unexpected extra field in the local header", entry.name)
-    # A program that writes a data descriptor learns the packed size last.
+    # A program that writes a data descriptor knows the packed size only afterwards.
     sizes = entry.size, 0 if record.descriptor else entry.compressed_size
     if marks != record.marks or sizes != _widen((size, packed), wide, entry.name):
         _refuse("the local header disagrees with the directory", entry.name)
@@ -394,7 +394,7 @@ def _parse_mode(external: int, name: str, *, is_directory: bool) -> int:
     if is_directory:
         if dos_attributes not in (0, _DOS_DIRECTORY) or stat.S_IFMT(mode) not in (0, stat.S_IFDIR):
             _refuse("an entry for a directory is something else", name)
-        return stat.S_IRWXU  # of its permissions nothing is restored
+        return stat.S_IRWXU  # its permissions are not restored
     if not mode or dos_attributes or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         _refuse("an entry is not a regular file", name)
     if mode & (stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX):
@@ -404,7 +404,7 @@ def _parse_mode(external: int, name: str, *, is_directory: bool) -> int:
 
 def _parse_extra(extra: bytes, name: str) -> tuple[bytes, _Marks]:
     """Return the values of the zip64 field, then the marks; no other field is allowed."""
-    if not extra:  # as in every archive of this package
+    if not extra:  # the case of all archives of this package
         return b"", _NO_MARKS
     fields: dict[int, bytes] = {}
     while extra:
@@ -418,7 +418,7 @@ def _parse_extra(extra: bytes, name: str) -> tuple[bytes, _Marks]:
 
 
 def _widen(narrow: tuple[int, ...], wide: bytes, name: str) -> tuple[int, ...]:
-    """Replace full 32-bit fields by the values of a zip64 extra field."""
+    """Return the fields, with full 32-bit fields replaced by values of the zip64 extra field."""
     full = narrow.count(_FULL_32)
     if len(wide) != 8 * full:
         _refuse("an entry has an unexpected extra field, or lacks a zip64 field", name)

@@ -1,12 +1,12 @@
 """Serialises and parses ``metadata.json``, the description of an archive's contents.
 
 The caller's own keys are at the top level, together with the reserved keys. The file may come from
-a stranger, so parsing is strict: no ambiguous JSON, and every reserved key in its shape. ``files``
-lists size, digest, mode and time of every member, and an archive with it has no other members. An
-archive without ``files`` has the same schema and loads too, but cannot be verified.
+a stranger, so parsing is strict: it refuses ambiguous JSON and reserved keys of another shape.
+``files`` lists size, digest, mode and time of every member; other members are then refused. An
+archive without ``files`` has the same schema and can be loaded, but not verified.
 
-Since schema 2 a file whose path cannot be the name of a member has a neutral name, and ``path`` in
-its entry of ``files``; the paths of links and directories may be such paths as well.
+Since schema 2, a file whose path is not allowed as a member's name has a neutral name, and ``path``
+in its entry of ``files``. Paths of links and directories may also be such paths.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from clawblox.errors import (
 from clawblox.typed_values import converter
 
 _PATHS_SINCE: Final = 2
-"""The first schema in which members may have neutral names."""
+"""First schema in which members may have neutral names."""
 _MAX_DEPTH: Final = 100
 _MAX_DIGITS: Final = 1000
 
 
 def serialise_metadata(document: Mapping[str, Any]) -> bytes:
-    """Return ``metadata.json`` in UTF-8, keys in their order; equal documents give equal bytes.
+    """Return ``metadata.json`` in UTF-8, with the keys in their order; the result is deterministic.
 
     Args:
-        document: The whole document; or only a caller's own keys, to check them.
+        document: The whole document, or only a caller's own keys to check them.
 
     Raises:
         ConfigError: It contains a value that JSON cannot represent or a reader would refuse.
@@ -68,7 +68,7 @@ def serialise_metadata(document: Mapping[str, Any]) -> bytes:
 
 
 def path_field(source: Source) -> dict[str, str]:
-    """Return the field of a file's entry in ``files`` for a path that is not its member's name."""
+    """Return the field ``path`` of an entry in ``files``; empty if it is the member's name."""
     return {} if source.neutral_name is None else {"path": source.name}
 
 
@@ -77,13 +77,14 @@ def parse_metadata(data: bytes, *, max_values: int | None = None) -> dict[str, A
 
     Args:
         data: The whole member.
-        max_values: Maximum number of values in it, because each takes far more memory than its
-            text; None sets no limit.
+        max_values: Maximum number of values, because each takes far more memory than its text; None
+            sets no limit.
 
     Raises:
-        CheckpointVersionError: It was written by a newer clawblox.
-        CheckpointLimitError: It has more values.
-        CheckpointFormatError: It is not unambiguous JSON, or a reserved key has a wrong shape.
+        CheckpointVersionError: A newer clawblox wrote the file.
+        CheckpointLimitError: The file has more values.
+        CheckpointFormatError: The file is not unambiguous JSON, or a reserved key has a wrong
+            shape.
     """
     if max_values is not None and sum(map(data.count, (b",", b"[", b"{"))) > max_values:
         message = f"metadata.json has more than {max_values} values"
@@ -114,20 +115,20 @@ def recorded_repositories(metadata: Mapping[str, Any]) -> list[Repository]:
         metadata: The result of :func:`parse_metadata`.
     """
     convert = _CONVERTERS[metadata.get("schema_version", 1)].get("repositories")
-    if convert is None:  # the key is the caller's own
+    if convert is None:  # ``repositories`` is the caller's own key
         return []
     return cast("list[Repository]", convert(metadata.get("repositories", [])))
 
 
 def compare_members(metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry]) -> bool:
-    """Check that an archive has exactly the members that its metadata lists.
+    """Check that an archive contains exactly the members listed in its metadata.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
         entries: All members of the archive.
 
     Returns:
-        Whether the metadata lists members; False without ``files``, and then nothing is checked.
+        Whether the metadata lists members; False without ``files``, when no check is possible.
 
     Raises:
         CheckpointFormatError: A member is missing or not listed, or its size or mode differs.
@@ -149,15 +150,15 @@ def compare_members(metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry]
 def restore_paths(
     metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry]
 ) -> Iterator[ArchiveEntry]:
-    """Yield the members of an archive with their paths as their names.
+    """Yield the members of an archive, named by their paths.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
         entries: All members, named as in the zip file.
 
     Raises:
-        CheckpointPathError: A neutral name stands for no path, for a path outside of the agent's
-            workspace, or for a path that would be its own name; or another name stands for a path.
+        CheckpointPathError: A neutral name has no path, a path outside the agent's workspace, or a
+            path that is allowed as a name; or another name has a path.
     """
     if metadata["schema_version"] < _PATHS_SINCE:
         yield from entries
@@ -184,11 +185,11 @@ def _check_renamed(path: str, entry: ArchiveEntry) -> str:
 
 
 def own_directories(metadata: Mapping[str, Any], directories: Iterable[str]) -> Iterator[str]:
-    """Yield the directories that have entries and are no directory of neutral names.
+    """Yield the directories with entries, except directories of neutral names.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
-        directories: Paths of all directories that have entries.
+        directories: Paths of all directories with entries.
     """
     has_paths = metadata["schema_version"] >= _PATHS_SINCE
     return (path for path in directories if not (has_paths and is_neutral_directory(path)))
@@ -201,17 +202,17 @@ def check_tree(
     *,
     max_paths: int,
 ) -> None:
-    """Check that members, links, directories and files ``.git`` fit into the same tree.
+    """Check that members, links, directories and ``.git`` files fit into one tree.
 
     Args:
         metadata: The result of :func:`parse_metadata`.
-        entries: All members of the archive, with their paths as their names.
-        entered: Paths of directories that have entries of their own, each once.
-        max_paths: Maximum number of paths, and also of the directories above them.
+        entries: All members of the archive, named by their paths.
+        entered: Paths of directories with entries of their own, each once.
+        max_paths: Maximum number of paths, and also of their parent directories.
 
     Raises:
-        CheckpointLimitError: There are more.
-        CheckpointFormatError: Two of them have the same path, or a path is below a member or a
+        CheckpointLimitError: There are more paths or directories.
+        CheckpointFormatError: Two entries have the same path, or a path is below a member or a
             link.
     """
     links = [link["path"] for link in metadata.get("symlinks", ())]
@@ -253,7 +254,7 @@ def _load_json(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
             parse_int=_parse_short,
         )
         _check_depth(document)
-        if b"\\u" in data:  # only an escape can be half a surrogate pair
+        if b"\\u" in data:  # only an escape can be a lone surrogate
             json.dumps(document, ensure_ascii=False).encode()
     except CheckpointFormatError:
         raise
@@ -347,7 +348,7 @@ _SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
         "created_at": str,
         "session_format": str | None,
         "agents": dict[str, AgentState]
-        | list[str],  # an archive without ``files`` may just name them
+        | list[str],  # an archive without ``files`` may list only the names
         "files": dict[str, _File],
         "symlinks": list[WorkspaceLink],
         "directories": list[str],
@@ -358,9 +359,9 @@ _SHAPES: Final[Mapping[int, Mapping[str, Any]]] = {
     },
     _PATHS_SINCE: {"files": dict[str, _RenamedFile], "repositories": list[Repository]},
 }
-"""The types of the reserved keys, by the schema since which a key has it.
+"""Types of the reserved keys, by the schema that introduced the type.
 
-Further keys of their objects are ignored.
+Other keys of their objects are ignored.
 """
 
 

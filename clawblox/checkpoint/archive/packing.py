@@ -1,8 +1,7 @@
-"""Packing a source for an archive: reads it, hashes it, and compresses it where that helps.
+"""Packs a source for an archive: reads, hashes and, if useful, compresses it.
 
-Small sources are packed in memory, so that threads can pack several at the same time; large
-sources are written to the file piece by piece. The compression depends on the content alone, never
-on threads.
+Small sources are packed in memory, so that threads can pack several concurrently. Large sources are
+written to the file piece by piece. The compression depends only on the content.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ Count: TypeAlias = Callable[[int], object]
 """Called with the number of further bytes read; an exception from it ends the packing."""
 
 _RETRIES: Final = 3
-"""How often to read a file again that changed while it was read."""
+"""Maximum number of rereads of a file that changes while it is read."""
 
 _LEVEL: Final = 1
 _RAW: Final = -15
 _SAMPLE_BYTES: Final = 16 << 10
-"""The beginning of a file that shows whether the file is compressed already."""
+"""Size of the start of a file that shows whether compression is useful, in bytes."""
 
 
 class FileSink:
@@ -49,7 +48,7 @@ class FileSink:
         self._at = start
 
     def begin(self, size: int) -> None:
-        """Begin, or begin again, with a source of this size; later writes replace earlier ones."""
+        """Start, or restart, with a source of this size; later writes replace earlier writes."""
         self.header_size = local_header_size(self._name, size)
         self._at = self._start + self.header_size
 
@@ -60,7 +59,7 @@ class FileSink:
 
 
 def is_small(source: Source, size: int) -> bool:
-    """Return whether :func:`pack_small` may take a source.
+    """Return whether :func:`pack_small` can pack a source.
 
     Args:
         source: The source.
@@ -73,9 +72,9 @@ def pack_small(source: Source, earlier: EarlierArchives) -> Packed | None:
     """Pack a small source in memory; return None if it is no longer small. Blocks.
 
     Raises:
-        VanishedSource: The file is gone.
-        UnreadableSource: It may not be read.
-        CheckpointError: It cannot be read.
+        VanishedSource: The file has been removed or replaced.
+        UnreadableSource: This process is not permitted to read the file.
+        CheckpointError: The file cannot be read.
     """
     for _ in range(1 + _RETRIES):
         with open_intake(source) as intake:
@@ -98,9 +97,9 @@ def pack_to(sink: FileSink, source: Source, earlier: EarlierArchives, count: Cou
         count: Called with the number of further bytes read.
 
     Raises:
-        VanishedSource: The file is gone.
-        UnreadableSource: It may not be read.
-        CheckpointError: It cannot be read.
+        VanishedSource: The file has been removed or replaced.
+        UnreadableSource: This process is not permitted to read the file.
+        CheckpointError: The file cannot be read.
     """
     for _ in range(1 + _RETRIES):
         with open_intake(source) as intake:
@@ -127,7 +126,7 @@ def new_deflater() -> zlib._Compress:
 
 
 def _shrinks(content: bytes) -> bool:
-    """Return whether the beginning of ``content`` becomes smaller when it is compressed."""
+    """Return whether compression makes the start of ``content`` smaller."""
     sample = content[:_SAMPLE_BYTES]
     return len(zlib.compress(sample, _LEVEL, _RAW)) < len(sample)
 

@@ -1,8 +1,8 @@
-"""Reading archives that may come from a stranger.
+"""Reads archives, which may come from a stranger.
 
 Opening an archive reads and checks its directory, the header before each member and
-``metadata.json``; a member's content is checked as it is read. Nothing is written. ``layout``
-parses the format, and ``load`` decides where content goes.
+``metadata.json``. A member's content is checked while it is read. ``layout`` parses the format, and
+``load`` decides where content goes.
 
 Everything here blocks.
 """
@@ -46,7 +46,7 @@ from clawblox.errors.checkpoint import os_errors_as
 from clawblox.system.regular_files import closing_fd, open_regular
 
 _WINDOW: Final = 4 << 10
-"""Bytes to read for headers, because the headers of small members are close together."""
+"""Bytes to read at a time for headers; the headers of small members are close together."""
 _RAW: Final = -15
 
 
@@ -56,7 +56,7 @@ class ArchiveMember(NamedTuple):
     Attributes:
         entry: Its record in the directory.
         start: Offset of its packed content.
-        sha256: Digest of its content, in hexadecimal; None when ``metadata.json`` names none.
+        sha256: Digest of its content, in hexadecimal; None if ``metadata.json`` does not list it.
     """
 
     entry: ArchiveEntry
@@ -65,7 +65,7 @@ class ArchiveMember(NamedTuple):
 
 
 class Archive:
-    """An archive whose every header has been checked.
+    """An open archive; all its headers have been checked.
 
     Args:
         fd: The file, open for reading; the caller closes it. Its position is neither used nor
@@ -79,11 +79,11 @@ class Archive:
     Attributes:
         path: Its path, for messages.
         fd: The open file.
-        entries: Its members, ``metadata.json`` first, the others in their order in the file.
-        directories: Paths of the directories that have entries of their own.
+        entries: Its members: ``metadata.json``, then the others in their order in the file.
+        directories: Paths of the directories with entries of their own.
         metadata: The content of ``metadata.json``.
-        is_verified: Whether the metadata lists the digest of every member. Otherwise only
-            checksums show that a member is undamaged.
+        is_verified: Whether the metadata lists the digest of every member. Otherwise members have
+            only checksums.
     """
 
     def __init__(self, fd: int, path: Path, limits: Limits = Limits()) -> None:  # noqa: B008
@@ -115,9 +115,9 @@ class Archive:
             limits: Limits for its size.
 
         Raises:
-            CheckpointFormatError: It is not an archive in the format of this package; in
-                subclasses: a name is not allowed, it is too large, or too new.
-            CheckpointError: It cannot be opened or read.
+            CheckpointFormatError: The file is not an archive in the format of this package;
+                subclasses: a name is not allowed, the file is too large, or too new.
+            CheckpointError: The file cannot be opened or read.
         """
         with closing_fd(_open(path)) as fd:
             yield cls(fd, path, limits)
@@ -125,7 +125,7 @@ class Archive:
     def stream(self, entry: ArchiveEntry) -> Iterator[bytes]:
         """Yield the content of a member in pieces of at most 256 KiB.
 
-        The content is verified once the last piece was taken without an exception.
+        The content is verified when the last piece has been taken without an exception.
 
         Args:
             entry: One of ``entries``.
@@ -146,7 +146,8 @@ class Archive:
         """Read every member and check it.
 
         Args:
-            progress: Takes bytes done and bytes in all; an exception from it ends the reading.
+            progress: Called with the bytes done and the total; an exception from it ends the
+                reading.
 
         Raises:
             CheckpointError: As in :meth:`stream`.
@@ -157,7 +158,7 @@ class Archive:
 
 
 def read_member(fd: int, path: Path, member: ArchiveMember) -> Iterator[bytes]:
-    """Yield the content of a member as :meth:`Archive.stream` does.
+    """Yield the content of a member, like :meth:`Archive.stream`.
 
     Args:
         fd: The archive, open for reading; it need not be complete.
@@ -190,7 +191,7 @@ def packed_sha256(fd: int, path: Path, member: ArchiveMember) -> bytes:
 
 
 def stream_member(fd: int, member: ArchiveMember) -> Iterator[bytes]:
-    """Yield the content of a member as :func:`read_member` does, without the path in errors.
+    """Yield the content of a member like :func:`read_member`, without the path in errors.
 
     Args:
         fd: The archive, open for reading.
@@ -215,7 +216,7 @@ def stream_member(fd: int, member: ArchiveMember) -> Iterator[bytes]:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return ``metadata.json`` of the archive at ``path``; nothing is extracted.
+    """Return ``metadata.json`` of the archive at ``path`` without extracting files.
 
     Raises:
         CheckpointError: As in :meth:`Archive.open`.
@@ -226,7 +227,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def located(path: Path) -> Iterator[None]:
-    """Add the path to every checkpoint error that has none."""
+    """Add the path to checkpoint errors without a path that are raised in the block."""
     try:
         yield
     except CheckpointError as error:
@@ -270,7 +271,7 @@ def _split_entries(
 ) -> tuple[list[ArchiveEntry], list[ArchiveEntry]]:
     """Return the members, ``metadata.json`` first, and the entries for directories.
 
-    Programs that write entries for directories take the members in the order of the file system.
+    Programs that write entries for directories keep the order of the file system.
     """
     entries = [record.entry for record in records]
     directories = [entry for entry in entries if entry.is_directory]
@@ -283,7 +284,7 @@ def _split_entries(
 
 
 def _check_headers(fd: int, records: list[DirectoryRecord], end: DirectoryEnd) -> dict[str, int]:
-    """Check every header, and that members are contiguous; return the offset of each content."""
+    """Check all headers and that members are contiguous; return the offset of each content."""
     starts: dict[str, int] = {}
     window, window_start, position = b"", 0, 0
     for record in records:

@@ -1,7 +1,7 @@
-"""Publishing an archive as a file, and registering it in the manifest of its run.
+"""Publishes an archive as a file, and registers it in the manifest of its run.
 
-The run is the nearest directory above an archive that has a manifest. An archive outside of any
-run is complete without an entry.
+The run is the nearest directory above an archive with a manifest. An archive outside any run needs
+no entry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clawblox.system.files import PartialFile, fsync_directory, make_private_dir
 from clawblox.system.locks import is_file_at
 
 ARCHIVE_FORMAT: Final = "clawblox-ckpt-v1"
-"""Marks the entries of archives in a manifest, which also lists snapshots of worlds."""
+"""Format of archives' entries in a manifest, which also lists snapshots of worlds."""
 
 _LOCK_WAIT_S: Final = 10.0
 
@@ -39,17 +39,17 @@ def find_runs(path: Path) -> tuple[Path, ...]:
 
 
 def above(path: Path) -> tuple[Path, ...]:
-    """Return the directories above ``path`` by its spelling, the innermost first."""
+    """Return the directories above ``path`` without resolving links, the innermost first."""
     return tuple(Path(os.path.abspath(path)).parents)  # noqa: PTH100 - no link is followed
 
 
 def read_lineage(runs: tuple[Path, ...], snapshot: Path | None) -> dict[str, str | None]:
-    """Return id and origin of the innermost run, None for unknown values. Blocks.
+    """Return id and origin of the innermost run; unknown values are None. Blocks.
 
     Args:
         runs: The run directories that contain the archive, the innermost first.
-        snapshot: The world's snapshot. It may belong to an earlier run of the same directory, and
-            then that run's id is returned.
+        snapshot: The world's snapshot. If it belongs to an earlier run of the same directory, that
+            run's id is returned.
     """
     run = try_read_manifest(runs[0]).run if runs else {}
     registered = None if snapshot is None else find_checkpoint(snapshot)
@@ -68,12 +68,12 @@ def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedC
     """Return the facts of a complete archive. Blocks; reads the whole archive.
 
     Args:
-        path: Where it is, or will be.
+        path: The present or future path of the archive.
         fd: The archive, open for reading.
         metadata: Its metadata.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The archive cannot be read.
     """
     with open(fd, "rb", closefd=False) as file:
         file.seek(0)
@@ -91,10 +91,10 @@ def describe_archive(path: Path, fd: int, metadata: Mapping[str, Any]) -> SavedC
 
 
 def register(run_dir: Path, *archives: SavedCheckpoint) -> None:
-    """Put archives into the manifest of a run, durably. Blocks.
+    """Add archives to the manifest of a run, durably. Blocks.
 
     Raises:
-        ManifestError: They are not there; or perhaps not durably.
+        ManifestError: The archives were not added, or perhaps not durably.
     """
     manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
     manifest.apply([checkpoint_update(_entry(archive)) for archive in archives])
@@ -115,13 +115,13 @@ def _entry(archive: SavedCheckpoint) -> ManifestEntry:
 
 
 def remove(path: Path) -> None:
-    """Remove an archive, and note that in the manifest of its run. Blocks.
+    """Remove an archive, and record the removal in the manifest of its run. Blocks.
 
     Raises:
-        ManifestError: It cannot be noted, and the archive is still there.
+        ManifestError: The removal cannot be recorded; the archive still exists.
         OSError: The archive cannot be removed.
     """
-    # The manifest first: an entry may lack its file, but not a file its entry.
+    # Update the manifest first: an entry may lack its file, but a file must not lack its entry.
     for run_dir in find_runs(path)[:1]:
         manifest = ManifestFile(manifest_path(run_dir), lock_wait=_LOCK_WAIT_S)
         manifest.apply([removal_update([path], at=format_utc(utc_now()))])
@@ -133,18 +133,18 @@ def _text(value: object) -> str | None:
 
 
 def _portable(path: str) -> str:
-    # A path outside the run means nothing on another machine, and reveals names of this machine.
+    # A path outside the run is useless on another machine, and reveals names of this machine.
     return PurePath(path).name if PurePath(path).is_absolute() else path
 
 
 @contextlib.contextmanager
 def partial_file(path: Path) -> Iterator[PartialFile]:
-    """Make a private partial file next to ``path``; remove it unless the block publishes it.
+    """Create a private partial file next to ``path``; remove it unless the block publishes it.
 
-    Partial files of killed savers are removed, too.
+    Partial files of killed savers are also removed.
 
     Raises:
-        OSError: The file cannot be made.
+        OSError: The file cannot be created.
     """
     _make_directory(path.parent)
     sweep_partials(path.parent)
@@ -152,7 +152,7 @@ def partial_file(path: Path) -> Iterator[PartialFile]:
     try:
         yield partial
     finally:
-        # The archive is synced by now, and a later save removes a partial file that is left.
+        # The archive is already synced, and a later save removes a remaining partial file.
         with contextlib.suppress(OSError):
             partial.close()
 
@@ -161,8 +161,8 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
     """Publish a partial file as the archive.
 
     Raises:
-        CheckpointError: There is an archive already; or the new archive is there and complete,
-            but perhaps not durable.
+        CheckpointError: An archive already exists; or the new archive is complete, but perhaps not
+            durable.
         OSError: The archive was not published.
     """
     try:
@@ -177,10 +177,10 @@ def publish(partial: PartialFile, path: Path, *, overwrite: bool) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse a path that exists.
+    """Check that a path does not exist.
 
     Raises:
-        CheckpointError: It exists.
+        CheckpointError: The path exists.
     """
     if os.path.lexists(path):
         raise _exists(path)

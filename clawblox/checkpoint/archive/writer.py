@@ -1,8 +1,8 @@
-"""Writing the members of an archive, one after the other, into an open file.
+"""Writes the members of an archive, one after another, into an open file.
 
-``metadata.json`` is first in the file but complete last: space for its largest possible size is
-reserved, and :meth:`ArchiveWriter.finish` fills it. The plan chooses the members, ``packing`` packs
-a source, and ``layout`` serialises the headers.
+``metadata.json`` is first in the file but written last: space for its maximum size is reserved, and
+:meth:`ArchiveWriter.finish` fills it. The plan chooses the members, ``packing`` packs a source, and
+``layout`` serialises the headers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from clawblox.errors import CheckpointError
 from clawblox.system.files import write_all_at
 
 LostSource: TypeAlias = VanishedSource | UnreadableSource | RejectedContent
-"""Why a source has no member in the archive."""
+"""Reason for a source without a member in the archive."""
 
 _METADATA_MODE: Final = 0o600
 _INT64: Final = 2**63
@@ -63,7 +63,7 @@ class ArchiveWriter:
         metadata_bytes: Maximum size of ``metadata.json``.
         progress: Counts the bytes that are read.
         earlier: Archives whose members can be copied.
-        on_added: Called with digest and size of each member that was appended.
+        on_added: Called with digest and size of each appended member.
 
     Attributes:
         files: The entry of each member in ``metadata.json``, by its name in the archive.
@@ -101,14 +101,14 @@ class ArchiveWriter:
         sources: Sequence[SizedSource],
         on_lost: Callable[[Source, LostSource], object],
     ) -> None:
-        """Append files in their order; a file that keeps changing is marked as unstable.
+        """Append files in order; a file that keeps changing is marked as unstable.
 
         Two threads pack the small files if there is much to pack.
 
         Args:
             sources: The files and their expected sizes, in bytes.
-            on_lost: Called for a file that was not appended because it is gone, may not be read,
-                or has other content than its name promises.
+            on_lost: Called for a file that was not appended because it is gone, unreadable, or does
+                not have the content that its name promises.
 
         Raises:
             CheckpointError: A file cannot be read.
@@ -131,10 +131,10 @@ class ArchiveWriter:
         """Append a file of any size in this thread.
 
         Raises:
-            VanishedSource: It is gone; nothing was appended.
-            UnreadableSource: It may not be read; nothing was appended.
-            RejectedContent: Its transform refuses its content; nothing was appended.
-            CheckpointError: It cannot be read.
+            VanishedSource: The file has been removed or replaced; it was not appended.
+            UnreadableSource: This process is not permitted to read the file; it was not appended.
+            RejectedContent: The transform refuses the content; the file was not appended.
+            CheckpointError: The file cannot be read.
             OSError: The archive cannot be written.
         """
         sink = FileSink(self._fd, source.member, self._end)
@@ -147,7 +147,7 @@ class ArchiveWriter:
     def finish(self, document: bytes) -> None:
         """Complete the archive with ``document`` as its ``metadata.json``.
 
-        It may be called again, with another document.
+        It may be called again with another document.
 
         Raises:
             CheckpointError: The document is larger than ``metadata_bytes``.
@@ -164,7 +164,7 @@ class ArchiveWriter:
         os.ftruncate(self._fd, self._end + len(directory))
 
     def remember(self, path: Path) -> None:
-        """Let later archives copy the members of this archive, which was verified.
+        """Allow later archives to copy the members of this verified archive.
 
         Args:
             path: Path of the published archive.
@@ -174,7 +174,7 @@ class ArchiveWriter:
             earlier_members.remember(packed.sha256, member)
 
     def _append(self, source: Source, packed: Packed) -> None:
-        """Write the header of a member, and its content unless a sink has it; then record it."""
+        """Write a member's header, and its content unless a sink has it; record the member."""
         entry = ArchiveEntry(
             source.name,
             packed.method,
@@ -187,7 +187,7 @@ class ArchiveWriter:
         )
         header = local_header(entry)
         write_all_at(self._fd, header + (packed.content or b""), self._end)
-        # Last, because a member that is not recorded is overwritten by the next.
+        # Last, because the next member overwrites an unrecorded member.
         self._entries.append(entry)
         packed.content = None
         self._packed.append(packed)
@@ -216,21 +216,21 @@ _Outcome: TypeAlias = Callable[[], Packed | None]
 
 _THREADS: Final = 2
 _FEW_BYTES: Final = 4 << 20
-"""Up to this total size, threads gain nothing."""
+"""Maximum total size for which threads are not worthwhile."""
 
 _AHEAD_BYTES: Final = 4 << 20
 _AHEAD_SOURCES: Final = 256
-"""Maximum amount that is packed ahead of the consumer."""
+"""Maximum number of sources packed ahead of the consumer."""
 
 
 def pack_ahead(
     sources: Sequence[SizedSource], earlier: EarlierArchives
 ) -> Generator[tuple[Source, _Outcome], None, None]:
-    """Yield each source with a function that returns it packed, or None if it is not small.
+    """Yield each source with a function that returns the packed source, or None if it is not small.
 
-    The function waits for a thread, or packs in the caller's thread if there is little to pack
-    or no thread can be started; it raises the exceptions of :func:`pack_small`. A caller that
-    stops early closes the iterator, and closing waits for the threads.
+    The function waits for a thread, or packs in the caller's thread if there is little to pack or
+    no thread can be started. It raises the exceptions of :func:`pack_small`. A caller that stops
+    early must close the iterator, which waits for the threads.
     """
     if sum(size for _, size in sources) <= _FEW_BYTES:
         yield from ((source, _here(source, size, earlier)) for source, size in sources)
@@ -251,7 +251,7 @@ def _in_threads(
         outcome = _here(source, size, earlier)
         if is_small(source, size):
             ahead += size
-            # If no thread can be started, the consumer packs it.
+            # If no thread can be started, the consumer packs the source.
             with contextlib.suppress(RuntimeError):
                 outcome = pool.submit(outcome).result
         begun.append((source, size, outcome))

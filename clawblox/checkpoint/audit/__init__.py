@@ -1,6 +1,6 @@
-"""Operations on an existing archive.
+"""Operations on existing archives.
 
 - ``examine``: verifies and searches an archive in a single pass, with helper processes.
-- ``verify``: verifying, searching and comparing for a caller.
-- ``repair``: registering archives again.
+- ``verify``: the public functions that verify, search and compare archives.
+- ``repair``: registers archives again.
 """

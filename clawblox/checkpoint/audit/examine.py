@@ -1,13 +1,13 @@
-"""Verifying all of an archive and searching it for secrets, in a single pass over the file.
+"""Verifies an entire archive and searches it for secrets, in a single pass over the file.
 
-Content that this process has searched before is verified but not searched again.
+Content that this process has already searched is verified but not searched again.
 
-A search for secrets keeps the interpreter lock nearly all the time, so threads do not make it
-faster. If there is much to search, helper processes do it, the examiners. An examiner gets the
-open archive over a Unix socket, then members, in batches. It verifies and searches each member, and
-answers which members are sound and clean, and how many containers are in them; the caller examines
-all others. It ends when its socket does, so it never outlives its orchestrator. Each message is a
-JSON value. Known secrets are passed only through the socket.
+A search for secrets holds the interpreter lock nearly all the time, so threads do not make it
+faster. Large searches are done by helper processes, the examiners. An examiner gets the open
+archive over a Unix socket, followed by batches of members. It verifies and searches each member,
+and answers with the members that are sound and clean and their numbers of containers; the caller
+examines all other members. An examiner ends when its socket closes, so it never outlives its
+orchestrator. Each message is a JSON value. Known secrets are passed only through the socket.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ EXAMINER_NAME: Final = "clawblox-examiner"
 """Identifies an examiner in a process list: a word of its command line."""
 
 _REPORT_BYTES: Final = 1 << 20
-"""Number of bytes between two progress reports: few reports, so that sending never blocks."""
+"""Bytes between two progress reports; large, so that sending never blocks."""
 
 
 class ExaminerAnswer(NamedTuple):
-    """An examiner's answer about a member, or a report of progress.
+    """An examiner's answer about a member, or a progress report.
 
     Attributes:
-        place: Index of the member; None for a report.
-        containers: Number of containers in it; None if it is not both sound and clean.
+        place: Index of the member; None for a progress report.
+        containers: Number of containers in the member; None if the member is not sound and clean.
         size: Number of bytes searched since the last report.
     """
 
@@ -66,14 +66,14 @@ class ExaminerAnswer(NamedTuple):
 
 
 class Examiner(HelperProcess):
-    """Client of an examiner process; the constructor does not wait until it has booted.
+    """Client of an examiner process; the constructor does not wait for the process to boot.
 
     Args:
         known: Secrets that are known by value.
 
     Raises:
         OSError: The process cannot be spawned.
-        HelperLost: It ended immediately.
+        HelperLost: The process ended immediately.
 
     Attributes:
         open_bytes: Size of each assigned member without an answer, by index.
@@ -112,14 +112,14 @@ class Examiner(HelperProcess):
         """
         self.open_bytes.update({place: member.entry.size for place, member in members.items()})
         batch = [
-            # Without the names, messages stay small.
+            # Messages stay small without the names.
             (place, attrs.astuple(attrs.evolve(member.entry, name="", member="")), *member[1:])
             for place, member in members.items()
         ]
         self.send(_encode(batch))
 
     def receive_answer(self) -> ExaminerAnswer:
-        """Return the next answer. Blocks until it comes.
+        """Return the next answer. Blocks until it arrives.
 
         Raises:
             HelperLost: The process ended.
@@ -149,7 +149,7 @@ def main(client: str) -> None:
     ):
         known = dict(iter(lambda: _receive(channel), None))
         scanner = Scanner(known, remembers_windows=False)
-        scanner.scan("", (b"\0",))  # compile the rules while the members are being packed
+        scanner.scan("", (b"\0",))  # compile the rules while members are being packed
         _, archives, _, _ = socket.recv_fds(channel, 1, 1)
         while archives:
             for place, entry, start, sha256 in _receive(channel):
@@ -184,12 +184,12 @@ def _examine(
 
 _EXAMINERS: Final = 2
 _MUCH_BYTES: Final = 48 << 20
-"""From this size on, examiners save time although booting takes a quarter of a second."""
+"""Minimum size for examiners, which take a quarter of a second to boot."""
 
 _BATCH_BYTES: Final = 2 << 20
 _BATCH_MEMBERS: Final = 64
 _POLL_MS: Final = 100
-"""Longest time in milliseconds between calls of the progress hook while examiners are silent."""
+"""Maximum milliseconds between calls of the progress hook while examiners are silent."""
 
 
 class Examination:
@@ -217,7 +217,7 @@ class Examination:
         """Announce a member that will be examined, so that examiners can boot early.
 
         Args:
-            sha256: Digest of its content; None if not known.
+            sha256: Digest of its content; None if unknown.
             size: Size of its content, in bytes.
         """
         if sha256 is None or self._scanner.recall(sha256) is None:
@@ -240,7 +240,8 @@ class Examination:
             path: Its path, for messages.
             members: The members.
             copied: Digest of the packed content of members that were verified in another archive,
-                by name. Such a member is sound if its packed content here has the same digest.
+                by name. Such a member is sound if its packed content in this archive has the same
+                digest.
 
         Raises:
             CheckpointFormatError: A member is damaged.
@@ -263,7 +264,7 @@ class Examination:
         return findings
 
     def _recall(self, members: Iterable[ArchiveMember]) -> dict[int, int]:
-        """Return the number of containers in members that are known to be clean, by index."""
+        """Return the number of containers in members known to be clean, by index."""
         recalled = (
             (place, None if member.sha256 is None else self._scanner.recall(member.sha256))
             for place, member in enumerate(members)
@@ -280,8 +281,8 @@ class Examination:
     # -- examiners -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        with contextlib.suppress(OSError, HelperLost):  # without them it takes longer
-            # Concurrent saves share the cores; with a single core this process searches.
+        with contextlib.suppress(OSError, HelperLost):  # without them, the search takes longer
+            # Concurrent saves share the cores; with a single core, this process does the search.
             while len(self._examiners) < _EXAMINERS <= _cores() > count_helpers(EXAMINER_NAME):
                 self._examiners.append(Examiner(self._scanner.known))
 
@@ -322,7 +323,7 @@ class Examination:
             sha256 = members[answer.place].sha256
             if sha256 is not None:
                 self._scanner.remember(sha256, answer.containers)
-        # Keep a batch queued, so that the examiner never waits.
+        # Keep a batch queued so that the examiner never waits.
         if len(examiner.open_bytes) <= _BATCH_MEMBERS and (
             sum(examiner.open_bytes.values()) <= _BATCH_BYTES
         ):
@@ -355,7 +356,7 @@ def _batches(members: Mapping[int, ArchiveMember]) -> Iterator[dict[int, Archive
 
 
 def _readable(descriptors: Iterable[int]) -> list[int]:
-    """Wait briefly until a descriptor is readable; return all that are."""
+    """Wait briefly for a readable descriptor; return all readable descriptors."""
     poll = select.poll()
     for fd in descriptors:
         poll.register(fd, select.POLLIN)

@@ -1,7 +1,7 @@
-"""Registering archives on disk in the manifest of their run.
+"""Registers archives on disk in the manifest of their run.
 
-A save that was interrupted between publishing and registering leaves an archive that loads but is
-in no manifest. A repair removes nothing but the partial files of killed savers.
+A save that is interrupted between publishing and registering leaves a valid archive that is not in
+the manifest. A repair removes only the partial files of killed savers.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from clawblox.system.trees import MAX_DEPTH, TreeWalk
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """Outcome of repairing a run. Paths are sorted.
+    """Outcome of a repair. Paths are sorted.
 
     Attributes:
-        registered: Archives whose entries were missing or wrong, and that are registered now.
-        intact: Number of archives that were registered already.
-        refused: Archives that are not sound, with the reason; they are left unchanged.
-        missing: Archives that the manifest lists but that are gone; their entries are kept.
+        registered: Archives whose missing or wrong entries were repaired.
+        intact: Number of archives that were already registered.
+        refused: Unsound archives with the reasons; they are left unchanged.
+        missing: Archives in the manifest that no longer exist; their entries are kept.
     """
 
     registered: tuple[Path, ...]
@@ -48,15 +48,15 @@ class Repair:
 
 
 def repair_checkpoints(run_dir: str | os.PathLike[str]) -> Repair:
-    """Register every sound archive of a run that its manifest lacks. Blocks.
+    """Register every sound archive of a run that is missing in the manifest. Blocks.
 
     Args:
-        run_dir: The run directory; archives are searched for directly in it and below its
-            directory ``checkpoints``.
+        run_dir: The run directory; archives are found directly in it and below its directory
+            ``checkpoints``.
 
     Raises:
-        CheckpointError: It is not a directory, or cannot be listed.
-        ManifestError: The manifest cannot be read or written; nothing was registered.
+        CheckpointError: The path is not a directory, or cannot be listed.
+        ManifestError: The manifest cannot be read or written; no archive was registered.
         ConfigError: ``run_dir`` is not a path.
     """
     root = check_path(run_dir, "run_dir").absolute()
@@ -89,7 +89,7 @@ def _find_archives(root: Path) -> list[Path]:
 
 
 def _find_directories(top: Path) -> Iterator[Path]:
-    """Yield a directory and those below it, as far as they exist and can be read."""
+    """Yield a directory and its subdirectories, if they exist and can be read."""
     with contextlib.suppress(OSError), TreeWalk(open_directory(top)) as walk:
         yield top
         for entry in walk:
@@ -106,14 +106,14 @@ def _archive_entries(root: Path) -> dict[Path, ManifestEntry]:
     return {
         Path(os.path.normpath(manifest.resolve(entry["path"]))): entry
         for entry in manifest.checkpoints
-        if isinstance(entry, dict)  # the manifest also has entries of worlds' snapshots
+        if isinstance(entry, dict)  # the manifest also has entries for worlds' snapshots
         and entry.get("format") == ARCHIVE_FORMAT
         and isinstance(entry.get("path"), str)
     }
 
 
 def _is_registered(path: Path, entry: ManifestEntry | None) -> bool:
-    """Return whether an entry is about this archive, not an earlier archive of the same name."""
+    """Return whether an entry is for this archive, not for an earlier archive of the same name."""
     if entry is None:
         return False
     with Archive.open(path) as archive:

@@ -1,4 +1,4 @@
-"""Verifying, searching and comparing archives that exist."""
+"""Verifies, searches and compares existing archives."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from clawblox.results import Finding
 
 @attrs.frozen(kw_only=True)
 class Verification:
-    """A sound archive; all of it was read.
+    """Facts of a sound archive, which was read completely.
 
     Attributes:
         path: The archive.
-        is_verified: Whether it lists the digest of every member, and they agree. Otherwise only
-            checksums were compared, as for archives of other programs.
-        members: Number of members, ``metadata.json`` included.
+        is_verified: Whether the archive lists the digests of all members, and they agree. Otherwise
+            only checksums were compared, as for archives of other programs.
+        members: Number of members, including ``metadata.json``.
         size_bytes: Size of their content.
         metadata: The content of ``metadata.json``.
     """
@@ -49,7 +49,7 @@ class Scan:
 
     Attributes:
         path: The archive.
-        findings: Places that look like a credential, or that cannot be searched.
+        findings: Places that look like a credential or cannot be searched.
         summary: Summary of the search, as ``secret_scan`` in an archive's metadata.
     """
 
@@ -64,18 +64,18 @@ def verify_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: ProgressLike = False,
 ) -> Verification:
-    """Read all of an archive and check it against its checksums and digests. Blocks.
+    """Read an entire archive and check it against its checksums and digests. Blocks.
 
     Args:
         path: The archive.
         limits: Limits for the size of the archive.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total; an exception from it ends the
-            call. False does neither.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total; an exception from it ends the call. False
+            does neither.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read.
+        CheckpointError: The archive cannot be read.
         ConfigError: An argument is wrong.
     """
     check_progress(progress, "progress")
@@ -99,21 +99,21 @@ def scan_checkpoint(
     limits: Limits = Limits(),  # noqa: B008 - frozen
     progress: ProgressLike = False,
 ) -> Scan:
-    """Search all of an archive for secrets, with the current rules. Blocks.
+    """Search an entire archive for secrets, with the current rules. Blocks.
 
     Args:
         path: The archive.
         known_secrets: Secrets to search for, in addition to those in this process's environment.
         allow: Findings that are not secrets.
         limits: Limits for the size of the archive.
-        progress: True shows how far it is, on standard error, in a terminal or a notebook. A
-            function is called with the bytes done and the total; an exception from it ends the
-            call. False does neither.
+        progress: True shows the progress on standard error, in a terminal or a notebook. A function
+            is called with the bytes done and the total; an exception from it ends the call. False
+            does neither.
 
     Raises:
         ConfigError: An argument is wrong.
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It cannot be read.
+        CheckpointError: The archive cannot be read.
     """
     known_secrets = check_secrets(known_secrets)
     check_progress(progress, "progress")
@@ -133,7 +133,7 @@ def scan_checkpoint(
 
 
 _DERIVED_KEYS: Final = ("files", "secret_scan")
-"""Keys of the metadata that depend on the members, which are compared themselves."""
+"""Keys of the metadata that depend on the members; the members are compared directly."""
 
 
 @attrs.frozen(kw_only=True)
@@ -141,10 +141,10 @@ class Difference:
     """The difference between two archives. Names are sorted.
 
     Attributes:
-        added: Members of only the second archive.
-        removed: Members of only the first archive.
-        changed: Members of both whose content or mode differs.
-        unchanged: Number of members that do not differ.
+        added: Members only in the second archive.
+        removed: Members only in the first archive.
+        changed: Members in both with different content or mode.
+        unchanged: Number of identical members.
         metadata: Keys of ``metadata.json`` whose values differ.
     """
 
@@ -169,12 +169,12 @@ def diff_checkpoints(
     Members of the same size, checksum and mode are compared by content.
 
     Args:
-        first: The archive to compare with.
-        second: The archive to describe the changes of.
+        first: The older archive.
+        second: The newer archive, whose changes are described.
         limits: Limits for the size of each archive.
 
     Raises:
-        CheckpointFormatError: An archive is not sound, as far as it was read.
+        CheckpointFormatError: A part of an archive that was read is not sound.
         CheckpointError: An archive cannot be read.
         ConfigError: An argument is not a path.
     """
@@ -203,7 +203,7 @@ def _differs(one: Archive, ours: ArchiveEntry, other: Archive, theirs: ArchiveEn
 
 
 def _digest(archive: Archive, entry: ArchiveEntry) -> str:
-    # The digest in the metadata has not been compared with the content.
+    # The digest in the metadata has not been checked against the content.
     digest = hashlib.sha256()
     for chunk in archive.stream(entry):
         digest.update(chunk)
@@ -212,5 +212,5 @@ def _digest(archive: Archive, entry: ArchiveEntry) -> str:
 
 def _differing_keys(one: Archive, other: Archive) -> tuple[str, ...]:
     keys = (one.metadata.keys() | other.metadata.keys()).difference(_DERIVED_KEYS)
-    first, second = one.metadata, other.metadata  # JSON, so ``...`` is no value in them
+    first, second = one.metadata, other.metadata  # ``...`` is never a JSON value
     return tuple(key for key in sorted(keys) if first.get(key, ...) != second.get(key, ...))

@@ -1,9 +1,9 @@
-"""Reads the few settings of a repository that a load writes again, and writes them.
+"""Reads and writes the few settings of a git repository that a load restores.
 
-``config`` of a repository may name commands, and it belongs to an agent. So git never reads it
-here. This parser is bounded, follows no include, and ignores every line that it does not
-understand. The text that is written contains nothing but escaped paths and values with a strict
-pattern, which ``model`` defines. Pure.
+``config`` of a repository belongs to an agent and may name commands, so git never reads it here.
+This parser is bounded, follows no include, and ignores lines that it does not understand. The
+written text contains only escaped paths, and values with strict patterns, defined in ``model``.
+Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FALSE: Final = frozenset(("false", "no", "off", "0", ""))
 _Value = str | int | None
 
 _Name = tuple[str, str, str]
-"""Section, subsection (``""`` for none) and key of a variable; section and key in lower case."""
+"""Section, subsection (may be ``""``) and key of a variable; section and key in lower case."""
 
 
 @attrs.frozen
@@ -37,14 +37,14 @@ class GitConfig:
 
     @classmethod
     def parse(cls, text: bytes) -> GitConfig:
-        """Read the content of a file, without lines that are not understood."""
+        """Parse the content of a file, ignoring lines that are not understood."""
         values: dict[_Name, list[str]] = {}
         for name, value in _read_variables(text.decode(errors="replace")):
             values.setdefault(name, []).append(value)
         return cls(values)
 
     def flag(self, section: str, key: str, subsection: str = "") -> bool | None:
-        """Return the value of a boolean; None if it is not set, or is no boolean."""
+        """Return the value of a boolean; None if the variable is not set, or not a boolean."""
         value = self.values(section, key, subsection)[-1:]
         word = value[0].lower() if value else None
         return True if word in _TRUE else False if word in _FALSE else None
@@ -54,7 +54,7 @@ class GitConfig:
         return self._values.get((section, subsection, key), [])
 
     def subsections(self, section: str) -> list[str]:
-        """Return the subsections of a section that have a variable, each once."""
+        """Return the subsections of a section that contain variables, each once."""
         return list(dict.fromkeys(sub for name, sub, _ in self._values if name == section and sub))
 
 
@@ -90,10 +90,12 @@ def write_config(
 
     Args:
         repository: Its settings.
-        work_tree: Path of its work tree, relative to it; None for the directory above a ``.git``.
+        work_tree: Path of its work tree, relative to the git directory; None for the directory
+            above a ``.git``.
         is_sha256: Whether the names of its objects are SHA-256 digests.
-        has_worktree_config: Whether each worktree has a ``config.worktree``. That of the main
-            worktree then has its settings, because linked worktrees would obey them in ``config``.
+        has_worktree_config: Whether each worktree has a ``config.worktree``. The main worktree's
+            settings are then in its own file, because linked worktrees would follow them in
+            ``config``.
     """
     extensions: dict[str, _Value] = {
         "objectformat": "sha256" if is_sha256 else None,
@@ -138,7 +140,7 @@ def write_worktree_config(repository: Repository, *, work_tree: str | None = Non
 
 
 def _section(header: str, values: Mapping[str, _Value]) -> str:
-    """Return a section without the variables that are None; nothing if none is left."""
+    """Return a section without the variables that are None; empty if no variable is left."""
     lines = [f"\t{key} = {_word(value)}\n" for key, value in values.items() if value is not None]
     return f"[{header}]\n{''.join(lines)}" if lines else ""
 

@@ -30,14 +30,14 @@ from clawblox.system.regular_files import open_directory
 from clawblox.system.trees import DirectoryEntry, TreeWalk
 
 LOOK_S: Final = 0.1
-"""Seconds between two looks at agents for a moment between turns."""
+"""Seconds between two checks for a moment in which all agents are between turns."""
 WORKSPACE: Final = "workspace"
 NOT_ALLOWED: Final = "its name is not allowed in an archive"
 _NOT_IN_FORMAT: Final = "not a part of a conversation that is archived"
 _WORKSPACE_ONLY: Final = "only workspaces are archived"
 _MAX_LISTED: Final = 10_000
-"""Maximum number of entries beside the workspace of an agent to list, those of its program first,
-because their names take room in an archive."""
+"""Maximum number of listed entries outside the workspace of an agent, because their names take
+room in an archive; entries of its program are listed first."""
 
 _STATE_DIRS: Final = frozenset(path for known in FORMATS.values() for path in known.state_dirs)
 
@@ -53,8 +53,9 @@ class ArchivePlan:
         links: Symbolic links of the workspaces.
         directories: Directories without another entry of the plan.
         repositories: Settings of git repositories in the workspaces.
-        unarchivable: Names of entries to archive that an archive cannot contain; any bytes.
-        unreadable: Names of entries to archive that this process may not read.
+        unarchivable: Names of entries to archive that an archive cannot contain; they may have any
+            bytes.
+        unreadable: Names of entries to archive that this process is not permitted to read.
     """
 
     sources: list[Source] = attrs.field(factory=list)
@@ -86,8 +87,8 @@ def plan(
 
     Raises:
         ConfigError: ``backend`` is not a known driver.
-        CheckpointError: A directory cannot be read, or an agent has no conversation although
-            ``backend`` is given or its conversation id is recorded.
+        CheckpointError: A directory cannot be read, or an agent has no conversation even though
+            ``backend`` is given or a conversation id is recorded.
     """
     contents = ArchivePlan()
     for name, directory in agents.items():
@@ -125,14 +126,14 @@ def is_idle(agents: Mapping[str, Path], backend: str | None) -> bool:
 
 
 def looks(is_idle: Callable[[], bool], wait_s: float) -> Iterator[float]:
-    """Look for a moment in which no agent is in the middle of a turn, until the time is up. Blocks.
+    """Wait for a moment in which no agent is in the middle of a turn. Blocks.
 
     Args:
-        is_idle: Returns whether this is such a moment.
-        wait_s: Maximum wait in seconds; 0 looks at nothing.
+        is_idle: Returns whether no agent is in the middle of a turn.
+        wait_s: Maximum wait in seconds; 0 does not check.
 
     Yields:
-        Seconds to sleep before the next look.
+        Seconds to sleep before the next check.
     """
     deadline = time.monotonic() + wait_s
     while time.monotonic() < deadline and not is_idle():
@@ -140,7 +141,7 @@ def looks(is_idle: Callable[[], bool], wait_s: float) -> Iterator[float]:
 
 
 def _choose_format(agent_dir: Path, backend: str | None) -> ConversationFormat | str:
-    """Return the format of an agent's conversation; or why none is archived."""
+    """Return the format of an agent's conversation, or the reason why none is archived."""
     if backend is not None:
         return find_format(backend)
     recorded = [
@@ -156,7 +157,7 @@ def _choose_format(agent_dir: Path, backend: str | None) -> ConversationFormat |
 
 
 def _find_only_format(agent_dir: Path) -> ConversationFormat | str:
-    """Return the format of the only conversation of an agent, whose id is not recorded."""
+    """Return the format of an agent's only conversation, or the reason why none is archived."""
     try:
         found = [known for known in FORMATS.values() for _ in known.list_ids(agent_dir)]
     except CheckpointError as error:
@@ -183,14 +184,14 @@ def _add_sources(
 def _list_beside(
     contents: ArchivePlan, agent: str, agent_dir: Path, archived: Iterable[Source], reason: str
 ) -> None:
-    """List as excluded everything beside the workspace that is not archived.
+    """List all unarchived entries outside the workspace as excluded.
 
     Args:
         contents: The plan to add to.
         agent: Name of the agent.
         agent_dir: Its directory.
         archived: The files of its session tier.
-        reason: Why the rest of the state directories of its program is left out.
+        reason: Reason for omitting the rest of the program's state directories.
     """
     paths = {str(source.path.relative_to(agent_dir)) for source in archived}
     listed = list_beside(agent_dir, WORKSPACE, paths)
@@ -256,17 +257,17 @@ def _with_prefix(prefix: str, repository: Repository) -> Repository:
 
 
 def list_beside(agent_dir: Path, workspace: str, archived: Collection[str]) -> list[str]:
-    """List the entries beside the workspace that are not archived.
+    """Return the paths of the unarchived entries outside the workspace.
 
-    A directory in which nothing is archived is a single entry, and is not read.
+    A directory without archived files is a single entry, and is not read.
 
     Args:
-        agent_dir: The agent directory; its own path is trusted.
+        agent_dir: The agent directory; its path is trusted.
         workspace: Name of the workspace in it.
-        archived: The archived files; all paths are relative to the agent directory.
+        archived: The archived files, relative to the agent directory.
 
     Returns:
-        The paths, as they are on the disk.
+        The paths relative to the agent directory, as on disk.
 
     Raises:
         CheckpointError: The agent directory cannot be read.
@@ -287,7 +288,7 @@ def list_beside(agent_dir: Path, workspace: str, archived: Collection[str]) -> l
 
 
 def _entered(walk: TreeWalk, entry: DirectoryEntry) -> bool:
-    """Return whether the entry is a directory, which is visited next."""
+    """Return whether the entry is a directory, which the walk visits next."""
     with contextlib.suppress(OSError):
         walk.enter(entry.name)
         return True

@@ -1,10 +1,10 @@
-"""Decides which names of a workspace are left out of archives.
+"""Decides the names of a workspace that are left out of archives.
 
 Save and load use the same policy, so a load never restores a file that a save would leave out.
 Three kinds of names are left out: credentials, configuration that grants capabilities or runs
-commands by itself, and directories that can be rebuilt. ``policy_names`` lists them. Names are
-compared folded (:func:`clawblox.checkpoint.names.fold`), because a file system or an agent's
-program may not distinguish two spellings. Pure; ``tree`` reads the directories.
+commands automatically, and directories that can be rebuilt. ``policy_names`` lists them. Names are
+compared in folded form (:func:`clawblox.checkpoint.names.fold`), because a file system or an
+agent's program may treat two spellings as equal. Pure; ``tree`` reads the directories.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ GIT_DIR: Final = ".git"
 MODULES: Final = "modules"
 WORKTREES: Final = "worktrees"
 _NESTED: Final = (MODULES, WORKTREES)
-"""Directories of a git directory in which others are: of submodules and of linked worktrees."""
+"""Directories of a git directory with other git directories: submodules and linked worktrees."""
 
-# The history of a repository, without anything that git runs or that leads elsewhere.
+# The history of a repository, without files that git runs or that lead elsewhere.
 _GIT_CONTENT: Final = re.compile(
     r"head|[a-z_]+_head|packed-refs|index|sharedindex\.[0-9a-f]{40,64}|shallow|description|locked"
     r"|merge_mode|(commit_edit|merge_|squash_)msg|(refs|objects|logs|info)(/.*)?"
@@ -50,7 +50,7 @@ _GIT_CONTENT: Final = re.compile(
 _GIT_ELSEWHERE: Final = re.compile(r"objects/info/(http-)?alternates|refs/.*\.lock")
 _BARE_GIT_DENIED: Final = re.compile(r"config(\..*)?|commondir|hooks|modules|worktrees")
 _GIT_COMPANIONS: Final = (frozenset(("commondir",)), frozenset(("objects", "refs")))
-"""Entries next to ``HEAD``; without one of these sets, git does not recognise a repository."""
+"""Sets of entries next to ``HEAD``; git recognises a repository only with one of these sets."""
 _COMPANION_NAMES: Final = frozenset().union(*_GIT_COMPANIONS)
 
 
@@ -60,8 +60,8 @@ class Repositories:
 
     Attributes:
         nested: Git directories of submodules and linked worktrees, inside a ``.git``.
-        above: Those, and the directories between them and the ``.git``.
-        strays: Directories with a ``HEAD`` anywhere else; git would run commands from their
+        above: These directories, and the directories between them and the ``.git``.
+            strays: Directories with a ``HEAD`` in other places; git would run commands from their
             ``config``.
     """
 
@@ -80,7 +80,7 @@ def find_repositories(
 
     Args:
         paths: The files, links and empty directories of a workspace, relative to it.
-        left_out: Git directories inside a ``.git`` that do not count.
+        left_out: Git directories inside a ``.git`` to ignore.
     """
     heads = (path for path in paths if names.fold(path.rpartition("/")[2]) == "head")
     directories = {fold_path(head)[:-1] for head in heads}
@@ -89,21 +89,21 @@ def find_repositories(
     nested = frozenset(parts for parts, kind in proper.items() if kind)
     strays = directories - inside
     if candidates := inside - proper.keys():
-        # The ``HEAD`` of a remote or of a log makes no repository of the directory around it.
+        # The ``HEAD`` of a remote or of a log does not turn its directory into a repository.
         strays |= _with_companions(candidates, paths)
     return Repositories(nested, frozenset(_above(nested)), frozenset(strays))
 
 
 def find_git_directories(files: Iterable[str], repositories: Repositories) -> dict[str, str]:
-    """Return the git directories that git finds by itself: each ``.git``, and those inside.
+    """Return the git directories that git finds by itself: each ``.git``, and those within.
 
     Args:
         files: The files of a workspace, relative to it.
         repositories: Result of :func:`find_repositories` for that workspace.
 
     Returns:
-        The paths, sorted, with the kind of each: :data:`MODULES`, :data:`WORKTREES`, or ``""`` for
-        a ``.git``.
+        The kind of each by its path, sorted: :data:`MODULES`, :data:`WORKTREES`, or ``""`` for a
+        ``.git``.
     """
     end = "/HEAD" if repositories.nested else f"{GIT_DIR}/HEAD"
     heads = (tuple(path.split("/")) for path in files if path.endswith(end))
@@ -116,7 +116,7 @@ def find_git_directories(files: Iterable[str], repositories: Repositories) -> di
 
 
 def _find_git_directories(directories: Iterable[FoldedPath]) -> dict[FoldedPath, str]:
-    """Return the directories, each with a ``HEAD``, in a place for a git directory; and kinds."""
+    """Return the directories in places for git directories, with their kinds."""
     kinds: dict[FoldedPath, str] = {}
     above: set[FoldedPath] = set()
     for parts in sorted(directories, key=len):
@@ -135,12 +135,12 @@ def _find_git_directories(directories: Iterable[FoldedPath]) -> dict[FoldedPath,
 def _split_git_path(
     parts: FoldedPath, directories: Container[FoldedPath], above: Container[FoldedPath]
 ) -> tuple[FoldedPath, FoldedPath]:
-    """Split a path below a ``.git`` into the innermost git directory and the path in it.
+    """Split a path below a ``.git`` into the innermost git directory and the rest.
 
     Args:
         parts: The path.
         directories: Git directories inside a ``.git``.
-        above: Those, and the directories between them and the ``.git``.
+        above: These directories, and the directories between them and the ``.git``.
     """
     start = parts.index(GIT_DIR) + 1
     while parts[start] in _NESTED:
@@ -160,7 +160,7 @@ def _above(nested: Iterable[FoldedPath]) -> Iterator[FoldedPath]:
 
 
 def _with_companions(directories: set[FoldedPath], paths: Iterable[str]) -> set[FoldedPath]:
-    """Return the directories, inside a ``.git``, that have all that a repository needs."""
+    """Return the directories inside a ``.git`` that have all entries of a repository."""
     entries: dict[FoldedPath, set[str]] = {parts: set() for parts in directories}
     for path in paths:
         if not path.isascii() or GIT_DIR in path.lower():
@@ -182,18 +182,18 @@ def workspace_exclusion(
     repositories: Repositories | None = NO_REPOSITORIES,
     keep: Collection[FoldedPath] = (),
 ) -> str | None:
-    """Return why an entry of a workspace is left out.
+    """Return the reason for omitting an entry of a workspace, or None.
 
     Args:
         path: Path below the workspace, ``/`` between components.
-        directory: Whether the entry is a directory; a link never is, wherever it leads.
-        repositories: Result of :func:`find_repositories` for that workspace; None if it is not
-            known yet, and then the result ignores git directories inside a ``.git``.
-        keep: Entries to archive with everything below them, although programs run or obey them.
-            Credentials and files that git would run are left out all the same.
+        directory: Whether the entry is a directory; a link is not, even if it leads to one.
+        repositories: Result of :func:`find_repositories` for that workspace; None if not yet known:
+            git directories inside a ``.git`` are then ignored.
+        keep: Entries to archive with everything below them, even though programs execute or follow
+            them. Credentials and files that git would run are still left out.
 
     Returns:
-        The reason in a few words, also if a directory above the entry is left out; None if the
+        The reason in a few words, even if a directory above the entry is left out; None if the
         entry is archived.
     """
     exclusion = find_exclusion(path, directory=directory, repositories=repositories, keep=keep)
@@ -207,11 +207,11 @@ def find_exclusion(
     repositories: Repositories | None = NO_REPOSITORIES,
     keep: Collection[FoldedPath] = (),
 ) -> tuple[int, str] | None:
-    """Return the part of an entry's path that is left out, and why; as :func:`workspace_exclusion`.
+    """Return the omitted part of an entry's path with the reason; see :func:`workspace_exclusion`.
 
     Returns:
-        The number of components of the topmost directory that is left out, or of the entry itself,
-        and the reason; None if the entry is archived.
+        The number of components of the topmost omitted directory, or of the entry itself, and the
+        reason; None if the entry is archived.
     """
     parts = fold_path(path)
     is_kept = any(_leads_to(parts, kept, directory=directory) for kept in keep)
@@ -224,7 +224,7 @@ def find_exclusion(
 
 
 def _leads_to(parts: FoldedPath, kept: FoldedPath, *, directory: bool) -> bool:
-    """Return whether an entry is kept, is below a kept entry, or is a directory above one."""
+    """Return whether an entry is kept, below a kept entry, or a directory above a kept entry."""
     return parts[: len(kept)] == kept or (directory and kept[: len(parts)] == parts)
 
 
@@ -232,13 +232,13 @@ def link_stays_inside(path: str, target: str) -> bool:
     """Return whether a symbolic link may be restored.
 
     Args:
-        path: Path of the link below the directory that it must not lead out of.
+        path: Path of the link below the directory in which it must stay.
         target: Target of the link.
 
     Returns:
-        Whether the target is relative and stays inside the directory at every step, also through
-        other links that this function accepts. A link among the objects of a repository is not
-        accepted, because git obeys the file ``alternates`` behind it, which may name any directory.
+        Whether the target is relative and stays inside the directory at every step, even through
+        other links that this function accepts. Links among the objects of a repository are refused,
+        because git follows the file ``alternates`` behind them, which may name any directory.
     """
     parts = fold_path(path)
     if target.startswith("/") or not target or "\0" in target:
@@ -247,7 +247,7 @@ def link_stays_inside(path: str, target: str) -> bool:
         return False
     steps = [step for step in target.split("/") if step not in {"", "."}]
     upwards = sum(1 for _ in itertools.takewhile(lambda step: step == "..", steps))
-    # A name may be a link, so ".." after it need not lead back to the directory of the name.
+    # A name may be a link, so ".." after it may lead to another directory.
     return upwards <= path.count("/") and ".." not in steps[upwards:]
 
 
@@ -259,7 +259,7 @@ def fold_path(path: str) -> FoldedPath:
 def _exclusion(
     parts: FoldedPath, repositories: Repositories | None, *, is_directory: bool
 ) -> str | None:
-    """Return why the last of ``parts`` is left out; its parents are archived directories."""
+    """Return the reason for omitting the last of ``parts``, whose parents are archived, or None."""
     name, path = parts[-1], "/".join(parts[-4:])
     if is_directory and name in REBUILT_DIRS:
         return _REBUILT

@@ -1,9 +1,9 @@
-"""Names by which programs find credentials, and names that they run or obey unasked. Data.
+"""Names of credentials, and of files that programs execute or follow automatically. Data.
 
-A name is listed if a program looks for it by itself: where it is started, where a directory is
-opened, or in a home directory. Not listed is code that runs only when its project is built, tested
-or run (a makefile, ``package.json``, ``conftest.py``), and text that instructs an agent
-(``AGENTS.md``, skills, commands, rules): both are archived. All names are folded, as in
+A name is listed if a program reads it automatically: in its working directory, in an opened
+directory, or in a home directory. Not listed, and thus archived, are code that runs only when its
+project is built, tested or run (a makefile, ``package.json``, ``conftest.py``), and text that
+instructs an agent (``AGENTS.md``, skills, commands, rules). All names are folded, as in
 :func:`clawblox.checkpoint.names.fold`.
 """
 
@@ -37,7 +37,7 @@ REBUILT_DIRS: Final = frozenset(
 
 
 def _compile_any(*patterns: str) -> re.Pattern[str]:
-    """Return a pattern that matches what any of the blank-separated patterns matches."""
+    """Return a pattern that matches if any of the blank-separated patterns matches."""
     return re.compile("|".join(part for pattern in patterns for part in pattern.split()), re.DOTALL)
 
 
@@ -74,7 +74,7 @@ CAPABILITY_NAMES: Final = _compile_any(
     r"\.helix \.kakrc \.nanorc \.jedrc \.joerc \.ycm_extra_conf\.py \.externaltoolbuilders",
     # Language servers run commands from these when an editor opens a file.
     r"\.bsp \.metals \.?rust-analyzer\.toml \.luarc\.jsonc? \.merlin \.solargraph\.yml",
-    # Shells, and what hooks into them.
+    # Shells and their hooks.
     r"\.bash_(?:aliases|completion(?:\.d)?|login|logout|profile)",
     r"\.(?:a|ba|c|da|es|k|mk|pdk|r|s|tc|ya|z)?shrc \.(?:es|rc)rc \.shinit \.cshdirs \.login_conf",
     r"\.z(?:shenv|profile|login|logout|imrc) \.oh-my-zsh \.zprezto \.yash(?:env|_profile)",
@@ -82,13 +82,13 @@ CAPABILITY_NAMES: Final = _compile_any(
     r"\.murex_(?:modules|preload|profile) \.oshrc (?:.*_)?profile\.ps1",
     r"\.autoenv(?:\..*)? \.direnv \.envrc \.?mise(?:\..*)?\.toml \.mise \.rtx(?:\..*)?\.toml",
     r"\.ondirrc \.shadowenv\.d \.rvmrc",
-    # Logins, mail, desktops: read from a home directory.
+    # Logins, mail and desktops, which read from a home directory.
     r"\.pam_environment \.forward \.procmailrc \.mailfilter \.qmail(?:-.*)? \.mailcap",
     r"\.(?:neo)?mutt(?:rc)? \.mailrc \.nailrc \.[rs]hosts \.k5(?:login|users)",
     r"\.x(?:bindkeysrc|clients|defaults|initrc|profile|resources|serverrc|session(?:rc)?)",
     r"\.wezterm\.lua \.alacritty\.(?:toml|ya?ml) \.xmonad \.i3 \.fluxbox \.fvwm(?:rc|2rc)?",
     r"\.gnomerc \.asoundrc",
-    # Debuggers, interpreters and tools that read a file where they are started.
+    # Debuggers, interpreters and tools that read a file in their working directory.
     r"\.gdb(?:early)?init \.lldbinit(?:-.*)? \.dbx(?:init|rc) \.cgdb \.radare2rc \.rizinrc",
     r"\.pdbrc(?:\.py)? \.pudb \.pythonrc(?:\.py)? \.pystartup (?:site|user)customize\.py",
     r"\.ipython \.jupyter (?:ipython|jupyter)(?:_[a-z]+)*_config\.(?:json|py) \.bpython \.ptpython",
@@ -111,7 +111,7 @@ CAPABILITY_NAMES: Final = _compile_any(
     r"\.gitconfig \.?hgrc(?:-.*)? \.jjconfig\.toml \.subversion \.bazaar \.breezy \.cvsrc \.pijul",
     r"\.fossil-settings \.tigrc",
 )
-"""Files and directories that grant capabilities or run by themselves, anywhere in a workspace."""
+"""Files and directories that grant capabilities or run automatically, anywhere in a workspace."""
 
 CAPABILITY_PATHS: Final = _compile_any(
     r"(?:.*/)?\.jj/(?:repo/)?(?:config|workspace-config).*",
@@ -122,19 +122,19 @@ CAPABILITY_PATHS: Final = _compile_any(
     r"(?:.*/)?\.local/share/(?:applications|bash-completion|dbus-1|fish|jupyter|kio|kservices5"
     r"|nautilus|nemo|nvim|plasma.*|powershell|systemd|vim|zsh)",
 )
-"""The same by path, for names that are common; the last four components are compared."""
+"""Paths that grant capabilities and end in common names; the last four components are compared."""
 
 REDIRECT_PATHS: Final = _compile_any(
     r"(?:.*/)?(?:\.git|\.jj(?:/repo)?|\.sl|_darcs(?:/prefs)?|\.local(?:/share)?)"
 )
-"""Directories of which a part is archived. In their place a file or link could lead elsewhere."""
+"""Partially archived directories; a file or link in their place could lead elsewhere."""
 
 PROGRAM_CREDENTIALS: Final = _compile_any(
     r"auth\.json credentials(?:\..*)? google_accounts\.json oauth_creds\.json"
 )
 """Names of credentials directly inside a directory of :data:`PROGRAM_CAPABILITIES`."""
 
-# Programs that can be resumed list their names; of other programs only texts are archived.
+# Resumable programs have lists of names; of other programs only texts are archived.
 _NOT_TEXT: Final = re.compile(
     r"(?!.*\.mdc?\Z|(?:commands?|docs|memory|memories|microagents|plans|prompts|rules(?:-.*)?|skills"
     r"|specs|steering)\Z).*",
@@ -204,4 +204,4 @@ PROGRAM_CAPABILITIES: Final[Mapping[str, re.Pattern[str]]] = {
     ".m2": _compile_any(r"settings.*\.xml"),
     ".pip": _compile_any(r"pip\.conf"),
 }
-"""By directory that a program reads: names directly inside it that grant capabilities."""
+"""Names that grant capabilities, by the directory of a program that contains them."""

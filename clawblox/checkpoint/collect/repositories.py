@@ -1,10 +1,10 @@
-"""Git repositories of a workspace: reads their settings for an archive, and writes them again.
+"""Git repositories of a workspace: reads their settings for an archive, and restores them.
 
-``policy`` leaves out every file of a repository that git obeys. What a repository needs of them
-travels as values (:class:`clawblox.checkpoint.model.Repository`), and a load writes new files: the
+``policy`` leaves out every file of a repository that git follows. The archive records the required
+settings as values (:class:`clawblox.checkpoint.model.Repository`), and a load writes new files: the
 settings of partial clones and sparse checkouts, and the files that connect submodules and linked
-worktrees with their git directories inside the same workspace. Paths of repositories are relative
-to the workspace here.
+worktrees with their git directories in the same workspace. Paths of repositories are relative to
+the workspace here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TOO_LARGE: Final = "is too large to be read, alone or with others in the worksp
 _MAX_POINTER_BYTES: Final = 4096
 _MAX_CONFIG_BYTES: Final = 1 << 20
 _MAX_ALL_CONFIGS_BYTES: Final = 4 << 20
-"""Maximum size of the configurations of a workspace; what they record takes far more memory."""
+"""Maximum total size of a workspace's configurations; their values take far more memory."""
 _POINTER: Final = re.compile(r"(?:gitdir: )?([^\0]*[^\0\r\n])[\r\n]*")
 _SHA256_OBJECT: Final = re.compile(
     r"(.*)/objects/(?:[0-9a-f]{2}/[0-9a-f]{62}|pack/pack-[0-9a-f]{64}\.[a-z]+)", re.DOTALL
@@ -69,8 +69,8 @@ class GitDirectories:
 
     Attributes:
         layout: All directories that git may treat as repositories.
-        kinds: Those that git finds by itself, as ``policy.find_git_directories`` returns them.
-        settings: Settings for a load to write again.
+        kinds: The directories that git finds by itself, from ``policy.find_git_directories``.
+        settings: Settings that a load restores.
         lost: Git directories of linked worktrees that cannot be rebuilt; they are not in ``kinds``.
     """
 
@@ -91,8 +91,8 @@ class GitDirectories:
         Args:
             files: Its files.
             others: Its links and empty directories.
-            read_settings: Returns the settings of a git directory, by its path and kind; None if it
-                has none, or is a linked worktree that cannot be rebuilt.
+            read_settings: Returns the settings of a git directory, given its path and kind; None if
+                it has none, or is a linked worktree that cannot be rebuilt.
         """
         paths = [*files, *others]
         layout = policy.find_repositories(paths)
@@ -106,12 +106,12 @@ class GitDirectories:
         return cls(layout, kinds, kept, lost)
 
     def rebuild(self, files: Collection[str], workspace: Path) -> Iterator[tuple[str, bytes]]:
-        """Yield the path and the content of each file to write so that git accepts them.
+        """Yield path and content of each file that git needs to accept the directories.
 
         Args:
-            files: The files that the workspace gets. The names of objects show the hash function
-                of their repository, see gitrepository-layout(5).
-            workspace: The path that the workspace has when git runs in it, which git records.
+            files: The files of the restored workspace. The names of objects show the hash function
+                of their repository; see gitrepository-layout(5).
+            workspace: Path of the workspace when git runs in it, which git records.
         """
         present = set(files)
         kinds = {path: self.kinds[path] for path in self.kinds if f"{path}/HEAD" in present}
@@ -145,12 +145,12 @@ class GitDirectories:
 
 @attrs.frozen
 class Found:
-    """The repositories of a workspace on the disk.
+    """The repositories of a workspace on disk.
 
     Attributes:
         directories: Their directories and settings.
-        reasons: Why entries are left out, by path, where their names do not tell.
-        rebuilt: Files ``.git`` that a load writes again.
+        reasons: Reasons for omitting entries, by path, if not evident from their names.
+        rebuilt: ``.git`` files that a load restores.
     """
 
     directories: GitDirectories
@@ -162,8 +162,8 @@ def read_repositories(workspace: Path, listing: tree.Tree, is_name: Callable[[st
     """Read the settings of the repositories in a workspace. Blocks.
 
     Args:
-        workspace: The workspace. Its own path is trusted; no link is followed below it.
-        listing: Its entries, with everything inside a git directory that may be content.
+        workspace: The workspace. Its path is trusted; no link below it is followed.
+        listing: Its entries, including everything inside a git directory that may be content.
         is_name: Returns whether the name of an entry is possible.
     """
     left_out = (path for path, reason in listing.excluded if reason == policy.REDIRECT)
@@ -186,7 +186,7 @@ class _Reading:
         self._pointers = self._read_pointers(redirects)
 
     def _read_pointers(self, redirects: Iterable[str]) -> Mapping[str, list[str]]:
-        """Return the files ``.git`` by the path in the workspace to which they lead."""
+        """Return the ``.git`` files by the path in the workspace to which they lead."""
         pointers: defaultdict[str, list[str]] = defaultdict(list)
         for path in redirects:
             parent, _, name = path.rpartition("/")
@@ -202,7 +202,7 @@ class _Reading:
         return pointers
 
     def _choose_git_file(self, path: str, kind: str) -> str | None:
-        """Return the file that leads to a git directory, the recorded one if there are several."""
+        """Return the file that leads to a git directory; of several, the recorded file."""
         candidates = self._pointers.get(path, []) if kind else []
         if kind == policy.WORKTREES:
             common = self._resolve(path, self._read(f"{path}/commondir", _MAX_POINTER_BYTES))
@@ -215,7 +215,7 @@ class _Reading:
         return recorded if recorded in candidates else next(iter(candidates), None)
 
     def read_settings(self, path: str, kind: str) -> Repository | None:
-        """Return the settings of a git directory; None if it has none or cannot be rebuilt."""
+        """Return the settings of a git directory; None if there are none or they cannot be used."""
         git_file = self._choose_git_file(path, kind)
         is_worktree = kind == policy.WORKTREES
         if is_worktree and git_file is None:
@@ -270,7 +270,7 @@ class _Reading:
         return recorded.startswith(f"{sandbox}/") and sandbox not in own
 
     def _resolve(self, directory: str, pointer: bytes) -> str | None:
-        """Return the path in the workspace to which a file leads; None if it is not there.
+        """Return the path to which a file leads; None if it is outside the workspace.
 
         Args:
             directory: The directory from which a relative path starts.
@@ -286,7 +286,7 @@ class _Reading:
         return next((path.removeprefix(f"{root}/") for root in roots), None)
 
     def _config(self, path: str) -> GitConfig:
-        """Return a configuration; an empty one if :meth:`_read` returns nothing."""
+        """Return a configuration; empty if :meth:`_read` cannot read the file."""
         if path not in self._configs:
             text = self._read(path, min(_MAX_CONFIG_BYTES, self._room))
             self._room -= len(text)
@@ -294,7 +294,7 @@ class _Reading:
         return self._configs[path]
 
     def _read(self, path: str, max_bytes: int) -> bytes:
-        """Return a file of the workspace; nothing if it is absent, no regular file or too large."""
+        """Return a file of the workspace; empty if it is absent, not regular or too large."""
         try:
             return read_file(self._workspace, path, max_bytes=max_bytes)
         except OSError as error:
@@ -313,7 +313,7 @@ def _read_active_submodules(config: GitConfig) -> Iterator[str]:
 
 
 def _keep(convert: Callable[[str], str], value: str | None) -> str | None:
-    """Return a value of a configuration if a load may write it again."""
+    """Return a value of a configuration if a load may restore it, or None."""
     if value is not None:
         with contextlib.suppress(msgspec.ValidationError):
             return convert(value)
@@ -321,13 +321,13 @@ def _keep(convert: Callable[[str], str], value: str | None) -> str | None:
 
 
 def promisor_hosts(repository: Repository) -> list[str]:
-    """Return the hosts from which git fetches objects that a repository lacks, with ports."""
+    """Return the hosts, with ports, from which git fetches missing objects of a repository."""
     urls = filter(None, (promisor.url for promisor in repository.promisors))
     return list(dict.fromkeys(urlsplit(url).netloc for url in urls))
 
 
 def _common(path: str, kind: str) -> str:
-    """Return the git directory with the ``config`` of a git directory."""
+    """Return the git directory that contains the ``config`` of a git directory."""
     return path.rpartition("/worktrees/")[0] if kind == policy.WORKTREES else path
 
 

@@ -1,7 +1,7 @@
-"""Reads directories of an agent that may change them at any moment.
+"""Reads directories that an agent may change at any moment.
 
-Everything is opened through ``system.regular_files``, so that no link is followed and no pipe
-blocks a save. ``policy`` decides which names are left out. Everything here blocks.
+All files are opened through ``system.regular_files``, so that no link is followed and no pipe
+blocks a save. ``policy`` decides the omitted names. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clawblox.system.regular_files import open_directory, open_file, open_regula
 from clawblox.system.trees import DirectoryEntry, TreeWalk
 
 _REPLACED: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""Errors of opening a directory that has vanished or was replaced since it was listed."""
+"""Errors of opening a directory that has been removed or replaced since it was listed."""
 
 _NO_FILE: Final = (*_REPLACED, errno.EINVAL, errno.ENXIO)
 """Errors of opening a file that is absent or is not a regular file."""
@@ -38,7 +38,7 @@ _KINDS: Final = {
 }
 
 Judge = Callable[[str, bool], str | None]
-"""Returns why an entry is left out, by its path and whether it is a directory; None keeps it."""
+"""Returns the reason for omitting an entry, or None, given its path and if it is a directory."""
 
 
 @attrs.define
@@ -49,10 +49,10 @@ class Tree:
         files: Regular files.
         links: Symbolic links with their targets.
         directories: Directories without any listed file or directory below them.
-        excluded: Entries left out, with the reason; a directory includes everything below it.
-        unarchivable: Entries whose name or link target an archive cannot contain; raw.
-        unreadable: Entries that this process may not read; a directory includes everything
-            below it.
+        excluded: Omitted entries with the reasons; a directory includes everything below it.
+        unarchivable: Entries whose name or link target an archive cannot contain, unescaped.
+        unreadable: Entries that this process is not permitted to read; a directory includes
+            everything below it.
     """
 
     files: list[str] = attrs.field(factory=list)
@@ -64,7 +64,7 @@ class Tree:
 
 
 def file_opener(root: Path, path: str) -> Callable[[], int]:
-    """Return a function that opens a regular file, as :func:`open_file` does."""
+    """Return a function that opens a regular file like :func:`open_file`."""
     return functools.partial(open_file, root, path)
 
 
@@ -72,11 +72,11 @@ def is_file(root: Path, path: str) -> bool:
     """Return whether a regular file exists.
 
     Args:
-        root: A directory; its own path is trusted.
+        root: A directory; its path is trusted.
         path: Path below ``root``; no link is followed.
 
     Raises:
-        CheckpointError: It may exist, but cannot be read.
+        CheckpointError: The path cannot be examined.
     """
     try:
         os.close(open_file(root, path))
@@ -91,20 +91,20 @@ def read_head(root: Path, path: str, size: int) -> bytes:
     """Return the first ``size`` bytes of a regular file, or all of a shorter file.
 
     Raises:
-        OSError: It does not exist, is not a regular file, or cannot be read.
+        OSError: The file does not exist, is not regular, or cannot be read.
     """
     with os.fdopen(open_file(root, path), "rb") as file:
         return file.read(size)
 
 
 def list_files(root: Path, path: str, unreadable: list[str] | None = None) -> tuple[str, ...]:
-    """Return the regular files below a directory, relative to it; nothing if it does not exist.
+    """Return the regular files below a directory, relative to it; empty without the directory.
 
     Args:
-        root: A directory; its own path is trusted.
+        root: A directory; its path is trusted.
         path: Path of the directory below ``root``; no link is followed.
-        unreadable: Takes the paths, below ``root``, of directories in it that this process may not
-            read; None refuses them.
+        unreadable: Receives the paths, below ``root``, of directories that this process is not
+            permitted to read; None refuses them.
 
     Raises:
         CheckpointError: A directory cannot be read.
@@ -125,12 +125,12 @@ def list_files(root: Path, path: str, unreadable: list[str] | None = None) -> tu
 def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) -> Tree:
     """List everything below a directory.
 
-    Entries that vanish meanwhile are left out; entries that appear meanwhile may be.
+    Entries removed in the meantime are left out; new entries may be left out.
 
     Args:
-        root: A directory; its own path is trusted.
+        root: A directory; its path is trusted.
         path: Path of the directory below ``root``; no link is followed.
-        judge: Returns why an entry is left out.
+        judge: Returns the reason for omitting an entry, or None.
         is_name: Returns whether an archive can contain a path.
 
     Raises:
@@ -145,7 +145,7 @@ def walk(root: Path, path: str, judge: Judge, is_name: Callable[[str], bool]) ->
 
 @attrs.define(eq=False)
 class _Listing:
-    """The making of a list of a tree."""
+    """A tree while it is listed."""
 
     _top: Path
     _judge: Judge
@@ -205,7 +205,7 @@ class _Listing:
             self._counts.append(self._count())
 
     def leave(self, name: str) -> None:
-        """List a directory in which nothing was listed."""
+        """List a directory if it has no listed entries."""
         if self._counts.pop() == self._count():
             self.tree.directories.append(self.walk.path_to(name))
 
@@ -227,7 +227,7 @@ def _is_conversation_name(path: str) -> bool:
 
 
 def forbidden_error(path: Path) -> CheckpointError:
-    """Return the error for a file or directory that this process may not read."""
+    """Return the error for a file or directory that this process is not permitted to read."""
     return unreadable_error(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 

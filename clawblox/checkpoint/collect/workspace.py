@@ -1,8 +1,8 @@
-"""Lists the entries of a workspace that may be in an archive.
+"""Lists the entries of a workspace that archives may contain.
 
-``policy`` names the others: files that programs run or obey unasked, credentials, and files that
-can be rebuilt. ``tree`` walks the directories, ``repositories`` reads the settings of those of git.
-Everything here blocks.
+``policy`` names all others: files that programs execute or follow automatically, credentials, and
+files that can be rebuilt. ``tree`` walks the directories, and ``repositories`` reads the settings
+of git directories. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 from clawblox.checkpoint.collect import policy, repositories, tree
 
 _UNSETTLED: Final = re.compile(r"\.git.*/(?:modules|worktrees)(?:/|\Z)", re.IGNORECASE | re.DOTALL)
-"""Paths that may be in a git directory inside a ``.git``; so may all that are not ASCII."""
+"""Paths that may be in a git directory inside a ``.git``, like all non-ASCII paths."""
 
 
 @attrs.define(kw_only=True)
@@ -44,11 +44,11 @@ def list_workspace(
     """List a workspace without the entries that archives leave out.
 
     Args:
-        root: A directory; its own path is trusted.
+        root: A directory; its path is trusted.
         path: Path of the workspace below ``root``; no link is followed.
         is_name: Returns whether the name of an entry, relative to the workspace, is possible.
         keep: As for ``policy.workspace_exclusion``.
-        judge: Returns why an entry is left out for another reason; None keeps it.
+        judge: Returns another reason for omitting an entry, or None.
 
     Raises:
         OSError: The workspace cannot be opened.
@@ -69,7 +69,7 @@ def list_workspace(
 def find_oversized(
     sizes: Mapping[str, int], *, max_file_bytes: int, max_total_bytes: int
 ) -> set[str]:
-    """Return the files that are too large: by themselves, or the largest of too large a total.
+    """Return the files above the limit for a file, and the largest files of an excessive total.
 
     Args:
         sizes: Apparent sizes of the files in bytes.
@@ -89,10 +89,10 @@ def find_oversized(
 def _leave_out(
     listing: tree.Tree, keep: Collection[policy.FoldedPath], found: repositories.Found
 ) -> None:
-    """Exclude entries that only the places of all repositories show to be theirs.
+    """Exclude files of repositories that are recognisable only from the places of all repositories.
 
     Args:
-        listing: All entries that their names alone do not exclude.
+        listing: All entries that are not excluded by name.
         keep: As for ``policy.workspace_exclusion``.
         found: The repositories.
     """
@@ -105,7 +105,7 @@ def _leave_out(
         exclusion = policy.find_exclusion(path, directory=directory, repositories=layout, keep=keep)
         if exclusion is None:
             return True
-        # A directory stands for everything in it, unless there is more to say of a part.
+        # A directory represents everything in it, unless a part has a reason of its own.
         count, reason = exclusion
         top = "/".join(path.split("/")[:count])
         left_out[next((place for place in _parents(path) if place in found.reasons), top)] = reason

@@ -1,8 +1,8 @@
-"""Loading an archive into a run directory, completely or not at all; or only its snapshot.
+"""Loads an archive into a run directory, completely or not at all; or only its snapshot.
 
-Owns the order of the steps: every header is checked before anything is written, every byte before
-anything appears. ``reader`` reads archives, ``placing`` decides where members belong, ``staging``
-builds the tree.
+This module defines the order of the steps: all headers are checked before the first write, and all
+bytes before files appear. ``reader`` reads archives, ``placing`` decides the places of members,
+``staging`` builds the tree.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from clawblox.telemetry.own_log import OwnLog
 _log = OwnLog(__name__)
 
 _USABLE: Final = 0.9
-"""Maximum share of the free disk space for a checkpoint."""
+"""Maximum share of the free disk space that a checkpoint may take."""
 _FILE_MODE: Final = 0o600
 _AGENTS: Final = "agents"
-"""The directory of the agents in a run directory."""
+"""Name of the agents' directory in a run directory."""
 _LATEST_NS: Final = 4_102_444_800 * 10**9
-"""2100-01-01; every file system can store times up to it."""
+"""2100-01-01; every file system can store times up to this date."""
 
 
 @attrs.frozen
@@ -54,9 +54,9 @@ class Loaded:
 
     Attributes:
         result: The result of ``load_checkpoint``.
-        target: The run directory, as it was before the load.
+        target: The run directory before the load.
         names: Paths of the loaded files and directories, below the run directory.
-        had_agents: Whether the directory of the agents existed before.
+        had_agents: Whether the agents' directory existed before the load.
     """
 
     result: dict[str, Any]
@@ -70,21 +70,21 @@ def load(
 ) -> Loaded:
     """Restore the contents of an archive to a run directory. Blocks.
 
-    A load that raises has changed nothing. A killed load leaves at most a directory
-    ``.load.….partial``, and a later load removes it. If the run directory existed and the load was
-    killed between two renames, the first of the two remains.
+    A failed load has no effect. A killed load leaves at most a directory ``.load.….partial``, which
+    a later load removes. If the run directory existed and the load is killed between two renames,
+    the first renamed entry remains.
 
     Args:
-        options: The archive and the run directory, which need not exist or be empty.
-        final_dir: The path that the run directory will get, because restored files name their own
-            place; None if it stays where it is.
-        is_in_place: Whether the agents take the places that they had when they were archived, so
-            that their own usage remains their own; else all of it is noted as inherited.
+        options: The archive and the run directory, which may be missing or have other contents.
+        final_dir: Final path of the run directory, which restored files contain; None if it will
+            not be moved.
+        is_in_place: Whether the agents return to their original directories, so that their usage
+            remains their own; otherwise all usage is recorded as inherited.
 
     Raises:
-        CheckpointFormatError: The archive is not sound, or a subclass of this error.
-        CheckpointError: It cannot be read, it cannot be written there, or something that it
-            contains is there already.
+        CheckpointFormatError: The archive is not sound; also subclasses.
+        CheckpointError: The archive cannot be read, the run directory cannot be written, or it
+            already contains one of the entries.
     """
     with (
         reporting("Loading", options.progress) as report,
@@ -110,13 +110,13 @@ def load(
 
 
 def unload(loaded: Loaded) -> None:
-    """Remove everything that a load has put into a run directory. Blocks.
+    """Remove all files that a load has added to a run directory. Blocks.
 
-    Files that have changed since are removed, too. If this process is killed, a directory
+    Files changed since the load are also removed. If this process is killed, a directory
     ``.load.….partial`` may remain, as after a killed load.
 
     Raises:
-        CheckpointError: Something cannot be moved.
+        CheckpointError: An entry cannot be moved.
     """
     with Staging(Target.at(loaded.target.path)) as staging:
         staging.withdraw(loaded.names)
@@ -163,7 +163,7 @@ class _Load:
                 except RejectedContent as error:
                     staging.remove_file(split_path(place.path))
                     placing.reject(entry, str(error))
-            # Verify excluded members, too; and a transform need not have read to the end.
+            # Excluded members are verified too, and transforms may not have read to the end.
             for _ in content:
                 pass
         for parts, text in (*placing.id_files(), *placing.git_files()):
@@ -206,18 +206,18 @@ def _total(archive: Archive) -> int:
 
 
 _DIGEST_CHARS: Final = 12
-"""Number of characters of the digest in the name of an extracted snapshot."""
+"""Number of digest characters in the name of an extracted snapshot."""
 
 
 def require_snapshot(path: Path) -> None:
-    """Refuse an archive without a snapshot of a world. Blocks.
+    """Check that an archive contains a world's snapshot. Blocks.
 
     Args:
         path: The archive.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It has no snapshot of a world, or cannot be read.
+        CheckpointError: The archive has no world snapshot, or cannot be read.
     """
     with listed("Loading", path, None), Archive.open(path) as archive:
         _find_entry(archive)
@@ -226,22 +226,22 @@ def require_snapshot(path: Path) -> None:
 def extract_snapshot(path: Path, directory: Path, report: Report | None = None) -> tuple[Path, str]:
     """Extract the world's snapshot of an archive and its rows to a directory. Blocks.
 
-    The file is named after the archive and after its own digest, and it is complete or absent. An
-    existing file of that name is used again. The rows are written each time, because archives with
-    the same snapshot may have different rows.
+    The file is named after the archive and its own digest, and is complete or absent. An existing
+    file of that name is reused. The rows are always written, because archives with the same
+    snapshot may have different rows.
 
     Args:
         path: The archive.
-        directory: Directory to extract to; created when missing.
-        report: Called with bytes done and bytes in all; an exception from it ends the extraction
-            and leaves no file. None for no calls.
+        directory: Directory to extract to; created if missing.
+        report: Called with the bytes done and the total; an exception from it ends the extraction
+            and leaves no file. None makes no calls.
 
     Returns:
         The path of the file and its digest.
 
     Raises:
         CheckpointFormatError: The archive is not sound.
-        CheckpointError: It has no snapshot of a world, it cannot be read, or the file cannot be
+        CheckpointError: The archive has no world snapshot or cannot be read, or the file cannot be
             written.
     """
     with (
@@ -261,7 +261,7 @@ def extract_snapshot(path: Path, directory: Path, report: Report | None = None) 
             return directory / f"{path.stem}-{digest[:_DIGEST_CHARS]}.snapshot"
 
         if sha256 is None or not has_digest(place(sha256), sha256):
-            # A file of this name with other content was changed after its extraction.
+            # A file of this name with other content was changed after an earlier extraction.
             sha256 = _extract(progress.counted(archive.stream(entry)), directory, place)
         snapshot = place(sha256)
         if rows is None:

@@ -1,7 +1,7 @@
-"""Decides where in a run directory each entry of an archive belongs, if anywhere.
+"""Decides the place in a run directory of each entry of an archive, if any.
 
-Names that ``policy`` keeps out of archives are not restored either, and of a conversation only the
-names that its format allows. Pure; ``load`` writes the files.
+Names that ``policy`` keeps out of archives are not restored, and conversations are limited to the
+names that their format allows. Pure; ``load`` writes the files.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class _Conversation:
         format: Its format.
         id: Its id; None if the metadata does not record it.
         state_dir: The state directory of its program.
-        unrecorded: In an archive of another writer, the conversation as determined from the names
-            of its files, or why it cannot be determined; None in an archive of this package.
-        has_id_file: Whether the archive has the file that records the id.
+        unrecorded: In an archive of another writer, the conversation determined from the names of
+            its files, or the reason why it cannot be determined; None in an archive of this
+            package.
+        has_id_file: Whether the archive contains the file that records the id.
     """
 
     format: ConversationFormat
@@ -78,13 +79,13 @@ class Placing:
         metadata: The archive's metadata.
         entries: Its members.
         run_dir: The run directory's real path; it need not exist.
-        keep: Entries to restore although programs run or obey them, as for
+        keep: Entries to restore even though programs execute or follow them, as for
             ``policy.workspace_exclusion``.
-        directories: Paths of the directories that have entries of their own in the archive.
+        directories: Paths of the directories with entries of their own in the archive.
         is_in_place: As for ``load``.
 
     Attributes:
-        excluded: Entries that turned out to have no place, and why.
+        excluded: Entries without a place, with the reasons.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Placing:
         self._git = self._find_git_directories()
 
     def place(self, entry: ArchiveEntry) -> Placement | None:
-        """Return the place of a member other than ``metadata.json``; None if it has none.
+        """Return the place of a member other than ``metadata.json``, or None.
 
         The path of the place is relative to the run directory.
 
@@ -141,7 +142,7 @@ class Placing:
                 yield split_path(path), target
 
     def directories(self) -> Iterator[Parts]:
-        """Yield the paths of the directories to create, those that may be empty."""
+        """Yield the paths of the directories to create, which may be empty."""
         for path in self._directories:
             if not self._is_excluded(path, self._workspace_exclusion(path, directory=True)):
                 yield split_path(path)
@@ -164,7 +165,7 @@ class Placing:
         return dict(hosts)
 
     def _find_git_directories(self) -> Mapping[str, GitDirectories]:
-        """Return the git directories of each agent; record settings that belong to none."""
+        """Return the git directories of each agent; record settings without a git directory."""
         links = (link["path"] for link in self._metadata.get("symlinks", ()))
         others = _paths_by_agent((*links, *self._directories), "workspace")
         recorded = {each.path: each for each in recorded_repositories(self._metadata)}
@@ -188,7 +189,7 @@ class Placing:
     def _find_settings(
         self, prefix: str, recorded: Mapping[str, Repository], path: str, kind: str
     ) -> Repository | None:
-        """Return the recorded settings of a git directory; None if they are impossible."""
+        """Return the recorded settings of a git directory; None if missing or impossible."""
         settings = recorded.get(prefix + path)
         if settings is None:
             return None
@@ -209,7 +210,7 @@ class Placing:
         return workspace_exclusion(path, directory=True, keep=self._keep) is None
 
     def _find(self, name: str) -> Placement | str:
-        """Return the place of a member, or why it has none."""
+        """Return the place of a member, or the reason why it has none."""
         split = split_name(name)
         if split is not None and split[1] == "session":
             return self._find_conversation(split[0], split[2])
@@ -218,9 +219,9 @@ class Placing:
         return self._workspace_exclusion(name) or Placement(path=name, keeps_mode=True)
 
     def id_files(self) -> Iterator[tuple[Parts, bytes]]:
-        """Yield the paths of files to create with ids of placed conversations that no file records.
+        """Yield path and content of the missing id files of placed conversations.
 
-        If the archive has a file with the id, it is restored like any other member.
+        An id file in the archive is restored like any other member.
         """
         for agent, conversation_id in self._placed.items():
             conversation = self._conversations[agent]
@@ -230,7 +231,7 @@ class Placing:
 
     @property
     def lost_conversations(self) -> Mapping[str, str]:
-        """Why conversations of agents were left out although the archive has their files."""
+        """Reasons for omitted conversations whose files are in the archive, by agent."""
         return {
             split[0]: entry.reason
             for entry in reversed(self.excluded)
@@ -269,7 +270,7 @@ class Placing:
         )
         if placement is None:
             return _NO_PART
-        # The path depends on the conversation id, and the archive is not trusted.
+        # The path contains the conversation id from the archive, which is not trusted.
         check_name(f"agents/{agent}/session/{placement.path}")
         if not name.startswith(_RECORD):
             self._placed[agent] = conversation_id
@@ -290,7 +291,7 @@ class Placing:
         )
 
     def _is_excluded(self, path: str, reason: str | None) -> bool:
-        """Return whether there is a reason to leave an entry out, after recording it."""
+        """Record the reason for omitting an entry, if any; return whether there is one."""
         if reason is not None:
             self.excluded.append(Excluded(path=path, reason=reason))
         return reason is not None
@@ -299,12 +300,12 @@ class Placing:
 def agent_names(
     metadata: Mapping[str, Any], entries: Iterable[ArchiveEntry], directories: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the agents of an archive, in its metadata or with members or directories.
+    """Return the agents in the metadata, members or directories of an archive.
 
     Args:
         metadata: The archive's metadata.
         entries: Its members.
-        directories: Paths of the directories that have entries of their own.
+        directories: Paths of the directories with entries of their own.
     """
     paths = (path.split("/", 2) for path in (*(entry.name for entry in entries), *directories))
     present = (parts[1] for parts in paths if parts[0] == "agents" and len(parts) > 1)
@@ -316,7 +317,7 @@ def _find_conversations(
 ) -> Mapping[str, _Conversation]:
     """Return the conversations of agents whose session tier has files of a known format."""
     agents = metadata.get("agents")
-    states = agents if isinstance(agents, dict) else {}  # an old archive may just name them
+    states = agents if isinstance(agents, dict) else {}  # an old archive may list only the names
     shared_format = metadata.get("session_format")
     conversations = {}
     for agent, listed in _paths_by_agent(names, "session").items():
@@ -356,7 +357,7 @@ def _paths_by_agent(names: Iterable[str], tier: str) -> Mapping[str, list[str]]:
 
 
 def _note_inherited(content: bytes) -> bytes:
-    """Return a record of usage in which everything so far is inherited; faults are its reader's."""
+    """Return a usage record with all usage marked as inherited; leave invalid content unchanged."""
     try:
         record = _USAGE_DECODER.decode(content)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):

@@ -1,9 +1,9 @@
 """Builds a tree in private, then moves it into place, completely or not at all.
 
-The tree is built in its own directory next to its destination. All access uses directory
-descriptors, so no symbolic link can redirect it, and every name in it is new. The tree is made
-durable, then moved, and replaces nothing. A published tree can be withdrawn the same way. The
-remains of a killed process are removed by the next.
+The tree is built in a new directory next to its destination. All access uses directory descriptors,
+so symbolic links cannot redirect it. The tree is made durable, then moved; it never replaces a
+file. A published tree can be withdrawn in the same way. The next process removes the remains of a
+killed process.
 
 ``load`` decides the contents. Everything here blocks.
 """
@@ -43,11 +43,11 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 
 @attrs.frozen
 class Target:
-    """The directory for a tree, whether or not it exists.
+    """The directory for a tree; it may be missing.
 
     Attributes:
         path: Its real path.
-        base: Its nearest existing ancestor, or itself.
+        base: Its nearest existing ancestor, or the directory itself.
         missing: The components from ``base`` to it.
     """
 
@@ -60,7 +60,8 @@ class Target:
         """Resolve ``path``.
 
         Raises:
-            CheckpointError: It is a symbolic link, or it or an ancestor is not a directory.
+            CheckpointError: The path is a symbolic link, or the path or an ancestor is not a
+                directory.
         """
         path = path.absolute()
         try:
@@ -70,12 +71,12 @@ class Target:
                 raise CheckpointError(message, path=nearest)
             real = path.resolve()
             base = _nearest(real)
-        except (OSError, RuntimeError) as error:  # a loop of links raises either
+        except (OSError, RuntimeError) as error:  # a loop of links raises either error
             raise CheckpointError("the directory cannot be resolved", path=path) from error
         return cls(real, base, real.relative_to(base).parts)
 
     def free_bytes(self) -> int:
-        """Return the number of free bytes on its file system.
+        """Return the number of free bytes on the target's file system.
 
         Raises:
             CheckpointError: The file system cannot be examined.
@@ -87,7 +88,7 @@ class Target:
 class Staging:
     """A tree under construction; a context manager that removes unpublished files.
 
-    Every error of the disk is raised as CheckpointError, and leaves the target unchanged.
+    Disk errors are raised as CheckpointError, and leave the target unchanged.
 
     Args:
         target: The directory for the tree.
@@ -143,13 +144,13 @@ class Staging:
         """Remove a file from the tree before it is published.
 
         Raises:
-            CheckpointError: It cannot be removed.
+            CheckpointError: The file cannot be removed.
         """
         with self._translated(parts):
             os.unlink(parts[-1], dir_fd=self._directory(parts[:-1]))
 
     def new_link(self, parts: Parts, target: str) -> None:
-        """Create a symbolic link; nothing is ever created through it.
+        """Create a symbolic link; no file is ever created through it.
 
         Raises:
             CheckpointPathError: As in :meth:`new_file`.
@@ -158,7 +159,7 @@ class Staging:
             os.symlink(target, parts[-1], dir_fd=self._directory(parts[:-1]))
 
     def new_directory(self, parts: Parts) -> None:
-        """Create a directory unless it was created before.
+        """Create a directory if it is missing in the tree.
 
         Raises:
             CheckpointPathError: As in :meth:`new_file`.
@@ -167,13 +168,13 @@ class Staging:
             self._directory(parts)
 
     def refuse_existing(self, names: Sequence[Parts]) -> None:
-        """Refuse paths that exist in the target.
+        """Check that paths do not exist in the target.
 
         Args:
             names: Paths in the target, at most two components each.
 
         Raises:
-            CheckpointError: A path exists already, or its parent is not a directory.
+            CheckpointError: A path already exists, or its parent is not a directory.
         """
         for parts in () if self._target.missing else names:
             with (
@@ -194,7 +195,7 @@ class Staging:
             names: Paths to move, as for :meth:`refuse_existing`.
 
         Raises:
-            CheckpointError: A path exists already; nothing was changed.
+            CheckpointError: A path already exists; the target is unchanged.
         """
         missing = self._target.missing
         with self._translated():
@@ -208,13 +209,13 @@ class Staging:
                 raise
 
     def withdraw(self, names: Sequence[Parts]) -> None:
-        """Move paths of the target into this tree, and so remove them.
+        """Remove paths from the target by moving them into this tree.
 
         Args:
             names: Paths to move, at most two components each; missing paths are skipped.
 
         Raises:
-            CheckpointError: A path cannot be moved; the paths before it are gone.
+            CheckpointError: A path cannot be moved; the preceding paths are already removed.
         """
         for parts in names:
             with self._translated(parts), contextlib.suppress(FileNotFoundError):
@@ -261,7 +262,7 @@ class Staging:
         return fd
 
     def _enter(self, parent: int, path: Parts) -> int:
-        """Open a subdirectory, created if it is new, and close its parent's descriptor."""
+        """Open a subdirectory, after creating it if missing, and close its parent's descriptor."""
         if path not in self._made:
             os.mkdir(path[-1], PRIVATE_DIR, dir_fd=parent)
             self._made.add(path)
@@ -270,7 +271,7 @@ class Staging:
         return fd
 
     def _topmost(self, parts: Parts) -> Parts:
-        """Return the path to move for ``parts``; a parent that is missing is moved as a whole."""
+        """Return the path to move for ``parts``; a missing parent is moved as a whole."""
         try:
             with self._parent(self._base_fd, parts):
                 return parts

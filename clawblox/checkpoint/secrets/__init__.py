@@ -2,17 +2,17 @@
 
 - ``scanner``: all files of an archive, and the summary.
 - ``content``: searches a file, or content of a container, in overlapping windows, and remembers
-  the clean ones.
-- ``findings``: the findings in a file, without the secrets themselves.
+  clean content.
+- ``findings``: the findings in a file, without the secrets.
 - ``matching``: searches a window.
-- ``patterns``: finds secrets in a piece of content, by shape and by value.
+- ``patterns``: finds secrets in a piece of content by shape and by value.
 - ``containers``: decodes packed and compressed content.
 
 Content that cannot be searched is a finding of the rule ``unscannable``: encrypted members, formats
 without a decoder, more than four nested containers, content that decodes to too many bytes, and
-containers with a valid header that are damaged later. A container that merely ends too soon is not
-refused, because everything in it has been searched; nor are bytes that only begin like a container.
-The bytes of a container itself are always searched too.
+containers with a valid header and damage after it. A truncated container is accepted, because
+everything in it has been searched; so are bytes that only start like a container. The raw bytes of
+a container are always searched, too.
 """
 
 from __future__ import annotations

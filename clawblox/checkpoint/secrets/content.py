@@ -1,10 +1,10 @@
-"""Searches a content: a file, or the content of a container.
+"""Searches content: a file, or the content of a container.
 
-Its bytes pass once, in windows that overlap so that no edge hides a secret. Each window is
-searched, and containers in it are decoded into further contents.
+The bytes are read once, in windows that overlap so that no edge hides a secret. Each window is
+searched, and containers in it are decoded as inner content.
 
-Clean contents and windows are remembered in memory only, bounded, for the life of the process: an
-agent could write to a cache on disk. Keys are digests under a random key of this process.
+Clean contents and windows are remembered only in memory, in a bounded cache: an agent could write
+to a cache on disk. Keys are digests with a random key of this process.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from clawblox.checkpoint.secrets.patterns.shapes import SecretMatch
 from clawblox.results import Finding
 
 STRIDE: Final = 128 << 10
-"""Number of new bytes in a window; it reports the secrets that begin in them."""
+"""Number of new bytes in a window, which reports the secrets that start in them."""
 
 OVERLAP: Final = 12 << 10
-"""Number of further bytes after them: the longest secret, also in UTF-16."""
+"""Number of bytes after the new bytes: the length of the longest secret, including in UTF-16."""
 
 LEAD: Final = 64
-"""Number of bytes before them, for the context that must precede a secret."""
+"""Number of bytes before the new bytes, for context that must precede a secret."""
 
 MAX_DECODED_BYTES: Final = 8 << 30
 """Maximum number of bytes decoded from the containers of a file."""
 
 UNSCANNABLE: Final = "unscannable"
-"""The rule of findings that are not secrets but containers that cannot be searched."""
+"""Rule of the findings for containers that cannot be searched."""
 PROCESS_KEY: Final = secrets.token_bytes(32)
 
 
@@ -67,7 +67,7 @@ class WindowVerdict:
         containers: Number of containers decoded in it.
         long_run: Start of a base64 run that continues after the window; None if there is no such
             run.
-        beginnings: Positions at which containers begin.
+        beginnings: Positions at which containers start.
     """
 
     newlines: int
@@ -77,11 +77,11 @@ class WindowVerdict:
 
 
 def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
-    """Return the key of a window, or of the digest of a whole content.
+    """Return the key of a window, or of the digest of whole content.
 
     Args:
-        content: The content that was searched.
-        *circumstances: Everything else that the verdict depends on.
+        content: The searched content.
+        *circumstances: All other values that affect the verdict.
     """
     state = hashlib.blake2b(repr(circumstances).encode(), key=PROCESS_KEY, digest_size=24)
     state.update(content)
@@ -89,14 +89,14 @@ def verdict_key(content: bytes, *circumstances: bytes | int) -> bytes:
 
 
 verdicts: Final = RecentValues[WindowVerdict](capacity=1 << 17)
-"""The verdicts on windows: with windows of 128 KiB, 16 GiB of content in about 30 MB."""
+"""Verdicts on windows of 128 KiB: 16 GiB of content in about 30 MB."""
 
 content_verdicts: Final = RecentValues[int](capacity=1 << 16)
-"""The verdicts on whole contents: how many containers were decoded in each."""
+"""Verdicts on whole contents: the number of containers decoded in each."""
 
 
 class ScannedContent:
-    """A file, or the content of a container; it arrives in pieces of any size.
+    """A file, or the content of a container, which arrives in pieces of any size.
 
     Args:
         path: Its path in findings.
@@ -120,7 +120,7 @@ class ScannedContent:
 
     @property
     def decoded_bytes(self) -> int:
-        """Return the number of bytes decoded from the whole file so far."""
+        """Number of bytes decoded from the whole file so far."""
         return self._findings.decoded_bytes
 
     def feed(self, data: bytes) -> None:
@@ -147,7 +147,7 @@ class ScannedContent:
             )
 
     def spawn(self, name: str) -> ScannedContent:
-        """Return a further content for a decoder to fill.
+        """Return inner content that a decoder fills.
 
         Raises:
             Refusal: Too many containers are nested.
@@ -231,7 +231,7 @@ class ScannedContent:
         return make_finding(match, self._path, line, self._base + match.start)
 
     def _continue_long_run(self, text: bytes, is_last: bool) -> int:
-        """Decode the long run that continues here; return where the search for others begins."""
+        """Decode the long run that continues here; return the start of the next search."""
         if not self._run:
             return skip_run(text, self._lead)
         start = self._run.at - self._base
@@ -261,7 +261,7 @@ class _LongRun:
     """A base64 run that continues after its window.
 
     Args:
-        content: Takes the decoded bytes.
+        content: Receives the decoded bytes.
         at: Position in the outer content at which the run continues.
     """
 
@@ -296,7 +296,7 @@ class Parts:
 
     @property
     def fingerprint(self) -> str:
-        """Return a digest of the content from the beginning of its first part."""
+        """Return a digest of the content from the start of its first part."""
         return self._digest.hexdigest()[:16] if self._digest else ""
 
     def take(self, text: bytes, begin: int, end: int, offset: int, starts: Iterable[int]) -> None:
@@ -307,7 +307,7 @@ class Parts:
             begin: Start of the new bytes in ``text``.
             end: End of the new bytes.
             offset: Position of ``begin`` in the content.
-            starts: Positions in ``text`` at which parts begin, in order.
+            starts: Positions in ``text`` at which parts start, in order.
         """
         if self._digest:
             self._digest.update(text[begin:end])
@@ -319,12 +319,12 @@ class Parts:
                 at = self._open(text, start, end, offset + start - begin)
 
     def close(self) -> None:
-        """Close the part that is open."""
+        """Close the open part."""
         if self._part:
             self._part.close()
 
     def _open(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """Open a part; return the position up to which it has been decoded."""
+        """Open a part; return the end of its decoded bytes."""
         opener = opener_at(text, start, is_start=not offset)
         try:
             part = opener(self._outer, f" at {offset}" if offset else "") if opener else None

@@ -1,4 +1,4 @@
-"""The findings in a file, as they may be shown: without the secrets themselves."""
+"""The findings in a file, in a form that does not show the secrets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class FileFindings:
 
     Args:
         known: Secrets that are known by value.
-        circumstances: Identifies the rule set and the known secrets; None if no window is
+        circumstances: Identifies the rule set and the known secrets; None if windows are not
             remembered.
 
     Attributes:
-        containers: Number of containers that were opened.
-        decoded_bytes: Number of bytes that were decoded.
+        containers: Number of opened containers.
+        decoded_bytes: Number of decoded bytes.
     """
 
     def __init__(self, known: KnownSecrets, circumstances: bytes | None) -> None:
@@ -39,7 +39,7 @@ class FileFindings:
         return len(self._findings)
 
     def add(self, finding: Finding) -> None:
-        """Add a finding; of several findings of a secret in one place, the first is kept."""
+        """Add a finding, unless the secret was already found at the same place."""
         key = (finding.path, finding.rule, finding.fingerprint)
         earlier = self._findings.get(key)
         if earlier is None or finding.offset < earlier.offset:
@@ -51,7 +51,7 @@ class FileFindings:
             self.add(make_finding(match, path, None, 0))
 
     def findings(self) -> list[Finding]:
-        """Return the findings; if a finding recurs inside its container, only the inner one."""
+        """Return the findings, without those that recur inside their container."""
         places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for path, rule, fingerprint in sorted(self._findings):
             places[rule, fingerprint].append(path)

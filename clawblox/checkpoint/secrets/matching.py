@@ -24,7 +24,7 @@ MAX_DEPTH: Final = 4
 """Maximum number of nested containers."""
 
 UNFINISHED: Final = 160
-"""A run that ends this close to the end of a window may continue, for example after a newline."""
+"""Maximum distance from a run's end to the window's end at which the run may continue."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Base64Runs:
 
     Attributes:
         matches: Secrets in the decoded bytes, with the positions of the base64.
-        containers: Decoded bytes that are a container or contain one.
+        containers: Decoded bytes that are or contain a container.
         long_run: Start of a run that continues after the window; None if there is no such run.
     """
 
@@ -46,7 +46,7 @@ def find_matches(text: bytes, known: KnownSecrets) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in every reading."""
     yield from _find_in_one_reading(text, known)
     for view in find_views(text):
-        # Base64 in such a reading is decoded up to the end of the window only.
+        # In these readings, base64 is decoded only up to the end of the window.
         encoded = read_base64(view.text, 0, len(view.text), True, known).matches
         for match in (*_find_in_one_reading(view.text, known), *encoded):
             yield _moved(match, view.origin(match.start), view.origin(match.end - 1) + 1)
@@ -59,9 +59,9 @@ def read_base64(
 
     Args:
         text: The text.
-        begin: First position at which a run may begin.
-        stop: Runs that begin here or later are skipped.
-        is_last: Whether nothing follows the text, so that a run at its end is complete.
+        begin: First position at which a run may start.
+        stop: Position from which runs are skipped.
+        is_last: Whether the text is the end of the content, so that a run at its end is complete.
         known: Secrets known by value.
     """
     spans: list[tuple[int, int]] = []
@@ -87,7 +87,7 @@ def read_base64(
 def _search_pieces(
     pieces: list[bytes], spans: list[tuple[int, int]], known: KnownSecrets
 ) -> tuple[list[SecretMatch], list[bytes]]:
-    # One search for all pieces: searching each short digest by itself would cost as much.
+    # Search all pieces at once: searching a short digest alone would cost as much.
     text = b"\n".join(pieces)
     starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
     inside = beginnings(text, 0, len(text), is_start=False, is_deepest=False)
@@ -112,7 +112,7 @@ def _moved(match: SecretMatch, start: int, end: int) -> SecretMatch:
 
 
 def _without_overlaps(matches: Iterable[SecretMatch]) -> list[SecretMatch]:
-    """Return the strongest matches: a secret that matches several rules is one finding."""
+    """Return the strongest matches, so that a secret that matches several rules is one finding."""
     kept: list[SecretMatch] = []  # in order, without overlaps
     for match in sorted(matches, key=lambda match: (match.rank, match.start - match.end)):
         at = bisect_right(kept, match.start, key=lambda other: other.start)

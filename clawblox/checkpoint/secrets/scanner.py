@@ -1,4 +1,4 @@
-"""The scan of all files of an archive, its summary, and the findings that are allowed."""
+"""Scans all files of an archive, with a summary and allowed findings."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from clawblox.results import Finding
 
 
 class Scanner:
-    """Searches files for secrets, every byte of them, whatever their names.
+    """Searches every byte of files for secrets, regardless of the files' names.
 
-    Compressed and encoded content is decoded and searched too. Content that cannot be searched is a
-    finding of the rule ``unscannable``. Not thread-safe.
+    Compressed and encoded content is also decoded and searched. Content that cannot be searched is
+    a finding of the rule ``unscannable``. Not thread-safe.
 
     Args:
-        known: Secrets by a label that may be shown; secrets shorter than 12 characters are ignored.
-        allow: Findings that are allowed.
+        known: Secrets by labels that may be shown; secrets shorter than 12 characters are ignored.
+        allow: Allowed findings.
         remembers_windows: Whether to remember clean windows, so that only the changed parts of a
-            file are searched again. This costs a digest of everything that is searched.
+            file are searched again. This costs a digest of all searched content.
 
     Attributes:
-        known: The secrets that are known by value.
+        known: Secrets that are known by value.
         containers: Number of containers decoded so far.
     """
 
@@ -66,23 +66,23 @@ class Scanner:
         """Search a file.
 
         Args:
-            path: Its path in findings; the path is searched too.
+            path: Its path in findings; the path is also searched.
             chunks: Its content, in pieces of any size.
-            sha256: Digest of the content, under which clean content is remembered. ``chunks`` must
-                raise at the end if the digest is wrong. None to remember nothing.
+            sha256: Digest of the content, under which clean content is remembered; None does not
+                remember it. ``chunks`` must raise at the end if the digest is wrong.
 
         Returns:
-            The findings that are not allowed, each at its first place.
+            The findings that are not allowed, each once at its first place.
 
         Raises:
-            CheckpointError: The scan itself failed. The error contains no part of the content.
+            CheckpointError: The scan failed. The error contains no part of the content.
         """
         collector = self._new_collector()
         content = ScannedContent(path, collector)
         collector.search_path(path)
         shown_path = mask_secrets(path, collector.known)
         fed = map(partial(_guard, shown_path, content.feed), chunks)
-        del chunks  # a traceback may print locals, and these may contain content
+        del chunks  # a traceback may print locals, which may contain content
         for size in fed:
             self._bytes += size
         _guard(shown_path, content.close)
@@ -93,10 +93,10 @@ class Scanner:
         return self._not_allowed(collector)
 
     def recall(self, sha256: str) -> int | None:
-        """Return the number of containers in a content; None unless it is known to be clean.
+        """Return the number of containers in content; None unless the content is known to be clean.
 
-        A content is known to be clean if this process has searched it with the same rules for the
-        same known secrets, and found nothing. Content with an allowed finding is not clean.
+        Content is known to be clean if this process has searched it with the same rules for the
+        same known secrets, without findings. Content with an allowed finding is not clean.
 
         Args:
             sha256: Digest of the content.
@@ -104,16 +104,16 @@ class Scanner:
         return content_verdicts.recall(self._content_key(sha256))
 
     def remember(self, sha256: str, containers: int) -> None:
-        """Remember a content that was searched and is clean.
+        """Remember searched content as clean.
 
         Args:
             sha256: Digest of the content.
-            containers: Number of containers that were decoded in it.
+            containers: Number of containers decoded in it.
         """
         content_verdicts.remember(self._content_key(sha256), containers)
 
     def accept(self, path: str, size: int, containers: int) -> list[Finding]:
-        """Count a file whose content is known to be clean; search its path only.
+        """Count a file whose content is known to be clean; search only its path.
 
         Args:
             path: Its path in findings.
@@ -160,18 +160,19 @@ class Scanner:
 
 
 def _guard(path: str, search: Callable[..., None], *data: bytes) -> int:
-    """Search a piece of content, and keep it out of the traceback of an error.
+    """Search a piece of content; keep the content out of tracebacks.
 
     Args:
         path: Path of the file in findings, without secrets.
         search: Searches the piece.
-        *data: The piece; none for the end of the content.
+        *data: The piece; without data, the end of the content.
 
     Returns:
         The size of the piece.
 
     Raises:
-        CheckpointError: The search failed; the message has only the name and place of the error.
+        CheckpointError: The search failed; the message contains only the name and place of the
+            error.
     """
     failure = None
     size = sum(map(len, data))
@@ -193,10 +194,10 @@ def read_allowances(path: Path) -> tuple[Allowance, ...]:
     """Read a file of allowed findings.
 
     The file is a JSON list of objects with ``path``, ``rule`` and ``fingerprint`` of a finding, and
-    a ``reason``; all of these are non-empty strings.
+    a ``reason``, all non-empty strings.
 
     Raises:
-        ConfigError: The file cannot be read, or does not have this form.
+        ConfigError: The file cannot be read, or has another form.
     """
     try:
         entries = json.loads(path.read_bytes())

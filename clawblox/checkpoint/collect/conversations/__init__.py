@@ -3,7 +3,7 @@
 - ``shape``: the base class of the conversation formats.
 - ``buckets``: Kimi Code, and the base class of formats with a directory for each workspace.
 - ``claude``: Claude Code.
-- ``codex``: Codex, also its compressed conversations.
+- ``codex``: Codex, including its compressed conversations.
 - ``transcripts``: files with a JSON record on each line.
 """
 
@@ -34,7 +34,7 @@ __all__ = [
 FORMATS: Final[Mapping[str, ConversationFormat]] = MappingProxyType(
     {item.name: item for item in (ClaudeFormat(), CodexFormat(), KimiFormat())}
 )
-"""Every conversation format by its name."""
+"""All conversation formats by name."""
 
 
 def find_format(backend: str) -> ConversationFormat:

@@ -1,14 +1,14 @@
 """Conversations of programs that keep them in a directory per workspace, such as Kimi Code.
 
 The name of that directory, the bucket, depends on the absolute path of the workspace. Names in an
-archive do not contain it, so a conversation can be restored at any path.
+archive do not contain the bucket, so a conversation can be restored at any path.
 
-The layout of Kimi Code is that of version 2.1; ``KIMI_CODE_HOME`` names the state directory. Kimi
-refuses a conversation of another working directory, and reuses the permissions recorded in it. So
-an archive contains placeholders for the absolute paths in ``state.json`` and for the workspace id
-in the transcripts; a restore fills them in. Permissions are never archived. Everything else in a
-transcript of Kimi stays as it is: it names images by their digests and commands by their ids, which
-are the same at every path, and other paths are only in the text of messages.
+The layout of Kimi Code is from version 2.1; ``KIMI_CODE_HOME`` names the state directory. Kimi
+refuses a conversation of another working directory, and reuses the permissions recorded in it. An
+archive therefore contains placeholders for the absolute paths in ``state.json`` and for the
+workspace id in the transcripts; a restore replaces them. Permissions are never archived. The rest
+of a Kimi transcript is unchanged: it refers to images by digest and to commands by id, independent
+of the path, and other paths are only in the text of messages.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from clawblox.checkpoint.model import RejectedContent, Transform
 from clawblox.errors import CheckpointError, CheckpointFormatError
 
 PathTable = tuple[tuple[str, str], ...]
-"""Pairs of prefixes: of a name in the archive, and of its path in the state directory."""
+"""Pairs of prefixes: of names in the archive, and of their paths in the state directory."""
 
 
 class BucketFormat(ConversationFormat):
     """A conversation format that maps names to paths and back with a table of prefixes."""
 
     transcript: ClassVar[str]
-    """Archive name of the main transcript; a conversation without it does not exist."""
+    """Archive name of the main transcript, which every conversation has."""
 
     searched: ClassVar[tuple[str, ...]]
-    """Directories below the state directory that contain files of conversations."""
+    """Directories in the state directory that contain files of conversations."""
 
     @abstractmethod
     def bucket(self, workspace: Path) -> str:
@@ -76,11 +76,11 @@ class BucketFormat(ConversationFormat):
     def find_in(
         self, agent_dir: Path, state_dir: str, conversation_id: str
     ) -> ConversationFiles | None:
-        """Return the conversation's files in its bucket; None if no bucket has its transcript.
+        """Return the conversation's files in its bucket; None if no bucket has the transcript.
 
         Raises:
-            CheckpointError: A directory cannot be read, or several other buckets have the
-                transcript.
+            CheckpointError: A directory cannot be read, or the transcript is in several other
+                buckets.
         """
         unreadable: list[str] = []
         paths = list_conversation_files(agent_dir, state_dir, self.searched, unreadable)
@@ -88,7 +88,7 @@ class BucketFormat(ConversationFormat):
         table = () if bucket is None else self.path_table(conversation_id, bucket)
         places = [f"{state_dir}/{place}" for _, place in table]
         for path in unreadable:
-            # Without a transcript, it may be in any directory.
+            # Without a transcript, the conversation may be in any directory.
             if not places or any(_is_related(path, place) for place in places):
                 raise tree.forbidden_error(agent_dir / path)
         if not table:
@@ -112,7 +112,7 @@ class BucketFormat(ConversationFormat):
     def has_own_layout(self, paths: Iterable[str]) -> bool:
         """Return whether the files are named as this package names them; see the base class.
 
-        The transcript decides, because other names, such as those of plans, are the same in both
+        The transcript decides, because other names, such as names of plans, are the same in both
         layouts.
         """
         listed = frozenset(paths)
@@ -156,7 +156,7 @@ class BucketFormat(ConversationFormat):
     def _find_bucket(
         self, conversation_id: str, paths: Iterable[str], agent_dir: Path
     ) -> str | None:
-        """Return the workspace's bucket, else the only bucket of a workspace that was moved."""
+        """Return the workspace's bucket, or the only other bucket with the transcript."""
         own = self.bucket(agent_dir / "workspace")
         holding = {
             bucket
@@ -172,7 +172,7 @@ class BucketFormat(ConversationFormat):
 
 
 def _is_related(path: str, place: str) -> bool:
-    """Return whether a directory contains a place of the path table, or is below it."""
+    """Return whether a directory contains a place of the path table, or is below one."""
     return place.startswith(f"{path}/") or f"{path}/".startswith(place)
 
 
@@ -193,10 +193,10 @@ _ENDS_TURN: Final = {
 
 
 class KimiFormat(BucketFormat):
-    """The state of a conversation; the transcripts, plans, images and long outputs of its agents.
+    """The state of a conversation, and its agents' transcripts, plans, images and long outputs.
 
-    The record of a command may have the id of a process. Kimi only shows it: on a resume, it marks
-    every command without an end as lost. Older versions have the commands beside the agents.
+    The record of a command may contain a process id, which Kimi only shows: on a resume, it marks
+    every unfinished command as lost. Older versions keep the commands next to the agents.
     """
 
     name = "kimi-code-v1"
@@ -214,21 +214,21 @@ class KimiFormat(BucketFormat):
     searched = ("sessions",)
 
     def bucket(self, workspace: Path) -> str:
-        """Return the name of the directory for the conversations of a workspace."""
+        """Return the name of the directory with the conversations of a workspace."""
         return work_dir_key(workspace)
 
     def path_table(self, conversation_id: str, bucket: str) -> PathTable:
-        """Return the directory of a conversation, for all its files."""
+        """Return the table with the conversation's directory, which contains all its files."""
         return (("", f"sessions/{bucket}/{conversation_id}/"),)
 
     def save_transform(self, name: str) -> Transform | None:
-        """Return the transform that puts in placeholders and drops permissions, or checks a blob.
+        """Return the transform that inserts placeholders and drops permissions, or checks a blob.
 
         Raises:
             CheckpointFormatError: ``state.json`` is not a JSON object, or a record is too large;
                 raised by the transform itself.
-            RejectedContent: A blob does not have the content that its name promises; raised by
-                the transform itself.
+            RejectedContent: The content of a blob does not match its name; raised by the transform
+                itself.
         """
         if name == STATE_FILE:
             rewrite = functools.partial(_bind_document, cwd=_WORKSPACE, home=_HOME)
@@ -238,9 +238,9 @@ class KimiFormat(BucketFormat):
     def load_transform(
         self, name: str, conversation_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return the transform that fills in paths and workspace id, or checks a blob.
+        """Return the transform that inserts paths and workspace id, or checks a blob.
 
-        It drops permissions, and references that would lead out of the conversation.
+        The transform drops permissions, and references to files outside the conversation.
 
         Raises:
             CheckpointFormatError: As in :meth:`save_transform`.
@@ -257,7 +257,7 @@ class KimiFormat(BucketFormat):
         return _transform_part(name, work_dir_key(workspace))
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Return whether a record ended or began a turn; None for other records."""
+        """Return True if a record ends a turn, False if it starts one, None for other records."""
         return _ENDS_TURN.get(str(record.get("type")))
 
 
@@ -269,7 +269,7 @@ def _bind_document(document: bytes, *, cwd: str, home: str) -> bytes:
 
 
 def _transform_part(name: str, workspace_id: str) -> Transform | None:
-    """Return the transform of a file that depends on no path."""
+    """Return the transform of a file whose content does not depend on a path."""
     directory, _, file = name.rpartition("/")
     if directory.endswith("/blobs"):
         return functools.partial(_check_blob, file)
@@ -282,7 +282,7 @@ def _check_blob(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the content of a blob unchanged.
 
     Raises:
-        RejectedContent: At the end, if it is not the content that the name promises.
+        RejectedContent: The content does not match the name; raised at the end.
     """
     digest = BlobDigest()
     for chunk in chunks:

@@ -1,12 +1,12 @@
 """Conversations of Claude Code (``claude-code-v1``).
 
-The layout is that of version 2.1.330. ``CLAUDE_CONFIG_DIR`` names the state directory. Observed by
-resuming that version without each of the files: it reads the transcript first, and the other files
-as the conversation goes on: the transcript of a sub-agent to continue it, the journal and the
-script of a workflow to relaunch it, ``.highwatermark`` to use no number of a task twice.
+The layout is from version 2.1.330. ``CLAUDE_CONFIG_DIR`` names the state directory. The program
+reads the transcript first, and the other files during the conversation: the transcript of a
+sub-agent to continue it, the journal and the script of a workflow to relaunch it,
+``.highwatermark`` so that task numbers stay unique. This was observed in resumes without each file.
 
-Left out are ``session-env``, whose files a shell would run, ``file-history``, which is read only to
-undo edits, and ``todos``, which is not read.
+Archives do not include ``session-env``, whose files a shell would run, ``file-history``, which
+serves only to undo edits, and ``todos``, which is not read.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from clawblox.checkpoint.collect.policy import find_repositories, fold_path, wor
 _ID: Final = "[0-9A-Za-z_-]+"
 _RUN: Final = f"wf_{_ID}"
 _ANY_NAME: Final = ("memory/", "tool-results/")
-"""Directories with files of any name: whatever the agent and its tools have written."""
+"""Directories with files of any name, written by the agent and its tools."""
 
 _SOURCED: Final = "session-env"
-"""A directory with this name is left out wherever it is."""
+"""Name of directories that are always left out."""
 
 _PLANS: Final = "plans/"
 _NEWEST: Final = 1000
-"""Number of records in which to look for the name of the plan; every message repeats it."""
+"""Number of records that are searched for the name of the plan; every message repeats it."""
 
 
 class ClaudeFormat(BucketFormat):
@@ -79,8 +79,8 @@ class ClaudeFormat(BucketFormat):
     def allows(self, name: str) -> bool:
         """Return whether a conversation may have a file with this name.
 
-        Memory and results of tools may have every name that a workspace may have, but not
-        ``HEAD``, which would make a repository of a directory with a ``config`` that git obeys.
+        Memory and results of tools may have any name that is allowed in a workspace, except
+        ``HEAD``: it would turn a directory into a repository with a ``config`` that git follows.
         """
         if not super().allows(name):
             return False
@@ -90,13 +90,13 @@ class ClaudeFormat(BucketFormat):
         return not (is_sourced or find_repositories([name]).strays or workspace_exclusion(name))
 
     def has_records(self, name: str) -> bool:
-        """Return whether Claude Code appends records to a file; files of any name have none."""
+        """Return whether Claude Code appends records to a file; False for files of any name."""
         return super().has_records(name) and not name.startswith(_ANY_NAME)
 
     def find_in(
         self, agent_dir: Path, state_dir: str, conversation_id: str
     ) -> ConversationFiles | None:
-        """Return the conversation's files; of plans in a state directory with others, only its own.
+        """Return the conversation's files, without plans of other conversations.
 
         Raises:
             CheckpointError: As in the base class.
@@ -111,7 +111,7 @@ class ClaudeFormat(BucketFormat):
         return attrs.evolve(located, files=files)
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Return whether an answer is complete; None for a record of bookkeeping."""
+        """Return whether an answer is complete; None for bookkeeping records."""
         if record.get("isSidechain") or record.get("type") not in ("user", "assistant"):
             return None
         message = record.get("message")
@@ -120,14 +120,14 @@ class ClaudeFormat(BucketFormat):
 
 
 def _plan_name(agent_dir: Path, transcript: str) -> str | None:
-    """Return the name of the conversation's plan; None if it has none."""
+    """Return the name of the conversation's plan; None without a plan."""
     with transcripts.newest_records(agent_dir, transcript) as records:
         slugs = (record.get("slug") for record in itertools.islice(records, _NEWEST))
         return next((slug for slug in slugs if isinstance(slug, str)), None)
 
 
 def _belongs(name: str, plan: str | None) -> bool:
-    """Return whether a file is no plan, or a plan of the conversation or of its sub-agents."""
+    """Return False only for a plan that is not of the conversation or its sub-agents."""
     if not name.startswith(_PLANS):
         return True
     return plan is not None and name.startswith((f"{_PLANS}{plan}.md", f"{_PLANS}{plan}-agent-"))

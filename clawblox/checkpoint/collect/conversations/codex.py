@@ -1,10 +1,10 @@
 """Conversations of Codex (``codex-v1``).
 
 ``CODEX_HOME`` names its state directory. The layout is from version 0.169. A conversation consists
-of the rollout files of its thread and of each thread that it started, and of the rollouts to which
-their history refers: those before a revert, and those of a thread from which one was forked. They
-need no change to be restored in any home. A compressed rollout is archived uncompressed, so that
-the secret scan can read it.
+of the rollout files of its thread and of all threads that it started, and of the rollouts in their
+history: rollouts before a revert, and rollouts of a thread from which one was forked. They can be
+restored unchanged in any home. A compressed rollout is archived uncompressed, so that the secret
+scan can read it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from clawblox.system import regular_files
 from clawblox.zstd import find_zstandard
 
 _SLICE: Final = 256
-"""Bytes to decompress at a time. They may expand 40,000 times, all of it in memory."""
+"""Bytes to decompress at a time; in memory they may expand 40,000 times."""
 
 
 def _decompression(path: Path) -> Transform:
@@ -46,7 +46,7 @@ def _decompression(path: Path) -> Transform:
         path: Path of the file, for error messages.
 
     Raises:
-        CheckpointError: This Python cannot decompress it. The transform itself raises it for a
+        CheckpointError: This Python cannot decompress the file; also raised by the transform for a
             damaged file.
     """
     zstandard = find_zstandard()
@@ -79,8 +79,8 @@ def _read_compressed_head(root: Path, path: str, size: int) -> bytes:
     """Return at least the first ``size`` bytes of the content of a compressed file.
 
     Raises:
-        OSError: It does not exist or is not a regular file.
-        CheckpointError: This Python cannot decompress it, or it is damaged.
+        OSError: The file does not exist or is not a regular file.
+        CheckpointError: This Python cannot decompress the file, or the file is damaged.
     """
     transform = _decompression(root / path)
     head = b""
@@ -109,7 +109,7 @@ _ACTIVE = "sessions"
 
 
 class CodexFormat(ConversationFormat):
-    """The rollouts of a thread and of the threads that it started, with their whole history."""
+    """The rollouts of a thread and of all threads that it started, with their whole history."""
 
     name = "codex-v1"
     program = CODEX
@@ -119,11 +119,11 @@ class CodexFormat(ConversationFormat):
     def find_in(
         self, agent_dir: Path, state_dir: str, conversation_id: str
     ) -> ConversationFiles | None:
-        """Return the rollouts of the recorded thread and its descendants; None without its own.
+        """Return the rollouts of the recorded thread and its descendants; None if it has none.
 
         Raises:
-            CheckpointError: A directory or a rollout cannot be read, or a rollout to which the
-                history of the newest refers is missing: Codex would not resume the conversation.
+            CheckpointError: A directory or a rollout cannot be read, or a rollout in the history of
+                the newest is missing, so that Codex would not resume the conversation.
         """
         listed = _rollouts(
             list_conversation_files(agent_dir, state_dir, (_ACTIVE, "archived_sessions"))
@@ -160,7 +160,7 @@ class CodexFormat(ConversationFormat):
         return ConversationFiles(state_dir=state_dir, transcript=rollouts[newest], files=files)
 
     def find_ids(self, agent_dir: Path, state_dir: str) -> Iterable[str]:
-        """Return the threads that no other thread has started.
+        """Return the threads that were not started by another thread.
 
         Raises:
             CheckpointError: A directory or a rollout cannot be read.
@@ -173,14 +173,14 @@ class CodexFormat(ConversationFormat):
         return {thread for thread, parent in parents.items() if parent not in parents}
 
     def path_in_state(self, name: str, conversation_id: str, workspace: Path) -> str:
-        """Return the name unchanged: Codex finds a thread wherever it was started."""
+        """Return the name unchanged, because Codex finds a thread in any workspace."""
         return name
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a rollout; a compressed rollout is decompressed as it is read.
+        """Return a rollout; a compressed rollout is decompressed while it is read.
 
         Raises:
-            CheckpointError: It is compressed, and this Python cannot decompress it.
+            CheckpointError: This Python cannot decompress the rollout.
         """
         source = super().source(agent_dir, name, path)
         if not path.endswith(_COMPRESSED):
@@ -189,7 +189,7 @@ class CodexFormat(ConversationFormat):
         return attrs.evolve(source, whole_lines=False, transform=transform)
 
     def ends_turn(self, record: Record) -> bool | None:
-        """Return whether an event ended or began a turn; None for other records."""
+        """Return True if an event ends a turn, False if it starts one, None for other records."""
         return _ENDS_TURN.get(str(_payload(record, "event_msg").get("type")))
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
@@ -197,20 +197,20 @@ class CodexFormat(ConversationFormat):
             return super()._is_mid_turn(agent_dir, transcript)
         if not _first_record(agent_dir, transcript):
             raise transcripts.empty_transcript_error(agent_dir / transcript)
-        return False  # Codex compresses only rollouts that have been idle for long.
+        return False  # Codex compresses only rollouts that have been idle for a long time.
 
 
 def _rollouts(paths: Iterable[str]) -> dict[str, str]:
-    """Return the path of each rollout by its uncompressed name; an uncompressed copy is newer."""
+    """Return the path of each rollout by its uncompressed name; an uncompressed copy wins."""
     newest_last = sorted(paths, reverse=True)
     rollouts = {path.removesuffix(_COMPRESSED): path for path in newest_last}
     return {name: path for name, path in sorted(rollouts.items()) if ROLLOUT.fullmatch(name)}
 
 
 def _is_older(thread: str, conversation_id: str) -> bool:
-    """Return whether a thread began before another; ids of version 7 start with their time.
+    """Return whether a thread is older than another; ids of version 7 start with the time.
 
-    An older thread cannot be a descendant. It need not be read and may be compressed by now.
+    An older thread cannot be a descendant, so it need not be read; it may be compressed by now.
     """
     return (
         thread[_UUID_VERSION] == conversation_id[_UUID_VERSION] == "7" and thread < conversation_id
@@ -221,7 +221,7 @@ def _first_record(agent_dir: Path, path: str) -> Record:
     read_head = _read_compressed_head if path.endswith(_COMPRESSED) else tree.read_head
     try:
         head = read_head(agent_dir, path, _MAX_FIRST_RECORD)
-    except FileNotFoundError:  # it was removed or compressed since it was listed
+    except FileNotFoundError:  # removed or compressed since the listing
         return {}
     except OSError as error:
         raise tree.unreadable_error(agent_dir / path, error) from None
@@ -229,7 +229,7 @@ def _first_record(agent_dir: Path, path: str) -> Record:
 
 
 def _parent(first: Record) -> str | None:
-    """Return the thread that started a thread, from its first record; None for a root."""
+    """Return the parent of a thread, from its first record; None for a root."""
     meta = _payload(first, "session_meta")
     parent = meta.get("parent_thread_id")
     if not parent:
@@ -242,7 +242,7 @@ def _parent(first: Record) -> str | None:
 def _add_history(
     found: set[str], name: str, names: Mapping[str, str], read_first: Callable[[str], Record]
 ) -> str | None:
-    """Add a rollout and those to which its history refers.
+    """Add a rollout and all rollouts in its history.
 
     Args:
         found: The rollouts so far, each with its history.
@@ -251,7 +251,7 @@ def _add_history(
         read_first: Returns the first record of a rollout.
 
     Returns:
-        The id of a rollout that is missing; None if all are there.
+        The id of a missing rollout; None if all exist.
     """
     while name not in found:
         found.add(name)
@@ -265,14 +265,14 @@ def _add_history(
 
 
 def _base(first: Record) -> str | None:
-    """Return the rollout that a rollout continues, from its first record; None if it has none."""
+    """Return the rollout that a rollout continues, from its first record, or None."""
     base = _payload(first, "session_meta").get("history_base")
     rollout = base.get("thread_id") if isinstance(base, dict) else None
     return rollout if isinstance(rollout, str) else None
 
 
 def _payload(record: Record, kind: str) -> Record:
-    """Return the payload of a record of a kind; empty for any other record."""
+    """Return the payload of a record of this kind; empty for other records."""
     payload = record.get("payload")
     return payload if record.get("type") == kind and isinstance(payload, dict) else {}
 

@@ -1,8 +1,8 @@
-"""The common part of all conversation formats.
+"""The base class of all conversation formats.
 
-A format is an allowlist of names in the session tier, with a path in the program's state directory
-for each. Save and load leave out every other name. Conversation ids come from files that agents can
-write, and from archives of strangers, and they become parts of paths. So each must match the exact
+A format is an allowlist of names in the session tier, each with a path in the program's state
+directory. Save and load leave out all other names. Conversation ids come from files that agents can
+write and from archives of strangers, and become parts of paths. Each must therefore match the exact
 pattern of its program.
 """
 
@@ -43,8 +43,8 @@ _COMPANIONS: Final = (
 )
 """Files of the agent directory that are archived with a conversation, as ``record/…``.
 
-They are restored unchanged, because their readers do not trust them; a load only notes in the
-usage that it was inherited.
+They are restored unchanged, because their readers do not trust them, except that a load marks the
+usage as inherited.
 """
 
 _SEGMENT: Final = re.compile(f"record/({re.escape(_LOG)}{SEGMENT_SUFFIX})")
@@ -53,12 +53,12 @@ _MAX_ID_FILE: Final = 1024
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """The place of a file of a session tier.
+    """The place of a file from a session tier.
 
     Attributes:
         path: Its path, relative to the agent directory.
         transform: Rewrites its content for the new place; None leaves it unchanged.
-        keeps_mode: Whether it is executable if the archive says so; no file of a conversation is.
+        keeps_mode: Whether to keep the archived mode; files of a conversation are never executable.
     """
 
     path: str
@@ -87,7 +87,7 @@ class UnrecordedConversation:
 
     Attributes:
         id: Its id.
-        names: The name of each file in the layout of this package, by its name in the archive.
+        names: Name of each file in the layout of this package, by its name in the archive.
     """
 
     id: str
@@ -98,23 +98,23 @@ class ConversationFormat(ABC):
     """Archives and restores the conversations of one agent program."""
 
     name: ClassVar[str]
-    """Its name in the metadata, with its version."""
+    """Name in the metadata, including the version."""
 
     program: ClassVar[Program]
-    """The program whose conversations they are."""
+    """Program that writes the conversations."""
 
     resume_words: ClassVar[tuple[str, ...]]
-    """The command that resumes a conversation, up to the id."""
+    """Command that resumes a conversation, up to the id."""
 
     system_prompt_option: ClassVar[str | None] = None
-    """The option for its system prompt; None if the conversation contains the prompt."""
+    """Command-line option for the system prompt; None if the conversation contains the prompt."""
 
     allowed: ClassVar[re.Pattern[str]]
-    """The allowed names of its files, relative to the session tier."""
+    """Allowed names of files, relative to the session tier."""
 
     @property
     def backend(self) -> str:
-        """The driver of the program."""
+        """Driver of the program."""
         return self.program.driver
 
     @property
@@ -129,13 +129,13 @@ class ConversationFormat(ABC):
             agent_dir: The agent directory.
 
         Returns:
-            The agent's metadata, and the files; their names are relative to the session tier.
+            The agent's metadata, and the files, with names relative to the session tier.
 
         Raises:
-            CheckpointError: The conversation is not known, as in :meth:`conversation_id`, it does
-                not exist, or one of its files cannot be read.
+            CheckpointError: The conversation is unknown, as in :meth:`conversation_id`, does not
+                exist, or has an unreadable file.
         """
-        # Read the usage first, so that every turn is in the usage or in the log that is read later.
+        # Read the usage first: later turns are then in the log.
         usage = _read_usage(agent_dir)
         conversation_id = self.conversation_id(agent_dir)
         located = self.find(agent_dir, conversation_id)
@@ -183,7 +183,7 @@ class ConversationFormat(ABC):
     def place(
         self, name: str, *, conversation_id: str, workspace: Path, state_dir: str = STATE_DIR
     ) -> Placement | None:
-        """Return the place of a session tier's file in an agent directory.
+        """Return the place in an agent directory of a file from a session tier.
 
         Args:
             name: Its name relative to the session tier.
@@ -223,16 +223,16 @@ class ConversationFormat(ABC):
         )
 
     def allows(self, name: str) -> bool:
-        """Return whether a conversation may have a file with this name in the session tier."""
+        """Return whether the session tier may contain a file with this name."""
         is_allowed = self.allowed.fullmatch(name) is not None
         return is_allowed and names.is_name(f"agents/any/session/{name}")
 
     def has_records(self, name: str) -> bool:
-        """Return whether a file of the session tier has a record on each line, and may grow."""
+        """Return whether a file of the session tier has one record per line and may grow."""
         return name.endswith(".jsonl") or name == f"record/{_LOG}"
 
     def has_own_layout(self, paths: Iterable[str]) -> bool:
-        """Return whether the files of a session tier are named as this package names them.
+        """Return whether the files of a session tier have this package's names.
 
         Args:
             paths: The names of all files, relative to the session tier.
@@ -240,24 +240,24 @@ class ConversationFormat(ABC):
         return any(map(self.allows, paths))
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedConversation | str:
-        """Return the only conversation of a tier whose files are named as in the state directory.
+        """Return the only conversation of a tier with the file names of the state directory.
 
-        Archives of other writers have this layout and need not record the id of the conversation.
+        Archives of other writers have this layout and may lack the id of the conversation.
 
         Args:
             paths: The names of all files, relative to the session tier.
 
         Returns:
-            The conversation; or a message for the user that states why it cannot be determined.
+            The conversation, or a message for the user with the reason why it cannot be determined.
         """
         del paths
         return "the archive records no id of the conversation"
 
     def conversation_id(self, agent_dir: Path) -> str:
-        """Return the id of an agent's conversation: the recorded id, or that of the only one.
+        """Return the recorded id of an agent's conversation, or the id of its only conversation.
 
         Raises:
-            CheckpointError: No id is recorded and there is not exactly one conversation, the
+            CheckpointError: No id is recorded and the number of conversations is not 1, the
                 recorded id is not an id of this program, or a directory cannot be read.
         """
         if not os.path.lexists(agent_dir / self.program.id_file):
@@ -274,7 +274,7 @@ class ConversationFormat(ABC):
         return self.recorded_id(agent_dir)
 
     def list_ids(self, agent_dir: Path) -> frozenset[str]:
-        """Return the ids of all conversations in an agent directory, recorded or not.
+        """Return the ids of all conversations in an agent directory.
 
         Raises:
             CheckpointError: A directory cannot be read.
@@ -283,7 +283,7 @@ class ConversationFormat(ABC):
         return frozenset().union(*ids)
 
     def recorded_id(self, agent_dir: Path) -> str:
-        """Return the conversation id that an agent directory records.
+        """Return the conversation id recorded in an agent directory.
 
         Raises:
             CheckpointError: No id is recorded, or the recorded id is not an id of this program.
@@ -305,7 +305,7 @@ class ConversationFormat(ABC):
         return conversation_id
 
     def source(self, agent_dir: Path, name: str, path: str) -> Source:
-        """Return a file of the conversation or its record, ready to be archived.
+        """Return a file of the conversation or of its record as a source for an archive.
 
         Raises:
             CheckpointError: The file cannot be prepared, for example decompressed.
@@ -319,20 +319,20 @@ class ConversationFormat(ABC):
         )
 
     def save_transform(self, name: str) -> Transform | None:
-        """Return the transform that makes a file independent of its place; None for no change."""
+        """Return the transform that makes a file independent of its place; None if unchanged."""
         return None
 
     def load_transform(
         self, name: str, conversation_id: str, workspace: Path, state_dir: str
     ) -> Transform | None:
-        """Return the transform that adapts a file to its new place; None for no change."""
+        """Return the transform that adapts a file to its new place; None if unchanged."""
         return None
 
     @abstractmethod
     def find_in(
         self, agent_dir: Path, state_dir: str, conversation_id: str
     ) -> ConversationFiles | None:
-        """Return the files of a conversation in a state directory; None if it is not there.
+        """Return the files of a conversation in a state directory; None if there are none.
 
         Raises:
             CheckpointError: A directory or file cannot be read, or the files are ambiguous.
@@ -352,7 +352,7 @@ class ConversationFormat(ABC):
 
     @abstractmethod
     def ends_turn(self, record: Record) -> bool | None:
-        """Return True for a record that ends a turn, False within a turn, None for others."""
+        """Return True for a record that ends a turn, False during a turn, None for any other."""
 
     def _is_mid_turn(self, agent_dir: Path, transcript: str) -> bool:
         with transcripts.newest_records(agent_dir, transcript) as records:
@@ -391,7 +391,7 @@ def list_conversation_files(
 
 
 def _require_id(conversation_id: str) -> Transform:
-    """Return a transform that accepts only a file with this id."""
+    """Return a transform that accepts only this id as content."""
 
     def check(content: bytes) -> bytes:
         if content.strip() != conversation_id.encode():
@@ -419,7 +419,7 @@ def _read_usage(agent_dir: Path) -> bytes | None:
 
 
 def _with_content(source: Source, usage: bytes | None) -> Source:
-    """Return a source; if it is the usage, with the content that was read before."""
+    """Return a source; the usage file gets the content that was already read."""
     if usage is None or source.name != f"record/{_USAGE}":
         return source
     return attrs.evolve(source, open=functools.partial(memory_file, _USAGE, usage))

@@ -31,14 +31,14 @@ _MAX_TAIL: Final = 256 << 20
 def newest_records(root: Path, path: str) -> Iterator[Iterator[Record]]:
     """Open a transcript and iterate over its complete records, the newest first.
 
-    Records far from its end are left out. The last record need not have a newline.
+    Records far from the end are left out. The last record may lack its newline.
 
     Args:
         root: The agent directory.
         path: Path of the transcript below ``root``.
 
     Raises:
-        CheckpointError: It cannot be read, or has no complete record.
+        CheckpointError: The transcript cannot be read, or has no complete record.
         CheckpointLimitError: A record is too large.
     """
     try:
@@ -61,8 +61,8 @@ def empty_transcript_error(path: Path) -> CheckpointError:
 def whole_records(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Rewrite a transcript so that its last record is complete and has a newline.
 
-    Programs append to the file. What follows the last newline gets one if it is a complete
-    record, and is left out otherwise.
+    Programs append to the file. The part after the last newline gets a newline if it is a complete
+    record; otherwise it is left out.
 
     Raises:
         CheckpointLimitError: A line is too large.
@@ -145,7 +145,7 @@ def _pieces_backwards(fd: int) -> Iterator[bytes]:
     """Yield the pieces between newlines, the last first."""
     position = os.fstat(fd).st_size
     first_position = max(0, position - _MAX_TAIL)
-    piece: list[bytes] = []  # parts of it, the last first
+    piece: list[bytes] = []  # parts of the piece, the last first
     while position > first_position:
         start = max(0, position - _BLOCK)
         first, *others = os.pread(fd, position - start, start).split(b"\n")

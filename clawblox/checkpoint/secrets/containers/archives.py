@@ -1,11 +1,11 @@
-"""Members of zip archives (of wheels, jars, office documents) and of tar archives.
+"""Members of zip archives (also wheels, jars, office documents) and of tar archives.
 
-Members of a zip archive are found by their local headers, not by the directory at the end. So
-members that the directory does not name are found too, and so is an archive behind a script. A
-stored member is searched as part of the archive, and again as a content of its own.
+Members of a zip archive are found by their local headers rather than by the directory at the end.
+This also finds members missing in the directory, and an archive after a script. A stored member is
+searched as part of the archive, and again as separate content.
 
-The bytes of members of a tar archive are searched as part of the archive. Each member is also a
-content of its own, because only then are containers inside it recognised.
+The bytes of a tar archive's members are searched as part of the archive. Each member is also
+searched as separate content, so that containers in it are recognised.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _ZSTD: Final = 93
 
 @attrs.frozen
 class ZipMember:
-    """A member as its local header describes it.
+    """A member according to its local header.
 
     Attributes:
         header_size: Size of the header in bytes.
-        name: Name of the member, as far as it is known.
+        name: Name of the member, perhaps truncated.
         is_encrypted: Whether it needs a password.
         method: Compression method.
-        content_size: Compressed size in bytes; None if the header does not give it.
+        content_size: Compressed size in bytes; None if the header does not contain it.
     """
 
     header_size: int
@@ -67,7 +67,7 @@ class ZipMember:
 
     @classmethod
     def parse(cls, data: bytes) -> ZipMember | None:
-        """Parse a header; return None if it is not a header, or if the member is empty."""
+        """Parse a header; return None if the bytes are not a header or the member is empty."""
         if len(data) < _FIXED.size or not data.startswith(_MAGIC):
             return None
         _, version, flags, method, _, _, _, packed, full, name_size, extra_size = (
@@ -85,7 +85,7 @@ class ZipMember:
         if packed == _SATURATED:
             packed = _packed_size(data[_FIXED.size + name_size : size], full)
         content_size = None if flags & _SIZE_FOLLOWS and not packed else packed
-        # A stored member of unknown size is searched as part of the archive only.
+        # A stored member of unknown size is searched only as part of the archive.
         has_content = content_size or (content_size is None and method != _STORED)
         if not is_plausible or not has_content:
             return None
@@ -96,8 +96,8 @@ class ZipMember:
         """Return a decoder of the member.
 
         Raises:
-            Refusal: It is encrypted, its compression method is unknown, or too many containers
-                are nested.
+            Refusal: The member is encrypted, its compression method is unknown, or too many
+                containers are nested.
         """
         codec = zstd_codec() if self.method == _ZSTD else _CODECS.get(self.method)
         if self.is_encrypted:
@@ -111,9 +111,9 @@ class _MemberDecoder(EntryDecoder):
     """Decodes a member.
 
     Args:
-        outer: The content that the archive is in.
+        outer: The content that contains the archive.
         member: The member.
-        codec: Returns a decoder of its content; None if it is stored.
+        codec: Returns a decoder of its content; None for a stored member.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class _MemberDecoder(EntryDecoder):
 
 
 def _packed_size(extra: bytes, full: int) -> int:
-    # zip64 contains only the fields that are saturated in the header, the full size first.
+    # zip64 contains only the fields that are saturated in the header, starting with the full size.
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<2H", extra)
         at = 8 if full == _SATURATED else 0
@@ -153,7 +153,7 @@ _FILES: Final = b"\0" + b"07S"
 
 
 def is_tar_header(block: bytes) -> bool:
-    """Return whether a block is the header of a member, by its checksum."""
+    """Return whether a block is the header of a member, according to its checksum."""
     if len(block) < BLOCK or not block[0]:
         return False
     digits = block[_CHECKSUM].strip(b" \0")
@@ -167,7 +167,7 @@ class TarDecoder(EntryDecoder):
     """Decodes the members of a tar archive.
 
     Args:
-        outer: The content that the archive is in.
+        outer: The content that contains the archive.
         where: Suffix for the names of members.
     """
 

@@ -1,11 +1,10 @@
-"""Where a container begins inside a piece of content; and the decoder of PNG pictures.
+"""Finds the starts of containers inside other content; also decodes PNG pictures.
 
-After a script, or in a PDF, a picture, a database or a pickle, nothing marks the beginning of
-a compressed part. So a little is decoded from everything that looks like a beginning, and it counts
-if that works.
+After a script, or in a PDF, a picture, a database or a pickle, no mark precedes a compressed part.
+A few bytes are therefore decoded at each apparent start; a start counts if this succeeds.
 
-Of PNG pictures the compressed texts and profiles are decoded. Pixels are not: they are not text,
-and decoding them would cost far more than everything else.
+The compressed texts and profiles of PNG pictures are decoded. Pixels are skipped: they contain no
+text, and decoding them would cost far more than everything else.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ _CHECKSUM_SIZE: Final = 4
 _LAST: Final = b"IEND"
 _TEXTS: Final = (b"zTXt", b"iCCP", b"iTXt")
 _MAX_NAMES: Final = 64 << 10
-"""Most bytes of the names that precede a text."""
+"""Maximum bytes of the names that precede a text."""
 
 
 def is_png(head: bytes) -> bool:
-    """Return whether these are the first bytes of a PNG picture."""
+    """Return whether ``head`` is the start of a PNG picture."""
     return head.startswith(_MAGIC)
 
 
@@ -69,7 +68,7 @@ class PngDecoder(EntryDecoder):
     """Decodes the compressed texts of a picture.
 
     Args:
-        outer: The content that the picture is in.
+        outer: The content that contains the picture.
         where: Suffix for the names of the texts.
     """
 
@@ -92,9 +91,9 @@ class _Text(Decoder):
     """The data of a text chunk: its names, then a zlib stream or plain text.
 
     Args:
-        outer: The content that the picture is in.
+        outer: The content that contains the picture.
         kind: Kind of the chunk.
-        where: Suffix for the name of the text; the name is the kind.
+        where: Suffix for the name of the text, which is the kind of the chunk.
     """
 
     def __init__(self, outer: OuterContent, kind: bytes, where: str) -> None:
@@ -128,30 +127,29 @@ class _Text(Decoder):
 
 
 _BEGINNING: Final = 4096
-"""Number of bytes that decide whether a container begins here; windows overlap by more."""
+"""Number of bytes that show whether a container starts here; windows overlap by more."""
 
 _A_WHILE: Final = 512
-"""Number of deflate bytes to try. Noise may decode to many bytes, but not for this long."""
+"""Number of deflate bytes in a trial; noise may decode to many bytes, but not for this long."""
 
 _MOST: Final = 16 << 10
-"""Most bytes that a trial may decode to."""
+"""Maximum decoded bytes of a trial."""
 
 _LEAST: Final = 64
-"""Fewest bytes that a stream must decode to if it does not end within the trial."""
+"""Minimum decoded bytes of a stream that does not end within the trial."""
 
 
 def beginnings(
     text: bytes, begin: int, end: int, *, is_start: bool, is_deepest: bool
 ) -> tuple[int, ...]:
-    """Return the positions at which containers begin, in order.
+    """Return the positions at which containers start, in order.
 
     Args:
-        text: A piece of content and the bytes after it.
+        text: A piece of content, and the bytes after it.
         begin: Start of the search.
         end: End of the search.
-        is_start: Whether the content itself begins at ``begin``.
-        is_deepest: Whether no further container may be opened; doubtful beginnings are ignored
-            then.
+        is_start: Whether the content itself starts at ``begin``.
+        is_deepest: Whether no further container may be opened; uncertain starts are then ignored.
     """
     starts = set() if _is_text(text) else set(_inner_beginnings(text, begin, end))
     head = text[begin : begin + HEAD_SIZE]
@@ -161,12 +159,12 @@ def beginnings(
 
 
 def opener_at(text: bytes, at: int, *, is_start: bool) -> Opener | None:
-    """Return the opener for the container at a position; None if no container begins there.
+    """Return the opener for the container at a position; None if no container starts there.
 
     Args:
         text: A piece of content.
-        at: A position that :func:`beginnings` returned.
-        is_start: Whether the content itself begins there.
+        at: A position from :func:`beginnings`.
+        is_start: Whether the content itself starts there.
     """
     if is_start and (opener := opener_for(text[at : at + HEAD_SIZE])):
         return opener
@@ -175,10 +173,10 @@ def opener_at(text: bytes, at: int, *, is_start: bool) -> Opener | None:
 
 
 def _is_text(text: bytes) -> bool:
-    """Return whether nothing is packed in it: compressed data is not UTF-8, archives have NULs."""
+    """Return whether bytes are plain text: compressed data is not UTF-8, and archives have NULs."""
     if text.isascii():
         return b"\0" not in text
-    # The piece may begin and end within a character.
+    # The piece may start and end within a character.
     first = next((at for at, byte in enumerate(text[:4]) if byte & 0xC0 != 0x80), 0)
     try:
         codecs.utf_8_decode(text[first:], "strict", False)
@@ -198,13 +196,14 @@ def _inner_beginnings(text: bytes, begin: int, end: int) -> Iterator[int]:
 
 @attrs.frozen
 class _Kind:
-    """A kind of container that can begin anywhere.
+    """A kind of container that can start anywhere.
 
     Attributes:
-        pair: Two bytes at or near its beginning.
-        before: Number of its bytes before the pair; negative if it begins after the pair.
-        opener: Returns the opener for a container with these first bytes; None if they are not
-            those of the kind.
+        pair: Two bytes at or near its start.
+        before: Number of its bytes before the pair; negative if the container starts after the
+            pair.
+        opener: Returns the opener for a container with these first bytes; None if they are of
+            another kind.
     """
 
     pair: bytes
@@ -254,8 +253,8 @@ def _is_stream(head: bytes, window_bits: int) -> bool:
     try:
         decoded = inflate.decompress(beginning, _MOST)
         if not inflate.eof and decoded[-_LEAST:] in beginning:
-            # Five fitting bytes can begin a block that is not compressed, which is searched as it
-            # is. Only a right checksum proves a stream.
+            # Five matching bytes may start an uncompressed block, which is searched unchanged. Only
+            # a correct checksum proves a stream.
             decoded += inflate.decompress(head[_A_WHILE:], _MOST)
             return inflate.eof
     except zlib.error:
@@ -280,8 +279,8 @@ _KINDS: Final = (
     _Kind(b"7z", 0, _seven_zip),
     _Kind(b"!\x1a", 3, _rar),
     _Kind(b"\x28\xb5", 0, _if(is_zstd, open_zstd)),
-    # Zlib windows of less than 32 KiB are rare, but their first bytes are common. They are
-    # expected only where a stream of a PDF begins, after a line that ends in "stream".
+    # Zlib windows of less than 32 KiB are rare, but their first bytes are common. They are expected
+    # only at the start of a stream in a PDF, after a line that ends with "stream".
     *(_Kind(bytes((0x78, flags)), 0, _zlib) for flags in (0x01, 0x5E, 0x9C, 0xDA)),
     _Kind(b"m\n", -2, _zlib),
     _Kind(b"m\r", -3, _zlib),
@@ -291,7 +290,8 @@ _BY_PAIR: Final[dict[bytes, list[_Kind]]] = {}
 for _kind in _KINDS:
     _BY_PAIR.setdefault(_kind.pair, []).append(_kind)
 
-# Each pair is a byte of one class and a byte of another, so one search finds all pairs.
+# The first bytes and the second bytes of the pairs are character classes, so a single search finds
+# all pairs.
 _FIRST: Final = frozenset(kind.pair[0] for kind in _KINDS)
 _SECOND: Final = frozenset(kind.pair[1] for kind in _KINDS)
 _MARK: Final = re.compile(rb"AB")

@@ -1,6 +1,6 @@
-"""The interfaces of decoders, and what decoders have in common: codecs of compressed streams.
+"""The interfaces of decoders, and the codecs of compressed streams.
 
-A decoder is fed the bytes of a container and passes the decoded bytes to further contents, in
+A decoder receives the bytes of a container and passes the decoded bytes to inner contents, in
 pieces of bounded size.
 """
 
@@ -17,15 +17,15 @@ from typing import Final, Protocol, TypeAlias
 from clawblox.zstd import FrameDecompressor, find_zstandard
 
 _PIECE: Final = 1 << 17
-_SLICE: Final = 512  # four bytes of Zstandard decode to 128 KiB at most
+_SLICE: Final = 512  # four bytes of Zstandard decode to at most 128 KiB
 _ERRORS: Final = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
 
 
 def is_zlib(head: bytes) -> bool:
-    """Return whether a zlib stream may begin with these bytes (RFC 1950).
+    """Return whether a zlib stream may start with these bytes (RFC 1950).
 
-    Its method is deflate, its window at most 32 KiB, it has no preset dictionary, and its first
-    two bytes are a multiple of 31.
+    The method must be deflate, the window at most 32 KiB, there must be no preset dictionary, and
+    the first two bytes must be a multiple of 31.
     """
     return (
         len(head) > 2
@@ -40,10 +40,10 @@ class Damaged(Exception):  # noqa: N818 - names the condition
 
 
 class Inflate:
-    """Deflate with a zlib header, a gzip header, or none.
+    """Decodes deflate with a zlib header, a gzip header, or no header.
 
     Args:
-        window_bits: 15 for a zlib header, 31 for a gzip header, -15 for none.
+        window_bits: 15 for a zlib header, 31 for a gzip header, -15 for no header.
     """
 
     def __init__(self, window_bits: int = 15) -> None:
@@ -56,7 +56,7 @@ class Inflate:
             Damaged: The stream cannot be decoded further.
         """
         piece = b"-"
-        # After the end zlib would return the bytes after it again with every call.
+        # After the end of the stream, zlib would return the same rest with every call.
         while piece and not self._inflate.eof:
             before = self._inflate.copy()
             try:
@@ -69,28 +69,28 @@ class Inflate:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the stream has ended."""
+        """True if the stream has ended."""
         return self._inflate.eof
 
     @property
     def rest(self) -> bytes:
-        """Return the bytes after the end of the stream, from the last call of ``decode``."""
+        """Bytes after the end of the stream, from the last call of ``decode``."""
         return self._inflate.unused_data
 
 
 def _decodable(inflate: zlib._Decompress, data: bytes) -> bytes:
-    """Return the bytes that can be decoded before the damage; zlib drops it when it raises."""
+    """Return the bytes decoded before the damage, which zlib drops when it raises."""
     decoded = bytearray()
     with contextlib.suppress(zlib.error):
         for byte in data:
             decoded += inflate.decompress(bytes((byte,)), _PIECE - len(decoded))
             if len(decoded) >= _PIECE:
-                break  # the call that raised would not have returned more
+                break  # the failed call would not have returned more
     return bytes(decoded)
 
 
 class _Blockwise:
-    """A codec on a decompressor of bz2, lzma or Zstandard."""
+    """A codec with a decompressor of bz2, lzma or Zstandard."""
 
     def __init__(
         self, decompressor: FrameDecompressor, errors: tuple[type[Exception], ...] = _ERRORS
@@ -100,7 +100,7 @@ class _Blockwise:
         self.rest = b""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        # Small slices, because a call that raises drops the bytes it has decoded.
+        # Small slices, because a call that raises drops its decoded bytes.
         for at in range(0, len(data), _SLICE):
             yield from self._decode(data[at : at + _SLICE])
             if self.is_finished:
@@ -137,7 +137,7 @@ def unxz() -> Codec:
 
 
 def zstd_codec() -> Callable[[], Codec] | None:
-    """Return a function that makes a Zstandard codec; None if this Python has no decoder."""
+    """Return a function that creates a Zstandard codec; None if this Python has no decoder."""
     zstandard = find_zstandard()
     if zstandard is None:
         return None
@@ -148,10 +148,10 @@ def zstd_codec() -> Callable[[], Codec] | None:
 # -- decoders ----------------------------------------------------------------------------------
 
 MAX_RATIO: Final = 1100
-"""Maximum number of bytes decoded from a compressed byte; deflate reaches at most 1032."""
+"""Maximum number of decoded bytes per compressed byte; deflate reaches at most 1032."""
 
 _FREE_BYTES: Final = 64 << 20
-"""Up to this size any ratio is allowed: a small file of a single repeated letter is harmless."""
+"""Maximum decoded size with any ratio, because a small file of a repeated letter is harmless."""
 
 
 class UnsearchableContainer(Exception):  # noqa: N818 - names the condition
@@ -159,31 +159,31 @@ class UnsearchableContainer(Exception):  # noqa: N818 - names the condition
 
 
 class Sink(Protocol):
-    """Takes content piece by piece."""
+    """Receives content piece by piece."""
 
     def feed(self, data: bytes) -> object:
         """Take the next bytes."""
 
     def close(self) -> None:
-        """Finish: nothing follows."""
+        """End the content."""
 
 
 class OuterContent(Protocol):
-    """The content whose bytes a decoder is fed."""
+    """The content from which a decoder receives bytes."""
 
     @property
     def decoded_bytes(self) -> int:
-        """Return the number of bytes decoded from the whole file so far."""
+        """Number of bytes decoded from the whole file so far."""
 
     def spawn(self, name: str) -> Sink:
-        """Return the content of something inside, under its name there.
+        """Return a sink for inner content, under a name within this content.
 
         Raises:
             Refusal: Too many containers are nested.
         """
 
     def refuse(self, reason: str) -> None:
-        """Record that something inside cannot be searched; the first reason counts."""
+        """Record that inner content cannot be searched; the first reason counts."""
 
 
 class CompressedStream:
@@ -191,10 +191,10 @@ class CompressedStream:
 
     Args:
         codec: Decodes the stream.
-        inside: Takes the decoded bytes.
+        inside: Receives the decoded bytes.
 
     Attributes:
-        given: Number of decoded bytes so far.
+            given: Number of decoded bytes so far.
     """
 
     def __init__(self, codec: Codec, inside: Sink) -> None:
@@ -204,11 +204,11 @@ class CompressedStream:
         self._inside = inside
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the stream, None while it continues.
+        """Take the next bytes; return the bytes after the stream, None while the stream continues.
 
         Raises:
             Damaged: The stream cannot be decoded further.
-            Refusal: It decodes to too much.
+            Refusal: The stream decodes to too many bytes.
         """
         self._taken += len(data)
         for piece in self._codec.decode(data):
@@ -220,10 +220,10 @@ class CompressedStream:
 
 
 class Decoder(ABC):
-    """Decodes a container that comes in pieces.
+    """Decodes a container that arrives in pieces.
 
-    Subclasses read it as a program reads a file, from start to end. A container that merely ends
-    too soon is not an error: everything in it has been decoded.
+    Subclasses read it from start to end, like a file. A truncated container is not an error,
+    because everything in it has been decoded.
     """
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class Decoder(ABC):
         self._steps = self._decode()
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take the next bytes; return those after the container, None while it continues.
+        """Take the next bytes; return the bytes after the container, None while it continues.
 
         Raises:
             Refusal: The container cannot be searched to its end.
@@ -245,14 +245,14 @@ class Decoder(ABC):
         return self._data
 
     def close(self) -> None:
-        """Close the entry that is open."""
+        """Close the open entry."""
         if self._entry:
             self._entry.close()
             self._entry = None
 
     @abstractmethod
     def _decode(self) -> Iterator[None]:
-        """Decode the container; yield whenever there are too few bytes."""
+        """Decode the container; yield when more bytes are needed."""
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
         """Return the next bytes, exactly ``size``."""
@@ -262,7 +262,7 @@ class Decoder(ABC):
         return piece
 
     def _pass(self, size: int, inside: Sink | CompressedStream | None = None) -> Iterator[None]:
-        """Pass on the next bytes piece by piece; None skips them."""
+        """Pass the next bytes to ``inside``, piece by piece; None skips them."""
         while size:
             while not self._data:
                 yield
@@ -272,7 +272,7 @@ class Decoder(ABC):
                 inside.feed(piece)
 
     def _decompress(self, stream: CompressedStream) -> Iterator[None]:
-        """Pass on the next bytes up to the end of the compressed stream that they are."""
+        """Pass the next bytes to a compressed stream, up to its end."""
         while (rest := stream.feed(self._data)) is None:
             self._data = b""
             yield
@@ -280,10 +280,10 @@ class Decoder(ABC):
 
 
 class EntryDecoder(Decoder):
-    """Base of decoders for containers with one entry after another.
+    """Base class of decoders for containers with consecutive entries.
 
     Args:
-        outer: The content that the container is in.
+        outer: The content that contains the container.
         where: Suffix for the names of entries.
     """
 
@@ -294,13 +294,14 @@ class EntryDecoder(Decoder):
 
 
 class StreamDecoder(Decoder):
-    """Decodes a container of one compressed stream, or of several streams in a row.
+    """Decodes a container of one or several consecutive compressed streams.
 
     Args:
-        inside: Takes the decoded bytes.
+        inside: Receives the decoded bytes.
         codec: Returns a decoder for a stream.
-        magic: First bytes of a further stream; None if the container has a single stream.
-        sure_after: Damage before this many decoded bytes means that it is not such a stream.
+        magic: First bytes of the next stream; None if the container has a single stream.
+        sure_after: Number of decoded bytes that prove the stream; with earlier damage, it is
+            another kind of content.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Recognises the container of a content by its first bytes, never by its name."""
+"""Recognises containers by their first bytes, never by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clawblox.checkpoint.secrets.containers.decoder import (
 from clawblox.checkpoint.secrets.containers.git import ObjectContent, PackDecoder, is_pack_header
 
 HEAD_SIZE: Final = 512
-"""Number of first bytes that are enough to recognise every known container."""
+"""Number of first bytes that suffice to recognise every known container."""
 
 Opener = Callable[[OuterContent, str], Decoder]
 """Returns a decoder, given the outer content and a suffix for the names of its parts."""
@@ -42,17 +42,17 @@ _MAGIC: Final = re.compile(
     b"|".join(map(re.escape, (_GZIP, _XZ, _ZSTD, _BZIP2, b"PACK", *_CLOSED)))
     + rb"|[\x08\x18\x28\x38\x48\x58\x68\x78][^\x20-\x3f\x60-\x7f\xa0-\xbf\xe0-\xff]"
 )
-"""First bytes of every container except tar archives; most other contents do not match."""
+"""Pattern of the first bytes of all containers except tar; other content rarely matches."""
 
 _SURE_ZLIB: Final = 1024
-"""Two bytes do not prove a zlib stream; this many decoded bytes do."""
+"""Number of decoded bytes that prove a zlib stream; its first two bytes do not."""
 
 
 def opener_for(head: bytes) -> Opener | None:
-    """Return the opener for a content that is a container; None if it is not a container.
+    """Return the opener for a container; None if the content is not a container.
 
     Args:
-        head: The first :data:`HEAD_SIZE` bytes of the content, or all of a shorter content.
+        head: The first :data:`HEAD_SIZE` bytes of the content, or all bytes of shorter content.
     """
     if not _MAGIC.match(head):
         return TarDecoder if is_tar_header(head) else None
@@ -63,7 +63,7 @@ def opener_for(head: bytes) -> Opener | None:
 
 
 def is_doubtful(head: bytes) -> bool:
-    """Return whether what :func:`opener_for` recognises may not be a container after all.
+    """Return whether a container recognised by :func:`opener_for` is uncertain.
 
     Args:
         head: As in :func:`opener_for`.
@@ -79,7 +79,7 @@ def is_doubtful(head: bytes) -> bool:
 
 
 def is_gzip(head: bytes) -> bool:
-    """Return whether these are the first bytes of a gzip stream (RFC 1952)."""
+    """Return whether ``head`` is the start of a gzip stream (RFC 1952)."""
     return (
         head.startswith(_GZIP)
         and len(head) >= 10
@@ -90,18 +90,18 @@ def is_gzip(head: bytes) -> bool:
 
 
 def is_bzip2(head: bytes) -> bool:
-    """Return whether these are the first bytes of a bzip2 stream."""
+    """Return whether ``head`` is the start of a bzip2 stream."""
     return head.startswith(_BZIP2) and head[4:10] in _BZIP2_BLOCKS
 
 
 def is_xz(head: bytes) -> bool:
-    """Return whether these are the first bytes of an xz stream, with the right checksum."""
+    """Return whether ``head`` is the start of an xz stream, with the correct checksum."""
     flags, checksum = head[6:8], head[8:12]
     return head.startswith(_XZ) and zlib.crc32(flags) == int.from_bytes(checksum, "little")
 
 
 def is_zstd(head: bytes) -> bool:
-    """Return whether these are the first bytes of a Zstandard frame (RFC 8878)."""
+    """Return whether ``head`` is the start of a Zstandard frame (RFC 8878)."""
     if not head.startswith(_ZSTD) or len(head) < 16:
         return False
     descriptor = head[4]
@@ -122,7 +122,7 @@ def open_gzip(outer: OuterContent, where: str = "") -> Decoder:
 
 
 def open_bzip2(outer: OuterContent, where: str = "") -> Decoder:
-    """Return a decoder of bzip2 streams; inside, damage before the first decoded byte is ignored.
+    """Return a decoder of bzip2 streams; in inner content, damage before decoded bytes is ignored.
 
     Raises:
         Refusal: Too many containers are nested.
@@ -169,7 +169,7 @@ def refusing_opener(what: str) -> Opener:
     """Return an opener that refuses a container without a decoder.
 
     Args:
-        what: The container, as a finding names it.
+        what: Name of the container for findings.
 
     Raises:
         Refusal: Always; raised by the opener itself.

@@ -1,4 +1,4 @@
-"""Git pack files: every object and delta in them, see gitformat-pack(5)."""
+"""Decodes the objects and deltas of git pack files; see gitformat-pack(5)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _HEADER_SIZE: Final = 12
 _OFFSET_DELTA: Final = 6
 _NAMED_DELTA: Final = 7
 _NAME_SIZES: Final = (20, 32)
-"""Sizes of the name of a delta's base, for SHA-1 and SHA-256; the pack does not record which."""
+"""Sizes of the name of a delta's base: SHA-1 and SHA-256; the pack does not record the hash."""
 _ZLIB_HEADER: Final = 3
 _MORE: Final = 0x80
 _MAX_VARIABLE: Final = 10
-"""Maximum length in bytes of a number of variable length."""
+"""Maximum bytes of a number of variable length."""
 
 
 def is_pack_header(head: bytes) -> bool:
-    """Return whether these are the first bytes of a pack."""
+    """Return whether ``head`` is the start of a pack."""
     return head[:4] == b"PACK" and head[4:8] in (b"\0\0\0\2", b"\0\0\0\3")
 
 
@@ -36,7 +36,7 @@ class PackDecoder(EntryDecoder):
     """Decodes the entries of a pack.
 
     Args:
-        outer: The content that the pack is in.
+        outer: The content that contains the pack.
         where: Suffix for the names of entries.
     """
 
@@ -57,7 +57,7 @@ class PackDecoder(EntryDecoder):
 
 
 def first_entry_stream(pack: bytes) -> bytes:
-    """Return the compressed stream of a pack's first entry, as far as it is in ``pack``.
+    """Return the part in ``pack`` of the first entry's compressed stream.
 
     Args:
         pack: The first bytes of a pack.
@@ -100,16 +100,16 @@ def _variable_size(data: bytes) -> int:
 
 
 class Inserts:
-    """Passes on the insertions of a delta; a copy from the base becomes a line end.
+    """Passes on the insertions of a delta; copies from the base become line ends.
 
     Args:
-        inside: Takes the bytes.
+        inside: Receives the bytes.
     """
 
     def __init__(self, inside: Sink) -> None:
         self._inside = inside
         self._numbers = 2  # sizes of base and result come first
-        self._left = 0  # bytes of an insertion, or of the operands of a copy
+        self._left = 0  # bytes of an insertion or of a copy's operands
         self._is_copy = False
 
     def feed(self, data: bytes) -> None:
@@ -128,7 +128,7 @@ class Inserts:
         self._inside.feed(b"".join(inserted))
 
     def close(self) -> None:
-        """Finish: nothing follows."""
+        """End the content."""
         self._inside.close()
 
     def _instruct(self, byte: int) -> bytes:
@@ -142,14 +142,14 @@ class Inserts:
 
 _HEADER: Final = re.compile(rb"(?:blob|commit|tag|tree) \d{1,20}\0")
 _MAX_OBJECT_HEADER: Final = 32
-"""Maximum length of a header."""
+"""Maximum length of an object's header."""
 
 
 class ObjectContent:
-    """Passes on a git object without its header, and anything else unchanged.
+    """Passes on a git object without its header, and other content unchanged.
 
     Args:
-        inside: Takes the bytes.
+        inside: Receives the bytes.
     """
 
     def __init__(self, inside: Sink) -> None:
@@ -166,7 +166,7 @@ class ObjectContent:
             self._begin(self._head)
 
     def close(self) -> None:
-        """Finish: nothing follows."""
+        """End the content."""
         if self._head is not None:
             self._begin(self._head)
         self._inside.close()

@@ -1,8 +1,8 @@
-"""Rules out texts in which no rule can match, if the package ``google-re2`` is installed.
+"""Skips texts in which no rule can match, if the package ``google-re2`` is installed.
 
-RE2 searches for all rules in one pass, but does not support lookaround. So each pattern is widened:
-it matches wherever the rule does, and perhaps elsewhere. A text in which RE2 finds nothing is
-skipped; every other text is searched as without RE2. RE2 does not block other threads.
+RE2 searches for all rules in a single pass, but does not support lookaround. Each pattern is
+therefore widened: it matches wherever the rule does, and perhaps elsewhere. A text without a match
+is skipped; all other texts are searched as without RE2. RE2 does not block other threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, WORD_RULES
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _BYTES: Final = frozenset(range(256))
 _MAX_REPEATS: Final = 16
-"""Longer repetitions are cut to this number, to keep RE2's automaton small."""
+"""Maximum number of repetitions in a pattern, which keeps RE2's automaton small."""
 
 
 class Untranslatable(Exception):  # noqa: N818 - names the condition
-    """A pattern uses a construct that cannot be widened; RE2 must not be used at all then."""
+    """A pattern uses a construct that cannot be widened, so RE2 must not be used."""
 
 
 def can_match(text: bytes) -> bool:
@@ -41,31 +41,31 @@ def _search() -> Callable[[bytes], object] | None:
         return None
     try:
         return _compile(re2, pattern)
-    except AttributeError:  # another package of that name
+    except AttributeError:  # another package with this name
         return None
-    except re2.error:  # too large for it
+    except re2.error:  # too large for RE2
         return None
 
 
 def _compile(re2: Any, pattern: bytes) -> Callable[[bytes], object]:  # noqa: ANN401
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # a byte is a character
+    options.encoding = re2.Options.Encoding.LATIN1  # each byte is a character
     options.log_errors = False
-    # Not re2.Set: it reads to the end after a match, and costs a hundred times as much on text
-    # that nearly matches.
+    # Not re2.Set, which reads to the end after a match and is a hundred times as slow on text that
+    # nearly matches.
     search: Callable[[bytes], object] = re2.compile(pattern, options).search
     return search
 
 
 def widen_pattern(pattern: re.Pattern[bytes]) -> bytes:
-    """Return a pattern for RE2, in Latin-1, that matches every text that this one matches.
+    """Return a pattern for RE2, in Latin-1, that matches at least the same texts.
 
     Raises:
         Untranslatable: The pattern uses a construct that cannot be widened.
     """
     if pattern.flags & ~_FLAGS:
         raise Untranslatable
-    parser: Any = importlib.import_module("re._parser")  # sre_parse by its name since 3.11
+    parser: Any = importlib.import_module("re._parser")  # the name of sre_parse since 3.11
     return _sequence(parser.parse(pattern.pattern, pattern.flags), pattern.flags)
 
 
@@ -88,7 +88,7 @@ def _item(operation: str, argument: Any, flags: int) -> bytes:  # noqa: ANN401
 
 
 def _characters(operation: str, argument: Any, flags: int) -> frozenset[int]:  # noqa: ANN401
-    """Return the bytes that a pattern of a single character matches."""
+    """Return the bytes matched by a pattern of a single character."""
     match operation, argument:
         case "LITERAL", byte:
             return _with_case({byte}, flags)

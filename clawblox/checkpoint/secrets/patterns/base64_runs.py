@@ -12,14 +12,14 @@ from clawblox.checkpoint.secrets.patterns.shapes import ALNUM, character_mask, f
 _MIN_RUN: Final = 40
 _MIN_LINE: Final = 20
 _MIN_UNEVEN: Final = 32
-"""Minimum length of a line that is followed by a shorter line, perhaps the last."""
+"""Minimum length of a line before a shorter line, which may be the last."""
 
 _CHARACTERS: Final = ALNUM + b"+/-_"
 _CHARACTERS_FROM: Final = re.compile(rb"[A-Za-z0-9+/_-]*")
 _MASK: Final = character_mask(_CHARACTERS)
 
-# Lines may be quoted (in a list or sum of strings, a comment, a mail), and all of that escaped. An
-# end of line separates them, or a comma or a plus between quotes.
+# Lines may be quoted (in a list or sum of strings, a comment, a mail), and the whole may be
+# escaped. They are separated by a line end, or by a comma or a plus between quotes.
 _LINE_END: Final = rb"(?:(?:\\+r)?\\+n|\r?\n)"
 _QUOTE: Final = rb"\\*[\"']"
 _SEPARATOR: Final = (
@@ -44,7 +44,7 @@ _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of everything that can be base64; a wrapped text is a single run.
+    """Yield start and end of all possible base64; a wrapped text is a single run.
 
     Args:
         text: The text to search.
@@ -58,7 +58,7 @@ def base64_runs(text: bytes, begin: int) -> Iterator[tuple[int, int]]:
         is_wrapped = following <= size or (size % 4 == 0 and size >= _MIN_WRAPPED)
         is_followed = text[end : end + 1] in _MAY_FOLLOW
         last = continue_run(text, end) if is_followed and is_wrapped and start >= joined else end
-        is_alone = last == end or size % 4 > 0  # each line of an odd size may be a text of its own
+        is_alone = last == end or size % 4 > 0  # each line of an odd size may be a separate text
         if is_alone and size >= _MIN_RUN:
             yield start, end
         if last > end and last - start >= _MIN_RUN:
@@ -74,7 +74,7 @@ def _lines(text: bytes, begin: int) -> Iterator[tuple[int, int, int]]:
     """
     line = line_end = 0
     for start, end in (*find_runs(_MASK, _MIN_LINE, text, begin), (len(text), len(text))):
-        # The letter of an escaped newline or tab would shift the decoding by one character.
+        # The letter of an escaped newline or tab would shift the decoding by a character.
         if text[start - 1 : start] == b"\\" and text[start : start + 1] in _ESCAPE_LETTERS:
             start += 1
         size = line_end - line
@@ -91,13 +91,14 @@ def continue_run(text: bytes, at: int) -> int:
     """Return the end of a run that continues at ``at``, over all its lines."""
     while line := _LINE.match(text, at):
         at = line.end()
-    # These complete a line of an odd size. If they are a word, the run before is decoded the same.
+    # These complete a line of an odd size. If they are a word, the preceding run is decoded in the
+    # same way.
     last = _LAST_CHARACTERS.match(text, at)
     return last.end() if last else at
 
 
 def skip_run(text: bytes, at: int) -> int:
-    """Return the end of a run that began before ``at``; without such a run, ``at`` itself."""
+    """Return the end of a run that starts before ``at``; without such a run, return ``at``."""
     if at and text[at - 1] in _CHARACTERS:
         rest = _CHARACTERS_FROM.match(text, at)
         return rest.end() if rest else at
@@ -105,7 +106,7 @@ def skip_run(text: bytes, at: int) -> int:
 
 
 def decode_base64(run: bytes) -> bytes:
-    """Decode a run in either alphabet, padded or not."""
+    """Decode a run in either alphabet, with or without padding."""
     characters = join_lines(run).translate(_TO_STANDARD)
     whole = len(characters) // 4 * 4
     rest = characters[whole:]
@@ -114,7 +115,7 @@ def decode_base64(run: bytes) -> bytes:
 
 
 def join_lines(lines: bytes) -> bytes:
-    """Return the characters of a run, without what separates its lines."""
+    """Return the characters of a run, without the separators of its lines."""
     if lines.translate(None, _CHARACTERS + _BLANKS):
         lines = _SEPARATORS.sub(b"", lines)
     return lines.translate(None, _BLANKS)

@@ -1,7 +1,7 @@
-"""Secrets that are known by value: collects them, and finds them in every form.
+"""Collects secrets that are known by value, and finds them in every form.
 
-:func:`known_values` reads an environment and the credential files of agents; everything else is
-pure. No ``repr`` shows a value.
+:func:`known_values` reads an environment and the credential files of agents; all else is pure. A
+``repr`` never shows a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9]+")
 _UNESCAPED: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _MIN_ANCHOR: Final = 3
 _BACKSLASHES: Final = rb"\\{0,32}"
-"""Backslashes double with every level of quoting; 32 allow five levels."""
+"""Pattern of backslashes, which double with every level of quoting; 32 allow five levels."""
 
 _LETTERS: Final = {
     "\a": b"a", "\b": b"b", "\t": b"t", "\n": b"n", "\v": b"v", "\f": b"f", "\r": b"r",
@@ -40,12 +40,12 @@ _NAMES: Final = {
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value has no character that is usually escaped."""
+    """Return whether a value consists of characters that are not usually escaped."""
     return _UNESCAPED.fullmatch(value) is not None
 
 
 def find_anchors(value: str) -> tuple[bytes, ...]:
-    """Return literals; every spelling of a value contains at least one literal."""
+    """Return literals of which every spelling of a value contains at least one."""
     plain = max(_PLAIN.findall(value), key=len, default="")
     if len(plain) >= _MIN_ANCHOR:
         return (plain.encode(),)
@@ -113,12 +113,12 @@ def _cases(number: bytes) -> tuple[bytes, bytes]:
 
 _MIN_CHARACTERS: Final = 12
 _TAIL_BYTES: Final = 256
-"""Only this many last bytes of a value are searched; keys and tokens share their first bytes."""
+"""Number of last bytes of a value that are searched; keys and tokens share their first bytes."""
 
 _MAX_FILE_BYTES: Final = 4 << 20
 _MAX_FILES: Final = 32
 _MAX_ENTRIES: Final = 64
-"""More than any program keeps; an agent could write more to slow the scan down."""
+"""Maximum number of secrets in a file; an agent could write more to slow the scan down."""
 
 _CREDENTIAL_FILES: Final = (
     ".credentials.json",
@@ -136,15 +136,15 @@ _CREDENTIAL_HOMES: Final = (
         for state in ("", "/.claude", "/.codex", "/.kimi", "/.kimi-code")
     ),
 )
-# Matches JSON, TOML and damaged files. A name is matched only from its first letter: trying every
-# letter of a long word would take quadratic time.
+# Matches JSON, TOML and damaged files. A name is matched only from its first letter, because trying
+# every letter of a long word would take quadratic time.
 _ENTRY: Final = re.compile(
     r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)')"""
 )
 
 
 class KnownValues(dict[str, str]):
-    """Secrets by label. Safe in tracebacks: its ``repr`` shows only the number of secrets."""
+    """Secrets by label. Safe in tracebacks: the ``repr`` shows only the number of secrets."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} known secrets>"
@@ -161,7 +161,7 @@ def known_values(environ: Mapping[str, str], agent_dirs: Iterable[Path]) -> Know
 
     Args:
         environ: Variables. A variable counts if its name contains key, token, secret, password,
-            credential or cookie, and if its value is not a path that exists.
+            credential or cookie, and its value is not an existing path.
         agent_dirs: Agent directories; programs keep credentials in ``session`` and ``home``.
             Files that cannot be read are skipped.
 
@@ -188,7 +188,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _credential_files(agent_dir: Path) -> Iterator[Path]:
-    """Yield the paths of credential files below the directory of an agent."""
+    """Yield the paths of credential files in an agent's directory."""
     for home in _CREDENTIAL_HOMES:
         if not (agent_dir / home).is_dir():
             continue
@@ -198,7 +198,7 @@ def _credential_files(agent_dir: Path) -> Iterator[Path]:
 
 
 def _read(agent_dir: Path, path: Path) -> str:
-    # The agent owns the directory: the file may be huge, or replaced by a link or a pipe.
+    # The agent owns the directory: the file may be huge, a link or a pipe.
     try:
         descriptor = open_file(agent_dir, str(path))
     except OSError:
@@ -211,7 +211,7 @@ def _secrets_in(text: str) -> Iterator[tuple[str, str]]:
     for entry in _ENTRY.finditer(text):
         name, quoted, literal = entry.groups()
         value = literal if quoted is None else _unquote(quoted)
-        # Secrets nearly always contain a digit; names of keys and of credential files do not.
+        # Nearly all secrets contain a digit; names of keys and of credential files do not.
         if _is_secret(name, value) and any(map(str.isdigit, value)):
             yield name, value
 
@@ -250,7 +250,7 @@ class KnownSecrets:
         return bool(self._labels)
 
     def digest(self, key: bytes) -> bytes:
-        """Return a keyed digest of this set of secrets; without the key it reveals nothing."""
+        """Return a keyed digest of this set of secrets, which is useless without the key."""
         state = hashlib.blake2b(key=key)
         for value in sorted(self._labels):
             state.update(len(value).to_bytes(8, "big") + value)
@@ -261,7 +261,7 @@ class KnownSecrets:
 
         Args:
             text: The text to search.
-            words: Its long words, see :func:`shapes.long_words`.
+            words: Its long words; see :func:`shapes.long_words`.
         """
         for forms, filtered in ((self._in_words, words), (self._anywhere, text)):
             for form, value in forms.items():
@@ -307,8 +307,8 @@ def _forms(value: bytes) -> set[bytes]:
 
 
 def _base64_forms(value: bytes) -> Iterator[bytes]:
-    # The bytes before the value decide how it is split into groups of three. Characters that it
-    # shares with its neighbours are left out.
+    # The bytes before the value determine its split into groups of three. Characters shared with
+    # its neighbours are left out.
     for before in range(3):
         bits = (before + len(value)) * 8
         encoded = base64.b64encode(b"\0" * before + value)

@@ -1,10 +1,10 @@
-"""Distinguishes secrets from other values: words, names, and values made up or published.
+"""Distinguishes secrets from other values: words, names, and invented or published values.
 
-Pure functions over bytes. Words, names and constants clear a value only for rules whose shape alone
-proves little; values made up or published are secrets under no rule. A substring alone does not
-make a value a made-up one: a real secret that contains ``example`` or ``xxxx`` remains a secret,
-because most of it remains when these are struck out. Published samples are known by their digests,
-so that no complete token stands here.
+Pure functions over bytes. Words, names and constants are excluded only for rules whose shape alone
+proves little; invented or published values are excluded for all rules. A substring does not
+suffice: a real secret that contains ``example`` or ``xxxx`` remains a secret, because most of the
+value remains when these are removed. Published samples are listed as digests, so that this file
+contains no complete token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS: Final = (
     re.compile(rb"[A-Z]"),
     re.compile(rb"[^0-9A-Za-z]"),
 )
-"""Kinds of characters; a password has a digit and a letter, or three kinds."""
+"""Kinds of characters; a password contains a digit and a letter, or three kinds."""
 _MIN_DISTINCT: Final = 5
 
 _WORD_FOR_PASSWORD: Final = re.compile(
@@ -47,7 +47,7 @@ _WORD: Final = rb"(?:[A-Z]?[a-z]{2,14}(?:[A-Z][a-z]{2,14}){0,2}|[A-Z]{2,14}|[A-Z
 _SEPARATORS: Final = b"-_:./"
 _NAME: Final = re.compile(rb"(?:" + _WORD + rb"?[0-9]{0,5}(?:[-_:./]{1,3}|$)){2,20}")
 _QUALIFIED: Final = re.compile(rb"[:/.]|[-_]v[0-9]{1,3}\Z", re.IGNORECASE)
-"""A part of most names; words with only dashes between them may be a passphrase."""
+"""Separator or version in most names; words with only dashes between them may be a passphrase."""
 _NAME_BEGIN: Final = re.compile(rb"\A(?:~|https?://)", re.IGNORECASE)
 _PATH: Final = re.compile(rb"\.{0,2}/[^/]+/")
 _SPOKEN: Final = re.compile(
@@ -59,10 +59,10 @@ _MIN_SPOKEN_SHARE: Final = 0.5
 
 
 def is_plausible(value: bytes) -> bool:
-    """Return whether a value can be a secret, and is not a word or a constant."""
+    """Return whether a value can be a secret rather than a word or a constant."""
     if not any(character in b"0123456789" for character in value):
         return False
-    # A long filling must not dilute a secret.
+    # Long padding must not dilute a secret.
     return (
         _entropy(value) >= _MIN_ENTROPY_BITS
         or _entropy(_REPEATED.sub(rb"\1", value)) >= _MIN_ENTROPY_BITS
@@ -70,32 +70,32 @@ def is_plausible(value: bytes) -> bool:
 
 
 def is_key(value: bytes) -> bool:
-    """Return whether a value can be a key or a token; names such as ``user:profile:v2`` cannot."""
+    """Return whether a value can be a key or a token, unlike names such as ``user:profile:v2``."""
     return is_plausible(value) and not _is_name(value)
 
 
 def is_login_password(value: bytes) -> bool:
-    """Return whether a password in a URL, with its escapes, can be a secret."""
+    """Return whether a password in a URL, including escapes, can be a secret."""
     password = unquote_to_bytes(value)
     return is_plausible(password) or is_password(password)
 
 
 def is_local_password(value: bytes) -> bool:
-    """Return whether a password for this machine can be a secret; ``postgres123`` cannot."""
+    """Return whether a password for this machine can be a secret, unlike ``postgres123``."""
     return is_login_password(value) and not _COMMON_PASSWORD.fullmatch(unquote_to_bytes(value))
 
 
 def is_password(value: bytes) -> bool:
-    """Return whether a password option's value is not just a word or a constant."""
+    """Return whether a password option's value is more than a word or a constant."""
     digit, lower, upper, other = (kind.search(value) is not None for kind in _KINDS)
     is_mixed = (digit and (lower or upper)) or digit + lower + upper + other > 2
     return is_mixed and len(set(value)) >= _MIN_DISTINCT and not _WORD_FOR_PASSWORD.fullmatch(value)
 
 
 def is_no_identifier(value: bytes) -> bool:
-    """Return whether a token can be random letters, and not words in camel case.
+    """Return whether a token can be random letters rather than words in camel case.
 
-    Of random values of 34 letters, one in a hundred thousand is like such words.
+    One in a hundred thousand random values of 34 letters resembles such words.
     """
     words = _CAMEL_CASE.match(value)
     return not words or _UNSPOKEN.search(words[0]) is not None
@@ -112,13 +112,13 @@ def encodes_login(value: bytes) -> bool:
 
 
 def _is_name(value: bytes) -> bool:
-    """Return whether a value is words and short numbers with ``-_:./`` between them.
+    """Return whether a value consists of words and short numbers separated by ``-_:./``.
 
-    If there are only dashes between them, it must end in a version, such as ``-v2``.
+    If all separators are dashes, the value must end with a version such as ``-v2``.
 
-    It is a path of a file, or at least two words can be spoken, and half of the letters and digits
-    belong to these. Of random values of twelve characters about one in ten thousand is like this,
-    of longer ones hardly any.
+    It must be a file path, or contain at least two pronounceable words with half of the letters and
+    digits. About one in ten thousand random values of twelve characters qualifies, and hardly any
+    longer value.
     """
     value = _NAME_BEGIN.sub(b"", value)
     if not (_NAME.fullmatch(value) and _QUALIFIED.search(value)) or _UNSPOKEN.search(value):
@@ -135,19 +135,19 @@ def _entropy(value: bytes) -> float:
     return -sum(n / total * math.log2(n / total) for n in Counter(value).values())
 
 
-# -- values that were made up or published, which count for no rule ---------------------------
+# -- invented or published values, which no rule counts -----------------------------------------
 
 _MAX_REST: Final = 5
-"""Maximum number of letters and digits that may remain; no key, token or password is this short."""
+"""Maximum remaining letters and digits; every key, token or password is longer."""
 _MAX_SHARE: Final = 1 / 4
-"""Maximum share of the value that may remain."""
+"""Maximum remaining share of the value."""
 
 _MADE_UP: Final = (
     "xxx|example|sample|dummy|fake|mock|your|placeholder|place|holder|changeme|change|deadbeef"
     "|replace|insert|enter|fill|here|todo|fixme|redacted|removed|hidden|masked|elided|omitted"
     "|truncated|invalid|insecure|foo|bar|baz|qux|lorem|ipsum"
 )
-"""Words that say that a value is made up."""
+"""Words that show that a value is invented."""
 _COMMON: Final = (
     "123|abc|access|account|admin|an|and|ant|anthropic|any|api|app|at|auth|aws|azure|base|bearer"
     "|bits|bot|bytes|character|characters|chars|claude|client|cloud|code|credential|credentials"
@@ -160,7 +160,7 @@ _COMMON: Final = (
     "|the|this|to|token|url|use|used|user|username|valid|value|vault|very|webhook|with|xoxb|xoxp"
     "|xyz"
 )
-"""Words that occur in placeholders, and in passwords and before tokens too."""
+"""Words that occur in placeholders, but also in passwords and before tokens."""
 
 
 def _longest_first(words: str) -> str:
@@ -169,7 +169,7 @@ def _longest_first(words: str) -> str:
 
 
 _LETTERS: Final = re.compile(rb"[A-Za-z]+|(?<![0-9])123(?![0-9])")
-# Possessive, so that a text that can be divided in many ways does not make this slow.
+# Possessive, so that a text with many divisions is not slow.
 _WORDS: Final = re.compile(
     f"(?:([a-z])\\1{{2,}}|{_longest_first(f'{_MADE_UP}|{_COMMON}')})++".encode(), re.IGNORECASE
 )
@@ -179,29 +179,28 @@ _DIGIT: Final = re.compile(rb"[0-9]")
 _UNCOUNTED: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
 
 _SHORTEST_RUNS: Final = {1: 3, 2: 6, 3: 9, 4: 12}
-"""The shortest run that counts, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
+"""Minimum length of a run, by its period: 123, ababab, xyzxyzxyz; also a1b2c3."""
 _FIRST_LONG_PERIOD: Final = 3
 _PLAIN: Final = re.compile(rb"[0-9]+|[a-z]+|[A-Z]+")
-"""Runs of a longer period that count; who types one by hand does not mix kinds of characters."""
+"""Valid parts of runs with a longer period; runs typed by hand do not mix kinds of characters."""
 _REGION: Final = re.compile(b"R{4,}")
-"""Runs beside each other, as in abc123def456; a run of three may be chance."""
+"""Adjacent runs, as in abc123def456; a single run of three may be chance."""
 _RUNS_ENOUGH: Final = 7
-"""Characters in runs from which a value is made up, even if the words in it are common ones."""
+"""Number of characters in runs that show that a value with only common words is invented."""
 
 
 def is_placeholder(body: bytes) -> bool:
-    """Return whether a value is made up: nearly nothing but placeholder words and repetition.
+    """Return whether a value is invented: almost only placeholder words and repetition.
 
-    Struck out are every run of letters that consists of placeholder words only (``your``,
-    ``apiKeyHere``), and then repetitions and sequences (``0000``, ``abababab``, ``12345``,
-    ``a1b2c3``). At most five letters and digits may remain, and at most a quarter of the value: no
-    secret fits in that. Words that are common in passwords too (``password``, ``test``) do not
-    suffice: there must be a word such as ``example`` as well, seven characters of repetition, or
-    the signs of a gap to fill in (``<…>``, ``...``), unless the value is nothing but words
-    without a digit.
+    The function removes runs of letters that consist only of placeholder words (``your``,
+    ``apiKeyHere``), then repetitions and sequences (``0000``, ``abababab``, ``12345``, ``a1b2c3``).
+    At most five letters and digits may remain, and at most a quarter of the value: too little for a
+    secret. Words that are also common in passwords (``password``, ``test``) do not suffice: the
+    value must also contain a word such as ``example``, seven characters of repetition, or marks of
+    a gap to fill in (``<…>``, ``...``), unless it consists only of words without a digit.
 
     Args:
-        body: The value, without the prefix that all secrets of its kind have.
+        body: The value, without the common prefix of secrets of its kind.
     """
     without_words, is_marked = _strike_words(body)
     outside_words = _count(without_words)
@@ -219,7 +218,7 @@ def _count(body: bytes) -> int:
 
 
 def _strike_words(body: bytes) -> tuple[bytes, bool]:
-    """Return the value with NULs for its words, and whether any of them says that it is made up."""
+    """Return the value with NULs for its words, and whether a word shows that it is invented."""
     is_marked = False
 
     def strike(letters: re.Match[bytes]) -> bytes:
@@ -246,11 +245,11 @@ def _strike_runs(body: bytes) -> bytes:
 
 
 def _runs(body: bytes, period: int, shortest: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the runs in which each character repeats or continues another one.
+    """Yield start and end of the runs in which each character repeats or continues an earlier one.
 
     Args:
         body: The value.
-        period: Distance between the two characters.
+        period: Distance to the earlier character.
         shortest: Minimum length of a run.
     """
     pairs = zip(body[:-period], body[period:], strict=True)
@@ -265,19 +264,19 @@ def _read_digests() -> frozenset[str]:
 
 
 DIGESTS: Final = _read_digests()
-"""SHA-256 of each published sample, in hex digits."""
+"""SHA-256 digests of the published samples, in hexadecimal."""
 _JWT: Final = re.compile(rb"eyJ[\w-]+\.([\w-]+)\.[\w-]+")
 _DEMO_ISSUER: Final = "supabase-demo"
-"""Issuer of the tokens of every local Supabase; its signing key is published."""
+"""Issuer of tokens in every local Supabase; its signing key is published."""
 _PEM_BEGIN: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----")
 _PEM_BETWEEN_LINES: Final = re.compile(rb"\\+[nrt]|[\s\\\"']")
 
 
 def is_published(secret: bytes) -> bool:
-    """Return whether a secret is one of the published samples, or a token of Supabase's demo.
+    """Return whether a secret is a published sample, or a token of Supabase's demo.
 
-    A sample counts only as a whole: with one character changed it is another secret. The samples of
-    private keys are listed by what stands between their first and last line.
+    A sample counts only as a whole: with a changed character it is another secret. Samples of
+    private keys are listed without their first and last line.
     """
     return any(
         hashlib.sha256(spelling).hexdigest() in DIGESTS for spelling in _spellings(secret)
@@ -285,7 +284,7 @@ def is_published(secret: bytes) -> bool:
 
 
 def _spellings(secret: bytes) -> Iterator[bytes]:
-    """Yield the forms of a secret in which a sample may be listed."""
+    """Yield the forms of a secret that the list of samples may contain."""
     yield secret
     if begin := _PEM_BEGIN.match(secret):
         yield _PEM_BETWEEN_LINES.sub(b"", secret[begin.end() :])

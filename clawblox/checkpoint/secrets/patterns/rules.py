@@ -1,8 +1,8 @@
-"""The shapes of credentials, as data: the pattern of each, and a literal that it must contain.
+"""The shapes of credentials, as data: the pattern of each, and the literals at its start.
 
-A shape begins at its literal and ends where its characters end. It has a left boundary but no right
-one: in a transcript a key may be followed by an escaped quote, an escaped newline or the end of the
-file. ``shapes`` searches for them.
+A shape starts at its literal and ends with its characters. It has a left boundary but no right
+boundary: in a transcript, a key may be followed by an escaped quote, an escaped newline or the end
+of the file. ``shapes`` searches for the shapes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RULESET: Final = "clawblox-secrets-5"
 """Version of the rules, the placeholder filter and the samples; increased with every change."""
 
 _HEX: Final = rb"[0-9A-Fa-f]"
-# The end of an escape may directly precede a token: of a newline, a quotation mark, an emoji, in
-# JSON, programs, URLs and mail. ``views`` replaces only escapes of ASCII before the search. So may
-# the token's length, as a letter, in a binary file, a pickle or a database.
+# A token may directly follow an escape (of a newline, a quotation mark, an emoji, in JSON,
+# programs, URLs and mail), because ``views`` replaces only escapes of ASCII before the search. It
+# may also follow its length, as a letter, in a binary file, a pickle or a database.
 ESCAPES: Final = (
     *(rb"\\[0-3][0-7]{2}", rb"\\[abefnrtv0]"),
     *(rb"\\x" + _HEX * 2, rb"\\u" + _HEX * 4, rb"\\U" + _HEX * 8),
@@ -49,13 +49,14 @@ class Rule:
 
     Attributes:
         name: Name in findings.
-        keywords: Literals; every match begins at a keyword. Folded (:func:`shapes.fold`) for rules
+        keywords: Literals; every match starts at a keyword. Folded (:func:`shapes.fold`) for rules
             that need context.
-        regex: Matched at a keyword. Its first group is the secret, else the whole match.
+        regex: Matched at a keyword. The secret is its first group, or the whole match without a
+            group.
         flags: Flags of its pattern.
         check: Returns whether a match counts; None accepts every match.
-        hint: Matches a long word wherever ``regex`` matches; for a rule without keywords.
-        rank: Where two rules match, the smaller rank wins.
+        hint: Matches a long word wherever ``regex`` matches; for rules without keywords.
+        rank: Of two overlapping matches, the smaller rank wins.
     """
 
     name: str
@@ -68,12 +69,12 @@ class Rule:
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """The compiled ``regex``: most processes search for nothing, and need none."""
+        """The compiled ``regex``, compiled on first use because most processes do not search."""
         return re.compile(self.regex, self.flags)
 
 
 _WEAK: Final = (is_plausible, is_key, is_login_password, is_local_password)
-"""Checks of rules that a more specific rule precedes."""
+"""Checks of rules with lower precedence than more specific rules."""
 
 
 def _words(*rules: tuple[str, str, str], left: bytes = _LEFT) -> list[Rule]:
@@ -123,7 +124,7 @@ _AGENTS = _words(
     ("wandb-key", "wandb_v1_", r"wandb_v1_[A-Za-z0-9_]{40,100}"),
 )
 
-# Tokens of letters only. Symbols of a compiled program look alike when the NULs between them are
+# Tokens of letters only. Symbols of a compiled program look similar when the NULs between them are
 # removed.
 _HUGGING_FACE = Rule(
     name="huggingface-token",
@@ -202,7 +203,7 @@ _INFIXES = _words(
     left=b"",
 )
 
-# The user's id: decimal digits in base64. No literal, but few choices for each character.
+# The user's id: decimal digits in base64, without a literal but with few choices per character.
 _DISCORD_USER = rb"[MNO][DTjz][AEIMQUYcgk][wxyz0-5]" * 5
 _DISCORD = Rule(
     name="discord-token",
@@ -212,11 +213,11 @@ _DISCORD = Rule(
 )
 
 WORD_RULES: Final = (*_AGENTS, _HUGGING_FACE, *_FORGES, *_CLOUDS, *_SERVICES, *_INFIXES, _DISCORD)
-"""Tokens that are a long word of letters, digits, ``_`` and ``-``, or begin just before one."""
+"""Tokens that are a long word of letters, digits, ``_`` and ``-``, or start just before one."""
 
 # The letter of a JSON newline or tab may directly precede a name.
 _NAME_LEFT = rb"(?:(?<![a-z])|(?<=\\[nrt]))"
-# Many programs take any text as such a key.
+# Many programs accept any text as such a key.
 _ANY_TEXT = rb"(?:(?<=SECRET_)|(?<=MASTER_)|(?<=ENCRYPTION_))"
 _KEY_NAME = rb"(?-i:" + _NAME_LEFT + rb"(?!" + _ANY_TEXT + rb")KEY)"
 _SECRET_NAME = (
@@ -236,7 +237,7 @@ _THIS_MACHINE = (
 
 
 def _after(*beginnings: str) -> bytes:
-    # A lookbehind has a fixed width. A JSON name begins with a quote or continues to the left.
+    # A lookbehind has a fixed width. A JSON name starts with a quote or continues to the left.
     widths = (f"(?<=[\\w\"'-]{beginning}{dash})" for beginning in beginnings for dash in ("", "_"))
     return f"(?:{'|'.join(widths)})".encode()
 
@@ -248,15 +249,15 @@ _JSON_SECRET_NAME = (
 )
 _JSON_VALUE = rb"\\*\"\s{0,4}:\s{0,4}\\*\"([^\"'\\\s<>{}$()]{16,2000})"
 
-# The password of a command in a shell's history, a script or a transcript. Words before it are
-# bounded, and separated by blanks, so that no text makes the search slow.
+# The password of a command in a shell's history, a script or a transcript. The number of words
+# before it is bounded, and blanks separate them, so that no text makes the search slow.
 _QUOTE = rb"\\*[\"']?"
 _PASSWORD = rb"(?![0-9.:]+(?:[\s\"'/]|$))([^\s\"'\\;&|<>$`(){}\[\],]{6,128})"
 _WORDS = rb"(?:[ \t]{1,40}[^\s;|&<>]{1,160}){0,16}?[ \t]{1,40}"
 
 
 def _of_command(programs: bytes, option: bytes) -> bytes:
-    """Return the pattern of a password that an option of a program gives."""
+    """Return the pattern of a password in an option of a program."""
     return rb"(?:" + programs + rb")" + _WORDS + rb"(?-i:" + option + rb")" + _QUOTE + _PASSWORD
 
 
@@ -290,7 +291,7 @@ _COMMANDS: Final[tuple[tuple[str, bytes], ...]] = (
     ("openssl ", _of_command(rb"openssl", rb"-pass(?:in|out)?[ \t]+" + _QUOTE + rb"pass:")),
     ("htpasswd ", rb"htpasswd[ \t]+-[a-z0-9]{0,6}b[a-z0-9]{0,6}" + _WORDS + _PASSWORD),
 )
-"""How programs are given passwords: the literals that a match begins with, and its pattern."""
+"""Passwords in commands: the literals at the start of a match, and its pattern."""
 
 CONTEXT_RULES: Final = (
     *(
@@ -324,7 +325,7 @@ CONTEXT_RULES: Final = (
         (b"private_key_id=",),
         rb"private_key_id" + _IS + rb"([0-9a-f]{40})",
     ),
-    # Tokens whose characters break them into short words.
+    # Tokens with characters that split them into short words.
     _context("aws-bedrock-key", (b"absk",), _LEFT + rb"(?-i:ABSK)[A-Za-z0-9+/]{60,200}"),
     _context("azure-client-secret", (b"q~",), rb"(?<=[\w~.-]{3}\d)(?-i:Q)~[\w~.-]{31,34}"),
     _context("fly-token", (b"fm2_", b"fm1r_"), _LEFT + rb"fm(?:2|1r)_[\w+/-]{40,400}"),
@@ -404,4 +405,4 @@ CONTEXT_RULES: Final = (
         is_plausible,
     ),
 )
-"""Secrets recognised only by their context; keywords are searched in folded text."""
+"""Rules for secrets recognised only by their context; keywords are searched in folded text."""

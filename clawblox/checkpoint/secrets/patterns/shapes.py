@@ -1,4 +1,4 @@
-"""Searches a piece of content for the shapes of :mod:`rules`; cheap where there are none.
+"""Searches a piece of content for the shapes of :mod:`rules`; cheap if it has none.
 
 Pure. Regular expressions are tried only at a rule's literal, and most literals are searched only in
 the long words of a text, a small part of the whole. Every call into C is short, because it blocks
@@ -18,10 +18,10 @@ from clawblox.checkpoint.secrets.patterns.plausible import is_placeholder, is_pu
 from clawblox.checkpoint.secrets.patterns.rules import CONTEXT_RULES, ESCAPES, WORD_RULES, Rule
 
 _MIN_WORD: Final = 15
-"""Every token of :data:`WORD_RULES` has a run of letters, digits, ``_`` and ``-`` this long."""
+"""Minimum length of the run of letters, digits, ``_`` and ``-`` in tokens of :data:`WORD_RULES`."""
 
 _WORD_LEAD: Final = 20
-"""Bytes to keep before a long word: those of a keyword that are outside of it, and an escape."""
+"""Bytes to keep before a long word, for the start of a keyword and an escape."""
 
 _SOME: Final = 256
 _GAP: Final = b" "
@@ -33,11 +33,11 @@ _PEM_CONTINUATION: Final = re.compile(
     % (_MAX_CONTINUATION, _MAX_CONTINUATION),
     re.DOTALL,
 )
-"""A private key is all of its lines, whatever is between them."""
+"""Pattern of the lines of a private key and of the text between them."""
 
 
 def character_mask(characters: bytes) -> bytes:
-    """Return a translation table from these characters to ``A``, from all others to a blank."""
+    """Return a translation table from these characters to ``A`` and from all others to a blank."""
     return bytes(ord("A") if byte in characters else ord(_GAP) for byte in range(256))
 
 
@@ -52,10 +52,10 @@ class SecretMatch:
 
     Attributes:
         rule: Name of the rule.
-        start: Start of the secret in that piece.
+        start: Start of the secret in the piece.
         end: End of the secret.
-        secret: The secret itself.
-        rank: Where two matches overlap, the smaller rank wins.
+        secret: The secret.
+        rank: Of two overlapping matches, the smaller rank wins.
     """
 
     rule: str
@@ -66,7 +66,7 @@ class SecretMatch:
 
 
 def find_shapes(text: bytes, words: bytes) -> Iterator[SecretMatch]:
-    """Yield everything in a text that looks like a credential, unordered; matches may overlap.
+    """Yield all apparent credentials in a text, unordered; matches may overlap.
 
     Args:
         text: The text to search.
@@ -85,7 +85,7 @@ def find_shapes(text: bytes, words: bytes) -> Iterator[SecretMatch]:
 
 
 def long_words(text: bytes) -> bytes:
-    """Return the long words of a text, each on a line with the bytes directly before it."""
+    """Return the long words of a text, each on a line with the directly preceding bytes."""
     if is_unmarked(text):
         return text
     runs = find_runs(_WORD_MASK, _MIN_WORD, text)
@@ -93,8 +93,8 @@ def long_words(text: bytes) -> bytes:
 
 
 def is_unmarked(text: bytes) -> bool:
-    """Return whether a text is only letters, digits, ``+``, ``/`` and line ends: pure base64."""
-    start = text[:_SOME]  # usually enough to decide
+    """Return whether a text is pure base64: letters, digits, ``+``, ``/`` and line ends."""
+    start = text[:_SOME]  # usually sufficient
     return not (
         start.translate(None, _UNMARKED_CHARACTERS) or text.translate(None, _UNMARKED_CHARACTERS)
     )
@@ -106,7 +106,7 @@ def is_word(literal: bytes) -> bool:
 
 
 def fold(text: bytes) -> bytes:
-    """Return the text in lower case, with ``=`` for quotes and backslashes; same length."""
+    """Return the text in lower case, with ``=`` for quotes and backslashes, of the same length."""
     return text.translate(_FOLDED)
 
 
@@ -119,7 +119,7 @@ def occurrences(literal: bytes, text: bytes) -> Iterator[int]:
 
 
 def find_runs(mask: bytes, length: int, text: bytes, begin: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each long enough run of some characters.
+    """Yield start and end of each run of certain characters with a minimum length.
 
     Args:
         mask: Translates these characters to ``A``, all others to a blank.
@@ -176,9 +176,9 @@ def _match(rule: Rule, hit: re.Match[bytes]) -> SecretMatch:
 class _Judge:
     """Judges the matches of a rule at a keyword, in their order in the text.
 
-    A pattern may end too soon: in a long sample, or where a secret follows a long filling. So a
-    match is also judged together with the run of characters that continues it. This is done once
-    for all matches in a run, so that no text makes the search slow.
+    A match may end too soon, in a long sample or if a secret follows long padding. It is therefore
+    also judged together with the run of characters that continues it. This is done once for all
+    matches in a run, so that no text makes the search slow.
     """
 
     def __init__(self, rule: Rule, keyword: bytes, text: bytes) -> None:
@@ -189,7 +189,7 @@ class _Judge:
         self._has_run_secret = False
 
     def is_secret(self, match: SecretMatch) -> bool:
-        """Return whether a match is a secret: plausible, not a placeholder, and not published."""
+        """Return whether a match is a secret: plausible, not invented, and not published."""
         is_pem = match.secret.startswith(_PEM_BEGIN)
         run = (_PEM_CONTINUATION if is_pem else _CONTINUATION).match(self._text, match.end)
         end = run.end() if run else match.end
@@ -223,8 +223,8 @@ def _by_keyword(rules: Iterable[Rule]) -> Mapping[bytes, list[Rule]]:
 
 
 def _by_part(keywords: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:
-    # A set of words is compared in one step, for any number of keywords. A letter or digit may
-    # directly precede the first part: of a JSON newline, or of a length in a binary file.
+    # A set of words is compared in a single step, for any number of keywords. A letter or digit of
+    # a JSON newline, or of a length in a binary file, may directly precede the first part.
     grouped: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for keyword in keywords:
         if part := _FIRST_PART.match(keyword):
@@ -248,6 +248,6 @@ _UNMARKED: Final = {
 }
 _PRINTABLE_MASK: Final = character_mask(bytes(range(0x20, 0x7F)) + b"\t\r\n")
 _PRINTABLE_RUN: Final = b"A" * 14
-"""No match of :data:`CONTEXT_RULES` is this short."""
+"""Run of characters that every match of :data:`CONTEXT_RULES` exceeds."""
 
 _HINTED: Final = tuple(rule for rule in WORD_RULES if rule.hint)

@@ -1,4 +1,4 @@
-"""Other readings of the same bytes: without NULs (UTF-16, UTF-32), and with escapes replaced.
+"""Other readings of bytes: without NULs (UTF-16, UTF-32), and with escapes replaced.
 
 Pure. A view maps each of its bytes to its position in the original.
 """
@@ -37,10 +37,11 @@ _ESCAPES: Final = {
     )
     for pair in pairs.split(" ")
 }  # fmt: skip
-"""Patterns of escapes by their first two bytes: of JSON, programs, URLs, HTML, mail
-(quoted-printable), and the colours of terminals."""
+"""Patterns of escapes by their first two bytes: in JSON, programs, URLs, HTML, mail
+(quoted-printable) and terminal colours."""
 
-# Each pair is a byte of one class and a byte of another, so one search finds all pairs.
+# The first bytes and the second bytes of the pairs are character classes, so a single search finds
+# all pairs.
 _MARK: Final = re.compile(rb"AB")
 _MARKS: Final = bytes(
     ord("A" if byte in {pair[0] for pair in _ESCAPES} else "B" if byte in seconds else " ")
@@ -49,7 +50,7 @@ _MARKS: Final = bytes(
 )
 _MAX_BACKSLASHES: Final = 64
 _NEAR: Final = 6 << 10
-"""Bytes around an escape that the view includes. No secret is longer, and a secret without an
+"""Bytes around an escape that the view includes: more than the longest secret. A secret without an
 escape is found without the view."""
 
 
@@ -61,7 +62,7 @@ class _Escape:
 
 
 def find_views(text: bytes) -> Iterator[WithoutNuls | Unescaped]:
-    """Yield every other reading of a text that must be searched too."""
+    """Yield all other readings of a text that must also be searched."""
     if b"\0" in text:
         yield WithoutNuls(text)
     if escapes := list(_escapes_in(text)):
@@ -69,14 +70,14 @@ def find_views(text: bytes) -> Iterator[WithoutNuls | Unescaped]:
 
 
 class WithoutNuls:
-    """The text without NULs: this undoes UTF-16 and UTF-32 of ASCII, in either byte order."""
+    """The text without NULs, which decodes UTF-16 and UTF-32 of ASCII in either byte order."""
 
     def __init__(self, original: bytes) -> None:
         self._original = original
         self.text = original.replace(b"\0", b"")
 
     def origin(self, at: int) -> int:
-        """Return the position in the original of the byte at ``at`` of the text."""
+        """Return the position in the original of the byte at position ``at``."""
         low, high = at, len(self._original)
         while low < high:  # the first prefix with more than `at` bytes of the text
             middle = (low + high) // 2
@@ -96,7 +97,7 @@ class Unescaped:
     _origins: Sequence[int]
 
     def origin(self, at: int) -> int:
-        """Return the position in the original of the byte at ``at`` of the text."""
+        """Return the position in the original of the byte at position ``at``."""
         part = bisect_right(self._starts, at) - 1
         return self._origins[part] + at - self._starts[part]
 
@@ -137,7 +138,7 @@ def _escapes_in(text: bytes) -> Iterator[_Escape]:
 
 
 def _start(text: bytes, at: int, least: int) -> int:
-    """Return the start of an escape: text that is quoted again has more backslashes."""
+    """Return the start of an escape, including the backslashes of text that was quoted again."""
     start = at
     if text[at] == ord("\\"):
         least = max(least, at - _MAX_BACKSLASHES)
