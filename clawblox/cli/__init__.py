@@ -52,10 +52,10 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "verify": "Check whether a world repeats its recordings exactly.",
         "save": "Save snapshots of running instances.",
         "fork": "Start new instances from a snapshot.",
-        "restart": "Restart instances from their present state.",
+        "restart": "Restart instances from their current state.",
         "stop": "Stop instances; with --save, save them first.",
         "wait": "Wait until instances have ended, and exit with their status.",
-        "clean": "Remove saves that nothing needs from ended runs.",
+        "clean": "Remove unneeded saves and files from ended runs.",
     },
     "Experiments": {
         "experiment": "Run, resume, fork and score experiments of many generations.",

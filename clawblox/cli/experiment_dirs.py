@@ -185,7 +185,9 @@ def require_experiment(directory: Path) -> None:
     if has_records(directory):
         name = command.removeprefix("experiment ")
         hint = f"use {suggest(name if name in _OF_BOTH else 'ps', directory)}"
-        raise UsageError(f"'{shown}' is a run directory, not that of an experiment", hint=hint)
+        raise UsageError(
+            f"'{shown}' is a run directory, not the directory of an experiment", hint=hint
+        )
     below = list(_find_below(directory))
     names = (
         f"; there are: {name_directories(below)}" if below else ", by default experiments/<name>"

@@ -50,11 +50,11 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "sandbox": OptionHelp("Run the agent's program in a sandbox."),
         "strict_sandbox": OptionHelp("Like --sandbox, but refuse a weaker level."),
         "max_turns": OptionHelp("Stop after this many further turns.", "N"),
-        "max_tokens": OptionHelp("Stop after this many tokens, over all its starts.", "N"),
-        "max_usd": OptionHelp("Stop at this reported cost, over all its starts.", "USD"),
+        "max_tokens": OptionHelp("Stop after this many tokens, counted over all starts.", "N"),
+        "max_usd": OptionHelp("Stop at this reported cost, counted over all starts.", "USD"),
         "max_minutes": OptionHelp("Stop after this time.", "MINUTES"),
         "checkpoint_every": OptionHelp(
-            "Make a checkpoint of world and agent at this interval; 0 makes none.",
+            "Make a checkpoint of world and agent at this interval; 0 disables this.",
             "SECONDS",
             envvar="CHECKPOINT_EVERY",
         ),
@@ -62,13 +62,13 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
     "Address": {
         "host": OptionHelp("Address to bind.", "ADDRESS", envvar=protocol.HOST_ENV),
         "port": OptionHelp(
-            "Port to listen on; 0 picks a free one.", "PORT", envvar=protocol.PORT_ENV
+            "Port to listen on; 0 picks a free port.", "PORT", envvar=protocol.PORT_ENV
         ),
         "base_path": OptionHelp("Prefix of all routes.", "PATH", envvar=protocol.BASE_PATH_ENV),
-        "port_wait": OptionHelp("How long to wait for a busy port.", "SECONDS"),
+        "port_wait": OptionHelp("Time to wait for a busy port.", "SECONDS"),
     },
     "Recording and resuming": {
-        "record": OptionHelp("Make the world record.", envvar=protocol.RECORD_ENV),
+        "record": OptionHelp("Let the world record its run.", envvar=protocol.RECORD_ENV),
         "record_dir": OptionHelp(
             "Directory to record to.",
             "DIR",
@@ -89,7 +89,7 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
             none="draw one for a fresh world, keep the random state of a snapshot",
         ),
         "datastore": OptionHelp(
-            "Where an engine world keeps the rows of data stores; postgres needs DATABASE_URL.",
+            "Storage of an engine world for the rows of data stores; postgres needs DATABASE_URL.",
             none="sqlite",
         ),
         "watch": OptionHelp(
@@ -142,20 +142,24 @@ HELP: Final[Mapping[str, Mapping[str, OptionHelp]]] = {
         "save_at_end": OptionHelp("On the first Ctrl-C, save each instance before stopping it."),
     },
     "Checks": {
-        "seed": OptionHelp("Seed of all choices; a report shows its own.", "N", none="draw one"),
+        "seed": OptionHelp(
+            "Seed of all random choices; each report shows its seed.", "N", none="draw one"
+        ),
         "in_place": OptionHelp("Run the world in its own directory, not in a private copy."),
-        "strict": OptionHelp("Recommendations and checks that could not run count as failures."),
+        "strict": OptionHelp(
+            "Count unmet recommendations and checks that could not run as failures."
+        ),
     },
     "Timeouts": {
         "timeout": OptionHelp("Time limit for each save.", "SECONDS"),
-        "health_timeout": OptionHelp("How long a world may take to become ready.", "SECONDS"),
-        "check_timeout": OptionHelp("How long one check may take.", "SECONDS"),
-        "stall_timeout": OptionHelp("How long a replay may make no progress.", "SECONDS"),
+        "health_timeout": OptionHelp("Time limit for a world to become ready.", "SECONDS"),
+        "check_timeout": OptionHelp("Time limit for each check.", "SECONDS"),
+        "stall_timeout": OptionHelp("Time limit without progress of a replay.", "SECONDS"),
         "grace_seconds": OptionHelp("Time between SIGTERM and SIGKILL.", "SECONDS", flag="--grace"),
     },
     "Orchestrator": {
         "metrics_port": OptionHelp(
-            "Serve Prometheus metrics on this port of 127.0.0.1; 0 picks a free one.",
+            "Serve Prometheus metrics on this port of 127.0.0.1; 0 picks a free port.",
             "PORT",
         ),
         "detach": OptionHelp(

@@ -72,15 +72,15 @@ cluster_option = click.option(
     "address",
     metavar="ADDRESS",
     show_default="the plan's",
-    help="Run the attempts on the nodes of this Ray cluster: auto, or host:port. The plan then has "
-    "it; none runs them on this machine.",
+    help="Run the attempts on the nodes of this Ray cluster: auto, or host:port. The value is "
+    "stored in the plan; none runs the attempts on this machine.",
 )
 score_option = click.option(
     "--score",
     metavar="MODULE:FUNC",
     show_default="the plan's",
     help="Score each generation at its end with this function, such as scores:cubes for cubes in "
-    "scores.py, in the current directory. The plan then has it.",
+    "scores.py, in the current directory. The value is stored in the plan.",
 )
 settings_option = click.option(
     "--set",

@@ -172,7 +172,7 @@ _TEXTS: Final[Mapping[EventKind, Callable[[Mapping[str, Any]], str]]] = {
     "halted": lambda detail: f"halted: {detail['reason']}",
     "unresponsive": lambda detail: f"does not respond: {detail['seen']}",
     "restarting": _restarting,
-    "resuming": lambda detail: _restarting(detail, "resuming as its run began"),
+    "resuming": lambda detail: _restarting(detail, "resuming from the start of its run"),
     "gave_up": lambda detail: f"will not be restarted: {detail['reason']}",
     "saved": lambda detail: f"saved {detail['path'].name} ({format_bytes(detail['size_bytes'])})",
     "save_failed": lambda detail: f"not saved: {describe_error(detail['error'])}",

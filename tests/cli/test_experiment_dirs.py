@@ -146,7 +146,7 @@ def test_the_directory_of_a_run_is_refused_with_the_command_for_runs(call: Start
     meant = {"status": "ps", "results": "ps", "fork": "ps", "rescore": "ps"}
     for name, *others in COMMANDS:
         error, hint = refuse(call, "experiment", name, "runs/r1", *others)
-        assert error == "'runs/r1' is a run directory, not that of an experiment"
+        assert error == "'runs/r1' is a run directory, not the directory of an experiment"
         assert hint == f"use clawblox {meant.get(name, name)} runs/r1"
 
 

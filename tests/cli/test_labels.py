@@ -85,10 +85,13 @@ def test_resume_means_the_interrupted_instances_with_the_label(
     )
     for label, names in (("seed=3", ["w000", "w003"]), ("model=opus", ["w003"])):
         shown = call("resume", labelled, "--dry-run", "--filter", label).out
-        assert re.findall(r"^  (\w+)  as its run began: it has no save$", shown, re.M) == names
+        assert (
+            re.findall(r"^  (\w+)  from the start of its run: it has no save$", shown, re.M)
+            == names
+        )
     nothing = call("resume", labelled, "--filter", "model=fable", "--filter", "ok=true")
     assert nothing.wait() == 1
-    text = f"Error: Nothing to resume in '{run_dir}' has model=fable ok=true\n"
+    text = f"Error: No instance to resume in '{run_dir}' has model=fable ok=true\n"
     assert nothing.err.startswith(text)
 
 

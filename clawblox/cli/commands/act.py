@@ -66,7 +66,7 @@ class _Wish:
   clawblox act runs/r001 w000 --as red --say hello
   clawblox act runs/r001 w000 --as red --leave
 
-The exit status is 1 if the world refuses; its reason is on standard error.
+The exit status is 1 if the world refuses the input; the reason is on standard error.
 """)
 @click.command("act")
 @click.argument("run_dir", type=PATH, metavar="RUN_DIR")
@@ -153,11 +153,13 @@ async def _join(place: RecordedPlace, agent: str, answer: JoinAnswer | None) -> 
     if answer is None:
         client = await join_place(place, agent, timeout=TIMEOUT_S)
         if client.rejoined:
-            note(f"{agent!r} is the player of that name in the save that {place.name} began from")
+            note(
+                f"{agent!r} is the player of that name in the save from which {place.name} started"
+            )
         return client
     client, is_known = await join_again(place, agent, answer)
     if not is_known:
-        note(f"{place.name} does not know {agent!r} any more: joined as a new agent")
+        note(f"{place.name} no longer knows {agent!r}: joined as a new agent")
     return client
 
 

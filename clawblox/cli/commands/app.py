@@ -22,9 +22,9 @@ from clawblox.views.formatting import shorten_path
   clawblox app runs --open '#r001/agent/Ada/o12345'
   clawblox app runs/r001 --bundle pages   the same pages as files, to send
 
-The pages read files, so they show running and ended runs, and stop nothing. They start nothing
-but the viewer of a world, when you ask for it, and end it. They can be seen on this machine
-only; from another machine, forward the port with ssh -L.
+The pages only read files, so they show running and ended runs without affecting them. On
+request, they start the viewer of a world, which ends with this command. The pages are only
+visible on this machine; from another machine, forward the port with ssh -L.
 """)
 @click.command("app")
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
@@ -40,7 +40,7 @@ only; from another machine, forward the port with ssh -L.
     "--open",
     "shared",
     metavar="ADDRESS",
-    help="Open the page of this address, which “copy link” on a page gives.",
+    help="Open the page of this address, as copied with “copy link” on a page.",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 @click.option(
@@ -48,7 +48,7 @@ only; from another machine, forward the port with ssh -L.
     "names",
     multiple=True,
     metavar="NAME",
-    help="A further host name, or host:port, by which the pages may be asked for.",
+    help="Further host name, or host:port, that requests may use.",
 )
 @click.option(
     "--bundle",
@@ -57,11 +57,11 @@ only; from another machine, forward the port with ssh -L.
     help="Write the pages into the new directory OUT instead, without the names of user, host and "
     "directories.",
 )
-@click.option("--redact", is_flag=True, help="Mask what looks like a secret in a bundle.")
+@click.option("--redact", is_flag=True, help="Mask possible secrets in a bundle.")
 @click.option(
     "--max-size",
     type=SIZE,
-    help="Refuse a bundle that is larger: 50MB, 1GiB; by default 200 MB.",
+    help="Maximum size of a bundle, such as 50MB or 1GiB; by default 200 MB.",
 )
 def command(
     *,

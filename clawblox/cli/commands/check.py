@@ -71,10 +71,13 @@ a check itself failed.
     "--expected-failures",
     "expected_file",
     type=FILE,
-    help="File with ids of checks that are expected to fail, one a line; if they pass, that fails.",
+    help="File with ids of checks that are expected to fail, one per line; a listed check that "
+    "passes is a failure.",
 )
-@click.option("--list", "wants_list", is_flag=True, help="List the checks, and run none.")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="List what passed too.")
+@click.option("--list", "wants_list", is_flag=True, help="List the checks without running them.")
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Also list the checks that passed."
+)
 @json_option
 def command(
     *,

@@ -76,7 +76,7 @@ _archive = click.argument("archive", type=PATH, metavar="FILE")
   clawblox ckpt inspect gen001.ckpt --files   with every file
   clawblox ckpt inspect gen001.ckpt --json    all metadata, for programs
 
-Only metadata is read, and nothing is extracted; clawblox ckpt verify reads everything.
+Only the metadata is read; clawblox ckpt verify reads the whole archive.
 """)
 @command.command("inspect")
 @_archive
@@ -131,8 +131,8 @@ def _verify(path: Path, *, is_quiet: bool) -> dict[str, Any]:
   clawblox ckpt extract gen001.ckpt runs/r002 --json
   clawblox ckpt extract gen001.ckpt runs/r002 --keep .helix/languages.toml
 
-Credentials, and configuration that makes a program run commands, are never extracted. If a
-file is in the way, that is an error and nothing is changed.
+Credentials, and configuration that makes a program run commands, are never extracted. If a file
+is in the way, the command fails without changing anything.
 """)
 @command.command("extract")
 @_archive
@@ -141,8 +141,8 @@ file is in the way, that is an error and nothing is changed.
     "--keep",
     multiple=True,
     metavar="PATH",
-    help="Extract this path of a workspace although programs run or obey it unasked; can be "
-    "repeated.",
+    help="Extract this path of a workspace although programs execute or follow it "
+    "automatically; can be repeated.",
 )
 @json_option
 def extract(archive: str, run_dir: str, keep: tuple[str, ...], as_json: bool) -> None:
@@ -203,7 +203,7 @@ def diff(first: str, second: str, as_json: bool) -> int:
   clawblox ckpt scan gen001.ckpt
   clawblox ckpt scan gen001.ckpt --allow secret-allow.json
 
-The exit status is 1 if something is found. The secrets themselves are never shown.
+The exit status is 1 if there are findings. The secrets themselves are never shown.
 """)
 @command.command("scan")
 @_archive

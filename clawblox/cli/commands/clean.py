@@ -26,14 +26,14 @@ from clawblox.views.formatting import (
   clawblox clean runs/*                remove it
   clawblox clean runs/r001 --all       remove requested saves, too
 
-These always stay: the last good save of each instance and each run, the latest archive, the
-archive that checkpoint.json names, and every save that a run, restart or fork began from, in
-any known run (clawblox ps -a). Logs, recordings and the files of agents stay, too.
+These files always stay: the last good save of each instance and each run, the latest archive,
+the archive that checkpoint.json names, and every save from which a run, restart or fork
+started, in any known run (clawblox ps -a). Logs, recordings and the files of agents also stay.
 """)
 @click.command("clean")
 @click.argument("run_dirs", type=PATH, nargs=-1, required=True, metavar="RUN_DIR...")
-@click.option("--all", "all_saves", is_flag=True, help="Remove requested saves, too.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, list the removable files.")
+@click.option("--all", "all_saves", is_flag=True, help="Also remove requested saves.")
+@click.option("--dry-run", is_flag=True, help="List the removable files without removing them.")
 @json_option
 def command(run_dirs: tuple[str, ...], *, all_saves: bool, dry_run: bool, as_json: bool) -> None:
     """Remove old autosaves, old archives and half-written files from ended runs.

@@ -153,4 +153,4 @@ def _sum_up(results: _Results) -> str:
     counted = f"{counts['ok']} ok, {warnings}, {counts['missing']} missing."
     if absent := missing_requirements(results):
         return f"{counted} clawblox cannot work without: {', '.join(absent)}."
-    return f"{counted} Everything that clawblox requires is there."
+    return f"{counted} All requirements of clawblox are met."

@@ -113,9 +113,9 @@ A small plan:
   [sweep]
   "agents.*.model" = ["claude-fable-5", "claude-opus-4-8"]
 
-Ctrl-C saves and stops, a second one kills; clawblox experiment resume continues. Exit status:
-0 all generations are committed, 1 a chain has failed, 75 paused (usage limit, login, disk, time
-or money), 130 interrupted, 2 wrong usage.
+Ctrl-C saves and stops, a second Ctrl-C kills; clawblox experiment resume continues. Exit
+status: 0 all generations are committed, 1 a chain has failed, 75 paused (usage limit, login,
+disk, time or money), 130 interrupted, 2 wrong usage.
 """)
 @command.command("run")
 @click.argument("plan_file", type=PATH, metavar="PLAN")
@@ -134,13 +134,13 @@ or money), 130 interrupted, 2 wrong usage.
     "--continue",
     "may_exist",
     is_flag=True,
-    help="Continue the experiment if its directory has one, as resume does; else begin it.",
+    help="Continue the experiment if the directory has one, like resume; otherwise start it.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything and start nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything without starting anything.")
 @click.option(
     "--smoke",
     is_flag=True,
-    help="Run each condition for one generation of 60 seconds, in a directory of its own.",
+    help="Run each condition for one generation of 60 seconds, in a separate directory.",
 )
 @pause_on_term_option
 @running_options
@@ -266,7 +266,7 @@ def require_new(directory: Path) -> None:
 
 Limits, retries, checkpoints, labels, the cluster and the score may change freely, and
 generations, repeats, seeds and conditions may be added. The changes that --accept names apply
-to generations that begin later. Other changes, such as another driver, need a new experiment.
+to generations that start later. Other changes, such as another driver, need a new experiment.
 """)
 @command.command("resume")
 @directory_argument

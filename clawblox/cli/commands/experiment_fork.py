@@ -44,12 +44,12 @@ _number = partial(click.option, type=count_type(1), default=1, show_default=True
   clawblox experiment fork experiments/m1 opus-r2@end --prompt-file storm.md
   clawblox experiment fork experiments/m1 opus-r2@end --dry-run   only list
 
-CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is active time such as 20m, for the nearest
-checkpoint before it; or last, boundary (before the save prompt) or end. Without a generation it
-is the latest, without a moment the last checkpoint.
+CHECKPOINT is CHAIN/gNNN@MOMENT. The moment is an active time such as 20m, which means the
+nearest earlier checkpoint; or last, boundary (before the save prompt) or end. The default is
+the latest generation and its last checkpoint.
 
-The branches run in the process that runs the experiment. If none does, this command runs them,
-with everything that is not complete.
+The branches run in the process that runs the experiment. If there is none, this command runs
+them, together with all incomplete generations.
 """)
 @click.command("fork")
 @directory_argument
@@ -61,7 +61,7 @@ with everything that is not complete.
     multiple=True,
     metavar="TEXT",
     show_default="-",
-    help="First message to the agents; - continues as if nothing had happened. Can be repeated.",
+    help="First message to the agents; - continues without a message. Can be repeated.",
 )
 @click.option(
     "--prompt-file",
@@ -82,7 +82,7 @@ with everything that is not complete.
     type=count_type(0),
     metavar="SEED",
     show_default="the random state of the checkpoint",
-    help="Random seed of the first branch's world; each further one gets the next number.",
+    help="Random seed of the first branch's world; each further branch gets the next number.",
 )
 @click.option(
     "--parallel",
@@ -91,7 +91,7 @@ with everything that is not complete.
     help="Number of branches at a time; 1 is needed for agents outside a sandbox.",
 )
 @score_option
-@click.option("--dry-run", is_flag=True, help="List the branches, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="List the branches without making them.")
 @running_options
 def fork(
     ctx: click.Context,

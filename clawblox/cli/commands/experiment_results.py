@@ -78,7 +78,7 @@ _USUAL_SCORE: Final = "output_tokens"
     "--score",
     metavar="COLUMN",
     show_default="the first score, else output_tokens",
-    help="What --svg shows: a score, or another column of numbers.",
+    help="Score, or another column of numbers, that --svg shows.",
 )
 @json_option
 def results(
@@ -112,7 +112,9 @@ def results(
     if of_agents and svg is not None:
         raise click.UsageError("--agents and --svg cannot be combined.")
     if of_agents and as_json:
-        raise click.UsageError("--agents: must be left out with --json, which has their rows, too.")
+        raise click.UsageError(
+            "--agents: must be left out with --json, which also has the rows of agents."
+        )
     if as_csv and by is not None:
         raise click.UsageError("--by: must be left out with --csv, which has a row for each value.")
     records = list(map(read_experiment, choose_experiments(directories)))
@@ -130,7 +132,7 @@ def results(
         Path(svg).write_text(picture.document(), encoding="utf-8")
         click.echo(f"Wrote {svg}")
     elif not found.rows():
-        click.echo("No generation has begun.")
+        click.echo("No generation has started.")
     else:
         click.echo(found.table(by=keys, agents=of_agents, width=table_width()))
     for record in records:
@@ -159,8 +161,8 @@ scores:cubes is the function cubes in scores.py, in the current directory. It ta
 generation, and returns a number, or numbers by name. It is called with the world of each
 committed generation, restored from its checkpoint at the end, without agents.
 
-New scores replace those of the same names. All others are kept, also where the function fails;
-tables mark those that another version of the function has computed.
+New scores replace scores of the same names. All other scores are kept, even if the function
+fails; tables mark scores from another version of the function.
 """)
 @click.command("rescore")
 @directory_argument
@@ -218,13 +220,13 @@ def _describe(row: Row, error: str) -> str:
   clawblox experiment clean experiments/m1             ask, then remove
   clawblox experiment clean experiments/m1 --yes       remove
 
-These always stay: committed generations with their checkpoints at the boundary and the end, the
-checkpoints of all others, and every checkpoint at which a branch begins. Later forks of a
-complete generation can only begin at what stays.
+These files always stay: committed generations with their checkpoints at the boundary and the
+end, the checkpoints of all other generations, and every checkpoint at which a branch starts.
+Later forks of a complete generation can only start at the remaining checkpoints.
 """)
 @click.command("clean")
 @directory_argument
-@click.option("--dry-run", is_flag=True, help="Remove nothing, list the removable files.")
+@click.option("--dry-run", is_flag=True, help="List the removable files without removing them.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def clean(directory: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:

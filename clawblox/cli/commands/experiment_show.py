@@ -44,9 +44,9 @@ _MAX_LINES: Final = 100_000
   clawblox experiment list ~/worlds
   clawblox experiment list --json         every field
 
-SPENT is the cost of all attempts that have ended, CHANGED the age of the last change. A
-directory that cannot be read as an experiment is a line with the reason. STATUS marks smoke
-runs that were kept after a failure.
+SPENT is the cost of all ended attempts, CHANGED the age of the last change. An unreadable
+experiment is shown as a line with the reason. STATUS marks smoke runs that were kept after a
+failure.
 """)
 @click.command("list")
 @click.argument("directory", type=PATH, default=".", metavar="[DIR]")
@@ -82,14 +82,19 @@ def list_experiments(directory: str, *, as_json: bool) -> None:
   clawblox experiment status experiments/m1 --json     every field
 
 A chain is preparing, starting, working, saving or scoring; waiting for its turn; paused or
-failed, with the reason; or done. ACTIVE is the time in which world and agents worked, of the
-duration of a generation; WORLD the simulation time; SAVED the age of the last checkpoint; SCORE
-the first of the latest scores. An agent is in a turn (●), waits for its model (◌), or has
-ended (✓).
+failed, with the reason; or done. ACTIVE is the active time out of the duration of a generation;
+WORLD the simulation time; SAVED the age of the last checkpoint; SCORE the first of the latest
+scores. An agent is in a turn (●), waits for its model (◌), or has ended (✓).
 """)
 @click.command("status")
 @newest_directory
-@click.option("-w", "--watch", "is_watching", is_flag=True, help="Follow it until it has ended.")
+@click.option(
+    "-w",
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Show a live table until the experiment has ended.",
+)
 @json_option
 def show_status(directory: str | None, *, is_watching: bool, as_json: bool) -> None:
     """Show the state of each chain of an experiment.
@@ -146,7 +151,7 @@ def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
   clawblox experiment show experiments/m1 opus-r2 -n 100
   clawblox experiment show experiments/m1 opus-r2/g003 --json
 
-The whole conversation of an agent: clawblox trajectory, with its directory.
+To see the whole conversation of an agent, use clawblox trajectory with its directory.
 """)
 @click.command("show")
 @_generation
@@ -157,7 +162,7 @@ The whole conversation of an agent: clawblox trajectory, with its directory.
     default=_LINES,
     show_default=True,
     metavar="LINES",
-    help="Number of lines of each agent's activity to show, the latest.",
+    help="Number of the latest lines of each agent's activity to show.",
 )
 @json_option
 def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> None:
@@ -187,8 +192,8 @@ def show_generation(words: tuple[str, ...], *, lines: int, as_json: bool) -> Non
   clawblox experiment logs experiments/m1 opus-r2/g003 -n 50
   clawblox experiment logs experiments/m1 opus-r2/g003 --grep '(?i)error'
 
-They are the logs of the attempt with the results, or else of the latest attempt. Those of other
-attempts: clawblox logs, with a run directory that clawblox experiment show names.
+The logs are those of the attempt with the results, or else of the latest attempt. For other
+attempts, use clawblox logs with a run directory that clawblox experiment show names.
 """)
 @click.command("logs")
 @_generation

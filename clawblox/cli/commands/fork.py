@@ -162,7 +162,7 @@ def _find_source(run_dir: Path, source: str, run_id: str | None) -> _Source:
             hint=f"looked for the file {' and '.join(map(str, dict.fromkeys(places)))}",
         )
     if run_id is not None:
-        raise UsageError(f"--run-id: must be left out, as '{source}' is a file and no instance")
+        raise UsageError(f"--run-id: must be left out, as '{source}' is a file, not an instance")
     if len(worlds) > 1:
         raise UsageError(
             f"'{source}' may belong to any of the {len(worlds)} worlds that ran in {run_dir}",
@@ -244,5 +244,7 @@ async def _ask_orchestrator(source: _Source, count: int, options: ManyOptions) -
     with Output(sys.stdout) as output:
         async with progress_bar("Starting", count) as bar:
             if not await relay(work, show):
-                raise ClawbloxError(f"The orchestrator of '{source.run_dir}' has ended meanwhile")
+                raise ClawbloxError(
+                    f"The orchestrator of '{source.run_dir}' has ended in the meantime"
+                )
     return 1 if failures else 0

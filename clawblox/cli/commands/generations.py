@@ -92,14 +92,14 @@ _OPTIONS: Final = (
         "--generations",
         default=30,
         type=_COUNT,
-        help="Number of the last generation, those that are complete included.",
+        help="Number of the last generation, including complete generations.",
     ),
     _chain(
         "--generation-duration",
         default="30m",
         type=_GenerationDuration(),
         metavar="DURATION",
-        help="Time of a generation, the time for saving included: 3600, 60m or 1h.",
+        help="Duration of a generation, including the time for saving: 3600, 60m or 1h.",
     ),
     section_option(
         "--parallel",
@@ -145,7 +145,7 @@ _OPTIONS: Final = (
         "--permission-mode",
         default="bypassPermissions",
         metavar="MODE",
-        help="The program's own name for what it may do without asking.",
+        help="Permission mode, in the program's own terms.",
     ),
     _agent("--sandbox/--no-sandbox", default=True, help="Run the programs in a sandbox."),
     _agent(
@@ -157,7 +157,7 @@ _OPTIONS: Final = (
         "--bare",
         default=False,
         is_flag=True,
-        help="Let Claude Code skip hooks and the files that it would read by itself.",
+        help="Let Claude Code skip hooks and files that it reads automatically.",
     ),
     _world(
         "--base-port",
@@ -171,7 +171,7 @@ _OPTIONS: Final = (
         envvar="PORT_WAIT_SECONDS",
         default=120,
         type=SECONDS,
-        help="How long to wait for a busy port.",
+        help="Time to wait for a busy port.",
     ),
     _resuming(
         "--resume",
@@ -186,7 +186,7 @@ _OPTIONS: Final = (
     _resuming(
         "--force",
         is_flag=True,
-        help="Begin anew if the experiment exists; its directory is renamed NAME.replaced-TIME.",
+        help="Start over if the experiment exists; its directory is renamed to NAME.replaced-TIME.",
     ),
     _resuming(
         "--accept",
@@ -198,7 +198,7 @@ _OPTIONS: Final = (
         "Recording and resuming",
         "--record/--no-record",
         default=True,
-        help="Make the world record.",
+        help="Let the world record its run.",
     ),
     _files(
         "--world-dir",
@@ -217,13 +217,13 @@ _OPTIONS: Final = (
         "--run-prefix",
         show_default="the experiment's name",
         metavar="PREFIX",
-        help="Beginning of the names of runs.",
+        help="Prefix of the names of runs.",
     ),
     _files(
         "--tmux-prefix",
         default="clawblox-gen-python",
         metavar="PREFIX",
-        help="Beginning of the names of tmux sessions.",
+        help="Prefix of the names of tmux sessions.",
     ),
     _files(
         "--prune-reconstructable-artifacts/--no-prune-reconstructable-artifacts",
@@ -244,26 +244,26 @@ _OPTIONS: Final = (
         default=300,
         show_default="300, at most a quarter of the duration",
         type=SECONDS,
-        help="How long before the end it is sent; 0 sends none.",
+        help="Time before the end at which this message is sent; 0 sends no message.",
     ),
     section_option(
         "--full-save-phase",
         section="Saves",
         is_flag=True,
-        help="Wait for the end of that time even if all agents are done.",
+        help="Wait until this time is over even if all agents are done.",
     ),
     _saves(
         "--checkpoint-every",
         default=900,
         type=SECONDS,
-        help="Make a checkpoint of world and agents at this interval; 0 makes none.",
+        help="Make a checkpoint of world and agents at this interval; 0 disables this.",
     ),
     _failures(
         "--retries",
         envvar="MAX_GENERATION_RETRIES",
         default=3,
         type=count_type(0),
-        help="How often a generation is retried, from its last checkpoint.",
+        help="Maximum number of retries of a generation, from its last checkpoint.",
     ),
     _failures(
         "--retry-delay",
@@ -276,7 +276,7 @@ _OPTIONS: Final = (
         "--health-timeout",
         default=30,
         type=SECONDS,
-        help="How long a world may take to become ready.",
+        help="Time limit for a world to become ready.",
     ),
     _timeouts(
         "--grace",
@@ -290,7 +290,7 @@ _OPTIONS: Final = (
         "--detach",
         section="Orchestrator",
         is_flag=True,
-        help="Return when the experiment has begun, and keep running in the background.",
+        help="Return when the experiment has started, and keep running in the background.",
     ),
 )
 
@@ -300,15 +300,15 @@ _OPTIONS: Final = (
   clawblox generations --world-dir worlds/panda --experiment-id e1 --resume
   clawblox generations --world-dir worlds/panda --parallel 4
 
-The options and variables are those of the public script run_agent_generations.py, but --force
-deletes nothing. So are the files: a table of the generations, a pointer to the latest archive,
-and run directories. Either side continues what the other began.
+The options, variables and files are those of the public script run_agent_generations.py, but
+--force deletes nothing. The files are a table of the generations, a pointer to the latest
+archive, and run directories. Each program can continue an experiment of the other.
 
-Where the environment has no CLAUDE_CODE_OAUTH_TOKEN, agents get that of the file .env in the
-current directory, or of the file that CLAWBLOX_ENV_FILE names.
+If CLAUDE_CODE_OAUTH_TOKEN is not in the environment, agents get it from the file .env in the
+current directory, or from the file that CLAWBLOX_ENV_FILE names.
 
-Ctrl-C saves and stops, a second one kills; --resume continues. Exit status: 0 all generations
-are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
+Ctrl-C saves and stops, a second Ctrl-C kills; --resume continues. Exit status: 0 all
+generations are complete, 1 some failed, 75 paused, 130 interrupted, 2 wrong usage.
 """)
 @click.command("generations", cls=SectionedCommand)
 @add_options(*_OPTIONS)
@@ -335,7 +335,7 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
     }
     options = GenerationOptions(values=values, given=given)
     if values["force"] and not options.is_new:
-        raise UsageError("--force: must be left out where an experiment is continued")
+        raise UsageError("--force: must be left out when an experiment is continued")
     name, *others = ctx.obj
     call = ExperimentCall(
         directory=options.directory,
@@ -391,7 +391,7 @@ def clear_directory(options: GenerationOptions) -> None:
     if directory.exists() and not options.values["force"]:
         raise UsageError(
             f"the directory of the experiment exists: {shorten_path(directory)}",
-            hint="--resume continues it, --force renames it and begins anew; for another "
+            hint="--resume continues it, --force renames it and starts over; for another "
             "experiment: --experiment-id",
         )
     if (place := anyio.run(make_room, options)) is not None:

@@ -28,8 +28,8 @@ from clawblox.views.lineage_text import render_lineage, to_ascii
   clawblox lineage runs/r001 --svg lineage.svg   as a picture
   clawblox lineage runs/r001 --json              every field, for programs
 
-A lane shows an instance over simulated time, and begins where it was forked. A lane ends
-shortly after its last save, because the time of the world after that is unknown.
+A lane shows an instance over simulated time, and starts where the instance was forked. A lane
+ends shortly after its last save, because the time of the world after that is unknown.
 """)
 @click.command("lineage")
 @run_dir_argument

@@ -94,8 +94,8 @@ log_options = add_options(
   clawblox logs runs/r001 --since 10m  the last ten minutes
   clawblox logs runs/r001 --grep '(?i)error|warning'
 
-Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox where an instance ended
-or came back. They are not in the log file.
+Lines such as "-- exited: killed by SIGKILL --" are notes of clawblox about the end or the
+return of an instance. They are not in the log file.
 """)
 @click.command("logs")
 @run_dir_arguments

@@ -56,8 +56,8 @@ from clawblox.world_keys import CONFIG_NAME
 In the session, help lists the commands and the inputs of the world. Ctrl-C clears the line,
 Ctrl-D leaves.
 
-Lines can also come from a pipe or a file, one command each. The exit status is then 1 if one
-of them failed.
+Commands can also come from a pipe or a file, one per line. The exit status is then 1 if a
+command failed.
 """)
 @click.command("play")
 @click.argument("source", type=PATH, default=".", metavar="[WORLD|RUN_DIR]")

@@ -42,7 +42,7 @@ The agents of a run follow its instances; clawblox agent status shows more of an
 @click.argument("directory", type=PATH, default=None, required=False, metavar="[DIR]")
 @click.option("-a", "--all", "wants_ended", is_flag=True, help="Also show ended instances.")
 @filter_option
-@click.option("-w", "--watch", is_flag=True, help="Show a live table until nothing runs any more.")
+@click.option("-w", "--watch", is_flag=True, help="Show a live table until no instance is running.")
 @click.option("--tree", is_flag=True, help="Show the instances as a tree of forks.")
 @json_option
 def command(

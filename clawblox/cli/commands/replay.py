@@ -77,25 +77,25 @@ _MOST_LISTED: Final = 20
     help="Show only records of this track; can be repeated. By default inputs and observations, "
     "with --json all.",
 )
-@click.option("--since", type=SECONDS, help="Begin at this simulation time.")
+@click.option("--since", type=SECONDS, help="Start at this simulation time.")
 @click.option(
     "--at",
     type=SECONDS,
-    help="Show the world at this simulation time: the last frame, what each agent saw last, and "
-    "the events around.",
+    help="Show the world at this simulation time: the last frame, the last observation of "
+    "each agent, and the surrounding events.",
 )
 @click.option(
     "--viewer",
     is_flag=True,
-    help="Start the command [replay] of the world's world.toml, which shows the recording.",
+    help="Show the recording with the command in [replay] of the world's world.toml.",
 )
 @click.option(
     "--world",
     "world_dir",
     type=PATH,
     metavar="WORLD",
-    help="World directory of the viewer; by default the world that ran, as your own records "
-    "name it.",
+    help="World directory of the viewer; by default the recorded world, as named in your own "
+    "records.",
 )
 @json_option
 def command(
@@ -128,7 +128,7 @@ def command(
     if at is not None and has_part:
         raise UsageError("--at shows all tracks at one time; leave out --track and --since")
     if viewer and (at is not None or has_part or as_json):
-        raise UsageError("--viewer gets all of the recording; leave out options of other output")
+        raise UsageError("--viewer shows the whole recording; leave out options for other output")
     if world_dir is not None and not viewer:
         raise UsageError("--world is the world of the viewer; add --viewer")
     place = existing_path(choose_only_run(run))

@@ -43,16 +43,14 @@ The exit status is 1 if an instance could not be restarted.
     help="Save each instance first; an instance that cannot be saved is not restarted.",
     show_default="save",
 )
-@click.option("--fresh", is_flag=True, help="Start over, and save nothing.")
+@click.option("--fresh", is_flag=True, help="Start over without saving.")
 @click.option(
     "--resume",
     metavar="SNAPSHOT",
     type=click.Path(path_type=Path),
-    help="Continue from this snapshot, and save nothing.",
+    help="Continue from this snapshot without saving.",
 )
-@click.option(
-    "--reseed", metavar="SEED", type=int, help="Random seed that each instance begins with."
-)
+@click.option("--reseed", metavar="SEED", type=int, help="Random seed of each instance.")
 @options_from(StopOptions, "options")
 @json_option
 def command(

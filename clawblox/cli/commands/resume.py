@@ -50,12 +50,14 @@ if TYPE_CHECKING:
   clawblox resume runs/r001 --autosave 300 --detach
 
 After a crash, a reboot or Ctrl-C, each instance continues with the same name, directory and
-options, from the last good save of its run; without a save, as its run began. An instance that
-was stopped on purpose, or whose world ended with status 0, is left alone. Values of --env are
-not on disk: set these variables in the environment, or give --env again. The agent of a
-clawblox run --agent continues too, in the foreground, from the latest checkpoint of both.
+options, from the last good save of its run; without a save, from the start of its run. An
+instance that was stopped on purpose, or whose world ended with status 0, is left alone. Values
+of --env are not stored on disk: set these variables in the environment, or give --env again.
+The agent of a clawblox run --agent continues too, in the foreground, from the latest checkpoint
+of both.
 
-Signals and the exit status are as for clawblox up; it is also 1 if there is nothing to resume.
+Signals and the exit status are as for clawblox up; the status is also 1 if there are no
+instances to resume.
 """)
 @click.command("resume", cls=SectionedCommand)
 @run_dir_arguments
@@ -190,7 +192,7 @@ def _choose(chosen: Selection) -> Sequence[str]:
     if not (matches := [name for name in chosen.names if name in interrupted]):
         place, labels = shorten_path(chosen.run_dir), format_labels(chosen.labels)
         raise ClawbloxError(
-            f"Nothing to resume in '{place}' has {labels}",
+            f"No instance to resume in '{place}' has {labels}",
             hint=f"{suggest('ps', chosen.run_dir)} shows the instances",
         )
     return matches
@@ -211,6 +213,6 @@ def _open_its_world(interruption: InterruptedRun) -> AsyncWorld:
     if not (Path(world_dir) / CONFIG_NAME).is_file():
         raise ClawbloxError(
             f"The world of {', '.join(names)} is gone: there is no {CONFIG_NAME} in '{world_dir}'",
-            hint="put the world back where it was",
+            hint="restore the directory of the world",
         )
     return open_world(world_dir)

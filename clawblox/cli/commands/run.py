@@ -59,9 +59,9 @@ if TYPE_CHECKING:
   clawblox run https://github.com/OWNER/REPO/tree/main/worlds/panda
   clawblox run worlds/panda --agent claude --max-turns 20
 
-Ctrl-C, SIGTERM and SIGHUP stop the world, and a second one kills it; the exit status is then
-130, 143 or 129. It is 1 if the world or its agent does not start or ends by itself, and 0 when
-the agent has used up its budget, or clawblox stop has stopped the agent or the world.
+Ctrl-C, SIGTERM and SIGHUP stop the world, and a second signal kills it; the exit status is then
+130, 143 or 129. The status is 1 if the world or its agent does not start or ends unexpectedly,
+and 0 if the agent has used up its budget, or clawblox stop has stopped the agent or the world.
 """)
 @click.command("run", cls=SectionedCommand)
 @world_argument

@@ -47,7 +47,7 @@ The format is ATIF 1.7, the Agent Trajectory Interchange Format.
     help="Write the steps as a web page into FILE instead, without the names of user, host and "
     "directories.",
 )
-@click.option("--redact", is_flag=True, help="Mask what looks like a secret in the web page.")
+@click.option("--redact", is_flag=True, help="Mask possible secrets in the web page.")
 def command(
     *,
     directory: str,
@@ -81,7 +81,7 @@ def command(
     file = Path(html or output or agent_dir / FILE_NAME)
     if not file.parent.is_dir():
         place = shorten_path(file.parent)
-        raise ClawbloxError(f"Path '{place}' does not exist", hint="make it first")
+        raise ClawbloxError(f"Path '{place}' does not exist", hint="create the directory first")
     if html is None:
         steps = write_trajectory(agent_dir, file, continued_in=continued_in)
     else:

@@ -37,12 +37,12 @@ from clawblox.world.resume import find_resumable
   clawblox up worlds/panda -n 32 --restart checkpoint --autosave 300
   clawblox up worlds/panda -n 32 --run-dir runs/r001 --detach
 
-Each instance has a port of its own, and a directory of its own: worlds/<name> in the run
-directory. To control them from another terminal: clawblox ps, logs, save, fork,
-restart and stop.
+Each instance has its own port, and its own directory, worlds/<name> in the run directory. To
+control the instances from another terminal, use clawblox ps, logs, save, fork, restart and
+stop.
 
-Ctrl-C, SIGTERM and SIGHUP stop all instances, and a second one kills them; the exit status is
-then 130, 143 or 129. Otherwise it is 1 if an instance failed to start, was not restarted, or
+Ctrl-C, SIGTERM and SIGHUP stop all instances, and a second signal kills them; the exit status
+is then 130, 143 or 129. Otherwise it is 1 if an instance failed to start, was not restarted, or
 exited with a status other than 0; else 0.
 """)
 @click.command("up", cls=SectionedCommand)

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
   clawblox verify recording-0001.jsonl.zst --world worlds/panda
   clawblox verify experiments/memory          all attempts, as one table
 
-The exit status is 0 if every recording is equal to its replay, 1 if one differs, or was changed
-after it was finished, 3 if none does and one was cut, cannot be verified, or with --strict has
-an unchecked start. Recordings are also compared with each other: where a restored world
-continues an earlier life, another attempt or the source of its branch, it must begin with the
-state that the replay before it has reached. Values of --env of the run are not on disk: set
-these variables in the environment, or give --env again.
+The exit status is 0 if every recording is equal to its replay, 1 if a recording differs or was
+changed after it was finished, and otherwise 3 if a recording was cut, cannot be verified, or
+with --strict has an unchecked start. Recordings are also compared with each other: if a
+restored world continues an earlier recording, another attempt or the source of its branch, it
+must start with the state that the earlier replay has reached. Values of --env of the run are
+not stored on disk: set these variables in the environment, or give --env again.
 """)
 @click.command("verify", cls=OptionsCommand)
 @only_run
@@ -52,7 +52,7 @@ these variables in the environment, or give --env again.
     "world_dir",
     type=PATH,
     metavar="WORLD",
-    help="World directory; by default the world that ran, as your own records name it.",
+    help="World directory; by default the recorded world, as named in your own records.",
 )
 @click.option(
     "--strict", is_flag=True, help="Count a recording with an unchecked start as not verified."

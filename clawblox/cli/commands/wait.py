@@ -27,7 +27,8 @@ _TIMED_OUT_STATUS = 124
 
 The exit status is the status of the world, or 128 and the number of the signal that killed it.
 It is 1 instead of 0 for a world that halted or never became ready, and 1 if the end is unknown.
-Of several instances it is the first, by name, that is not 0. After --timeout it is 124.
+For several instances, the exit status is the first status, by name, that is not 0. After
+--timeout it is 124.
 """)
 @click.command("wait")
 @run_dir_arguments

@@ -301,13 +301,13 @@ class PlaySession:
         try:
             is_known = await self._player.rejoin()
         except ClawbloxError as error:
-            await self._complain(f"{name} serves again, but: {describe_error(error)}")
+            await self._complain(f"{name} is ready again, but: {describe_error(error)}")
             return
         self._talk = HeardChat()
         with suppress(ClawbloxError):  # messages from before the restart are not new
             await self._talk.listen(self._player.agent)
         how = "with your session" if is_known else "without your session: you are a new agent"
-        await self._console.complain(f"{name} serves again, {how}")
+        await self._console.complain(f"{name} is ready again, {how}")
 
 
 _KEPT_MESSAGES = 200

@@ -226,8 +226,8 @@ def _describe(agent: StartedAgent, options: AgentRunOptions, run_dir: Path) -> I
     if options.checkpoint_every:
         every = format_seconds(options.checkpoint_every)
         yield f"  checkpoints:  {shorten_path(run_dir / CHECKPOINTS_DIR)}, every {every}"
-    yield f"  to tell it:   clawblox agent send {place} TEXT"
-    yield f"  to stop it:   clawblox agent stop {place}"
+    yield f"  message:      clawblox agent send {place} TEXT"
+    yield f"  stop:         clawblox agent stop {place}"
     yield ""
 
 

@@ -51,7 +51,7 @@ def choose_experiment(text: str | None) -> Path:
             hint="give the directory of an experiment, by default experiments/<name>",
         )
     count = count_words(len(found), "experiment")
-    which = f", the newest of {count}; give DIR for another one" if len(found) > 1 else ""
+    which = f", the newest of {count}; give DIR for another" if len(found) > 1 else ""
     note(printable_name(f"Experiment: {shorten_path(found[0])}{which}"))
     return existing_experiment(str(found[0]))
 

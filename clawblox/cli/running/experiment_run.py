@@ -72,15 +72,15 @@ class ExperimentCall:
 _detach = click.option(
     "--detach",
     is_flag=True,
-    help="Return when the experiment has begun, and keep running in the background.",
+    help="Return when the experiment has started, and keep running in the background.",
 )
 
 
 pause_on_term_option = click.option(
     "--pause-on-term",
     is_flag=True,
-    help="Exit with status 75 after a SIGTERM, as after a pause, if everything that ran was saved; "
-    "else with 143, as without this option.",
+    help="Exit with status 75, as after a pause, if a SIGTERM ended the run and all work was "
+    "saved; otherwise with 143, as without this option.",
 )
 
 

@@ -123,7 +123,7 @@ class ExperimentScene:
         arguments = {"place": chain} if action.verb == "fork" else {"chains": [chain]}
         answer = await ask_experiment(now.status.dir, action.verb, arguments)
         if answer is None:
-            return f"{chain}: the experiment does not run"
+            return f"{chain}: the experiment is not running"
         if action.verb == "fork":
             return f"{chain}: forked as {', '.join(map(str, answer['branches']))}"
         return f"{chain}: {'stopped' if action.verb == 'stop' else 'pauses at a checkpoint'}"

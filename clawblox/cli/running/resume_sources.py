@@ -97,7 +97,7 @@ def _nothing_saved(run_dir: Path) -> ClawbloxError:
         f"Nothing in '{shorten_path(run_dir)}' was saved yet: there is no checkpoint of its world "
         "and its agent",
         hint="clawblox run --agent makes the first one when the agent has joined, unless "
-        "--checkpoint-every is 0; without one, both start over in another run directory",
+        "--checkpoint-every is 0; without a checkpoint, both start over in another run directory",
     )
 
 
@@ -142,7 +142,7 @@ def _find_in_run(run_dir: Path) -> ResumeSource:
         if interrupted.last_save is None:
             raise ClawbloxError(
                 f"Nothing in '{shorten_path(run_dir)}' was saved yet: {record.name} has no save",
-                hint=f"{suggest('resume', run_dir)} continues as its run began",
+                hint=f"{suggest('resume', run_dir)} starts it from the start of its run",
             )
         path = interrupted.last_save.path
     return ResumeSource(path=path, run_dir=run_dir, record=record, agent=agent)

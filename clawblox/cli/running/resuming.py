@@ -42,7 +42,7 @@ def require_interrupted(interruption: InterruptedRun, run_dir: Path) -> None:
         stopped = [name for name, why in interruption.left.items() if why == STOPPED_ON_PURPOSE]
         raise ClawbloxError(
             f"Nothing to resume in '{shorten_path(run_dir)}': {_describe_left(interruption)}",
-            hint=f"to resume one all the same: {suggest('resume', run_dir, stopped[0])}"
+            hint=f"to resume an instance anyway: {suggest('resume', run_dir, stopped[0])}"
             if stopped
             else None,
         )
@@ -168,7 +168,7 @@ def _describe_instance(instance: Interrupted) -> str:
     if not instance.number:
         return "begins now: it was waiting to be started"
     if instance.last_save is None:
-        return f"as its run began: {instance.reason}"
+        return f"from the start of its run: {instance.reason}"
     text = _describe_save(instance.last_save, instance.record)
     return text if instance.reason is None else f"{text}, because {instance.reason}"
 

@@ -152,7 +152,7 @@ def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call
     wait_until(lambda: read_instances(Path(run))["w000"]["restarts"] == 1, what="a restart")
     wait_until(lambda: read_instances(Path(run))["w000"]["state"] == "ready", what="it is ready")
     command = call("act", run, "w000", "--as", "red")
-    assert command.err == "w000 does not know 'red' any more: joined as a new agent\n"
+    assert command.err == "w000 no longer knows 'red': joined as a new agent\n"
     assert json.loads(command.out)["counter"] == 0
     assert call("act", run, "w000", "--as", "red").err == ""
 

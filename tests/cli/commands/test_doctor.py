@@ -102,7 +102,7 @@ def test_the_table_fits_80_columns_and_shows_remedies(call: Start, tmp_path: Pat
     text = " ".join(command.out.split())
     assert "- missing tmux not installed clawblox run --tmux does not work. Install it: apt" in text
     assert "✓ ok pidfds Linux" in text
-    assert command.out.splitlines()[-1].endswith("Everything that clawblox requires is there.")
+    assert command.out.splitlines()[-1].endswith("All requirements of clawblox are met.")
 
 
 @pytest.mark.thorough

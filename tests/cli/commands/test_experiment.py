@@ -194,7 +194,7 @@ def test_an_experiment_that_does_not_run_can_be_looked_at(call: Start) -> None:
     ]
     facts = json.loads(call("experiment", "status", "experiments/memory", "--json").out)
     assert (facts["name"], facts["pid"], facts["generations"]) == ("memory", None, 1)
-    assert call("experiment", "results", "experiments/memory").out == "No generation has begun.\n"
+    assert call("experiment", "results", "experiments/memory").out == "No generation has started.\n"
     stop = call("experiment", "stop", "experiments/memory")
     assert (stop.wait(), stop.out) == (0, "experiments/memory: was not running\n")
     clean = call("experiment", "clean", "experiments/memory")

@@ -200,7 +200,7 @@ def test_status_and_results_take_the_newest_experiment_and_say_so(call: Start) -
         command = call("experiment", *words)
         assert command.wait() == 0, command.err
         assert command.err == (
-            "Experiment: experiments/new, the newest of 2 experiments; give DIR for another one\n"
+            "Experiment: experiments/new, the newest of 2 experiments; give DIR for another\n"
         )
     assert call("experiment", "status").out.startswith("exp · experiments/new")
     assert call("experiment", "status", "experiments/old").err == ""
@@ -215,7 +215,7 @@ def test_a_newest_experiment_that_is_damaged_is_named_with_the_way_to_another(ca
         assert command.wait() == 1
         choice, error, *_ = command.err.splitlines()
         assert choice.startswith("Experiment: experiments/torn, the newest of 2 experiments; ")
-        assert choice.endswith("give DIR for another one")
+        assert choice.endswith("give DIR for another")
         assert error.startswith(f"Error: {journal}: line 1 is not valid: ")
 
 

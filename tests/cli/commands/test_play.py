@@ -280,7 +280,7 @@ def test_an_agent_continues_in_a_restarted_world(
     command.wait_for("counter: 0 -> 1")
     assert call("save", str(run)).wait() == 0
     ask(find_port(str(run)), "POST", "/__die?signal=SIGKILL")
-    command.wait_for(f"w000 serves again, {words}")
+    command.wait_for(f"w000 is ready again, {words}")
     type_line(command, "add")
     type_line(command, "show counter")
     type_line(command, "quit")

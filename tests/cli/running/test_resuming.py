@@ -47,10 +47,10 @@ def test_resume_shows_each_instance_with_its_save_and_runs_them(
     save_of(run_dir, "w002").unlink()
     preview = call("resume", str(run_dir), "--dry-run")
     saved = save_of(run_dir, "w001").name
-    lost = r"as its run began: w002-\S+\.json is missing"
+    lost = r"from the start of its run: w002-\S+\.json is missing"
     expected = (
         rf"Resuming 3 of 4 instances of {run_dir}:\n"
-        r"  w000  as its run began: it has no save\n"
+        r"  w000  from the start of its run: it has no save\n"
         rf"  w001  from {saved}, sim time 0, saved \d+s ago\n"
         rf"  w002  {lost}\n"
         r"Left alone: w003 \(was stopped on purpose\)\n"
@@ -63,7 +63,7 @@ def test_resume_shows_each_instance_with_its_save_and_runs_them(
     assert re.match(expected, command.out)
     assert re.search(r"^Resuming 3 instances\. Ctrl-C ", command.out, re.M)
     assert re.search(
-        r"^20\S+Z w002 resuming as its run began: w002-\S+ is missing$", command.out, re.M
+        r"^20\S+Z w002 resuming from the start of its run: w002-\S+ is missing$", command.out, re.M
     )
     assert re.search(rf"^20\S+Z w001 resuming from {Path(saved).name}$", command.out, re.M)
     refused = call("resume", str(run_dir))
@@ -96,7 +96,7 @@ def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_di
     assert nothing.err.startswith(
         f"Error: Nothing to resume in '{run_dir}': "
         "w000, w001, w002, w003 (was stopped on purpose)\n"
-        f"  hint: to resume one all the same: clawblox resume {run_dir} w000\n"
+        f"  hint: to resume an instance anyway: clawblox resume {run_dir} w000\n"
     )
 
 
