@@ -1,4 +1,4 @@
-"""Runs a script as a world, for tests of one thing each, and the worlds of ``worlds``."""
+"""Runs a script as a world, for small tests, and the worlds in ``worlds``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORLDS = sorted(path.parent.name for path in HOME.glob("*/world.toml"))
 
 
 def copy_world(name: str, directory: Path) -> Path:
-    """Return a copy of a world of the tests, with the module that it reports with."""
+    """Return a copy of a test world, including the module for its reports."""
     copy = directory / name
     shutil.copytree(HOME / name, copy)
     scripts = copy / "scripts" / "ServerScriptService"
@@ -27,17 +27,17 @@ def copy_world(name: str, directory: Path) -> Path:
 
 
 def read_plan(directory: Path) -> Plan:
-    """Return what the agents of a world do, from its ``play.json``."""
+    """Return the plan for the agents of a world, from its ``play.json``."""
     return Plan(read_json(directory / "play.json", []))
 
 
 def read_json(path: Path, default: Any) -> Any:
-    """Return what a JSON file holds, the default if it is missing."""
+    """Return the contents of a JSON file, or the default if it is missing."""
     return json.loads(path.read_text()) if path.is_file() else default
 
 
 def report(run: Run) -> dict[str, Any]:
-    """Return the attributes with which a world reports."""
+    """Return the attributes that contain the report of a world."""
     folder = run.world._parts.model.workspace.find_child("Report")
     assert folder is not None, "\n".join(run.lines)
     return folder.attributes
@@ -49,10 +49,10 @@ def play(
     """Run a main script for some ticks.
 
     Args:
-        directory: Where to put the script.
+        directory: Directory for the script.
         main: The script.
-        ticks: How many ticks to run.
-        plan: What agents do.
+        ticks: Number of ticks to run.
+        plan: Actions of agents.
         settings: Settings that differ from the defaults.
     """
     (directory / "main.lua").write_text(main)
@@ -72,12 +72,12 @@ def play(
 
 
 def printed(run: Run) -> list[str]:
-    """Return what scripts have printed."""
+    """Return the lines that scripts have printed."""
     return [line.removeprefix("out [Lua] ") for line in run.lines if line.startswith("out [Lua] ")]
 
 
 def say(directory: Path, main: str, ticks: int = 0, plan: Plan | None = None) -> list[str]:
-    """Run a main script that must not fail; return what it prints."""
+    """Run a main script that must not fail; return its printed lines."""
     run = play(directory, main, ticks, plan)
     assert run.world.failure is None, run.lines
     assert run.world._parts.scheduler.errors.count == 0, run.lines

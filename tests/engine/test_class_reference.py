@@ -1,4 +1,4 @@
-"""The reference of classes shows what the engine has."""
+"""The class reference matches the engine."""
 
 from __future__ import annotations
 

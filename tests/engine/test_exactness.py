@@ -1,4 +1,4 @@
-"""What a snapshot once lost: each world here goes on exactly from a save at an awkward moment."""
+"""Worlds continue exactly from saves at moments at which snapshots once lost state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from clawblox.luau import run_deep
 from tests.engine.torture import Plan, Run, differences
 
 ON = 8
-"""How many ticks both worlds run on."""
+"""Number of ticks that both worlds run after the save."""
 
 
 def written(value: Any) -> Any:
-    """Return a value as it comes out of a file of strict JSON."""
+    """Return a value after writing and reading it as strict JSON."""
     return json.loads(json.dumps(value, allow_nan=False))
 
 
@@ -32,14 +32,14 @@ def check(
     acts: Plan | None = None,
     datastore: Backend = Backend.NONE,
 ) -> Run:
-    """Run a world, save it, and check that the restored world goes on exactly.
+    """Run a world, save it, and check that the restored world continues exactly.
 
     Args:
-        directory: Where to put the script.
+        directory: Directory for the script.
         main: The script.
-        ticks: How many ticks it runs before the save.
-        acts: What agents do; what they do in the tick of the save, they do before the save.
-        datastore: Where data stores keep their rows.
+        ticks: Number of ticks before the save.
+        acts: Actions of agents; those in the tick of the save come before the save.
+        datastore: File for the rows of data stores.
     """
     (directory / "main.lua").write_text(main)
     settings = EngineSettings(directory=directory)
@@ -72,7 +72,7 @@ def _check(settings: EngineSettings, ticks: int, acts: Plan, datastore: Backend)
 
 
 def _copied(settings: EngineSettings, datastore: Backend) -> EngineSettings:
-    """Return the settings of a copy: two worlds must not wait for each other's rows."""
+    """Return settings with a copy of the rows, so two worlds do not block each other."""
     if datastore is Backend.NONE:
         return settings
     copy = settings.directory.with_name(f"{settings.directory.name}-copy")

@@ -1,4 +1,4 @@
-"""The extra ``engine`` names all that the engine imports, whatever else is installed."""
+"""The extra ``engine`` lists all packages that the engine imports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_extra_names_every_package_that_a_world_with_a_character_needs(tmp_p
 
 
 def packages_of_the_extra(extra: str) -> set[str]:
-    """Return the packages that pip installs for an extra of this package."""
+    """Return the packages that pip would install for an extra of this package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     waiting = [Requirement(text) for text in project["dependencies"]]
     waiting += [Requirement(f"clawblox[{extra}]")]
@@ -86,5 +86,5 @@ def packages_of_the_extra(extra: str) -> set[str]:
 
 
 def plain(name: str) -> str:
-    """Return the name of a package as indexes compare it."""
+    """Return the normalized name of a package."""
     return name.lower().replace("_", "-").replace(".", "-")

@@ -1,6 +1,6 @@
-"""The guide, docs/engine.md: its world does what the page says, and its outputs are the engine's.
+"""The guide, docs/engine.md: its world behaves as documented, and its outputs come from the engine.
 
-Its commands run with those of the other pages, in tests/test_readme.py.
+The commands of the guide are tested with those of the other pages, in tests/test_readme.py.
 """
 
 from __future__ import annotations

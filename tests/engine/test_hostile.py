@@ -1,4 +1,4 @@
-"""Hostile scripts, inputs and world files end in an error with a clear text, or do no harm."""
+"""Hostile scripts, inputs and world files cause a clear error, or do no harm."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ JSON = st.recursive(
     | st.booleans()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.integers()
-    | st.text(max_size=8),  # what the kit accepts as JSON
+    | st.text(max_size=8),  # JSON values that the server accepts
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=12,
 )

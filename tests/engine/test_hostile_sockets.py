@@ -1,4 +1,4 @@
-"""Spectators that keep to no protocol do a world no harm."""
+"""Spectators that violate the protocol do not harm a world."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HUGE = (1 << 63) - 1
 def frame(
     opcode: int, payload: bytes = b"", *, fin: bool = True, claims: int | None = None
 ) -> bytes:
-    """Return a frame of a client; ``claims`` is the length that its header gives."""
+    """Return a frame of a client; ``claims`` is the length in its header."""
     length = len(payload) if claims is None else claims
     mask = b"\0\0\0\0"
     return bytes([fin << 7 | opcode, 0x80 | 127]) + length.to_bytes(8, "big") + mask + payload
@@ -59,7 +59,7 @@ def port(tmp_path_factory) -> Iterator[int]:
 
 
 def is_alive(port: int) -> bool:
-    """Return whether the world goes on, and shows itself to a new spectator."""
+    """Return whether the world continues and serves a new spectator."""
     with WebSocketClient(port, PATH) as client:
         states = client.states()
         first, second = next(states)["tick"], next(states)["tick"]
@@ -113,7 +113,7 @@ def test_spectators_that_never_read_take_at_most_the_connection_limit(port: int)
 
 
 def wait_for_a_place(port: int) -> None:
-    """Wait until the server has seen that others have left."""
+    """Wait until the server has noticed that other spectators have left."""
     while True:
         with suppress(Refused), WebSocketClient(port, PATH):
             return

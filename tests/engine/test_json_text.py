@@ -1,4 +1,4 @@
-"""Luau values as JSON text: the forms of N13."""
+"""Luau values as JSON text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No endless script keeps a world busy or fills its memory, whatever it asks the engine for."""
+"""Endless scripts exhaust neither the time nor the memory of a world through engine calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOPS = {
     "rays": ("workspace:Raycast(Vector3.zero, Vector3.new(0, -9, 0))", 100),
     "boxes": ("workspace:GetPartBoundsInRadius(Vector3.zero, 9)", 30),
 }
-"""Calls, and the least number of steps that one is charged."""
+"""Calls, with the minimum number of steps charged per call."""
 KEPT = {
     "arguments": "task.delay(1e6, print, long .. number)",
     "variables": "local own = long .. number task.spawn(function() task.wait(1e6) print(own) end)",

@@ -1,7 +1,7 @@
-"""Odd values everywhere: every member of every class, every constructor, every global function.
+"""Odd values for every member of every class, every constructor, and every global function.
 
-Whatever a script passes, the answer is a value, an error that it can catch, or a halted world with
-a text; never an exception of the host. Afterwards the world can be looked at, saved and restored.
+The result is always a value, an error that the script can catch, or a halted world with a text,
+never an exception of the host. Afterwards the world can be observed, saved and restored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def luau_list(names: Iterable[str]) -> str:
 
 
 def check(directory: Path, main: str) -> str:
-    """Run a script for some ticks; return how it ended."""
+    """Run a script for some ticks; return its outcome."""
     (directory / "main.lua").write_text(main)
     settings = EngineSettings(directory=directory, steps_per_tick=1_000_000, memory_bytes=64 << 20)
     run = Run(settings, Plan().join(0, "Rocky").act(2, "Rocky", "Hello", {"a": [None, 1e30]}))

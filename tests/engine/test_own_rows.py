@@ -1,4 +1,4 @@
-"""The rows of data stores belong to an instance, and a save has them as they were at its tick."""
+"""Rows of data stores belong to an instance, and a save contains the rows at its tick."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def world_dir(tmp_path) -> Path:
 
 
 def send(world: StartedWorld, action: str, data: Any = None) -> str:
-    """Send an input and return the best score that the world then reads from its data store."""
+    """Send an input and return the best score that the world reads from its data store."""
     joined = ask(world.port, "POST", "/join?name=Rocky").json()
     headers = {"X-Session": joined["session"], "Content-Type": "application/json"}
     body = json.dumps({"type": action, "data": data}).encode()
@@ -162,7 +162,7 @@ def test_rows_that_differ_from_the_saved_rows_are_refused(world_dir, tmp_path, d
         assert isinstance(error, WorldStartError)
         assert str(rows) in str(error)
         restarted = world.restart(started.name, save=False)
-        assert restarted.resume_path is None  # that save is not good
+        assert restarted.resume_path is None  # that save is invalid
 
 
 @pytest.mark.thorough

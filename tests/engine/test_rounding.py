@@ -1,4 +1,4 @@
-"""Numbers in the JSON that leaves a world."""
+"""Numbers in the JSON that a world sends."""
 
 from __future__ import annotations
 

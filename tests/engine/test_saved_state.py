@@ -1,4 +1,4 @@
-"""Parts of snapshots that were added to a format: absent while unused, and in older documents."""
+"""Late attributes of snapshots: absent while unused, and in older documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fresh engine worlds differ, each by a seed that is recorded and repeats it."""
+"""Fresh engine worlds differ, and the recorded seed repeats each world."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def world_dir(tmp_path) -> Path:
 
 
 def look(port: int) -> tuple[Any, ...]:
-    """Return what chance decided in the maze of a world."""
+    """Return the randomly generated maze of a world."""
     headers = {"X-Session": ask(port, "POST", "/join?name=Rocky").json()["session"]}
     seen = ask(port, "GET", "/observe", headers=headers).json()
     (maze,) = (one for one in seen["world"]["entities"] if one["name"] == "Maze")

@@ -1,4 +1,4 @@
-"""What ``world.toml`` says of an engine world."""
+"""The settings of an engine world in ``world.toml``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write(tmp_path):
 
 
 def test_settings_of_a_public_world_are_read(write, tmp_path):
-    """As public worlds are written: a game type, no runtime, a document of their own."""
+    """Public worlds have a game type, no runtime, and their own document."""
     (tmp_path / "SKILL.md").write_text("# Do")
     settings = write(
         'name = "Arena"\ngame_type = "lua"\nicon = "x.png"\n[scripts]\nmain = "main.lua"\n'

@@ -1,4 +1,4 @@
-"""Signals: the order of handlers, and what happens while an event fires."""
+"""Signals: the order of handlers, and changes during an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine worlds in processes of their own, as `World` and the command line start them."""
+"""Engine worlds in separate processes, started by `World` and the command line."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ def test_script_errors_reach_the_operator_and_are_counted_across_a_restore(world
 
 
 def read_errors(run: Path) -> ScriptErrors:
-    """Return the errors of the only instance, which the manifest has too."""
+    """Return the errors of the only instance, after comparing them with the manifest."""
     (status,) = read_run(run).instances
     assert read_manifest(run).run["script_errors"] == attrs.asdict(status.script_errors)
     return status.script_errors
 
 
 def refuses_a_snapshot_of_other_scripts(world_dir: Path, saved: Path) -> None:
-    """Check that one line names the program and says what has changed, and no port is opened."""
+    """Check that one line names the program and the change, and that no port is opened."""
     (world_dir / "main.lua").write_text(MAIN + "print(1)\n")
     command = [sys.executable, "-m", "clawblox.engine", str(world_dir), "--port", "0"]
     refused = subprocess.run(
@@ -255,7 +255,7 @@ def test_an_unknown_backend_of_data_stores_is_refused(world_dir):
 
 
 def wait_for_start(log_file: Path, number: int) -> None:
-    """Wait until a watched world serves for this time."""
+    """Wait until a watched world serves for the given time."""
     wait_until(
         lambda: log_file.read_text().count("Spectator frontend") == number,
         what=f"start {number} of the world",

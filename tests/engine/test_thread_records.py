@@ -1,4 +1,4 @@
-"""How errors of threads are counted and kept from flooding the log."""
+"""Counting and rate limiting of thread errors in the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_places_per_second_are_limited_but_all_errors_are_counted() -> None:
     errors = ThreadErrors(lambda failure, _: logged.append(failure.reason))
     for at in range(1000):
         errors.add(error(at), 0)
-    assert len(logged) == 257  # the last line stands for all other places
+    assert len(logged) == 257  # the last line represents all other places
     assert errors.count == 1000
     errors.add(error(5000), 60)
     assert logged[-1] == "main.lua:5000: no"

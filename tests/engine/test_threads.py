@@ -1,4 +1,4 @@
-"""Threads that wait, and the library ``task``."""
+"""Waiting threads, and the library ``task``."""
 
 from __future__ import annotations
 

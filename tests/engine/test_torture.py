@@ -1,4 +1,4 @@
-"""Every world of the tests goes on exactly from its snapshots, in a new process."""
+"""Every test world continues exactly from its snapshots, in a new process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engine.playing import WORLDS, copy_world, read_plan
 from tests.engine.torture import Run, digest, torture
 
 ON = 300
-"""How many ticks a restored world runs."""
+"""Number of ticks that a restored world runs."""
 SAMPLES = {
     "n02_threads": (1, 29),
     "n06_touches": (29,),
@@ -23,7 +23,7 @@ SAMPLES = {
     "n13_waits": (3, 12, 20),
 }
 DEFAULT = "n13_store"
-"""The one with rows; ``world/test_snapshots.py`` has threads and touches."""
+"""The world with rows; ``world/test_snapshots.py`` covers threads and touches."""
 SHORT = ("n02_threads", "n10_inputs", "n13_store", "n13_waits")
 LONGEST = 500
 
@@ -83,7 +83,7 @@ def test_reseeded_forks_differ_from_the_first_draw_but_equal_their_twins(
         digests = []
         for _ in range(5):
             fork.step()
-            digests.append(digest(fork.record() | {"fingerprint": None}))  # it has the seed
+            digests.append(digest(fork.record() | {"fingerprint": None}))  # it contains the seed
         return digests
 
     digests = run_deep(run)

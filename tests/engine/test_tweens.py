@@ -359,7 +359,7 @@ def test_a_world_with_tweens_continues_exactly(tmp_path: Path, every: int, on: i
 
 
 def damaged(directory: Path, change: Any) -> str:
-    """Return why a snapshot of a world with tweens is refused after a change."""
+    """Return the error for a changed snapshot of a world with tweens."""
     (directory / "main.lua").write_text(SAVED)
     settings = EngineSettings(directory=directory)
     messages: list[str] = []

@@ -1,4 +1,4 @@
-"""A name that does not exist is an error that names its class and the nearest name."""
+"""The error for an unknown name states the class and the nearest name."""
 
 from __future__ import annotations
 

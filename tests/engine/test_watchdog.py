@@ -1,4 +1,4 @@
-"""The watchdog: what no limit of steps and of the heap has found ends by CPU time and memory."""
+"""The watchdog: limits on CPU time and memory for scripts within the step and heap limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STOPPED = "the watchdog stopped the script"
 
 
 class Watched:
-    """A watched world, in a process of its own.
+    """A watched world, in its own process.
 
     Attributes:
         process: The world.
@@ -43,7 +43,7 @@ class Watched:
         self.helper = int(process.stdout.readline())
 
     def read_line(self) -> str:
-        """Return the next line of the world that is no print of a script."""
+        """Return the next line of the world that was not printed by a script."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
@@ -82,7 +82,7 @@ def test_watchdog_halts_an_endless_script_and_names_script_and_line(tmp_path):
         line = world.read_line()
         assert re.match(r"halted: Failed to load script: main\.lua:[23]: ", line)
         assert f"{STOPPED}: {CPU}; another run may not stop here" in line
-        assert not is_alive(world.helper)  # no script runs any more
+        assert not is_alive(world.helper)  # scripts no longer run
         assert world.end() == 0
 
 

@@ -1,7 +1,7 @@
 """Plays the worlds of ``tests/engine/worlds``, which check the engine in Luau.
 
-A world may have ``play.json``, what its agents do; ``seen.json``, rows ``[tick, path, value]`` of
-what agents and spectators see; and ``lines.json``, the lines that it writes.
+A world may have ``play.json``, the actions of its agents; ``seen.json``, rows ``[tick, path,
+value]`` of expected observations and spectator states; and ``lines.json``, its expected lines.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_test_world_reports_no_failures(name: str, tmp_path: Path) -> None:
 
 
 def look(run: Run, path: str) -> Any:
-    """Return what stands at a path of a record; ``*`` takes it from each member of a list."""
+    """Return the value at a path in a record; ``*`` selects each member of a list."""
     return follow({**run.record(), "hears": hears(run)}, path.split("."))
 
 

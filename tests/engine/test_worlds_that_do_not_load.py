@@ -1,4 +1,4 @@
-"""A world of scripts that does not load is a start that failed, with the place in the source."""
+"""A start fails with the place in the source if the scripts of the world do not load."""
 
 from __future__ import annotations
 

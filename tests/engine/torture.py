@@ -1,8 +1,8 @@
-"""Runs a directory as a world without HTTP, and checks that restored worlds go on exactly.
+"""Runs a directory as a world without HTTP, and checks that restored worlds continue exactly.
 
-A `Plan` says what agents do in which tick. `torture` runs the world once, saves it at some ticks,
-restores these snapshots in a new process and compares everything at every tick on: the document of
-the world, what the agents and spectators see, and the lines it writes.
+A `Plan` contains the actions of agents by tick. `torture` runs the world once, saves it at some
+ticks, restores these snapshots in a new process and compares everything at every following tick:
+the document of the world, the observations of agents and spectators, and the lines it writes.
 
     plan = Plan().join(0, "Rocky").act(5, "Rocky", "MoveTo", {"position": [4, 0, 4]})
     torture(Path("tests/engine/worlds/race"), plan, ticks=120, saves=(1, 30, 77))
@@ -42,10 +42,10 @@ def agent_id(name: str) -> str:
 
 @attrs.define
 class Plan:
-    """What agents do before which tick.
+    """The actions of agents, by the tick that they precede.
 
     Attributes:
-        steps: ``[tick, verb, name, *more]``, in the order in which they happen.
+        steps: ``[tick, verb, name, *more]``, in chronological order.
     """
 
     steps: list[list[Any]] = attrs.field(factory=list)
@@ -76,9 +76,9 @@ class Run:
 
     Attributes:
         world: The world.
-        lines: What it has written, each line with the stream in front.
+        lines: The lines it has written, each prefixed with the stream.
         names: The agents in the world.
-        fingerprint: That of the last tick; a restored world gets the original's.
+        fingerprint: Fingerprint of the last tick; a restored world gets that of the original.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Run:
         self._plan = plan
 
     def start(self) -> Run:
-        """Begin the world."""
+        """Start the world."""
         self.world.begin()
         return self
 
     def restore(self, state: Any, names: Iterable[str]) -> Run:
-        """Continue a snapshot with its agents."""
+        """Continue from a snapshot, with its agents."""
         self.world.restore(state)
         self.names = list(names)
         return self
 
     def step(self) -> None:
-        """Do what the plan says, then run a tick; a halted world stays as it is."""
+        """Carry out the plan for a tick and run the tick; no effect on a halted world."""
         try:
             for tick, verb, name, *more in self._plan.steps:
                 if tick == self.world.tick:
@@ -137,7 +137,7 @@ class Run:
             self.world.act(ident, *more)
 
     def record(self) -> dict[str, Any]:
-        """Return everything that must be equal in a world that goes on exactly."""
+        """Return all state that must be equal in a world that continues exactly."""
         if self.world.failure is not None:
             return {"halted": self.world.failure, "lines": self.lines}
         return {
@@ -163,15 +163,15 @@ def torture(
     on: int | None = None,
     datastore: Backend = Backend.NONE,
 ) -> Run:
-    """Check that the snapshots of a world go on exactly in a new process.
+    """Check that the snapshots of a world continue exactly in a new process.
 
     Args:
         directory: The world.
-        plan: What its agents do.
-        ticks: How many ticks it runs.
+        plan: The actions of its agents.
+        ticks: Number of ticks to run.
         saves: The ticks before which it is saved.
-        on: How many ticks a restored world runs at most; None means to the end.
-        datastore: Where data stores keep their rows.
+        on: Maximum number of ticks of a restored world; None to run to the end.
+        datastore: File for the rows of data stores.
 
     Returns:
         The run that was never interrupted.
@@ -213,7 +213,7 @@ def _torture(job: dict[str, Any], saves: list[int]) -> Run:
 
 
 def _copy(job: dict[str, Any], name: str, of: str | None = None) -> Path:
-    """Return a copy of the world with rows of its own."""
+    """Return a copy of the world with its own rows."""
     directory = Path(job["directory"])
     if job["datastore"] == Backend.NONE:
         return directory
@@ -269,12 +269,12 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: {len(expected)} entries became {len(found)}"
         for at, pair in enumerate(zip(expected, found, strict=False)):
             yield from differences(*pair, f"{path}[{at}]")
-    elif repr(expected) != repr(found):  # tells -0.0 from 0.0
+    elif repr(expected) != repr(found):  # distinguishes -0.0 from 0.0
         yield f"{path}: {expected!r} became {found!r}"
 
 
 def _continue(job: dict[str, Any]) -> list[Any]:
-    """Return when and how each restored world first differs; None if it does not."""
+    """Return the first difference of each restored world with its tick, or None."""
     return [_find_difference(job, state) for state in job["states"]]
 
 

@@ -1,4 +1,4 @@
-"""A world in a process of its own, watched with small limits.
+"""A world in its own process, watched with small limits.
 
     watched.py DIR CPU_S MEMORY_BYTES PATIENCE_S
 
@@ -19,7 +19,7 @@ from clawblox.luau import run_deep
 
 
 def search(*_: object) -> None:
-    """Keep the interpreter's lock without end."""
+    """Hold the interpreter lock endlessly."""
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
@@ -37,7 +37,7 @@ def main(directory: str, cpu_s: str, memory_bytes: str, patience_s: str) -> None
         vm = world._parts.vm
 
         def wait(*_: object) -> None:
-            """Pass no charge point until the VM is asked to stop."""
+            """Avoid charge points until the VM is asked to stop."""
             while not vm.is_interrupted:
                 pass
 

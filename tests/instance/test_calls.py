@@ -22,7 +22,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 def serving() -> tuple[Calls, Any, Lifecycle[LifecycleState]]:
-    """Return the calls to an instance that serves, the instance, and its state."""
+    """Return the calls to a serving instance, the instance, and its state."""
     instance: Any = SimpleNamespace(restarts=0, halt=None)
     lifecycle = Lifecycle(MOVES, LifecycleState.LEASING)
     for state in (LifecycleState.SPAWNING, LifecycleState.PROBING, LifecycleState.READY):

@@ -1,4 +1,4 @@
-"""A defect of the package in the task of one instance is that instance's failure, with a report."""
+"""A defect in the task of an instance fails only this instance, with a report."""
 
 from __future__ import annotations
 

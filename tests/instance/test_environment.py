@@ -1,4 +1,4 @@
-"""What the processes of an instance are given, and what its command file tells of it."""
+"""The environment of an instance's processes, and its command file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OUTER = {
     "LISTEN_PID": str(os.getpid()),
     "LISTEN_FDNAMES": "outer",
 }
-"""What a process finds in its environment that is a world itself."""
+"""The environment of a process that is itself a world."""
 
 WITHOUT_A_VALUE = {
     *("WORLD_RECORD_DIR", "WORLD_RESUME_PATH"),

@@ -1,4 +1,4 @@
-"""What counts as an answer, as a log that says ready, and as the world's own listener."""
+"""Recognition of answers, of ready lines in logs, and of the world's own listener."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Handler = Callable[[socket.socket], None]
 
 
 class Server:
-    """Hands every connection to a handler in a thread; keeps what it does not close open."""
+    """Passes every connection to a handler in a thread; leaves connections open."""
 
     def __init__(self, handler: Handler, host: str = HOST) -> None:
         self.requests: list[str] = []
@@ -86,7 +86,7 @@ def serving(handler: Handler, host: str = HOST) -> Iterator[Server]:
 
 
 def say(*parts: bytes) -> Handler:
-    """Answer, and keep the connection whatever the client asked for."""
+    """Answer, and keep the connection regardless of the request."""
 
     def answer(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -137,7 +137,7 @@ async def look(probe: ReadinessProbe) -> bool:
 
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for ever for the end of an answer, so that only its own end can be what ended it."""
+    """Wait without limit for the end of an answer, to prove that the answer itself ended."""
     monkeypatch.setattr(health, "_DRAIN_TIMEOUT_S", 10 * HANG_S)
     monkeypatch.setattr(health, "_ANSWER_TIMEOUT_S", 10 * HANG_S)
 
@@ -282,7 +282,7 @@ async def test_a_cancelled_probe_closes_its_connection() -> None:
 
 
 class WorldLog:
-    """A log that a test writes, and the probe that searches it beside an open port."""
+    """A log written by a test, and a probe that searches it, with an open port."""
 
     def __init__(self, path: Path, port: int, pattern: str, start: int = 0) -> None:
         self.path = path
@@ -349,7 +349,7 @@ async def test_ready_line_in_the_log_requires_a_listener(tmp_path: Path) -> None
 
 
 async def become_ready(probe: ReadinessProbe, cookie: str) -> None:
-    """Wait until the world says that it is ready, and see that it is the one with the cookie."""
+    """Wait until the world reports ready, and check that the process with the cookie listens."""
     with anyio.fail_after(HANG_S):
         await run_steps(steps_until_ready(probe, 0.0, HANG_S))
     mark = Mark(f"CLAWBLOX_INSTANCE={cookie}".encode())
@@ -397,7 +397,7 @@ async def test_listener_of_this_process_is_refused() -> None:
 
 
 class Looks:
-    """A probe that is ready at its second look; notes when it looked."""
+    """A probe that is ready at its second check, and records the times of its checks."""
 
     interval: float | None = None
     is_inherited = False
@@ -426,7 +426,7 @@ FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
 async def test_probing_starts_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if at_s == 0.0:  # who waits at all waits for ever
+    if at_s == 0.0:  # any wait would be endless
         monkeypatch.setattr(health, "_LONGEST_WAIT_S", 10 * HANG_S)
     probe = Looks(**kind)
     begun_at = anyio.current_time()

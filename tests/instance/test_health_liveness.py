@@ -1,4 +1,4 @@
-"""Liveness: when a world that was ready counts as hung, and when it does not."""
+"""Liveness: conditions under which a ready world counts as hung."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 class Script:
-    """Looks that come to what is written down; an exception is raised."""
+    """A fake probe with scripted results; exceptions are raised."""
 
     def __init__(self, *looks: bool | Exception) -> None:
         self.seen = "nothing yet"
@@ -77,7 +77,7 @@ SCRIPTS: dict[str, list[bool | Exception]] = {
     "at once": [BAD, BAD, BAD],
     "after a good time": [GOOD, GOOD, BAD, BAD, BAD],
     "one answer makes up for all before": [BAD, BAD, GOOD, BAD, BAD, GOOD, BAD, BAD, BAD],
-    "what is our own fault counts for nothing": [BAD, UNKNOWN, BAD, UNKNOWN, UNKNOWN, BAD],
+    "failures of this process do not count": [BAD, UNKNOWN, BAD, UNKNOWN, UNKNOWN, BAD],
 }
 
 
@@ -121,7 +121,7 @@ async def calling(function: Callable[..., Any], *args: Any, **options: Any) -> A
 
 
 async def looks_at(world: RunningWorld) -> int:
-    """Return how often a world was looked at."""
+    """Return the number of checks of a world."""
     requests = (await calling(world.ask, "GET", "/__requests")).json()
     return sum(request["path"] == "/api.md" for request in requests)
 

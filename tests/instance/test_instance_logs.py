@@ -1,4 +1,4 @@
-"""The log of an instance: read, followed, cut."""
+"""The log of an instance: reading, following, truncation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def collect(world: AsyncWorld, **options: Any) -> list[LogLine]:
 
 
 async def follow_log(world: AsyncWorld, seen: list[str], tail: int | None = None) -> None:
-    """Add the text of each line to ``seen`` as it comes."""
+    """Add the text of each line to ``seen`` as it arrives."""
     async with world.logs(follow=True, tail=tail) as lines:
         async for line in lines:
             seen.append(line.text)  # noqa: PERF401 - it is looked at meanwhile

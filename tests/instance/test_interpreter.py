@@ -1,4 +1,4 @@
-"""The Python that a world runs on: the one that runs clawblox, wherever it was started from."""
+"""The Python of a world: the interpreter that runs clawblox, regardless of how it was started."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ACTIVATED = ("VIRTUAL_ENV", "CONDA_PREFIX")
 
 @pytest.fixture(autouse=True)
 def _as_from_cron(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the environment of a program that no shell with an activated environment started."""
+    """Set the environment of a program started without an activated environment."""
     for name in ACTIVATED:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
 
 
 def fake_program(directory: Path, name: str) -> Path:
-    """Make a program that writes where it was found, and ends."""
+    """Write a program that prints its own path and ends."""
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / name
     program.write_text('#!/bin/sh\necho "found $0"\nexit 3\n')
@@ -98,7 +98,7 @@ async def test_a_given_path_takes_precedence_and_is_searched(
     assert "VIRTUAL_ENV" not in script
 
 
-@pytest.mark.parametrize("listen", ["bind", "inherit"])  # a shell stands in between
+@pytest.mark.parametrize("listen", ["bind", "inherit"])  # with a shell in between
 async def test_command_is_searched_in_the_same_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str
 ) -> None:

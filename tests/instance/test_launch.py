@@ -1,4 +1,4 @@
-"""What one start means, and many: names, places, and what is overridden."""
+"""Plans of one or many starts: names, directories, and overridden options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def planned_many(
     run_dir: Path = Path("/run"),
     **changes: Any,
 ) -> list[Launch]:
-    """Return the launches of many; the first ``taken`` numbered names are not free."""
+    """Return the launches of many instances; the first ``taken`` numbered names are in use."""
     names = (f"w{number:03}" for number in itertools.count(taken))
     given = [InstanceSpec()] * specs if isinstance(specs, int) else specs
     return plan_many(config, run_dir, ManyOptions(**changes), given, names)

@@ -1,4 +1,4 @@
-"""The launcher: how starts end in its thread, and that every caller hears of it."""
+"""The launcher: ends of starts in its thread, reported to every caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 class Start:
-    """Stands for an instance: a real process, and a probe that a test decides about."""
+    """A fake instance: a real process, and a probe controlled by the test."""
 
     def __init__(self, looks: list[bool], timeout: float = HANG_S) -> None:
         self.timeout = timeout
@@ -116,7 +116,7 @@ async def test_error_is_raised_only_to_the_caller_of_its_start(
 
 
 async def test_thread_ends_when_all_starts_are_abandoned(starts: list[Start]) -> None:
-    starts += [Start([]) for _ in range(12)]  # more than the ramp lets begin at once
+    starts += [Start([]) for _ in range(12)]  # more than the ramp allows at once
     with anyio.fail_after(HANG_S):
         launcher = make_launcher()
         async with launcher.opened():

@@ -1,4 +1,4 @@
-"""The life of an instance: every pair of states, any sequence of moves, and every end."""
+"""The lifecycle of an instance: all pairs of states, random transitions, and all ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEGAL = {
     ("restarting", "stopping"),
     ("stopping", "exited"),
 }
-"""The moves of the design, written down a second time."""
+"""The designed transitions, written down a second time."""
 
 
 def reachable(start: LifecycleState) -> set[LifecycleState]:
@@ -85,7 +85,7 @@ def test_ready_instance_can_only_exit() -> None:
 
 
 class Life(RuleBasedStateMachine):
-    """Any moves, tried in any order."""
+    """Arbitrary transitions, tried in any order."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Wrappers that do not exec a world that inherits its socket: reported at once, not at the end."""
+"""Wrappers that do not exec a world with an inherited socket are reported immediately."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_other_wrapper_is_detected_by_the_port_in_the_log() -> None:
         assert kept.text.startswith(f"its socket was handed to pid {os.getpid()} (")
         assert kept.text.endswith(", and a program failed to bind the port")
         assert find(os.getpid(), (), ["metrics: address already in use"]) is None
-        assert find(os.getppid(), (), lines) is None  # it has no socket of this port
+        assert find(os.getppid(), (), lines) is None  # it has no socket on this port
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The operator token is seen nowhere but in the log of its world."""
+"""The operator token appears only in the log of its world."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CANARY = "canary-2f6c0b9e4d7a4a53"
 
 
 def shown(value: object) -> str:
-    """Return all that somebody could see of a value, an error's traceback included."""
+    """Return all visible text of a value, including an error's traceback."""
     texts = [repr(value), str(value), repr(getattr(value, "__dict__", ""))]
     if isinstance(value, BaseException):
         texts += [*traceback.format_exception(value), repr(pickle.dumps(value))]
@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 
 
 async def failures_of(calls: Sequence[Callable[[], Any]]) -> list[str]:
-    """Make calls that fail; return what is shown of each error."""
+    """Make calls that fail; return the visible text of each error."""
     seen = []
     for call in calls:
         with pytest.raises(WorldError) as caught:

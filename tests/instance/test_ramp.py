@@ -1,4 +1,4 @@
-"""The ramp: how many starts at once, in which order; a hanging start does not block the others."""
+"""The ramp: number and order of concurrent starts; a hanging start does not block the others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from clawblox.instance.ramp import Ramp, current_ramp, read_stall_s
 # -------------------------------------------------------------------------------- the controller
 
 FAST, SLOW = [1.0, 1.0], [1.0, 2.1]
-"""Seconds that two worlds took to get ready: alike, and the second much longer."""
+"""Readiness times of two worlds in seconds: equal, and the second much longer."""
 
 
 def decided(
     pressures: list[float | None], ready_s: list[float], cores: int = 1
 ) -> tuple[int, float | None]:
-    """Return limit and pressure after looks a second apart, with these pressures between."""
+    """Return limit and pressure after checks a second apart, with these pressures in between."""
     controller = Ramp(lambda: None, cores)
     for seconds in ready_s:
         controller.note_ready(seconds)
@@ -128,7 +128,7 @@ def test_stall_time_of_this_kernel_never_decreases() -> None:
 
 
 class Machine:
-    """A clock and a pressure that a test sets; a look at it takes a tenth of a second."""
+    """A clock and a pressure set by a test; reading the pressure takes a tenth of a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, pressure: float | None = 0.6) -> None:
         self.now = 1000.0
@@ -150,7 +150,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def begun(held: Ramp, count: int) -> list[int]:
-    """Return which of ``count`` starts have begun."""
+    """Return the starts out of ``count`` that have begun."""
     return [start for start in range(count) if held.begin(start)]
 
 
@@ -160,7 +160,7 @@ def test_ramp_on_one_processor_starts_with_a_limit_of_eight(machine: Machine) ->
     held.end(3, is_ready=False)
     assert held.begin("another")
     assert not held.begin("one more")
-    assert machine.looks == 0  # a machine with room is not looked at
+    assert machine.looks == 0  # a machine with free slots is not read
 
 
 def test_only_successful_starts_count_for_the_fastest_time(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""The log of a world while it runs, and the sidecars beside it with theirs."""
+"""The logs of a running world and of its sidecars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_sidecar_log_grows_while_the_world_is_running(tmp_path: Path) -> N
 
 
 async def read_line(path: Path) -> str:
-    """Return the first line of a log as soon as it is there."""
+    """Return the first line of a log as soon as it exists."""
     return (await wait_until_async(lambda: path.read_text().splitlines()))[0]
 
 

@@ -1,4 +1,4 @@
-"""The environment a world is started with, and the command file that gives it again."""
+"""The environment of a started world, and the command file that reproduces it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_every_instance_has_its_own_tokens_and_mark(tmp_path: Path) -> Non
 
 @contextlib.contextmanager
 def held_open(path: Path) -> Iterator[None]:
-    """Hold a file as standard input and as a descriptor that children would inherit."""
+    """Open a file as standard input and as an inheritable descriptor."""
     before = os.dup(0)
     with path.open("w") as file:
         os.set_inheritable(file.fileno(), True)
@@ -124,7 +124,7 @@ async def test_process_has_its_own_session_and_inherits_no_descriptors(tmp_path:
 
 @contextlib.contextmanager
 def rerun(command_file: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command file by hand, as somebody does with an almost empty environment."""
+    """Run a command file like a user would, with an almost empty environment."""
     process = subprocess.Popen(
         [command_file],
         env={"PATH": os.defpath, **env},
@@ -160,7 +160,7 @@ async def test_the_command_file_reruns_the_world_by_hand(tmp_path: Path) -> None
         wait_until(lambda: is_listening(started.port), what="the world listens again")
         second = await read_json(tmp_path / "dump.json")
         assert ask(started.port, "GET", "/x/api.md").status == 200
-        assert process.pid == second["pid"]  # nothing stands in between
+        assert process.pid == second["pid"]  # without a shell in between
     same = ("WORLD_HOST", "WORLD_PORT", "WORLD_BASE_PATH", "WORLD_RECORD", "COLOUR")
     assert {key: second["env"][key] for key in same} == {key: first["env"][key] for key in same}
     assert second["cwd"] == first["cwd"]

@@ -1,7 +1,7 @@
-"""A world that does not start: which error, what it says, and that nothing is left.
+"""Failed starts of worlds: the error, its message, and the cleanup.
 
-Every failure goes through :func:`failed_start`, which holds the error against everything that
-it has to carry and then starts a sound world in the same place, under the same name and port.
+Every failure goes through :func:`failed_start`, which checks the error completely and then starts
+a working world in the same directory, with the same name and port.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ pytestmark = pytest.mark.anyio
 
 
 LONG_S = 3600.0
-"""A health timeout that no test waits for: the failure must be noticed before."""
+"""A health timeout too long for tests: the failure must be detected earlier."""
 
 BOOT_S = 1.5
-"""A health timeout in which a world that binds at all has probably bound its port."""
+"""A health timeout within which a world has probably bound its port."""
 
 RARELY = "[run.ready]\ninterval = 0.2"
-"""Looks so far apart that a deadline hardly ever interrupts one of them."""
+"""Checks so far apart that a deadline rarely interrupts one."""
 
 AnyWorldError = TypeVar("AnyWorldError", bound=WorldError)
 
@@ -79,7 +79,7 @@ def world_that_runs(parent: Path, *command: str) -> Path:
 async def failed_start(
     directory: Path, kind: type[AnyWorldError], *, phase: str, **arguments: Any
 ) -> AnyWorldError:
-    """Start a world that fails with exactly ``kind``; check the error and what is left."""
+    """Start a world that fails with exactly ``kind``; check the error and the cleanup."""
     run = directory.parent / "run"
     async with AsyncWorld(dir=directory) as world:
         with anyio.fail_after(HANG_S), pytest.raises(kind) as caught:
@@ -104,18 +104,18 @@ async def failed_start(
 
 
 async def failed_boot(directory: Path) -> WorldReadyTimeoutError:
-    """Start a world that binds its port and is never ready; a slow machine gets more time."""
+    """Start a world that binds its port but is never ready, with more time on slow machines."""
     for health_timeout in (BOOT_S, 40 * BOOT_S):
         error = await failed_start(
             directory, WorldReadyTimeoutError, phase="probing", health_timeout=health_timeout
         )
-        if error.log_lines:  # it names its address when it has bound the port
+        if error.log_lines:  # it prints its address after binding the port
             break
     return error
 
 
 def assert_names_its_fields(error: WorldError) -> None:
-    """Check that the message alone is enough: every field that is known stands in it."""
+    """Check that the message contains every known field."""
     text = str(error)
     assert f"world directory: {error.world_dir}\n" in text
     assert f"command_file: {error.command_file}\n" in text
@@ -129,7 +129,7 @@ def assert_names_its_fields(error: WorldError) -> None:
 
 
 async def assert_a_sound_world_starts(directory: Path, port: int) -> None:
-    """Check that name, port and directories are free again, by using them."""
+    """Check that name, port and directories are free again by using them."""
     write_world(directory, *world_command())
     async with AsyncWorld(dir=directory) as world:
         run = directory.parent / "run"
@@ -406,7 +406,7 @@ async def test_slow_worlds_that_listen_elsewhere_are_reported_once_before_they_f
             ports = [(await next_event(events, "started")).data["port"] for _ in range(2)]
             await wait_until_async(lambda: logs)
             await wait_until_async(lambda: all(map(is_listening, ports)))
-            await anyio.sleep(0.1)  # in which nothing more must be logged
+            await anyio.sleep(0.1)  # during which nothing more may be logged
             tasks.cancel_scope.cancel()
     (told,) = logs
     assert told["instance"] in ("w000", "w001")
@@ -649,7 +649,7 @@ async def start_with(world, spare):
     # Waits, for a thread that samples may have a file open at any one moment.
     await wait_until_async(
         lambda: (len(open_fds()), children()) == (len(files), processes),
-        what=f"{spare} {kinds} {files} {processes} are again what is open",
+        what=f"{spare} {kinds} {files} {processes} are open again",
     )
 
 async def main():
@@ -685,7 +685,7 @@ def test_start_without_free_descriptors_fails_and_leaves_nothing_behind(tmp_path
 
 @pytest.mark.thorough
 def test_sleep_of_the_orchestrator_does_not_make_a_start_late(tmp_path: Path) -> None:
-    """Stop the orchestrator, as a closed laptop does, until its deadline is long over."""
+    """Stop the orchestrator, like closing a laptop, until long after its deadline."""
     directory = make_world(tmp_path, "--slow-boot", "0.4", "--pid-file", str(tmp_path / "pid"))
     script = "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Starts until the world is ready: what says so, and a port that is lost meanwhile."""
+"""Starts until readiness: the signs of readiness, and a port lost meanwhile."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ exec "$@"
 
 
 def gated_world(parent: Path, *flags: str) -> Path:
-    """Return a world that writes down its port and runs when the file ``go`` is there."""
+    """Return a world that records its port and runs when the file ``go`` exists."""
     return world_that_runs(parent, "bash", "-c", GATE, "gate", *world_command(*flags))
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
     scope="module", params=["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
 )
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Run everything here on both event loops: the engine needs anyio, not asyncio."""
+    """Run all tests on both event loops, since the code requires anyio instead of asyncio."""
     return request.param
 
 
@@ -142,7 +142,7 @@ async def test_leaving_the_block_stops_every_instance(tmp_path: Path) -> None:
 
 
 async def test_an_exception_in_the_block_propagates_unchanged(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is under test
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             await world.start(run_dir=tmp_path / "run")
             raise ZeroDivisionError

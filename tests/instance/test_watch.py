@@ -1,4 +1,4 @@
-"""Worlds that cannot keep their rate: what is asked of them, and who learns of it."""
+"""Worlds that cannot keep their rate: detection and reports."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def world_dir(tmp_path: Path) -> Path:
 def report(
     directory: Path, found: TickRate | None = None, errors: ScriptErrors | None = None
 ) -> None:
-    """Let the world report a rate and errors of its scripts from now on."""
+    """Make the world report a rate and script errors from now on."""
     new = directory / "new.json"
     new.write_text(json.dumps({"status": "ok", **report_fields(found, errors)}))
     new.rename(directory / "health.json")
@@ -199,7 +199,7 @@ async def until_shown(run: Path, text: str) -> None:
 
 
 def shown(run: Path) -> str:
-    """Return what ``ps`` shows as the rate of the only instance."""
+    """Return the rate of the only instance in ``ps``."""
     (status,) = read_run(run).instances
     columns = instance_columns([make_row(status, status.state)])
     (rate,) = next(column.cells for column in columns if column.heading == "RATE")
@@ -300,7 +300,7 @@ off_loop = anyio.to_thread.run_sync
 
 
 async def until_errors(run: Path, errors: ScriptErrors | None) -> None:
-    """Wait until the status of the only instance has these errors, and ``ps`` their number."""
+    """Wait until the only instance's status has these errors, and ``ps`` their number."""
     with anyio.fail_after(HANG_S):
         while (status := (await off_loop(read_run, run)).instances[0]) is not None:
             if status.script_errors == errors:

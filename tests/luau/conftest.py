@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="package")
 def _quick_collections() -> Iterator[None]:
-    """Exempt the objects of the test process from collections, which scripts ask for."""
+    """Exclude the objects of the test process from collections requested by scripts."""
     gc.collect()
     gc.freeze()
     yield

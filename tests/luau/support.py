@@ -18,7 +18,7 @@ _PLENTY = 10**12
 
 
 class TortureHost(Host):
-    """Lends a ``print`` that suspends the script wherever it may be suspended."""
+    """Provides a ``print`` that suspends the script wherever possible."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class TortureHost(Host):
 
 
 def run_plainly(source: str, **options: Any) -> list[str]:
-    """Return the lines a script prints; its error is the last one."""
+    """Return the lines that a script prints, with its error last."""
     lines: list[str] = []
 
     def show(line: str) -> None:
@@ -53,7 +53,7 @@ def run_plainly(source: str, **options: Any) -> list[str]:
 
 
 def run_tortured(source: str, **options: Any) -> list[str]:
-    """Do the same, but continue in a restored VM after each line, and check the document."""
+    """Run like `run_plainly`, continuing in a restored VM after each line; check the documents."""
     lines: list[str] = []
     host = TortureHost(lines)
     vm = VM(**options)
@@ -94,14 +94,14 @@ def value(source: str) -> Any:
 def check_scripts(
     run: Callable[[str], list[str]], scripts: Mapping[str, tuple[str, list[str]]]
 ) -> None:
-    """Assert that all scripts print what they should; show those that do not."""
+    """Assert that all scripts print the expected lines; show the others."""
     printed = {name: run(source) for name, (source, _) in scripts.items()}
     expected = {name: lines for name, (_, lines) in scripts.items()}
     assert printed == expected
 
 
 def check_values(expected: Mapping[str, tuple[object, ...]]) -> None:
-    """Assert that all expression lists have the expected values; show those that do not."""
+    """Assert that all expression lists have the expected values; show the others."""
     assert {source: values(source) for source in expected} == dict(expected)
 
 
@@ -115,7 +115,7 @@ def steps_taken(source: str) -> int:
 
 
 def failure(source: str, **options: Any) -> str:
-    """Return the message with which a script fails."""
+    """Return the error message of a failing script."""
     vm = VM(**options)
     try:
         vm.call(vm.load(textwrap.dedent(source), "=test"))

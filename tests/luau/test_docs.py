@@ -1,4 +1,4 @@
-"""The programs in docs/luau.md run without a change."""
+"""The programs in docs/luau.md run unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No script makes Python's own semantics or errors visible to itself or to the host."""
+"""Scripts cannot expose Python's semantics or errors to themselves or the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clawblox.luau.runtime.host import Host
 from clawblox.luau.vm import VM
 from tests.luau.support import MODES, round_trip
 
-# How a script gets hold of `add`, which its chunk calls with numbers alone.
+# Ways for a script to obtain `add`, which its chunk calls only with numbers.
 ESCAPES = {
     "its own level": "found = debug.info(1, 'f')",
     "a level above": "(function() found = debug.info(2, 'f') end)()",

@@ -92,7 +92,7 @@ class SmallWorld:
             self.run(FLOOR)
 
     def run(self, source):
-        """Run a chunk in a thread of its own; return what the global ``answer`` then holds."""
+        """Run a chunk in its own thread; return the value of the global ``answer``."""
         with self.vm.entered():
             self.scheduler.run(self.vm.load(source, "=test", self.environment))
         return self.environment.get("answer")
@@ -109,7 +109,7 @@ class SmallWorld:
         return player
 
     def tick(self, ticks=1, inputs=None):
-        """Run ticks; `inputs` is a chunk that runs where inputs are processed."""
+        """Run ticks; `inputs` is a chunk that runs in the phase of inputs."""
         for _ in range(ticks):
             with self.vm.entered():
                 self.animations.advance()

@@ -189,7 +189,9 @@ def test_move_to_is_reached_within_half_a_stud(world):
     while not world.ask("#heard > 0"):
         world.tick()
         ticks += 1
-    assert ticks == 30  # 29 steps of 16/60 lead within half a stud, the next tick tells
+    assert (
+        ticks == 30
+    )  # after 29 steps of 16/60 the distance is below half a stud, reported in the next tick
     assert world.ask("take()") == "MoveToFinished true"
     assert 7.5 < world.ask("root.Position.X") < 8.0
 
@@ -338,7 +340,7 @@ def test_dead_character_still_obeys_move_to(world):
     assert world.ask("humanoid.Health") == 0.0
 
 
-# What scripts write to the root
+# Writes of scripts to the root
 
 
 def test_writing_the_position_teleports_the_character_and_clears_its_target(world):
@@ -436,7 +438,7 @@ def test_model_without_a_player_can_walk():
     assert world.ask("root.Position.Y") == pytest.approx(2.55, abs=1e-3)
     world.run("humanoid:Destroy()")
     world.tick(30)
-    assert world.ask("root.Position.Y") < 1.0  # a part like others now
+    assert world.ask("root.Position.Y") < 1.0  # an ordinary part now
 
 
 def test_anchored_root_of_a_model_without_a_player_is_an_ordinary_part(world):

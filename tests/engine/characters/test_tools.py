@@ -1,4 +1,4 @@
-"""Tools, backpacks, and what agents do with them."""
+"""Tools and backpacks, and their use by agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Postgres server of the tests' own, on a socket in its directory."""
+"""A private Postgres server for tests, on a socket in its directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCOUNT = "postgres"
 
 
 def find_account() -> str | None:
-    """Return the account for the server, which refuses to run as root; None for our own."""
+    """Return the account for the server, which refuses to run as root; None for the current."""
     if os.geteuid() != 0:
         return None
     accounts = {account.pw_name: account for account in pwd.getpwall() if account.pw_uid != 0}
@@ -27,10 +27,10 @@ def find_account() -> str | None:
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Make an empty database and start a server for it."""
+    """Create an empty database and start a server for the database."""
     programs = require_program("initdb").resolve().parent
-    # Not below the tests' own directories: a server that root starts runs as another account, and
-    # the path of a socket must be short.
+    # Not below the directories of tests, because a server started by root runs under another
+    # account, and the path of a socket must be short.
     directory = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
     try:
         server = PostgresServer(programs, directory)

@@ -1,4 +1,4 @@
-"""SQLite and Postgres answer the same questions in the same way."""
+"""SQLite and Postgres answer the same requests in the same way."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def url(request: pytest.FixtureRequest) -> str | None:
 
 
 def make_database(server: PostgresServer, encoding: str) -> str:
-    """Make a database with another encoding and return its address."""
+    """Create a database with another encoding and return its address."""
     name = encoding.lower()
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
@@ -328,7 +328,7 @@ def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("s", "k", '{"score":1}')])
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as connection:
-        for ascending, sorts in ((True, 0), (False, 1)):  # downwards, ties alone are sorted
+        for ascending, sorts in ((True, 0), (False, 1)):  # descending: only ties are sorted
             request = ReadSorted("s", ascending, 1)
             statement, values = next(sqlite._STATEMENTS.select_sorted(request))
             parameters = (GAME, "s", *values, 1)

@@ -1,4 +1,4 @@
-"""The worker's thread, what its answers promise, and where the rows are."""
+"""The worker's thread, the durability of its answers, and the location of the rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_acknowledged_writes_survive_sigkill(tmp_path: Path) -> None:
 
 
 class StuckStore:
-    """A database that answers when it is let go."""
+    """A database that answers when it is released."""
 
     def __init__(self) -> None:
         self.free = threading.Event()

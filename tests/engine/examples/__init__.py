@@ -1,1 +1,1 @@
-"""The two example worlds of the engine: played by their own documents, and restored exactly."""
+"""The two example worlds of the engine: played as documented, and restored exactly."""

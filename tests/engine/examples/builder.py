@@ -1,4 +1,4 @@
-"""An agent that gathers, crafts and builds in the workshop by what its document says."""
+"""An agent that gathers, crafts and builds in the workshop, following its document."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ Json = Any
 Action = tuple[str, Json]
 
 NEAR = 8.0
-"""Sources and the bench are within reach at 12 studs; this is safely within."""
+"""Safe distance in studs; sources and the bench are within reach at 12 studs."""
 NEEDED = {"Wood": 3, "Stone": 3, "Sand": 3}
 CRAFTS = ("Lamp", "Window", "Plank", "Brick")
 PLACES = {"Lamp": [2, 2, 2], "Window": [6, 2, 2], "Plank": [2, 6, 2], "Brick": [6, 6, 2]}
-"""Where which block goes: on the plot, the upper ones on the lower ones."""
+"""Position of each block on the plot, with upper blocks on lower blocks."""
 STAND = [4, 0, -6]
-"""From here all these places are within reach."""
+"""A position from which all these places are within reach."""
 POINTS = 5 + 3 + 1 + 2
 
 
 class Builder:
-    """Gathers what it needs, crafts some of each kind and places one of each."""
+    """Gathers material, crafts blocks of each kind and places one of each."""
 
     def __init__(self) -> None:
         self.to_gather = [kind for kind, count in NEEDED.items() for _ in range(count)]
@@ -30,7 +30,7 @@ class Builder:
         self._asked: str | None = None
 
     def choose(self, seen: Mapping[str, Json]) -> Action | None:
-        """Return the next action; None when all is built."""
+        """Return the next action, or None when everything is built."""
         self._take_note(seen["player"]["attributes"]["Message"])
         at, entities = seen["player"]["position"], seen["world"]["entities"]
         if self.to_gather:
@@ -50,7 +50,7 @@ class Builder:
         return action, data
 
     def _take_note(self, message: str) -> None:
-        """Strike out what the last action has done, by its message."""
+        """Remove the step that the last action has completed, according to its message."""
         asked, self._asked = self._asked, None
         if asked == "Gather" and message == f"1 {self.to_gather[0]}":
             del self.to_gather[0]

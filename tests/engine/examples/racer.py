@@ -1,4 +1,4 @@
-"""An agent that runs the platform race by what its document says, from observations alone."""
+"""An agent that runs the platform race, following its document, from observations only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Json = Any
 Action = tuple[str, Json]
 
 BODY = 2.55
-"""How far the middle of a body is above the ground it stands on."""
+"""Height of the centre of a standing body above the ground, in studs."""
 SAFE_GAP = 6.0
-"""The document: a gap of up to 6 studs is safe with ``Leap`` from the edge."""
+"""Gap in studs that ``Leap`` from the edge crosses safely, according to the document."""
 
 
 def choose(seen: Mapping[str, Json]) -> Action | None:
-    """Return the next action of a racer; None to go on as before."""
+    """Return the next action of a racer; None to continue as before."""
     x, y, z = seen["player"]["position"]
     ground = [each for each in seen["world"]["entities"] if is_ground(each)]
     under = next((each for each in ground if stands_on(each, x, y, z)), None)
@@ -65,7 +65,7 @@ def right(ground: Json) -> float:
 
 
 def nearest(ground: Json, z: float) -> float:
-    """Return the nearest Z to another one, a stud from the edges of a platform."""
+    """Return the Z nearest to another, at least a stud from the edges of a platform."""
     reach = ground["size"][2] / 2 - 1.0
     middle: float = ground["position"][2]
     return max(middle - reach, min(middle + reach, z))
@@ -76,7 +76,7 @@ def is_ahead(entity: Json, x: float) -> bool:
 
 
 def pass_bar(bar: Json, x: float) -> Action:
-    """Run past a bar at the edge of its circle, when it points along the way; jump over it."""
+    """Run past a bar at the edge of its circle when it points along the path; else jump."""
     middle = bar["position"][0]
     behind = {"position": [middle + 8, 0, 2.5]}
     if middle - x > 7:

@@ -1,4 +1,4 @@
-"""No input that an agent can send halts a world that comes with the package."""
+"""Inputs of agents cannot halt the worlds of the package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OWN = {
 }
 CHECKED = {"MoveTo", "Pickup", "Place", "Throw", "Stop", "Jump", "GuiClick"}
 WALK_TICKS = 500
-"""A character gives up a walk after 480 ticks."""
+"""Number of ticks for a walk, which a character abandons after 480 ticks."""
 
 
 @pytest.mark.thorough

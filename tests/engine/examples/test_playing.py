@@ -1,4 +1,4 @@
-"""The examples can be played by what their documents say."""
+"""The examples can be played by following their documents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.engine.torture import ROOT, Plan, Run, agent_id
 Choose = Callable[[Any], tuple[str, Any] | None]
 
 EVERY = 6
-"""The agents look and act ten times a second."""
+"""Ticks between two actions of an agent: ten actions per second."""
 
 
 def play(directory: Path, ticks: int, choosers: dict[str, Choose], until: Callable[[Any], Any]):
-    """Let agents play; return what they see in the end, and the lines of the world."""
+    """Let agents play; return their final observations, and the lines of the world."""
 
     def run() -> tuple[dict[str, Any], list[str]]:
         plan = Plan()

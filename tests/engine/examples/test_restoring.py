@@ -1,8 +1,8 @@
-"""The examples go on exactly in another process: in lock-step, and in real time.
+"""The examples continue exactly in another process: in lock-step, and in real time.
 
 In lock-step every answer must be the same, with its status, its headers and each byte of its body.
-In real time no two processes answer at the same tick, so the documents of equal simulated times are
-compared; a run that finds too few of them has shown nothing, and is skipped.
+In real time, two processes do not answer at the same tick, so the documents of equal simulated
+times are compared; a run with too few equal times is skipped as inconclusive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.worlds import Answer
 
 NAMES = ("platform_race", "workshop")
 COMMON = 20
-"""How many equal times a comparison in real time needs."""
+"""Minimum number of equal times for a comparison in real time."""
 POLLS = 60
 START_S = 60.0
 TRIES = 3
@@ -36,7 +36,7 @@ Launch = Callable[..., LaunchedWorld]
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
-    """Start an engine world in a process of its own."""
+    """Start an engine world in its own process."""
     with ExitStack() as stack:
 
         def start(directory: Path, *flags: str, resume: Path | None = None) -> LaunchedWorld:
@@ -95,7 +95,7 @@ class Player:
 
 
 def act(player: Player, sessions: list[str]) -> None:
-    """Do what agents do, the same each time: act, look, talk, fail, come and go."""
+    """Run a fixed sequence of agent actions: act, look, talk, fail, join and leave."""
     dice = random.Random(5)
     kinds = ("MoveTo", "MoveTo", "Leap", "Jump", "Gather", "Craft", "Place", "Stop", "Nonsense")
     for turn in range(24):
@@ -153,7 +153,7 @@ def test_example_gives_the_same_answers_after_a_restore(
 def poll(
     world: LaunchedWorld, enough: Callable[[Mapping[float, bytes]], bool]
 ) -> dict[float, bytes]:
-    """Return the documents of a running world by their times."""
+    """Return the documents of a running world by time."""
     found: dict[float, bytes] = {}
     while not enough(found):
         body = world.snapshot().body

@@ -1,4 +1,4 @@
-"""The types that attributes can have, and how agents see them."""
+"""The types of attributes, and their form in observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes and members that are data: kept, copied, saved and restored, with types and defaults."""
+"""Data classes and members: stored, copied, saved and restored, with types and defaults."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ OTHER = {
     "Instance": "workspace",
     "SoundGroup": "Instance.new('SoundGroup')",
 }
-"""Another value than the default, by the type of the property."""
+"""An expression for a value other than the default, by type of the property."""
 
 
 OF_ITS_OWN = ("CameraType", "PlayerToHideFrom", "TimeOfDay")
-"""Members that take any value, a player, and what another member says."""
+"""Members with special values: any value, a player, and a value tied to another member."""
 
 
 def data_members(spec: ClassSpec) -> dict[str, Property]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 DEADLINE_S = 120.0
-"""How long anything may take; it only catches what hangs."""
+"""Time limit of each operation, to catch hangs, in seconds."""
 
 _FLAGS = (
     "--headless=new",
@@ -45,13 +45,13 @@ _WAIT = """new Promise((resolve, reject) => {
 
 
 class Chromium:
-    """One browser; ``open`` gives pages.
+    """A browser; ``open`` returns pages.
 
-    It is no child of this process, since its own children come and go as it likes, which tests that
-    look for leaks would count. It ends with its pipes.
+    It is not a child of this process, because the checks for leaked processes would count the
+    changing children of the browser. It ends when its pipes are closed.
 
     Args:
-        program: Its path.
+        program: Path of its program.
         profile: An empty directory, outside those of tests.
     """
 
@@ -113,7 +113,7 @@ class Chromium:
     def open(
         self, url: str, *, width: int = 480, height: int = 320, dark: bool = False, script: str = ""
     ) -> Page:
-        """Open a page in a tab of its own, after a script if one is given."""
+        """Open a page in a new tab, after running an optional script."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         page = Page(self, target, attached["sessionId"])
@@ -145,7 +145,7 @@ class Chromium:
 
 
 class Page:
-    """One page of the browser; a context manager that closes it."""
+    """A page of the browser; a context manager that closes the page."""
 
     def __init__(self, browser: Chromium, target: str, session: str) -> None:
         self._browser = browser
@@ -177,7 +177,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", code=code, key=key)
 
     def click(self, selector: str) -> None:
-        """Press and release the left button in the middle of an element."""
+        """Press and release the left button at the centre of an element."""
         found = json.dumps(selector)
         x, y = self.evaluate(
             f"(() => {{ const box = document.querySelector({found}).getBoundingClientRect();"
@@ -187,11 +187,11 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def screenshot(self, **params: Any) -> bytes:
-        """Return what the page looks like; see ``Page.captureScreenshot``."""
+        """Return an image of the page; see ``Page.captureScreenshot``."""
         return base64.b64decode(self.call("Page.captureScreenshot", **params)["data"])
 
     def events(self, method: str) -> list[dict[str, Any]]:
-        """Return what the page has reported by events of this name, oldest first."""
+        """Return the page's events with a name, oldest first."""
         self.evaluate("0")
         return [
             event["params"]
@@ -200,7 +200,7 @@ class Page:
         ]
 
     def complaints(self) -> list[str]:
-        """Return errors of the console, of scripts and of the network."""
+        """Return the errors of console, scripts and network."""
         console = [
             str([argument.get("value", argument.get("description")) for argument in call["args"]])
             for call in self.events("Runtime.consoleAPICalled")
@@ -217,7 +217,7 @@ class Page:
         return console + thrown + logged
 
     def requests(self) -> list[str]:
-        """Return the URLs of all requests that the page has made, WebSockets included."""
+        """Return the URLs of all requests of the page, including WebSockets."""
         sent = [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]
         return sent + [event["url"] for event in self.events("Network.webSocketCreated")]
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Chromium]:
-    """Return a browser of this module; skip its tests where there is none."""
+    """Return the browser of this module; skip its tests without a browser."""
     program = require_program("chromium")
     profile = Path(tempfile.mkdtemp(prefix="clawblox-chromium-", dir="/tmp"))
     chromium = Chromium(program, profile)
@@ -36,7 +36,7 @@ class World:
 
     Args:
         port: A free port.
-        *words: What ``python`` is to run.
+        *words: Arguments for ``python``.
     """
 
     def __init__(self, port: int, *words: str) -> None:
@@ -46,7 +46,7 @@ class World:
         self._process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=quiet)
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until something that the page or the world does is seen here."""
+        """Wait until an action of the page or the world is visible to the test."""
         wait_until(condition, DEADLINE_S, what)
 
     def posted(self, kind: str) -> list[dict[str, object]]:
@@ -54,12 +54,12 @@ class World:
         return [entry for entry in self._ask("GET", "/posted").json() if entry["type"] == kind]
 
     def position(self) -> tuple[float, float, float]:
-        """Return where the first player is."""
+        """Return the position of the first player."""
         (x, y, z) = self._ask("GET", "/spectate").json()["players"][0]["position"]
         return x, y, z
 
     def order(self, word: str) -> None:
-        """Give a stub one of its orders."""
+        """Send an order to a stub."""
         self._ask("POST", f"/orders/{word}")
 
     def end(self) -> None:
@@ -75,7 +75,7 @@ Serve = Callable[..., World]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what starts a stub with a directory of renderer files, or none; or an engine world."""
+    """Return a function that starts a stub, with optional renderer files, or an engine world."""
     started: list[World] = []
 
     def start(renderer: Path | None = None, *, world: Path | None = None) -> World:

@@ -1,8 +1,8 @@
-"""A server with the routes that the page uses, and no engine: it plays a recorded world.
+"""A server with the routes that the page uses, which plays a recorded world without an engine.
 
-``python -m tests.engine.page.stub_world PORT [RENDERER_DIR]``. What was posted is at ``GET
-/posted``; ``POST /orders/halt`` halts it, ``/orders/drop`` closes the sockets and refuses new ones,
-``/orders/resume`` undoes both.
+``python -m tests.engine.page.stub_world PORT [RENDERER_DIR]``. ``GET /posted`` returns the posted
+inputs. ``POST /orders/halt`` halts the world, ``/orders/drop`` closes the sockets and refuses new
+sockets, ``/orders/resume`` undoes both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The static files of the page are whole: what they import is there, three.js is as published."""
+"""The static files of the page are complete: all imports exist, and three.js is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host page and the renderers in a browser, before a stub of a world."""
+"""The host page and the renderers in a browser, connected to a stub of a world."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.engine.page.conftest import Serve, World
 pytestmark = pytest.mark.thorough
 
 START = (0, 3, 26)
-"""Where players of the starter world begin."""
+"""Spawn position of players in the starter world."""
 RENDERER = Path(__file__).with_name("renderer")
 
 
 def pixel(page: Page, x: int, y: int) -> tuple[int, int, int]:
-    """Return the colour that the page shows at a point."""
+    """Return the colour of the page at a point."""
     png = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1, "scale": 1})
     at, data = 8, b""
     while at < len(png):
@@ -41,7 +41,7 @@ def is_grass(colour: tuple[int, int, int]) -> bool:
 
 
 def check(page: Page, world: World) -> None:
-    """Check that the page has no complaint and asked no other host."""
+    """Check that the page has no errors and did not contact other hosts."""
     assert page.complaints() == []
     hosts = {url.split("/")[2] for url in page.requests() if not url.startswith("blob:")}
     assert hosts == {f"127.0.0.1:{world.port}"}

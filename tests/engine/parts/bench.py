@@ -55,7 +55,7 @@ class Bench:
         self.vm.globals.update({**libraries, **services})
 
     def run(self, source):
-        """Run Luau; return what it returns."""
+        """Run Luau; return its results."""
         with self.vm.entered():
             function = self.vm.load(source)
             results = []

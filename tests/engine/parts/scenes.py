@@ -83,7 +83,7 @@ def act(seed, tick):
 
 
 def go_on(bench, seed, last, every):
-    """Return digests of the document, one for each ``every`` ticks."""
+    """Return digests of the document, one every ``every`` ticks."""
     digests = []
     while bench.scheduler.tick < last:
         tick = bench.scheduler.tick

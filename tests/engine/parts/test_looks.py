@@ -1,4 +1,4 @@
-"""Properties of parts that are values of their own: colours, materials, physical properties."""
+"""Properties of parts with structured values: colours, materials, physical properties."""
 
 from __future__ import annotations
 

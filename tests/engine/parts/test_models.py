@@ -1,4 +1,4 @@
-"""The box around a model, and models that are moved to a free place."""
+"""The bounding box of a model, and moves of models to free positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A random scene that drives a `Space` for as long as a test likes, from any document."""
+"""A random scene that drives a `Space` for any number of ticks, from any document."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def build(seed):
 
 
 def act(space, seed, tick):
-    """Do what a script might do in a tick, chosen by seed and tick alone."""
+    """Carry out random script actions for a tick, determined by seed and tick."""
     choose = random.Random(seed * 100003 + tick)
     for number in range(2, 20):
         if number in space:
@@ -87,7 +87,7 @@ def digest(space):
 
 
 def go_on(space, seed, first, last, every):
-    """Return digests of all that was reported, and of the document after some of the ticks."""
+    """Return digests of all reports, and of the document after some of the ticks."""
     digests = []
     for number in range(first, last):
         seen = hashlib.sha256(repr(tick(space, seed, number)).encode()).hexdigest()

@@ -39,8 +39,8 @@ class ScriptWorld:
     """A world made of files in a directory.
 
     Attributes:
-        lines: What it has printed.
-        warnings: What it has warned of.
+        lines: The printed lines.
+        warnings: The warnings.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -80,7 +80,7 @@ class ScriptWorld:
             self.scheduler.tick += 1
 
     def halted(self, directory: Path, ticks: int = 1) -> str:
-        """Return why it halts, while it loads or within some ticks."""
+        """Return the reason of its halt, during loading or within some ticks."""
         try:
             self.begin(directory).tick(ticks)
         except WorldHalted as halted:
@@ -88,7 +88,7 @@ class ScriptWorld:
         raise AssertionError("it goes on")
 
     def again(self) -> ScriptWorld:
-        """Return the world that a snapshot of this one makes."""
+        """Return a world restored from a snapshot of this world."""
         slots = Slots()
         saved: dict[str, Any] = {
             "scripts": self.runner.document(slots),

@@ -1,4 +1,4 @@
-"""A world of scripts, GUI and values goes on exactly from every tick."""
+"""A world of scripts, GUI and values continues exactly from every tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script tree: storages, directories that are modules, projects of Rojo, paths of `require`."""
+"""The script tree: storages, directories as modules, Rojo projects, paths of `require`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When scripts run, what they share, and ``require``."""
+"""The order and the shared state of scripts, and ``require``."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_require_reports_its_errors(tmp_path: Path, call: str, module: str, erro
     for line in world.lines:
         assert line.startswith("false\t")
         assert error in line
-    world.tick(3)  # no thread of the module goes on
+    world.tick(3)  # the threads of the module do not continue
 
 
 def test_a_module_may_wait_while_it_loads(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A world with services and nothing else: no physics, no HTTP, no characters."""
+"""A world with services only, without physics, HTTP and characters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BenchHost(Host):
 
 
 class Bench:
-    """One such world; `lines` are what it prints and logs."""
+    """A world with services only; `lines` are its printed and logged lines."""
 
     def __init__(self, store: Store | None = None, *, afk_timeout_s: float = 0.0) -> None:
         self.lines: list[str] = []
@@ -124,7 +124,7 @@ class Bench:
         model = self.model
         document: dict[str, Any] = {}
         loose: list[Instance] = []
-        for _ in range(2):  # the first time, to find the instances that only scripts hold
+        for _ in range(2):  # the first time, to find the instances held only by scripts
             slots = Slots()
             tree = find_instances(model, loose)
             document = {
@@ -141,7 +141,7 @@ class Bench:
         return json.dumps(document)
 
     def restore(self, text: str) -> Bench:
-        """Take over a snapshot instead of `begin`."""
+        """Restore a snapshot, instead of calling `begin`."""
         document = json.loads(text)
         kept = make_tree(self.model, document["tree"])
         self._set_globals()
@@ -161,7 +161,7 @@ class Bench:
 
 
 def bench(source: str, *, players: Sequence[str] = (), **options: Any) -> Bench:
-    """Return a world without a database that has run a script, after players have joined."""
+    """Return a world without a database, after players have joined and a script has run."""
     made = Bench(**options).begin()
     made.run(source)
     for number, name in enumerate(players, 1):
@@ -170,7 +170,7 @@ def bench(source: str, *, players: Sequence[str] = (), **options: Any) -> Bench:
 
 
 def output(source: str, *, ticks: int = 0, **options: Any) -> list[str]:
-    """Return what a script prints in some ticks."""
+    """Return the lines that a script prints in some ticks."""
     world = bench(source, **options)
     world.tick(ticks)
     return world.printed()

@@ -1,4 +1,4 @@
-"""MarketplaceService and BadgeService, which own nothing."""
+"""MarketplaceService and BadgeService, without items and badges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents may do, and in which order scripts learn of it."""
+"""The allowed inputs of agents, and their order for scripts."""
 
 from __future__ import annotations
 

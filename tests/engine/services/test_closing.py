@@ -1,4 +1,4 @@
-"""The end of a world: what scripts have bound to it, and the database."""
+"""The close of a world: functions bound by scripts, and the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataStoreService: N13, answers at fixed ticks, and requests in a snapshot."""
+"""DataStoreService: answers at fixed ticks, and requests in a snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_request_is_answered_at_the_start_of_the_next_tick(world: Bench) -> None
     script(world, "d:SetAsync('k', {a = 1, b = {2, 'x'}}) print('set') print(d:GetAsync('k').b[2])")
     assert world.printed() == []
     world.tick()
-    assert world.printed() == []  # begun before tick 0, so a part of it
+    assert world.printed() == []  # started before tick 0, so part of that tick
     world.tick()
     assert world.printed() == ["set"]
     world.tick()
@@ -621,7 +621,7 @@ def test_tick_waits_only_once_for_a_stuck_database_and_requests_fail(
     for line, reason in zip(world.printed(), reasons, strict=True):
         assert line.startswith(f"false\tDatabase error in GetAsync: {reason}")
     free.set()
-    world.worker.close()  # by now the first request is answered, too late
+    world.worker.close()  # the first request has been answered by now, but too late
     world.tick(2)
     assert world.printed()[-1] == "true\t1\tDataStoreKeyInfo"
     world.close()
@@ -665,7 +665,7 @@ def test_pending_requests_continue_exactly_in_a_restored_world(tmp_path: Path, a
     first.run(SHARED)
     first.tick(at)
     text = first.document()
-    first.close()  # nothing is carried out after the snapshot
+    first.close()  # requests are not carried out after the snapshot
     (tmp_path / "copy.db").write_bytes((tmp_path / "rows.db").read_bytes() if at else b"")
     worlds = [Bench(SqliteStore(tmp_path / name)).restore(text) for name in ("rows.db", "copy.db")]
     assert worlds[0].document() == text
@@ -697,7 +697,7 @@ def test_completed_request_is_not_repeated_after_a_restore(
     assert len(store.executed) > done
     second = Bench(store).restore(text)
     store.executed.clear()
-    second.tick()  # the row is 2 by now, but the answer is the one of the snapshot
+    second.tick()  # the row is 2 by now, but the answer is from the snapshot
     assert second.printed() == ["nil", "set"]
     second.close()
     assert [type(request).__name__ for request in store.executed] == ["WriteRequest"]

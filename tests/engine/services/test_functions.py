@@ -1,4 +1,4 @@
-"""BindableFunction and RemoteFunction: callbacks, questions of agents, and questions to agents."""
+"""BindableFunction and RemoteFunction: callbacks, requests from agents and to agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MemoryStoreService: maps and queues, their limits, and how they continue from a snapshot."""
+"""MemoryStoreService: maps and queues, their limits, and their state in snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MessagingService: messages that arrive in the next tick, also from a save."""
+"""MessagingService: messages that arrive in the next tick, even after a restore."""
 
 from __future__ import annotations
 

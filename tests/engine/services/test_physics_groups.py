@@ -1,4 +1,4 @@
-"""PhysicsService: which groups of parts collide."""
+"""PhysicsService: collision groups of parts."""
 
 from __future__ import annotations
 

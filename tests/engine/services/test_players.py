@@ -88,7 +88,7 @@ def test_bots_join_at_the_next_tick_up_to_max_players_and_are_never_idle() -> No
     world.run("Players:AddBot('bot 4')")
     full = "cannot join: the world has 3 players"
     assert world.printed() == [f"[Bot] bot 4 {full}"]
-    world.services.players.add(ANN, "Ann")  # takes the place of the last
+    world.services.players.add(ANN, "Ann")  # takes the last place
     assert world.printed() == ["Ann\t1\tAnn"]
     world.tick()
     assert world.printed() == ["bot 1\t-1\tbot 1", "bot 2\t-2\tbot 2", f"[Bot] bot 3 {full}"]

@@ -1,4 +1,4 @@
-"""ClickDetector and ProximityPrompt: agents use parts that they are near."""
+"""ClickDetector and ProximityPrompt: use of nearby parts by agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ detector(part("Stored", 2, game.ReplicatedStorage))
 
 
 def numbers(directory: Path, main: str) -> dict[str, int]:
-    """Return the ids of the parts of a world by their names."""
+    """Return the ids of the parts in a world by name."""
     world = play(directory, main).world
     model = world._parts.model
     return {part.name: part.number for part in model.instances() if part.is_a("BasePart")}

@@ -113,7 +113,7 @@ event:FireClient(bob, 'king')
 def test_an_event_for_one_player_is_seen_by_that_agent_and_by_spectators() -> None:
     world = bench("", players=["Ann", "Bob"])
     world.run(PRIVATE)
-    saved = Bench().restore(world.document())  # fired, and not published yet
+    saved = Bench().restore(world.document())  # fired but not yet published
     for each in (world, saved):
         each.tick()
     events = Bench().restore(saved.document()).services.remote_events

@@ -1,4 +1,4 @@
-"""The small services, and the state that all of them save."""
+"""The small services, and the saved state of all services."""
 
 from __future__ import annotations
 

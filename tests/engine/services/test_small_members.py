@@ -1,4 +1,4 @@
-"""Small members that scripts for Roblox use: one row for each, with the lines that it prints."""
+"""Small members used by Roblox scripts: a row for each, with its printed lines."""
 
 from __future__ import annotations
 

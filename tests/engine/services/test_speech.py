@@ -1,4 +1,4 @@
-"""``Player.Chatted``: what scripts hear of the chat."""
+"""``Player.Chatted``: chat messages for scripts."""
 
 from __future__ import annotations
 

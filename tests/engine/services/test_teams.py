@@ -1,4 +1,4 @@
-"""Teams, and the properties of players that go with them."""
+"""Teams, and the team properties of players."""
 
 from __future__ import annotations
 

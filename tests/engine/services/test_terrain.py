@@ -1,4 +1,4 @@
-"""Terrain: cells of 4 studs, how blocks fill them, and the boxes that physics gets."""
+"""Terrain: cells of 4 studs, filling with blocks, and the boxes for physics."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_invalid_terrain_calls_name_the_mistake(call: str, message: str) -> None
 
 
 def solid_cells(voxels: Voxels) -> list[tuple[int, int, int]]:
-    """Return the cells of all boxes, which overlap nowhere."""
+    """Return the cells of all boxes, checking that boxes do not overlap."""
     return [
         (x, y, z)
         for key in voxels.chunks()
@@ -158,7 +158,7 @@ def test_flat_terrain_has_few_boxes() -> None:
 def test_terrain_is_restored_from_a_snapshot() -> None:
     world = bench(READ + "fill(CFrame.new(3, 1, 0), Vector3.new(70, 5, 9), 'Ice')")
     voxels = find_terrain(world.model)
-    voxels.changed.clear()  # physics has looked
+    voxels.changed.clear()  # read by physics
     voxels.write((0, 0, 0), 0, 0)
     document = terrain_document(world.model)
     other = Bench().begin()

@@ -24,18 +24,18 @@ def make_vm() -> VM:
     return vm
 
 
-shared_vm = functools.cache(make_vm)  # the tests share it: each has globals of its own
+shared_vm = functools.cache(make_vm)  # shared by the tests, which have separate globals
 
 
 def run(source: str) -> Any:
-    """Return what a chunk returns."""
+    """Return the results of a chunk."""
     vm = shared_vm()
     results = vm.call(vm.load(source, "=t", vm.new_environment()))
     return results[0] if len(results) == 1 else results
 
 
 def text(expression: str) -> Any:
-    """Return an expression as ``tostring`` shows it."""
+    """Return the ``tostring`` form of an expression."""
     return run(f"return tostring({expression})")
 
 

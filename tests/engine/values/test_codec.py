@@ -32,7 +32,7 @@ def test_values_are_restored_from_json(value: Any) -> None:
     saved = json.loads(json.dumps(write_value(value, slots), allow_nan=False))
     found = read_value(saved, MODEL, slots)
     assert found == value
-    assert repr(write_value(found, slots)) == repr(saved)  # tells -0.0 from 0.0
+    assert repr(write_value(found, slots)) == repr(saved)  # distinguishes -0.0 from 0.0
 
 
 def test_value_shared_by_two_properties_remains_shared() -> None:

@@ -1,4 +1,4 @@
-"""The value types, as scripts use them."""
+"""The value types in scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ H = math.sqrt(0.5)
 
 
 def near(expression: str, *expected: float) -> None:
-    """Check numbers that an expression returns, or the parts of a vector or CFrame."""
+    """Check the numbers, or the parts of a vector or CFrame, that an expression returns."""
     found: Any = run(f"return {expression}")
     if isinstance(found, Vector):
         found = (found.x, found.y, found.z)
@@ -330,7 +330,7 @@ def test_shuffle_keeps_every_item() -> None:
     assert "readonly" in error("Random.new(3):Shuffle(table.freeze({1, 2}))")
 
 
-# What values have in common
+# Common properties of values
 
 
 MADE = {

@@ -1,4 +1,4 @@
-"""A damaged snapshot is refused with the place of the damage, or its world runs on in order."""
+"""A damaged snapshot is refused with the place of the damage, or its world runs normally."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ end)
 GONE = object()
 DAMAGE = (GONE, None, "x", -1, 7, 10**30, 1e308, 0.5, True, [], {}, [[]], [1, 2, 3])
 CASES = 60
-"""Of some thousands."""
+"""Number of cases, from several thousands."""
 
 Path_ = tuple[str | int, ...]
 
@@ -88,7 +88,7 @@ def state(directory: Path) -> Any:
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
-    """Iterate over the paths of all values in a document but those in the VM's part."""
+    """Iterate over the paths of all values in a document, except in the VM's part."""
     if path:
         yield path
     if isinstance(value, dict):
@@ -101,7 +101,7 @@ def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def damaged(state: Any, path: Path_, value: Any) -> Any:
-    """Return a document with another value at a place."""
+    """Return a document with the value at a place replaced."""
     changed = holder = copy.deepcopy(state)
     for key in path[:-1]:
         holder = holder[key]

@@ -1,4 +1,4 @@
-"""An engine world behind the server kit: routes, halting, what agents and spectators get."""
+"""An engine world behind the server: routes, halts, answers to agents and spectators."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def hosted(directory, lines) -> HostedWorld:
 
 
 class Client:
-    """Sends requests to a world in the thread of its scripts, one event loop for each."""
+    """Sends requests to a world in the thread of its scripts, with an event loop per request."""
 
     def __init__(self, world: HostedWorld) -> None:
         self._app = create_app(world, Settings(clock=Clock.LOCKSTEP))
@@ -246,7 +246,7 @@ def test_world_announces_its_address(hosted, lines):
 
 
 def test_a_recorded_engine_world_has_frames_with_fingerprints(directory, lines, monkeypatch):
-    monkeypatch.setattr(recording, "FRAME_SHARE", 1e9)  # whatever they cost on this machine
+    monkeypatch.setattr(recording, "FRAME_SHARE", 1e9)  # regardless of their cost on this machine
     hosted = make_hosted(directory, lines)
     hosted.begin()
     hosted.join("Rocky")

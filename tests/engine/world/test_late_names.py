@@ -1,4 +1,4 @@
-"""Names that scripts get later: snapshots of worlds stay as they were, older ones get them."""
+"""Late names: snapshots of worlds are unchanged, and worlds from older snapshots get them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_sandbox(state: Any) -> dict[str, Any]:
 
 
 def test_snapshot_contains_the_same_globals_as_older_snapshots() -> None:
-    """If it saves more, append the new names to ``LATE_NAMES`` of the engine or of the VM."""
+    """On failure, append the new names to ``LATE_NAMES`` of the engine or of the VM."""
     golden = json.loads((ENGINE / "snapshot.json").read_text())["state"]
 
     def begin() -> Any:

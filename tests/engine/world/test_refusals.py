@@ -1,4 +1,4 @@
-"""A snapshot that a world cannot continue is refused, with the reason."""
+"""A world refuses snapshots from which it cannot continue, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents and spectators see of parts and folders."""
+"""Parts and folders in observations and spectator states."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_observed_part_has_rounded_members_without_defaults(tmp_path):
         "shape": "Block",
         "anchored": True,
     }
-    assert str(plain["position"]) == "[1.23, 5.68, 0.0]"  # never minus zero
+    assert str(plain["position"]) == "[1.23, 5.68, 0.0]"  # 0.0 for -0.0
     rows = turned.pop("rotation")
     assert [[round(part) for part in row] for row in rows] == [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]
     assert (turned["color"], turned["transparency"]) == ([0.1, 0.2, 1.0], 0.25)

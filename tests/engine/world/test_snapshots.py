@@ -1,4 +1,4 @@
-"""A restored world goes on exactly."""
+"""A restored world continues exactly."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.engine.torture import Plan, torture
 
-# A restored world goes on beyond the next save, whose document is then compared too: what comes
-# later follows from there. The thorough rows go on to the end.
+# A restored world runs beyond the next save and is compared with its document, too; this is
+# sufficient. The thorough rows run to the end.
 
 WAITING = """
 local RunService = game:GetService("RunService")

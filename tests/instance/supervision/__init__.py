@@ -1,1 +1,1 @@
-"""Tests of what happens to worlds that die or hang, or seem to."""
+"""Tests of worlds that die or hang, or seem to."""

@@ -1,4 +1,4 @@
-"""Every test of supervision names its run directory the same way."""
+"""A fixture that gives every test of supervision the same run directory name."""
 
 from __future__ import annotations
 

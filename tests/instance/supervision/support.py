@@ -1,4 +1,4 @@
-"""What the tests of supervision share: a kill, what the disk says then, what a program told."""
+"""Shared code of the tests of supervision: kills, recorded states, lines of programs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from clawblox.rundir.status import InstanceStatus, read_run
 from tests.support.orchestrators import Orchestrator
 
 LIFE = ["restarting", "started", "ready"]
-"""What tells that an instance is back."""
+"""The events of a restart."""
 
 
 async def now(run: Path, name: str = "w000") -> InstanceStatus:
-    """Return what the disk says of an instance."""
+    """Return the recorded state of an instance."""
     (status,) = (await run_sync(read_run, run, [name])).instances
     return status
 
 
 async def kill(run: Path, name: str = "w000") -> int:
-    """Kill the process that an instance has now; return it."""
+    """Kill the current process of an instance; return the process."""
     pid = (await now(run, name)).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -30,7 +30,7 @@ async def kill(run: Path, name: str = "w000") -> int:
 
 
 def told_by(program: Orchestrator) -> str:
-    """Return the next line that a program says on purpose; its log goes the same way."""
+    """Return the next intended line of a program, skipping log lines on the same stream."""
     while not (line := program.hear()).startswith("told:"):
         pass
     return line.removeprefix("told:").strip()

@@ -1,4 +1,4 @@
-"""A death is seen, and the world is brought back as its policy says, or given up."""
+"""A death is detected, and the world is restarted according to its policy, or abandoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running instance dies: its event, its calls, and what stands where it stood."""
+"""The death of a running instance: its event, its calls, and the next owner of its port."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_death_emits_an_event_even_without_a_call(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
-        os.kill(started.pid, signal.SIGSTOP)  # from here on it could not answer anybody
+        os.kill(started.pid, signal.SIGSTOP)  # from here on it cannot answer calls
         os.kill(started.pid, signal.SIGKILL)
         event = await next_event(events, "exited")
         assert event.subject == started.name
@@ -55,7 +55,7 @@ async def test_every_call_to_a_dead_world_reports_how_it_ended(tmp_path: Path) -
 
 
 def assert_exited(error: WorldExitedError, started: StartedWorld, exit_: ProcessExit) -> None:
-    """Check that an error says all that is known of a dead instance."""
+    """Check that an error has all known facts about a dead instance."""
     assert error.exit == exit_
     assert error.log_lines[-1] == f"Spectator frontend: {started.url}/"
     assert error.elapsed_s is not None
@@ -79,7 +79,7 @@ HANGING: dict[str, tuple[dict[str, str], str, Callable[[AsyncWorld], Awaitable[A
 async def hanging_call(
     world: AsyncWorld, started: StartedWorld, name: str
 ) -> AsyncIterator[list[WorldError]]:
-    """Have a call in flight that the world does not answer; yield the errors that it raised."""
+    """Keep a call running that the world does not answer; yield the errors that it raises."""
     faults, path, call = HANGING[name]
     errors: list[WorldError] = []
 
@@ -164,7 +164,7 @@ async def test_calls_to_a_dead_world_never_reach_the_next_owner_of_its_port(tmp_
 
 
 def calls_with(access: dict[str, Any]) -> list[Callable[[AsyncWorld], Awaitable[Any]]]:
-    """Return every call that goes to the world itself."""
+    """Return all calls that are sent to the world itself."""
     return [AsyncWorld.save, lambda w: w.connect("Natasha"), lambda w: w.leave(access)]
 
 

@@ -1,4 +1,4 @@
-"""Nothing to spare: no descriptors, no room on the disk, no patience."""
+"""Exhausted resources: descriptors, disk space, and patience of the user."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_lack_of_descriptors_only_fails_some_starts(tmp_path: Path, run: Path) -
         assert exhausted.process.wait(HANG_S) == 0
     print(f"{started} started, {saved} saved, {stopped} stopped, {types}, {used_s:.2f} s of CPU")
     assert 0 < started < 40
-    assert stopped == started  # or what could not be seen to end has been killed
+    assert stopped == started  # or processes whose end could not be observed were killed
     assert untyped == []
     assert "WorldStartError" in types
     assert "WorldIdentityError" not in types

@@ -1,4 +1,4 @@
-"""A world that says that it has halted is ended, told with its reason, and brought back."""
+"""A world that reports a halt is ended, reported with its reason, and restarted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REASON = "OverflowError: the sums are too high"
 
 
 def tally(tmp_path: Path, *flags: str, liveness: str = LIVELY) -> Path:
-    """Write a world of the kit that an agent can halt."""
+    """Write a world on the server library that an agent can halt."""
     directory = tmp_path / "tally"
     directory.mkdir()
     command = json.dumps([sys.executable, str(TALLY), *flags])
@@ -106,7 +106,7 @@ async def test_world_that_halts_repeatedly_is_abandoned(tmp_path: Path, run: Pat
         (started,) = await world.start_many(1, run_dir=run, restart="fresh", max_restarts=1)
         await past(events)
         for kind in ("ready", "gave_up"):
-            ask(started.port, "POST", "/join?name=Jonah")  # no simulation of this one survives it
+            ask(started.port, "POST", "/join?name=Jonah")  # no simulation of this world survives it
             seen = await until(events, kind, ["w000"])
         assert kinds(seen, "w000")[-1] == "gave_up"
         await wait_until_async(lambda: not marked_processes(), HANG_S)
@@ -127,11 +127,11 @@ async def test_a_halted_world_is_brought_back_on_request(tmp_path: Path, run: Pa
 
 
 PATIENT = LIVELY.replace("0.05", "1000")
-"""Probes at whose period no test looks."""
+"""A probe period longer than any test."""
 
 
 async def halted_unseen(world: AsyncWorld, run: Path, **options: Any) -> StartedWorld:
-    """Start a world that halts, and whose halt nobody has seen."""
+    """Start a world that halts without being noticed."""
     (started,) = await world.start_many(1, run_dir=run, **options)
     assert act(started, await join(world, started), "FailAtNextStep") == 503
     return started
@@ -197,7 +197,7 @@ async def test_halt_answer_to_an_agents_proxy_hurries_the_probe(tmp_path: Path, 
         grants: list[Any] = []
         agent: Any = SimpleNamespace(grant_access=lambda grant: grants.append(grant) or "")
         await make_granter(place)(agent, Access("s", None, "Rocky", {}, "", ""))
-        grants[0].suspect()  # as the proxy of an agent does
+        grants[0].suspect()  # like the proxy of an agent
         await until(events, "halted", ["w000"])
 
 
@@ -240,7 +240,7 @@ async def test_a_halted_world_is_not_saved(tmp_path: Path, run: Path) -> None:
 async def test_running_save_fails_when_the_world_halts(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A world that halted may be asked no more, whatever it would still answer."""
+    """A halted world must not be asked again, even if it would answer."""
     original: Callable[..., Any] = Supervisor._clear_away
     refused = []
 
@@ -319,7 +319,7 @@ class World(BaseHTTPRequestHandler):
 
 HTTPServer(("127.0.0.1", int(os.environ["WORLD_PORT"])), World).serve_forever()
 """
-"""A world that answers what a file holds, and so halts in any words."""
+"""A world that answers with the contents of a file, to halt with any reason."""
 
 thorough = partial(pytest.param, marks=pytest.mark.thorough)
 TEXT = r'"reason": "the \ud800 value"'

@@ -1,4 +1,4 @@
-"""A world that hangs is ended; one whose orchestrator slept is let be."""
+"""A hanging world is ended, but not a world whose orchestrator slept."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_an_unresponsive_world_has_failed_even_if_it_exits_with_0(
 
 @attrs.define
 class Script:
-    """Stands for a probe: what it sees is written down."""
+    """A fake probe with scripted results."""
 
     answers: Iterator[bool | None]
     looks: int = 0
@@ -170,7 +170,7 @@ ASLEEP_S = 3.0
 
 
 def sleep_through(orchestrator_pid: int, seconds: float) -> None:
-    """Stop a process for a while, as a closed laptop does."""
+    """Stop a process for a while, like closing a laptop."""
     os.kill(orchestrator_pid, signal.SIGSTOP)
     over_at = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() > over_at)
@@ -185,7 +185,7 @@ def test_sleep_of_the_orchestrator_does_not_make_a_world_dead_or_late(
     directory = make_world(tmp_path, *dripping, toml_extra=LIVELY_SLEEPER)
     slow = make_world(tmp_path, "--slow-boot", "0.7", name="slow")
     with orchestrator(SLEEPER, directory, run, str(slow)) as sleeper:
-        # Both the saves and the starts are under way.
+        # Both the saves and the starts are running.
         wait_until(lambda: len(list(run.glob("worlds/*/checkpoints/.*.partial"))) == 4, HANG_S)
         wait_until(lambda: len(marked_processes()) == 8, HANG_S)
         sleep_through(sleeper.pid, ASLEEP_S)

@@ -1,4 +1,4 @@
-"""A world that no longer listens is dead, although a process of it lives."""
+"""A world that no longer listens counts as dead, even if one of its processes is running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REASON = r"none of its processes has listened on port \d+ for 10 s, although pid
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the looks follow one another at once."""
+    """Remove the delays between checks."""
     monkeypatch.setattr(listening, "LOOK_INTERVAL_S", 0.01)
     monkeypatch.setattr(listening, "GONE_INTERVAL_S", 0.01)
     monkeypatch.setattr(listening, "_FRESH_S", 0.0)
@@ -125,7 +125,7 @@ async def test_world_that_may_stop_listening_continues(tmp_path: Path, run: Path
 
 
 class Table:
-    """Stands for the sockets of this machine, look by look; None is a look that fails."""
+    """Fake sockets of this machine, per check; None for a failing check."""
 
     def __init__(self, looks: Iterator[list[int] | None], port: int) -> None:
         self.count = 0
@@ -182,7 +182,7 @@ async def test_world_with_an_invisible_network_is_not_gone_unless_its_listener_w
 
 @pytest.fixture
 def server() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A process that listens again on another socket when it reads a line, and then says so."""
+    """A process that listens on another socket when it reads a line, and then reports that."""
     code = """
 import socket, sys
 def listen():

@@ -20,7 +20,7 @@ OVER = r"its processes used \d+ MB of memory, and \[limits\] memory of its world
 
 
 def grow(port: int, megabytes: int) -> None:
-    """Have a child of the world use memory."""
+    """Make a child of the world use memory."""
     assert ask(port, "POST", f"/__grow?mb={megabytes}").status == 200
 
 

@@ -1,4 +1,4 @@
-"""Restarts: what can be asked for, and never more than the options allow."""
+"""Restart policies: valid options, and the limit on restarts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_invalid_restart_value_error_names_the_argument(
 
 
 def delays(times: list[float], max_restarts: int, window: float) -> list[float | None]:
-    """Return what a policy says to a death at each of the times."""
+    """Return the decision of a policy for a death at each of the times."""
     budget = RestartBudget(max_restarts, window)
     taken = [budget.take(now) for now in times]
     return [None if before is None else restart_delay(before) for before in taken]

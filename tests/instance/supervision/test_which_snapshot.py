@@ -1,4 +1,4 @@
-"""The snapshot that a dead world is brought back from, and how it is kept until then."""
+"""The snapshot from which a dead world is restarted, and its retention until then."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_autosave_keeps_the_save_that_a_world_was_restored_from(
         files = on_disk(started.instance_dir)
         assert resumed in files
         assert registered(started.instance_dir) == files
-        # The latest, the one of the latest restart, and one of a round that was ended.
+        # The latest save, the save of the latest restart, and a save of an ended round.
         assert len(files) in (2, 3)
 
 
@@ -170,7 +170,7 @@ async def test_autosave_keeps_the_save_that_a_world_was_restored_from(
 async def test_autosave_keeps_the_save_that_a_restart_is_about_to_restore(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed_first: bool
 ) -> None:
-    """A save that lands after the death makes older ones old, one of which was chosen already."""
+    """A save completed after the death makes older saves removable, even the chosen save."""
     is_chosen, is_removed = anyio.Event(), anyio.Event()
     clear_away, retire, remove = Supervisor._clear_away, Retention.retire, Retention.remove_retired
 

@@ -1,4 +1,4 @@
-"""Calls, stops and leaving while a world is not back yet."""
+"""Calls, stops and leaving during a restart."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_log_can_be_read_while_a_world_has_no_process(
 
 
 async def dying(world: AsyncWorld, run: Path, moment: float) -> None:
-    """Kill an instance, and go on a moment after."""
+    """Kill an instance, and continue a moment later."""
     await kill(run)
     await anyio.sleep(moment)
 

@@ -1,4 +1,4 @@
-"""Table literals are iterated over as in the reference."""
+"""Table literals have the same iteration order as in the reference."""
 
 from __future__ import annotations
 

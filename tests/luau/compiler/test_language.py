@@ -1,4 +1,4 @@
-"""Every construct of the language, run plainly and run with a restore at each printed line."""
+"""Every construct of the language, run without and with a restore at each printed line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A suspended function keeps the variables that the rest of it needs, and no others."""
+"""A suspended function keeps exactly the variables needed by its rest."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_string_that_looks_like_generated_code_is_preserved_after_a_restore(text
 
 
 def everywhere(text: str) -> str:
-    """Return a script with a string in it wherever a string may stand."""
+    """Return a script with a string at every possible position."""
     return EVERYWHERE.replace("TEXT", luau_literal(text.replace("%d", "1")))
 
 

@@ -28,7 +28,7 @@ end
 
 
 def _forms(side: str, value: str) -> dict[str, str]:
-    """Return how an operand may be written, given the name and the text of its value."""
+    """Return the forms of an operand, given the name and the text of its value."""
     forms = {
         "local": side,
         "field": f"held.{side}",
@@ -77,7 +77,7 @@ def check(left: str, operators: list[str]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("left", ["3", "object"])
 def test_operator_gives_the_same_result_for_all_forms_of_operands(left: str) -> None:
-    check(left, ["+", "%", "..", "==", "<"])  # each of these has code of its own
+    check(left, ["+", "%", "..", "==", "<"])  # each of these has its own code
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Arithmetic as IEEE 754 and the reference define it, and numbers as text, both ways."""
+"""Arithmetic as defined by IEEE 754 and the reference, and conversion to and from text."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_tonumber_reads_numbers_in_other_bases() -> None:
 
 
 def test_random_streams_equal_the_streams_of_the_reference() -> None:
-    """PCG32 with the increment 105, seeded with 42; worked out from the published algorithm."""
+    """PCG32 with increment 105 and seed 42, computed from the published algorithm."""
     assert run_plainly("""
         math.randomseed(42)
         local a = {} for i = 1, 5 do a[i] = math.random(1, 100) end

@@ -279,7 +279,7 @@ def test_library_calls_in_scripts_print_the_same_output_as_luau(
 
 
 def test_every_function_checks_or_ignores_its_arguments() -> None:
-    """No function of the library fails with anything but a Luau error."""
+    """Library functions fail only with Luau errors."""
     vm = VM(memory_bytes=100_000_000)
     source = """
         local skipped = {setfenv = true}

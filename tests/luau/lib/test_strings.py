@@ -1,4 +1,4 @@
-"""The string library, and above all its patterns."""
+"""The string library, especially patterns."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ HEAP = "local t = {} for i = 1, 5000 do t[i] = {} end"
 BUFFER = f"{TEXTS} local b = buffer.create(2e6)"
 
 TIMES = 3
-# The preparation, the work that is repeated, and the fewest steps that it takes each time: one for
-# each level, for each thousand bytes, or for a few entries.
+# The preparation, the repeated work, and the minimum number of steps per repetition: one per level,
+# per thousand bytes, or per few entries.
 COSTS: dict[str, tuple[str, str, int]] = {
     "level of debug.info": (DEEP, "deep(2000, function() REPEAT debug.info(2000, 'l') END end)", 2000),
     "level of error": (DEEP, "deep(2000, function() REPEAT pcall(error, 'x', 2000) END end)", 2000),
@@ -37,7 +37,7 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "~=": (TEXTS, "REPEAT local _ = s ~= t END", 1900),
     "<": (TEXTS, "REPEAT local _ = s < t END", 1900),
     "<=": (TEXTS, "REPEAT local _ = s <= t END", 1900),
-    "== of what is known to be text": (TEXTS, "local u = `{s}` REPEAT local _ = u == `{t}` END", 3800),
+    "== of a value known to be text": (TEXTS, "local u = `{s}` REPEAT local _ = u == `{t}` END", 3800),
     "reading a key": (f"{TEXTS} local m = {{[s] = 1}}", "REPEAT local _ = m[t] END", 1900),
     "writing a key": (f"{TEXTS} local m = {{[s] = 1}}", "REPEAT m[t] = 2 END", 1900),
     "a known key": (f"{TEXTS} local u, m = `{{s}}`, {{}}", "REPEAT m[u] = m[u] END", 1900),
@@ -61,7 +61,7 @@ COSTS: dict[str, tuple[str, str, int]] = {
     "string.format %q": (TEXTS, "REPEAT ('%q'):format(s) END", 20000),
     "string.upper": (TEXTS, "REPEAT s:upper() END", 1900),
     "string.pack": ("local s = ('<'):rep(2000)", "REPEAT s:pack() END", 2000),
-    "string.unpack of what has no end": (TEXTS, "REPEAT pcall(string.unpack, 'z', s) END", 1900),
+    "string.unpack of an unterminated string": (TEXTS, "REPEAT pcall(string.unpack, 'z', s) END", 1900),
     "tonumber": ("local s = ('1'):rep(2e6) .. 'x'", "REPEAT tonumber(s) END", 1900),
     "tonumber with a base": ("local s = ('1'):rep(2e6)", "REPEAT tonumber(s, 7) END", 20000),
     "text as a number": ("local s = (' '):rep(2e6) .. '1'", "REPEAT local _ = s + 1 END", 1900),
@@ -220,7 +220,7 @@ def test_large_values_of_literals_and_arguments_take_memory() -> None:
 
 
 def test_numbers_are_read_without_backtracking() -> None:
-    """A run of digits is never tried in another way."""
+    """A sequence of digits is matched in only one way."""
     source = "return tonumber(('1'):rep(300000) .. 'x'), tonumber('0x' .. ('1'):rep(300000) .. 'x')"
     vm = VM()
     assert vm.call(vm.load(source)) == (None, None)

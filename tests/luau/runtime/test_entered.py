@@ -1,4 +1,4 @@
-"""One budget for many calls, and what calls cost within it."""
+"""A common budget for many calls, and the cost of calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_calls_within_a_block_share_one_budget(start: Any, call: str) -> None:
         call
     ]
     start(make)
-    start(make)  # each has a budget of its own
+    start(make)  # each has its own budget
     assert vm.limit_hit is None
     with pytest.raises(LuaError, match="exhausted the allowed number of steps"):
         start(lambda: twice(vm, make))
@@ -51,7 +51,9 @@ def test_nested_blocks_share_the_outer_budget() -> None:
         call()
         with pytest.raises(LuaError, match="steps"), vm.entered():
             call()
-        with pytest.raises(LuaError, match="steps"):  # a used budget stays so until the block ends
+        with pytest.raises(
+            LuaError, match="steps"
+        ):  # an exhausted budget remains exhausted until the block ends
             call()
 
 
@@ -102,7 +104,7 @@ def test_deep_calls_within_a_block_do_not_start_threads(monkeypatch: pytest.Monk
 
 
 def test_resume_within_a_block_adds_a_single_python_call() -> None:
-    """`vm.resume` is what a tick consists of; this counts its Python calls, not its time."""
+    """A tick consists of `vm.resume` calls; this counts Python calls instead of time."""
     vm = VM()
     co = vm.coroutine(vm.load("while true do coroutine.yield() end"))
     calls: list[str] = []
@@ -125,7 +127,7 @@ def test_resume_within_a_block_adds_a_single_python_call() -> None:
 
 
 def test_handlers_run_inside_host_functions() -> None:
-    """A signal that a setter fires resumes handlers, which may wait, while the setter runs."""
+    """A signal fired by a setter resumes handlers, which may wait, while the setter runs."""
     host, vm = Host(), VM(steps=5000)
     waiting: list[Any] = []
     vm.roots["waiting"] = None

@@ -1,4 +1,4 @@
-"""A host's call that fails after it has suspended its coroutine."""
+"""Host calls that fail after suspending their coroutine."""
 
 from __future__ import annotations
 

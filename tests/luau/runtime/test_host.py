@@ -1,4 +1,4 @@
-"""Functions and objects that a host lends to scripts, and calls both ways."""
+"""Functions and objects provided by a host to scripts, and calls in both directions."""
 
 from __future__ import annotations
 

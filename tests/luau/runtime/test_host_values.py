@@ -1,4 +1,4 @@
-"""Values of the host: userdata that snapshots save by their contents."""
+"""Values of the host: userdata that snapshots save by contents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Colour(HostValue):
 
 
 class Filter(HostValue):
-    """A mutable value that holds any other, itself included."""
+    """A mutable value that can contain any other value, including itself."""
 
     __slots__ = ("held",)
     type_name = "Filter"

@@ -49,7 +49,7 @@ ENDLESS = {
 
 
 def check_endings(run: Callable[..., list[str]], scripts: dict[str, str], end: str) -> None:
-    """Assert that all scripts end in an error; show those that do not."""
+    """Assert that all scripts end in an error; show the scripts that do not."""
     last = {name: run(f"print(); {source}", steps=100_000)[-1] for name, source in scripts.items()}
     assert {name: line for name, line in last.items() if end not in line} == {}
 
@@ -291,7 +291,7 @@ def test_a_budget_never_hands_out_more_than_it_has() -> None:
     assert (length_hint(vm.steps), vm.steps_left) == (1000, 500)
     vm.more_steps()
     assert (length_hint(vm.steps), vm.steps_left) == (500, 0)
-    vm.charge_work(496)  # what is left of the batch
+    vm.charge_work(496)  # the rest of the batch
     for steps in (5, 5):
         with pytest.raises(LuaError, match=STEPS):
             vm.charge_work(steps)
@@ -362,7 +362,7 @@ def test_checking_a_large_table_for_emptiness_is_cheap() -> None:
 
 
 def test_iteration_over_more_empty_slots_than_steps_fails() -> None:
-    """It would take more memory than the process may have, if it were."""
+    """A complete iteration would exceed the memory of the process."""
     source = "local t = table.create(2^26) t[2^26] = 1 "
     vm = VM(steps=1_100_000)
     for work in ("next(t)", "table.foreach(t, print)", "for _ in t do end"):

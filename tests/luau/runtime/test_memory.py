@@ -1,4 +1,4 @@
-"""The limit of memory holds for what the process takes, not only for what the VM estimates."""
+"""The memory limit holds for the memory of the process, not only for the VM's estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Method calls look at methods first; members that no type knows."""
+"""Method calls prefer methods; getters of unknown members."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_host_refuses_two_functions_of_one_name_and_two_names_of_one_function(
         return "hello"
 
     assert host.raw("greet")(greet) is greet
-    assert Host().raw("greet")(greet) is greet  # several hosts may lend one function
+    assert Host().raw("greet")(greet) is greet  # several hosts may share a function
     with pytest.raises(HostError, match="greet: a host function with this name"):
         host.raw("greet")(lambda: None)
     with pytest.raises(HostError, match="hail: this function is already registered as 'greet'"):

@@ -1,4 +1,4 @@
-"""Tables that were large take no more time and memory than their entries do."""
+"""Tables that were large only need the time and memory of their entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_iterating_a_table_releases_the_memory_of_removed_entries() -> None:
 
 
 def test_removing_keys_one_by_one_skips_removed_keys_efficiently() -> None:
-    """The room in front of the first key stays within some hundred entries."""
+    """The number of empty slots before the first key is limited to some hundreds."""
     vm = VM()
     source = f"{LARGE} return t, function() for i = 1, 400 do t[next(t)] = nil end end"
     table, take = vm.call(vm.load(source))
@@ -72,7 +72,7 @@ def test_table_that_was_large_keeps_its_key_order() -> None:
 
 
 def test_restored_vm_charges_the_same_steps_as_the_saved_vm() -> None:
-    """What was removed, read or made before the save changes no charge behind it."""
+    """Removals, reads and allocations before the save do not affect later charges."""
     setup = f"""
         {EMPTIED} local m, n, o = {{}}, {{}}, {{}} kept = {{t, m, n, o, setmetatable({{}}, o)}}
         setmetatable({{}}, m) setmetatable({{}}, n) setmetatable({{}}, n) setmetatable({{}}, o)
@@ -100,7 +100,7 @@ QUICK = ("closures", "small tables in a line", "text")
 
 
 def most_bytes(source: str, limit: int) -> tuple[int, str]:
-    """Return the most memory that a script takes, and the error with which it ends."""
+    """Return the peak memory of a script, and its final error."""
     vm = VM(memory_bytes=limit)
     function = vm.load(source)
     tracemalloc.start()

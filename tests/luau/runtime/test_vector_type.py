@@ -1,4 +1,4 @@
-"""Vectors with a name and members of the host; and their arithmetic in 32 bits."""
+"""Vectors with a type name and members of the host, and 32-bit arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document that no VM wrote is refused, or gives a VM that keeps to Luau errors and limits."""
+"""A forged document is refused, or gives a VM with only Luau errors and working limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.luau.state.test_snapshots import begin
 
 LIMITS: dict[str, Any] = {"steps": 30_000, "memory_bytes": 4 << 20}
 
-# All that frames and objects can hold: direct functions, boxes of numbers, every kind of loop.
+# All possible contents of frames and objects: direct functions, number boxes, all kinds of loops.
 EVERYTHING = """
     setmetatable({{}}, {__mode = "v"})
     local Base = {__index = {kind = "base"}, __add = function(a, b) return a.n + b.n end}
@@ -112,7 +112,7 @@ def begin_everything() -> VM:
 
 
 def live(document: Any) -> None:
-    """Restore a document and use the VM in every way; only Luau errors may result."""
+    """Restore a document and use the VM in all ways; only Luau errors may result."""
     try:
         vm = VM.restore(document, **LIMITS)
     except VMSnapshotError:
@@ -174,7 +174,7 @@ def mutate(document: Any, choice: random.Random) -> str:
 
 
 def some_part(document: Any, choice: random.Random) -> Any:
-    """Return an object, of any kind with equal chances, or all but objects and sources."""
+    """Return a random object, with equal chances per kind, or all but objects and sources."""
     kind = choice.choice(
         ("table", "function", "box", "coroutine", "coroutine", "wrap", "gmatch", "checked", None)
     )
@@ -224,7 +224,7 @@ FRAME = """
 
 
 def suspended(steps: int) -> tuple[Any, list[Any]]:
-    """Return a document of a VM, and the frames that are in it."""
+    """Return a document of a VM, and its frames."""
     vm = VM(**LIMITS)
     vm.roots["main"] = vm.coroutine(vm.load(FRAME, "=frame"))
     for _ in range(steps):
@@ -244,7 +244,7 @@ def refused(document: Any) -> bool:
 @pytest.mark.thorough
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_frames_are_checked_for_everything_that_generated_code_trusts(steps: int) -> None:
-    """Code that knows a variable to be a number must never find a string in it."""
+    """Code that assumes a number in a variable must never find a string."""
     document, frames = suspended(steps)
     assert not refused(document)
     numbers = [
@@ -408,6 +408,6 @@ def test_collection_works_after_a_refused_document() -> None:
     table[2] = "no metatable"
     with pytest.raises(VMSnapshotError) as refused:
         VM.restore(document)
-    # Its tables live as long as the traceback does.
+    # Its tables are kept alive by the traceback.
     assert vm.call(vm.load("collectgarbage() return 'collected'")) == ("collected",)
     assert refused.value

@@ -1,4 +1,4 @@
-"""Names that scripts get later: documents leave them out, and restored sandboxes have them."""
+"""Late names: documents omit them, and restored sandboxes have them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATE_NAMES = ("extra", "math.extra", "Extra", "Extra.later")
 
 
 class Colour(HostValue):
-    """A value that is equal to any other."""
+    """A value that equals any other value of its type."""
 
     __slots__ = ()
     type_name = "Colour"
@@ -25,7 +25,7 @@ class Colour(HostValue):
         return ()
 
     def fill(self) -> None:
-        """Fill nothing."""
+        """Do nothing."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Colour)
@@ -34,7 +34,7 @@ class Colour(HostValue):
 
 
 class Later(Host):
-    """A host of a later version, which lends more than the earlier one."""
+    """A host of a later version, which provides more than the earlier version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Later(Host):
             self.raw(name)(lambda *_, name=name: name)
 
     def lend(self, vm: VM) -> VM:
-        """Lend everything; what is late comes first, so that its place is the sandbox's work."""
+        """Provide everything, late names first, to test that the sandbox moves them."""
         functions = self.functions
         math = {"extra": functions["math.extra"], **vm.globals["math"]}
         vm.globals["math"].clear()
@@ -221,7 +221,7 @@ def test_late_names_do_not_change_serial_numbers(monkeypatch: pytest.MonkeyPatch
 
 
 def test_built_in_functions_have_the_serial_numbers_of_format_5() -> None:
-    """The last of them in the alphabet; scripts see these numbers in the texts of functions."""
+    """Check the alphabetically last; scripts see these numbers in the texts of functions."""
     assert registry.BUILTINS.serial_number("xpcall") == 0x1AA0
 
 

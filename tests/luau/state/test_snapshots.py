@@ -1,4 +1,4 @@
-"""Snapshots: their content, the documents that are refused, and their stable format."""
+"""Snapshots: contents, refused documents, and the stable format."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_world_continues_in_other_processes() -> None:
 
 
 def test_documents_of_this_version_stay_readable() -> None:
-    """A golden document was written when the format got its version; see golden/README.md."""
+    """The golden document was written when the format got its version; see golden/README.md."""
     expected = json.loads((GOLDEN / "world-5-rest.json").read_text())
     document = json.loads((GOLDEN / "world-5.json").read_text())
     vm = VM.restore(document)
@@ -116,7 +116,7 @@ NEWER = {
     "_G": ("gcinfo",),
     "utf8": ("graphemes",),
 }
-"""Functions that the library has got since the golden document was written, by their tables."""
+"""Functions added to the library since the golden document was written, by table."""
 
 
 def test_the_same_state_gives_the_same_document() -> None:
