@@ -33,7 +33,7 @@ Ben goes on in DIR/runs/{second}/agents/Ben
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["claude", "codex"])
-def test_two_agents_continue_in_their_conversations(driver: str, tmp_path: Path) -> None:
+def test_two_agents_continue_their_conversations(driver: str, tmp_path: Path) -> None:
     binary = install(tmp_path / "bin", driver)
     env = {**os.environ, **KEYS, "PATH": f"{binary.parent}:{os.environ['PATH']}"}
     for first, second in (("agents", "agents-2"), ("agents-3", "agents-4")):  # in one place
@@ -52,7 +52,7 @@ def test_two_agents_continue_in_their_conversations(driver: str, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_the_programs_of_the_page_about_agents_run_one_after_the_other(tmp_path: Path) -> None:
+def test_the_programs_of_the_page_about_agents_run_in_sequence(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     whole = [block for block in blocks if not block.startswith(" ")]  # others are parts of one
     program = "\n".join([*whole, "print(agent.state, agent.name); agent.stop(); world.stop()"])

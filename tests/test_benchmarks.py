@@ -24,7 +24,7 @@ from clawblox.recording.blocks import Track
 
 
 @pytest.mark.thorough
-def test_two_installations_are_compared_in_everything(tmp_path: Path) -> None:
+def test_two_installations_are_compared_in_every_figure(tmp_path: Path) -> None:
     pythons = {"before": sys.executable, "after": sys.executable}
     scale = paired.Scale(counts=(1,), saved=1, rounds=1)
     readiness = Readiness(tmp_path)
@@ -45,7 +45,7 @@ def test_two_installations_are_compared_in_everything(tmp_path: Path) -> None:
         assert measured[f"CPU of a {what} in the loop, 1 at once"].after < in_all
 
 
-def test_a_tick_of_the_engines_scene_does_what_its_page_says() -> None:
+def test_a_tick_of_the_engines_scene_matches_its_page() -> None:
     watched = {
         Instance.__getitem__.__code__: "properties",
         operators.method.__code__: "methods",
@@ -93,7 +93,7 @@ def test_the_kit_and_its_floors_answer_agents_with_bodies_of_the_same_size() -> 
 
 
 @pytest.mark.thorough
-def test_round_trips_recordings_and_replays_of_the_kit_are_measured() -> None:
+def test_the_kits_round_trips_recordings_and_replays_are_measured() -> None:
     rows, figures = server_kit.measure(server_kit.QUICK)
     assert len(figures["trips"]) == len(PROGRAMS) * (2 * len(server_kit.QUICK.counts) + 1)
     assert all(row.value is not None for row in rows)

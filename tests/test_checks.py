@@ -21,7 +21,7 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
-def test_the_tree_passes(command: list[str], tmp_path: Path) -> None:
+def test_the_repository_passes_all_checks(command: list[str], tmp_path: Path) -> None:
     program, *arguments = command
     cache = ROOT / ".mypy_cache" if os.access(ROOT, os.W_OK) else Path(os.devnull)
     result = subprocess.run(

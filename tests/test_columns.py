@@ -66,7 +66,7 @@ def test_no_line_is_wider_than_the_terminal(kind: str, is_live: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_a_wider_terminal_shows_no_less(kind: str) -> None:
+def test_a_wider_terminal_shows_at_least_as_many_columns(kind: str) -> None:
     for narrow, wide in pairwise(WIDTHS):
         lost = set(headings(ROWS[kind], narrow)) - set(headings(ROWS[kind], wide))
         assert lost <= {"PORT"}  # the address says it
@@ -83,7 +83,7 @@ def test_a_column_is_shown_only_with_all_more_important_columns() -> None:
         assert missing <= ({"PORT"} if "URL" in shown else set())
 
 
-def test_columns_on_terminals_of_80_and_160_columns() -> None:
+def test_columns_fit_terminals_of_80_and_160_characters() -> None:
     rows = [
         make_row(status(f"w{place:03}", saved_at=AT, sim_time=9.5, restarts=1), "ready", 0.5)
         for place in range(4)
@@ -98,7 +98,7 @@ def test_empty_columns_are_left_out() -> None:
     assert headings(ROWS["bare"], None) == ["NAME", "STATE"]
 
 
-def test_room_that_is_left_shows_the_whole_reason() -> None:
+def test_remaining_room_shows_the_whole_reason() -> None:
     (line,) = (
         format_line(fit_columns(instance_columns(rows), 160), 0)
         for rows in [[make_row(status("w001", "halted", pid=None, halt=HALT[:38]), "halted")]]
@@ -107,7 +107,7 @@ def test_room_that_is_left_shows_the_whole_reason() -> None:
 
 
 @pytest.mark.thorough
-def test_no_line_of_the_live_table_wraps() -> None:
+def test_lines_of_the_live_table_do_not_wrap() -> None:
     troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, is_trouble=True)] * 20
     view = BoardView(
         title="世界 · " + "runs/a-very-long-name/" * 8,
@@ -137,7 +137,7 @@ def test_names_are_cut_in_the_middle() -> None:
     assert shorten("experiment-alpha-007", 12, "middle") == "experi…a-007"
 
 
-def test_a_column_that_may_be_cut_is_cut_before_a_less_important_one_is_left_out() -> None:
+def test_a_column_is_cut_before_a_less_important_one_is_dropped() -> None:
     columns = [Column("A", ["x" * 30], 0, shortest=5), Column("B", ["y" * 10], 1)]
     assert [one.width for one in fit_columns(columns, 17)] == [5, 10]
     assert [one.width for one in fit_columns(columns, 16)] == [16]
@@ -150,7 +150,7 @@ NAMES = [
 ]
 
 
-def test_names_are_cut_only_so_far_that_different_names_stay_different() -> None:
+def test_cut_names_stay_distinct() -> None:
     least = distinct_width(NAMES, 12)
     assert len({shorten(name, least, "middle") for name in NAMES}) == 4
     assert len({shorten(name, least - 1, "middle") for name in NAMES}) < 4
@@ -159,19 +159,19 @@ def test_names_are_cut_only_so_far_that_different_names_stay_different() -> None
     assert len(fit_columns(columns, least + 2)) == 1
 
 
-def test_names_are_cut_to_the_same_text_where_there_is_no_room_to_keep_them_different() -> None:
+def test_cut_names_may_become_equal_without_enough_room() -> None:
     columns = [Column("NAME", NAMES, 0, shortest=12, cut="middle")]
     assert [one.width for one in fit_columns(columns, 20)] == [20]
 
 
-def test_texts_that_are_no_names_need_not_stay_different() -> None:
+def test_texts_other_than_names_need_not_stay_distinct() -> None:
     assert distinct_width(["x" * 100 + end + "x" * 300 for end in "ab"], 12) == 12
     assert distinct_width([], 12) == distinct_width(["w000", "w001"], 12) == 12
     assert distinct_width(["w" * 30], 12) == 12
 
 
 @pytest.mark.parametrize("width", [30, 50])
-def test_columns_with_the_same_heading_have_widths_of_their_own(width: int) -> None:
+def test_columns_with_the_same_heading_have_separate_widths(width: int) -> None:
     columns = [Column("A", ["x" * 30], 0, shortest=5), Column("A", ["y" * 10], 1)]
     widths = [one.width for one in fit_columns(columns, width)]
     assert widths == [min(30, width - 12), 10]
@@ -179,7 +179,7 @@ def test_columns_with_the_same_heading_have_widths_of_their_own(width: int) -> N
 
 @pytest.mark.parametrize("cut", ["end", "middle"])
 @pytest.mark.parametrize("width", range(1, 12))
-def test_a_cut_leaves_no_part_of_a_picture(width: int, cut: Literal["end", "middle"]) -> None:
+def test_an_emoji_is_cut_as_a_whole(width: int, cut: Literal["end", "middle"]) -> None:
     astronaut = "\U0001f469\U0001f3fd\u200d\U0001f680"
     for text in (astronaut * 3, "ab\u2764\ufe0f\u200d\U0001f525cd\u2764\ufe0f\u200d\U0001f525"):
         short = shorten(text, width, cut)

@@ -109,12 +109,12 @@ def test_every_import_works(page: Path) -> None:
         assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
-def test_every_dotted_name_is_there(page: Path) -> None:
+def test_every_dotted_name_exists(page: Path) -> None:
     for dotted in DOTTED.findall(" ".join(SPAN.findall(page.read_text()))):
         resolve(dotted)
 
 
-def test_what_a_program_uses_is_imported_there_or_further_up(page: Path) -> None:
+def test_names_in_a_program_are_imported_there_or_above(page: Path) -> None:
     known: set[str] = set()
     for tree in blocks(page.read_text()):
         known |= {name for _, name in imports(tree)}
@@ -124,7 +124,7 @@ def test_what_a_program_uses_is_imported_there_or_further_up(page: Path) -> None
         assert used & names_of_the_package() <= known
 
 
-def test_what_the_text_names_can_be_imported_from_where_the_page_says(page: Path) -> None:
+def test_names_in_the_text_can_be_imported_as_the_page_describes(page: Path) -> None:
     text = page.read_text()
     if page.name in INSIDE:
         pytest.skip("it tells which module has what")
@@ -152,7 +152,7 @@ def test_the_results_in_the_benchmarks_page_come_from_the_json() -> None:
         assert plot.read_text() == plots.draw(json.loads(path.read_text())).render(), again
 
 
-def test_a_plot_of_every_kind_is_well_formed_and_has_its_figures() -> None:
+def test_plots_of_every_kind_are_well_formed_and_contain_their_figures() -> None:
     for path in report.RESULTS.glob("*.json"):
         document = json.loads(path.read_text())
         root = ElementTree.fromstring(plots.draw(document).render())
@@ -186,6 +186,6 @@ def test_the_pages_for_contributors_are_linked_and_distributed() -> None:
         assert f'"/{name}"' in project
 
 
-def test_the_hooks_of_a_commit_are_the_static_checks() -> None:
+def test_the_commit_hooks_are_the_static_checks() -> None:
     hooks = HOOK.findall((ROOT / ".pre-commit-config.yaml").read_text())
     assert [hook.split() for hook in hooks] == list(CHECKS.values())

@@ -157,12 +157,12 @@ def test_the_first_line_names_the_subject(kind: type[ClawbloxError]) -> None:
     assert line == (f"{subject}: the world fell over" if subject else "the world fell over")
 
 
-def test_a_file_is_the_subject_where_no_key_is_known() -> None:
+def test_a_file_is_the_subject_without_a_key() -> None:
     error = ConfigError("not UTF-8", path=Path("/w/world.toml"), line=3)
     assert str(error) == "/w/world.toml:3: not UTF-8"
 
 
-def test_a_value_that_the_first_line_shows_is_not_repeated() -> None:
+def test_a_value_in_the_first_line_is_not_repeated() -> None:
     assert str(ConfigError("seconds above 0, not '3'", key="timeout", value="3")) == (
         "timeout: seconds above 0, not '3'"
     )
@@ -226,15 +226,15 @@ def test_the_message_comes_first_and_the_hint_last(kind: type[ClawbloxError]) ->
 
 
 @each_class
-def test_a_field_that_is_not_known_is_not_mentioned(kind: type[ClawbloxError]) -> None:
+def test_an_unknown_field_is_not_mentioned(kind: type[ClawbloxError]) -> None:
     assert "None" not in str(kind("the world fell over"))
 
 
-def test_the_port_is_named_when_there_is_no_address_yet() -> None:
+def test_the_port_is_named_before_there_is_an_address() -> None:
     assert "port: 8123" in str(WorldError("busy", port=8123))
 
 
-def test_locating_an_error_keeps_what_it_knew() -> None:
+def test_locating_an_error_keeps_its_known_fields() -> None:
     error = WorldError("ended", phase="probing")
     error.locate(phase="spawning", port=8123)
     assert (error.phase, error.port) == ("probing", 8123)
@@ -255,7 +255,7 @@ def test_the_log_comes_right_after_the_first_line(kind: type[ClawbloxError]) -> 
     assert "  phase: probing" in lines[4:]
 
 
-def test_of_many_failures_the_first_are_named_and_the_others_counted() -> None:
+def test_the_first_of_many_failures_are_named_and_the_rest_counted() -> None:
     failed: dict[str, Exception] = {f"w{n:03}": UsageError("closed") for n in range(64)}
     lines = str(BatchError.of(failed, 70)).splitlines()
     assert lines[0] == "64 of 70 instances failed"
@@ -286,7 +286,7 @@ def test_the_log_of_the_first_instance_that_has_one_is_quoted() -> None:
     ]
 
 
-def test_a_failure_without_a_word_is_named_all_the_same() -> None:
+def test_a_failure_without_a_message_is_named_by_its_class() -> None:
     assert "  w000: TimeoutError: " in str(BatchError("", failed={"w000": TimeoutError()}))
 
 
@@ -321,7 +321,7 @@ def drawn_tree() -> dict[str, set[str]]:
     return tree
 
 
-def test_the_drawn_tree_is_the_real_one() -> None:
+def test_the_drawn_tree_matches_the_classes() -> None:
     real = {kind.__name__: {base.__name__ for base in kind.__bases__} for kind in CLASSES}
     assert drawn_tree() == real
 
@@ -351,7 +351,7 @@ def test_the_command_line_ends_with_2_for_a_mistake_of_the_caller(
     assert kind("").exit_code == (2 if issubclass(kind, MISTAKES) else 1)
 
 
-def test_of_many_findings_the_message_shows_the_first_and_how_many_more() -> None:
+def test_the_message_shows_the_first_findings_and_counts_the_rest() -> None:
     found = [attrs.evolve(SAMPLES["findings"][0], line=line) for line in range(1, 31)]
     text = str(CheckpointSecretError("the world fell over", findings=found))
     assert "line 20: " in text
@@ -359,7 +359,7 @@ def test_of_many_findings_the_message_shows_the_first_and_how_many_more() -> Non
     assert "and 10 more" in text
 
 
-def test_the_name_of_an_entry_does_not_reach_a_terminal_as_it_is() -> None:
+def test_the_name_of_an_entry_is_escaped_for_terminals() -> None:
     text = str(CheckpointFormatError("no", entry="\x1b[2J" + "x" * 100))
     assert "\x1b" not in text
     assert len(text.splitlines()[1]) < 80

@@ -26,7 +26,7 @@ MARK = "-- the next program --"
 
 
 @pytest.mark.thorough
-def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> None:
+def test_the_programs_of_the_page_run_in_sequence(tmp_path: Path) -> None:
     """They run in one process, which saves the time of importing everything for each."""
     text = PAGE.read_text()
     for shown, quick in QUICK.items():
@@ -59,21 +59,21 @@ def test_the_programs_of_the_page_run_one_after_the_other(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_the_programs_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+def test_the_programs_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     shown = examples.find_examples(PAGE)
     for example, printed in zip(shown, examples.run_page(PAGE, tmp_path), strict=True):
         if example.language == "python":  # the status has times, which differ in their units
             assert examples.is_alike(example.output, printed), f"{example.code}\n{printed}"
 
 
-def test_every_program_of_the_page_is_tried() -> None:
+def test_every_program_of_the_page_is_tested() -> None:
     blocks = PAGE.read_text().count("```python\n")
     files = [name for name in examples.find_files(PAGE) if name.endswith(".py")]
     programs = [one for one in examples.find_examples(PAGE) if one.language == "python"]
     assert blocks == len(programs) + len(files)
 
 
-def test_the_tables_of_fields_are_those_of_the_docstrings() -> None:
+def test_the_tables_of_fields_match_the_docstrings() -> None:
     text = PAGE.read_text()
     assert plan_fields.render_page(text) == text, "run python -m docs.plan_fields"
 
@@ -86,5 +86,5 @@ def test_a_picture_of_the_page_is_small_and_well_formed(path: Path) -> None:
     ElementTree.fromstring(path.read_text())
 
 
-def test_the_picture_of_the_steps_is_the_one_that_the_script_draws() -> None:
+def test_the_picture_of_the_steps_matches_the_scripts_output() -> None:
     assert experiments.STEPS.read_text() == experiments.draw_steps().render()

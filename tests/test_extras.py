@@ -50,7 +50,7 @@ def run(*words: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def test_every_extra_has_the_packages_that_pip_installs_for_it() -> None:
+def test_every_extra_lists_the_packages_that_pip_installs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["optional-dependencies"]
     assert EXTRAS.keys() == wanted.keys() - {"bench", "test"}
@@ -93,7 +93,7 @@ def test_a_missing_module_names_the_smallest_extra_that_adds_it(
         ),
     ],
 )
-def test_the_command_installs_from_where_the_package_came(
+def test_the_command_installs_from_the_origin_of_the_package(
     origin: dict[str, Any] | None,
     command: str,
     tmp_path: Path,
@@ -104,7 +104,7 @@ def test_the_command_installs_from_where_the_package_came(
     assert install_command("play") == command
 
 
-def test_the_command_names_the_clone_and_in_it_the_current_directory(
+def test_the_command_names_the_clone_or_the_current_directory_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone = tmp_path / "my clone"
@@ -144,7 +144,7 @@ def test_a_world_without_the_kit_fails_with_the_command_and_no_traceback(
 
 
 @pytest.mark.thorough
-def test_the_experiment_without_the_kit_fails_in_place_of_printing_nothing(
+def test_the_experiment_without_the_kit_fails_with_a_message(
     bare: dict[str, str], tmp_path: Path
 ) -> None:
     for _ in range(2):  # started, then resumed
@@ -175,7 +175,7 @@ def test_importing_the_kit_without_its_packages_ends_with_the_command(
         ),
     ],
 )
-def test_a_starter_world_comes_with_the_command_that_installs_what_it_needs(
+def test_a_starter_world_names_the_command_that_installs_its_packages(
     flags: tuple[str, ...], needs: str, bare: dict[str, str], tmp_path: Path
 ) -> None:
     written = run("-m", "clawblox", "init", *flags, "isle", env=bare, cwd=tmp_path)

@@ -50,7 +50,7 @@ def test_every_cleaned_value_is_written_and_read_by_every_json_library(value: ob
     assert msgspec.json.decode(msgspec.json.encode(cleaned)) == json.loads(line)
 
 
-def test_a_number_that_python_cannot_print_is_written_as_nothing() -> None:
+def test_a_number_that_python_cannot_print_is_written_as_null() -> None:
     assert encode_line({"a": HUGE, "b": [1]}) == b'{"a": null, "b": [1]}\n'
 
 
@@ -80,7 +80,7 @@ def test_limits_bound_depth_members_and_length() -> None:
     assert clean_value(["x" * 100], max_chars=5) == ["xx..."]
 
 
-def test_what_is_no_json_value_becomes_its_text() -> None:
+def test_a_value_that_is_not_json_becomes_its_text() -> None:
     class Silent:
         def __str__(self) -> str:
             raise OSError
@@ -88,7 +88,7 @@ def test_what_is_no_json_value_becomes_its_text() -> None:
     assert clean_value({1: {2}, "b": Silent()}) == {"1": "{2}", "b": "<Silent>"}
 
 
-def test_numbers_that_json_cannot_carry_do_not_spoil_the_rest() -> None:
+def test_numbers_unsupported_by_json_do_not_affect_other_values() -> None:
     document = f'{{"a": {HUGE_TEXT}, "b": NaN, "c": -Infinity, "d": 1e999, "e": 7}}'
     assert parse_json(document) == {"a": None, "b": None, "c": None, "d": None, "e": 7}
     assert parse_json(str(2**70)) == float(2**70)
@@ -98,7 +98,7 @@ def test_numbers_that_json_cannot_carry_do_not_spoil_the_rest() -> None:
     ("data", "message"),
     [(b"[" * 100_000, "nested too deeply"), (b"[1,", "Expecting"), (b"1" * 11, "longer than 10")],
 )
-def test_what_cannot_be_parsed_is_a_value_error(data: bytes, message: str) -> None:
+def test_an_unparseable_document_is_a_value_error(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json(data, max_bytes=10 if data.startswith(b"11") else None)
 
@@ -135,7 +135,7 @@ def test_a_document_is_read_unchanged_except_for_numbers_that_json_cannot_repres
 
 @pytest.mark.parametrize("parse", [parse_json, parse_document])
 @pytest.mark.parametrize("member", ["[],", "{},", "1,", '"",'])
-def test_a_document_of_too_many_values_is_refused_before_they_are_made(parse, member) -> None:
+def test_a_document_with_too_many_values_is_refused_before_parsing(parse, member) -> None:
     document = "[" + member * 1000 + "0]"
     for data in (document, document.encode()):
         with pytest.raises(ValueError, match="more than 999 values"):
@@ -144,7 +144,7 @@ def test_a_document_of_too_many_values_is_refused_before_they_are_made(parse, me
 
 
 @pytest.mark.parametrize("text", [",[{" * 1000, '\\",[{' * 1000, "a\n,é" * 1000, "\\"])
-def test_an_assignment_within_a_text_is_no_value(text) -> None:
+def test_an_assignment_in_a_text_is_not_counted_as_a_value(text) -> None:
     document = json.dumps({"a": text, "b": [text]}, ensure_ascii=False)
     for data in (document, document.encode()):
         assert parse_json(data, max_members=10) == {"a": text, "b": [text]}

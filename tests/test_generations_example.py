@@ -44,7 +44,7 @@ def load_example() -> Any:
         ["--template", "t", "--system-prompt", "p", "--run-prefix", "r", "--tmux-prefix", "x"],
     ],
 )
-def test_it_makes_the_plan_of_the_command(
+def test_the_example_makes_the_same_plan_as_the_command(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,18 +73,18 @@ def test_it_makes_the_plan_of_the_command(
         ({}, ["--goal", "", "--permission-mode", "", "--tmux-prefix", "", "--model", ""]),
     ],
 )
-def test_variables_and_empty_options_make_the_plan_of_the_command(
+def test_variables_and_empty_options_make_the_same_plan_as_the_command(
     variables: dict[str, str], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    test_it_makes_the_plan_of_the_command(words, tmp_path, monkeypatch)
+    test_the_example_makes_the_same_plan_as_the_command(words, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
     "name", ["HEALTH_TIMEOUT", "PORT_WAIT_SECONDS", "MAX_GENERATION_RETRIES", "STOP_GRACE_SECONDS"]
 )
-def test_a_variable_that_is_no_number_is_named(
+def test_the_error_names_a_variable_that_is_not_a_number(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "soon")
@@ -103,7 +103,7 @@ def test_a_variable_that_is_no_number_is_named(
         *(("BARE", value, False) for value in ("", "false", "1")),
     ],
 )
-def test_switches_mean_what_they_mean_to_the_script(
+def test_switches_have_the_same_meaning_as_in_the_script(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, is_on: bool
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -118,7 +118,7 @@ def test_switches_mean_what_they_mean_to_the_script(
         (None, None),
     ],
 )
-def test_a_file_may_have_the_login(
+def test_the_login_can_come_from_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, found: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -38,14 +38,14 @@ def third_parties(modules: set[str]) -> set[str]:
     return tops - sys.stdlib_module_names - {OURS}
 
 
-def test_importing_clawblox_loads_nothing_else() -> None:
+def test_importing_clawblox_loads_no_other_modules() -> None:
     loaded = loaded_by("import clawblox")
     assert third_parties(loaded) == set()
     ours = {module for module in loaded if module.startswith(OURS)}
     assert ours == {OURS, "clawblox.lazy_exports"}
 
 
-def test_the_help_of_the_command_line_loads_click_alone() -> None:
+def test_the_help_of_the_command_line_loads_only_click() -> None:
     loaded = loaded_by("from clawblox.cli import main; main(['--help'], standalone_mode=False)")
     assert third_parties(loaded) == {"click"}
     ours = {module for module in loaded if module.startswith(OURS)}
@@ -64,14 +64,14 @@ def test_a_public_name_loads_neither_an_http_client_nor_a_logger(name: str) -> N
     assert loaded & SLOW == set()
 
 
-def test_looking_at_a_run_loads_what_reads_its_files_alone() -> None:
+def test_reading_a_run_loads_only_the_modules_that_read_its_files() -> None:
     loaded = loaded_by("from clawblox.cli.commands import ps")
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", "rich", *ANYIO}
     assert "rich.console" not in loaded  # only the widths of characters are needed
 
 
 @pytest.mark.parametrize("name", ["ps", "logs", "stop", "wait"])
-def test_dealing_with_a_run_loads_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
+def test_commands_on_a_run_load_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
     loaded = loaded_by(f"from clawblox.cli.commands import {name}")
     logger = {"structlog", "pygments"} if name == "stop" else set()  # it configures it
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", "rich", *ANYIO, *logger}

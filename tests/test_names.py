@@ -28,7 +28,7 @@ def rooms_by_class() -> dict[str, set[str]]:
     return rooms
 
 
-def test_a_class_name_stands_in_one_room() -> None:
+def test_every_class_name_is_unique_to_one_package() -> None:
     several = {name: found for name, found in rooms_by_class().items() if len(found) > 1}
     assert several.keys() == EXCEPTIONS.keys(), several
     assert len(EXCEPTIONS) <= 12

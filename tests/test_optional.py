@@ -33,7 +33,7 @@ def test_a_missing_package_skips_and_names_the_extra() -> None:
         require_package("no_such", "ray")
 
 
-def test_a_missing_program_fails_where_all_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_fails_if_all_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(REQUIRED_ENV, "1")
     with pytest.raises(pytest.fail.Exception, match="apt-get install ripgrep"):
         require_program("rg")
@@ -57,7 +57,7 @@ def test_the_missing_packages_are_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_mark_is_looked_at_before_a_test_is_set_up(tmp_path: Path) -> None:
+def test_the_mark_is_checked_before_a_test_is_set_up(tmp_path: Path) -> None:
     trial = tmp_path / "test_trial.py"
     trial.write_text(
         "import pytest\n@pytest.mark.needs('rg')\ndef test_trial(): raise AssertionError\n"

@@ -33,7 +33,7 @@ def unsafe(text: str) -> set[str]:
 
 
 @given(HOSTILE)
-def test_what_is_shown_has_no_unsafe_character(text: str) -> None:
+def test_printable_text_contains_no_unsafe_character(text: str) -> None:
     assert not unsafe(printable_name(text))
     assert not unsafe(printable(text))
     assert unsafe(printable_lines(text)) <= {"\n", "\t"}
@@ -46,17 +46,17 @@ def test_a_json_document_keeps_its_value(text: str) -> None:
 
 
 @given(st.text(st.characters(blacklist_characters="\\")))
-def test_what_is_shown_of_a_name_can_be_read_back(text: str) -> None:
+def test_a_printable_name_can_be_parsed_back(text: str) -> None:
     shown = printable_name(text)
     assert shown.encode("latin-1", "backslashreplace").decode("unicode_escape") == text
 
 
 @pytest.mark.parametrize("text", ["Größe 日本 ✓ ── ●", "e\u0301 😀", "a\u00a0b", "plain"])
-def test_text_of_any_language_stays_as_it_is(text: str) -> None:
+def test_text_of_any_language_is_unchanged(text: str) -> None:
     assert printable_name(text) == printable_lines(text) == text
 
 
-def test_the_ends_of_lines_of_other_systems_are_no_controls() -> None:
+def test_newlines_of_other_systems_are_not_escaped() -> None:
     assert printable_lines("one\r\ntwo\r\n\x1b") == "one\ntwo\n\\x1b"
     assert printable("one\r\ntwo") == "one"
 
@@ -66,7 +66,7 @@ _BYTES = st.binary(max_size=20) | st.sampled_from((b"'; id; '", b"$(id)\n`id`", 
 
 @settings(max_examples=25)
 @given(st.lists(HOSTILE.map(lambda text: text.encode(errors="surrogatepass")) | _BYTES, min_size=1))
-def test_a_shell_reads_the_words_of_a_command_line_that_is_shown(words: list[bytes]) -> None:
+def test_a_shell_parses_a_shown_command_line_into_its_words(words: list[bytes]) -> None:
     words = [word.replace(b"\0", b"") for word in words]
     line = quote_words(map(os.fsdecode, words))
     assert printable_name(line) == printable(line) == line
@@ -75,7 +75,7 @@ def test_a_shell_reads_the_words_of_a_command_line_that_is_shown(words: list[byt
     assert done.stdout == b"".join(word + b"\0" for word in words)
 
 
-def test_it_is_a_filter_for_shells() -> None:
+def test_the_module_works_as_a_filter_for_shells() -> None:
     command = [sys.executable, "-IS", module.__file__]
     text = "é\x1b]0;title\x07\n".encode() + b"\xff\r\nend"
     done = subprocess.run(command, input=text, capture_output=True, check=True, env={})
@@ -93,7 +93,7 @@ WOMAN, BROWN = "\U0001f469", "\U0001f3fd"
         "\u2714\ufe0f 1\ufe0f\u20e3 \u2194\ufe0f \u00a9\ufe0f",
     ],
 )
-def test_pictures_of_several_characters_are_shown(text: str) -> None:
+def test_emoji_of_several_characters_are_shown(text: str) -> None:
     assert is_printable(text)
     assert printable_name(text) == printable(text) == printable_lines(text) == text
 
@@ -114,7 +114,7 @@ def test_pictures_of_several_characters_are_shown(text: str) -> None:
         "\U000e0061",
     ],
 )
-def test_a_hidden_sign_is_escaped_where_it_makes_no_picture(text: str) -> None:
+def test_an_invisible_character_outside_an_emoji_is_escaped(text: str) -> None:
     assert "\u200d" not in text or not is_printable(text)
     for shown in (printable_name(text), printable_lines(text)):
         assert shown != text

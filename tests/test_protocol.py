@@ -67,7 +67,7 @@ def test_a_world_gets_exactly_the_environment_of_the_contract() -> None:
     }
 
 
-def test_what_does_not_apply_is_left_unset_except_for_a_blank_base_path() -> None:
+def test_variables_that_do_not_apply_are_unset_except_a_blank_base_path() -> None:
     bare = attrs.evolve(WORLD, base_path="", record=False, record_dir=None, resume_path=None)
     public = bare.public()
     assert public["WORLD_RECORD"] == "0"
@@ -88,7 +88,7 @@ def test_a_seed_has_64_bits_and_no_sign(seed: int) -> None:
     assert seed not in protocol.SEEDS
 
 
-def test_public_and_secret_variables_are_apart() -> None:
+def test_public_and_secret_variables_are_separate() -> None:
     assert not WORLD.public().keys() & WORLD.secrets().keys()
     assert set(SECRET_ENV) == WORLD.secrets().keys()
 
@@ -117,7 +117,7 @@ def test_a_process_gets_the_actual_values_of_a_masked_environment() -> None:
     assert subprocess.run(words, env=env, capture_output=True, check=True).stdout == b"canary\n"
 
 
-def test_what_shows_a_masked_environment_masks_it() -> None:
+def test_every_representation_of_a_masked_environment_is_masked() -> None:
     env = MaskedEnvironment(REAL)
     assert env.masked() == MASKED
     texts = [repr(env), str(env), f"{env}", pprint.pformat([env]), f"{[env]}"]
@@ -133,12 +133,12 @@ def test_what_shows_a_masked_environment_masks_it() -> None:
         json.dumps(env)
 
 
-def test_no_text_of_the_environment_shows_a_token() -> None:
+def test_no_representation_of_the_environment_shows_a_token() -> None:
     assert "canary" not in repr(WORLD)
     assert "canary" not in str(WORLD)
 
 
-def test_the_literals_of_the_contract() -> None:
+def test_the_literals_match_the_contract() -> None:
     assert [getattr(protocol, name) for name in dir(protocol) if name.endswith("_ROUTE")] == [
         "/skill.md",
         "/api.md",
@@ -170,7 +170,7 @@ def test_a_join_answer_is_kept_whole() -> None:
 
 
 @pytest.mark.parametrize("agent_id", [{}, {"agent_id": None}, {"agent_id": 7}])
-def test_a_world_need_not_name_the_agent(agent_id: dict[str, object]) -> None:
+def test_a_join_answer_need_not_contain_an_agent_id(agent_id: dict[str, object]) -> None:
     answer = parse_join_answer(json.dumps({"session": "s1", **agent_id}).encode())
     assert answer.agent_id == ""
 
@@ -193,14 +193,14 @@ def test_a_world_need_not_name_the_agent(agent_id: dict[str, object]) -> None:
         (b'{"session": "caf\xc3\xa9"}', "has no usable 'session'"),
     ],
 )
-def test_an_unusable_join_answer_is_refused_by_name(body: bytes, complaint: str) -> None:
+def test_the_error_describes_an_unusable_join_answer(body: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse_join_answer(body)
 
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 @example(b"1" * 5000)
-def test_any_join_answer_is_usable_or_refused(body: bytes) -> None:
+def test_every_join_answer_is_usable_or_refused(body: bytes) -> None:
     try:
         answer = parse_join_answer(body)
     except ValueError:
@@ -218,12 +218,12 @@ def test_a_session_id_is_visible_ascii(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "a b", "a\n", "\ta", "é", "\x7f", "\x00", "a" * 513])
-def test_what_a_header_cannot_carry_is_no_session_id(text: str) -> None:
+def test_a_text_unfit_for_a_header_is_not_a_session_id(text: str) -> None:
     assert not is_session_id(text)
 
 
 @given(st.text())
-def test_a_session_id_is_what_survives_in_a_header(text: str) -> None:
+def test_a_session_id_is_unchanged_in_a_header(text: str) -> None:
     visible = set(string.ascii_letters + string.digits + string.punctuation)
     assert is_session_id(text) == (0 < len(text) <= 512 and set(text) <= visible)
 
@@ -243,7 +243,7 @@ def test_a_session_id_is_what_survives_in_a_header(text: str) -> None:
         ("/w/7", "/w/7"),
     ],
 )
-def test_a_base_path_has_one_form(given_path: str, normal: str) -> None:
+def test_a_base_path_is_normalised_to_one_form(given_path: str, normal: str) -> None:
     assert normalise_base_path(given_path) == normal
 
 

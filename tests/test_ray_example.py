@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parent.parent / "examples" / "worlds_on_ray.py"
 
 
 @pytest.mark.ray
-def test_a_save_of_one_node_continues_on_both() -> None:
+def test_a_save_of_one_node_continues_on_both_nodes() -> None:
     with ray_cluster({"num_cpus": 1}, {"num_cpus": 1}) as cluster:
         done = cluster.drive(SCRIPT, env={"RAY_ADDRESS": cluster.address})
         assert done.returncode == 0, done.stdout + done.stderr

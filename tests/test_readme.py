@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", examples.PAGES, ids=lambda page: page.name)
-def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_the_examples_of_a_page_print_the_shown_output(page: Path, tmp_path: Path) -> None:
     shown = examples.find_examples(page)
     for example, printed in zip(shown, examples.run_page(page, tmp_path), strict=True):
         assert printed.strip(), example.code
@@ -33,13 +33,13 @@ def test_the_examples_of_a_page_print_what_it_shows(page: Path, tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_the_examples_of_the_readme_can_be_run_as_often_as_one_likes(tmp_path: Path) -> None:
+def test_the_examples_of_the_readme_can_be_run_repeatedly(tmp_path: Path) -> None:
     shown = examples.find_examples(ROOT / "README.md")
     for _ in range(2):
         assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 
-def test_every_block_of_the_readme_is_an_example_but_the_check_and_those_with_agents() -> None:
+def test_every_block_of_the_readme_is_an_example_with_known_exceptions() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```(?:bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     run = [example.code for example in examples.find_examples(ROOT / "README.md")]
@@ -64,7 +64,7 @@ def test_the_plan_of_the_readme_is_valid_and_short() -> None:
     assert len(text.splitlines()) <= 16
 
 
-def test_outputs_are_alike_whatever_their_numbers_and_order() -> None:
+def test_outputs_are_compared_without_numbers_and_order() -> None:
     shown = "w000 ready 12 0.3s\nsaved w001-20261122T055840Z-53104c.json"
     assert examples.is_alike(shown, "saved w001-20271122T055841Z-abcdef.json\nw000  ready 7  1s\n")
     assert not examples.is_alike(shown, shown.replace("ready", "failed"))
@@ -80,7 +80,7 @@ def test_an_example_that_fails_or_prints_nothing_is_an_error(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_is_meant_for_a_shell_can_be_copied(page: Path) -> None:
+def test_shell_examples_can_be_copied(page: Path) -> None:
     text = page.read_text()
     assert "```console" not in text
     assert not re.search(r"^\s*\$ ", text, re.MULTILINE)

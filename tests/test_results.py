@@ -144,7 +144,7 @@ def test_an_exit_reads_as_a_sentence(ended: ProcessExit, text: str) -> None:
         ),
     ],
 )
-def test_an_end_reads_the_same_wherever_it_is_told(detail: dict[str, Any], text: str) -> None:
+def test_an_end_is_described_the_same_everywhere(detail: dict[str, Any], text: str) -> None:
     assert describe_ending(detail) == text
 
 
@@ -207,14 +207,14 @@ def test_an_access_has_only_its_items_as_keys(name: Any) -> None:
     assert name not in ACCESS
 
 
-def test_what_an_access_was_made_of_does_not_change_it() -> None:
+def test_an_access_is_independent_of_the_values_it_was_made_of() -> None:
     headers, more = {"X-Session": "s-1"}, {"spawn": 1}
     access = attrs.evolve(ACCESS, headers=headers, more=more)
     headers["X-Session"], more["spawn"] = "other", 2
     assert (access["headers"], access["spawn"]) == ({"X-Session": "s-1"}, 1)
 
 
-def test_every_class_of_the_module_is_tried() -> None:
+def test_every_class_of_the_module_is_tested() -> None:
     assert {type(value) for value in VALUES} == set(CLASSES)
 
 
@@ -225,7 +225,7 @@ def test_no_value_can_be_changed(value: Any) -> None:
             setattr(value, field.name, None)
 
 
-def test_a_batch_gives_its_values_and_raises_its_errors() -> None:
+def test_a_batch_returns_its_values_and_raises_its_errors() -> None:
     closed = UsageError("closed")
     batch = Batch({"w001": 1, "w000": 0}, {"w002": closed})
     assert (list(batch), len(batch), batch["w000"]) == ([1, 0], 2, 0)
@@ -243,7 +243,7 @@ def test_an_absent_member_of_a_spec_keeps_the_shared_option() -> None:
     assert attrs.astuple(InstanceSpec()) == (None, None, None, None, None)
 
 
-def test_the_detail_of_an_event_cannot_be_changed_by_anybody() -> None:
+def test_the_detail_of_an_event_is_immutable() -> None:
     detail: Any = {"path": "a.json"}
     event = WorldEvent(time="", kind="saved", subject="w000", data=detail)
     with pytest.raises(TypeError):

@@ -130,7 +130,7 @@ def test_each_planted_sentence_is_found(sentence: str) -> None:
         ("# Keep what\n# is left.\n", 1),
     ],
 )
-def test_faults_are_found_wherever_strings_and_comments_begin_and_end(
+def test_faults_are_found_across_lines_of_strings_and_comments(
     source: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.test_sentences.ROOT", tmp_path)

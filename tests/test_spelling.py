@@ -21,7 +21,7 @@ from clawblox.spelling import nearest_name
         ("anew", ["new"], "new"),
     ],
 )
-def test_a_misspelling_is_near_and_another_word_is_not(
+def test_only_misspellings_have_a_nearest_name(
     written: str, known: list[str], meant: str | None
 ) -> None:
     assert nearest_name(written, known) == meant

@@ -86,7 +86,7 @@ def test_the_excerpts_on_the_page_are_in_the_script() -> None:
 
 
 @pytest.mark.thorough
-def test_the_examples_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     shown = examples.find_examples(PAGE)
     for example, printed in zip(shown, examples.run_examples(shown, tmp_path), strict=True):
         if not example.code.startswith("clawblox lineage"):  # its lanes depend on when saves began

@@ -53,7 +53,7 @@ class Point:
     y: int = 0
 
 
-def test_a_converter_has_analysed_its_type_before_it_is_called() -> None:
+def test_a_converter_analyses_its_type_when_it_is_made() -> None:
     assert "__msgspec_cache__" not in vars(Point)
     convert = converter(Point)
     assert "__msgspec_cache__" in vars(Point)
@@ -64,7 +64,7 @@ def test_a_converter_has_analysed_its_type_before_it_is_called() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["decoder", "converter"])
-def test_threads_that_read_a_type_for_the_first_time_end_no_process(form: str) -> None:
+def test_threads_that_first_decode_a_type_concurrently_do_not_crash(form: str) -> None:
     for _ in range(12):  # without the analysis at import, most of these end by SIGSEGV
         result = subprocess.run(
             [sys.executable, "-c", THREADS, form], capture_output=True, text=True, check=False
@@ -109,7 +109,7 @@ def lazy_forms(source: str) -> list[str]:
         "def read(line):\n    return converter(Record)(line)",
     ],
 )
-def test_a_lazy_form_is_found(source: str) -> None:
+def test_a_lazily_analysed_type_is_reported(source: str) -> None:
     assert len(lazy_forms(source)) == 1
 
 

@@ -28,10 +28,10 @@ REFUSED: list[tuple[ValueKind, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), ACCEPTED)
-def test_values_of_a_kind_pass(kind: ValueKind, values: list[Any]) -> None:
+def test_valid_values_of_a_kind_pass(kind: ValueKind, values: list[Any]) -> None:
     assert all(kind.test(value) for value in values)
 
 
 @pytest.mark.parametrize(("kind", "values"), REFUSED)
-def test_other_values_fail(kind: ValueKind, values: list[Any]) -> None:
+def test_invalid_values_of_a_kind_fail(kind: ValueKind, values: list[Any]) -> None:
     assert not any(kind.test(value) for value in values)

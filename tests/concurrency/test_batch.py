@@ -74,7 +74,7 @@ async def take_next(many: BatchOperation[Any]) -> Outcome[Any]:
 # -------------------------------------------------------------------------------- all of them
 
 
-async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
+async def test_a_batch_has_its_values_in_the_order_of_the_request() -> None:
     work = Work("a", "b", "c")
     async with Tasks() as tasks, anyio.create_task_group() as group:
         many = BatchOperation(tasks, work.jobs)
@@ -95,7 +95,7 @@ async def test_a_batch_has_the_values_in_the_order_of_the_asking() -> None:
 
 
 @pytest.mark.thorough
-async def test_a_failure_does_not_affect_the_others_and_the_first_comes_first() -> None:
+async def test_failures_do_not_affect_others_and_are_listed_in_order() -> None:
     work = Work("a", "b", "c", "d")
     late, early = KeyError("late"), UsageError("early")
     async with Tasks() as tasks, anyio.create_task_group() as group:
@@ -120,14 +120,14 @@ async def test_a_failure_does_not_affect_the_others_and_the_first_comes_first() 
     assert caught.value.failed == {"c": early, "a": late}
 
 
-async def test_of_none_there_is_an_empty_batch() -> None:
+async def test_no_jobs_return_an_empty_batch() -> None:
     async with Tasks() as tasks:
         batch = await BatchOperation[int](tasks, {})
         assert [outcome async for outcome in BatchOperation[int](tasks, {})] == []
     assert (list(batch), batch.failed) == ([], {})
 
 
-async def test_nothing_begins_before_it_is_awaited() -> None:
+async def test_operations_start_only_when_awaited() -> None:
     work = Work("a")
     async with Tasks() as tasks:
         BatchOperation(tasks, work.jobs)
@@ -135,7 +135,7 @@ async def test_nothing_begins_before_it_is_awaited() -> None:
         assert work.begun == []
 
 
-async def test_all_run_at_the_same_time() -> None:
+async def test_all_operations_run_concurrently() -> None:
     work = Work(*"abcdefgh")
     async with Tasks() as tasks:
         many = aiter(BatchOperation(tasks, work.jobs))
@@ -147,7 +147,7 @@ async def test_all_run_at_the_same_time() -> None:
 # ---------------------------------------------------------------------------- as they land
 
 
-async def test_outcomes_come_as_they_land() -> None:
+async def test_outcomes_are_yielded_as_they_arrive() -> None:
     work = Work("a", "b", "c")
     failure = KeyError()
     order = iter([("b", 1), ("c", failure), ("a", 3)])
@@ -167,7 +167,7 @@ async def test_outcomes_come_as_they_land() -> None:
     ]
 
 
-async def test_outcomes_that_have_landed_wait_for_who_is_late() -> None:
+async def test_outcomes_wait_for_a_slow_reader() -> None:
     async with Tasks() as tasks:
         many = BatchOperation(tasks, {name: lambda n=name: immediate(n) for name in "abc"})  # type: ignore[misc]
         seen = []
@@ -206,7 +206,7 @@ async def test_a_cancelled_iteration_leaves_the_other_jobs_running() -> None:
     assert work.cleaned_up == []
 
 
-async def test_it_can_be_awaited_once_and_not_after_the_iteration_began() -> None:
+async def test_an_operation_can_be_awaited_only_once() -> None:
     async with Tasks() as tasks:
         awaited = BatchOperation(tasks, {"a": lambda: immediate(1)})
         await awaited
@@ -267,7 +267,7 @@ WAYS = {"await": await_batch, "async for": take_last}
 each_way = pytest.mark.parametrize("way", WAYS)
 
 
-async def test_who_is_cancelled_waits_until_every_operation_has_cleaned_up() -> None:
+async def test_a_cancelled_caller_waits_until_all_operations_have_cleaned_up() -> None:
     work = Work("a", "b", "c")
     async with Tasks() as tasks, anyio.create_task_group() as group:
 
@@ -285,7 +285,7 @@ async def test_who_is_cancelled_waits_until_every_operation_has_cleaned_up() -> 
     assert group.cancel_scope.cancelled_caught
 
 
-async def test_a_caller_that_is_cancelled_immediately_leaves_nothing_running() -> None:
+async def test_an_immediately_cancelled_caller_leaves_no_operation_running() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
         with anyio.CancelScope() as scope:
@@ -317,7 +317,7 @@ async def test_a_waiting_caller_gets_an_error_when_the_world_is_closed(way: str)
 
 
 @each_way
-async def test_what_begins_after_the_world_was_closed_is_refused(way: str) -> None:
+async def test_operations_are_refused_after_the_world_was_closed(way: str) -> None:
     work = Work("a")
     async with Tasks() as tasks:
         many = BatchOperation(tasks, work.jobs)
@@ -337,7 +337,7 @@ async def test_a_caller_that_is_cancelled_when_the_world_was_closed_is_cancelled
     assert scope.cancelled_caught
 
 
-async def test_what_had_landed_when_the_world_was_closed_can_still_be_read() -> None:
+async def test_outcomes_that_arrived_before_the_close_can_still_be_read() -> None:
     work = Work("a", "b")
     async with Tasks() as tasks:
         many = aiter(BatchOperation(tasks, work.jobs))

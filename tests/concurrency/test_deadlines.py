@@ -42,19 +42,19 @@ async def test_a_block_is_left_when_its_time_is_over(seconds: float) -> None:
     assert anyio.current_time() - begun_at >= seconds
 
 
-async def test_endless_patience_waits_for_what_comes() -> None:
+async def test_an_infinite_deadline_never_ends_the_block() -> None:
     async with running_deadline(math.inf) as scope:
         await anyio.sleep(0.01)
     assert not scope.cancelled_caught
 
 
-async def test_an_exception_of_the_block_comes_out_as_it_is() -> None:
+async def test_an_exception_of_the_block_passes_unchanged() -> None:
     with pytest.raises(KeyError, match="this very one"):
         async with running_deadline(HANG_S):
             raise KeyError("this very one")
 
 
-async def test_a_cancellation_from_outside_goes_through() -> None:
+async def test_a_cancellation_from_outside_passes_through() -> None:
     with anyio.CancelScope() as outside:
         async with running_deadline(HANG_S) as scope:
             outside.cancel()
@@ -64,7 +64,9 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
 
 
 @pytest.mark.parametrize("is_outer_shorter", [True, False])
-async def test_of_two_blocks_the_one_whose_time_is_over_is_left(is_outer_shorter: bool) -> None:
+async def test_only_the_nested_block_with_the_passed_deadline_is_left(
+    is_outer_shorter: bool,
+) -> None:
     outer_s, inner_s = (0.05, HANG_S) if is_outer_shorter else (HANG_S, 0.05)
     async with running_deadline(outer_s) as outer, running_deadline(inner_s) as inner:
         await anyio.sleep_forever()
@@ -84,7 +86,7 @@ async def test_time_in_which_the_loop_was_blocked_does_not_count() -> None:
 
 
 @pytest.mark.thorough
-async def test_a_loop_that_is_always_late_waits_twice_as_long_and_not_for_ever() -> None:
+async def test_a_loop_that_is_always_late_at_most_doubles_the_deadline() -> None:
     blocks = 0
     with anyio.fail_after(HANG_S):
         async with running_deadline(0.04) as scope:
@@ -114,7 +116,7 @@ anyio.run(main, backend={backend!r})
 
 
 @pytest.mark.thorough
-def test_time_in_which_the_process_was_stopped_does_not_count(anyio_backend_name: str) -> None:
+def test_suspended_time_does_not_count(anyio_backend_name: str) -> None:
     program = WAIT.replace("{backend!r}", repr(anyio_backend_name))
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe) as child:

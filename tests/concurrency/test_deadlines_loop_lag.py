@@ -45,7 +45,7 @@ async def test_every_tick_is_noted_and_none_is_early() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_a_loop_that_somebody_blocks_is_late_by_so_much() -> None:
+async def test_the_lag_of_a_blocked_loop_equals_the_blocked_time() -> None:
     lags: list[float] = []
     async with anyio.create_task_group() as group:
         group.start_soon(watch_loop, lags.append)
@@ -59,7 +59,7 @@ async def test_a_loop_that_somebody_blocks_is_late_by_so_much() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_time_that_is_lost_in_telling_of_it_counts_too() -> None:
+async def test_time_spent_reporting_the_lag_counts_too() -> None:
     lags: list[float] = []
 
     def note(lag_s: float) -> None:
@@ -87,7 +87,7 @@ anyio.run(main)
 """
 
 
-def test_a_process_that_was_stopped_knows_it_afterwards() -> None:
+def test_a_suspended_process_reports_its_lag_afterwards() -> None:
     words = [sys.executable, "-c", WATCH]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

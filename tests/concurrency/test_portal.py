@@ -64,7 +64,7 @@ print(portal.run(count))
 """
 
 
-def test_without_descriptors_for_a_loop_a_call_fails_and_the_next_one_tries_again() -> None:
+def test_a_call_without_descriptors_fails_and_the_next_call_retries() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
     result = subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=True)
     assert result.stdout.splitlines() == [os.strerror(errno.EMFILE), "5"]
@@ -114,7 +114,7 @@ def is_interrupted_at(number: int) -> bool:
     return False
 
 
-def test_an_interruption_at_any_line_of_a_wait_is_raised_and_harms_nothing() -> None:
+def test_an_interruption_at_any_line_of_a_wait_is_raised_safely() -> None:
     are_interrupted = [is_interrupted_at(number) for number in range(1, 10)]
     assert are_interrupted[0]
     assert not are_interrupted[-1]

@@ -51,7 +51,7 @@ class Room:
             self.history.append("left")
 
 
-async def test_a_residence_is_left_as_a_whole_however_often_its_user_is_cancelled():
+async def test_a_residence_is_left_completely_despite_repeated_cancellations():
     room = Room()
 
     async def live() -> None:
@@ -68,7 +68,7 @@ async def test_a_residence_is_left_as_a_whole_however_often_its_user_is_cancelle
     assert room.history == ["entered", "left"]
 
 
-async def test_a_residence_hands_on_the_exception_of_its_user_and_its_own():
+async def test_a_residence_passes_on_exceptions_of_its_user_and_its_own():
     room = Room()
     room.may_go.set()
     with pytest.raises(ValueError, match="the user's"):
@@ -89,7 +89,7 @@ async def test_a_residence_hands_on_the_exception_of_its_user_and_its_own():
     await anyio.sleep(0)  # this task goes on as if nothing had been
 
 
-async def test_what_a_cancelled_caller_never_got_is_taken_back():
+async def test_a_result_that_a_cancelled_caller_never_received_is_undone():
     taken_back: list[str] = []
 
     async def undo(value: str) -> None:
@@ -108,7 +108,7 @@ async def test_what_a_cancelled_caller_never_got_is_taken_back():
     assert taken_back == ["value"]
 
 
-async def test_what_goes_wrong_in_a_cancelled_call_is_not_lost():
+async def test_an_error_in_a_cancelled_call_is_not_lost():
     async def fail() -> None:
         try:
             await anyio.sleep_forever()
@@ -124,7 +124,7 @@ async def test_what_goes_wrong_in_a_cancelled_call_is_not_lost():
         await asyncio.wait_for(task, HANG_S)
 
 
-async def test_a_group_that_was_left_takes_no_more_calls():
+async def test_a_group_refuses_calls_after_it_was_left():
     async with Tasks() as tasks:
         pass
     with pytest.raises(UsageError, match="closed meanwhile"):
@@ -192,7 +192,7 @@ async def test_a_function_in_its_own_task_cleans_up_before_its_caller_continues(
     assert history == ["cleaned up"]
 
 
-async def test_a_caller_of_a_batcher_that_is_cancelled_strands_no_other():
+async def test_a_cancelled_caller_of_a_batcher_does_not_strand_others():
     batcher, gate, has_begun = Batcher(), threading.Event(), threading.Event()
 
     def block() -> None:
@@ -211,7 +211,7 @@ async def test_a_caller_of_a_batcher_that_is_cancelled_strands_no_other():
         await first
 
 
-async def test_a_cancelled_checkpoint_leaves_no_thread_at_work():
+async def test_a_cancelled_checkpoint_leaves_no_thread_running():
     gate, has_begun, has_ended = threading.Event(), threading.Event(), threading.Event()
 
     def work(_hook: object) -> None:
@@ -230,7 +230,7 @@ async def test_a_cancelled_checkpoint_leaves_no_thread_at_work():
     assert has_ended.is_set()
 
 
-async def test_a_metrics_endpoint_whose_user_is_cancelled_ends_all_the_same():
+async def test_a_metrics_endpoint_ends_even_if_its_user_is_cancelled():
     is_open = anyio.Event()
 
     async def serve() -> None:

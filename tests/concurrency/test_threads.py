@@ -39,7 +39,7 @@ class Job:
 
 
 @pytest.mark.anyio
-async def test_a_job_that_ends_by_itself_is_not_interrupted() -> None:
+async def test_a_completed_job_is_not_interrupted() -> None:
     job = Job()
     job.may_end.set()
     assert await run_interruptible(job.run, job.interrupt) == "done"
@@ -47,7 +47,7 @@ async def test_a_job_that_ends_by_itself_is_not_interrupted() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_error_comes_out_as_it_is() -> None:
+async def test_an_error_passes_unchanged() -> None:
     error = OSError("no")
 
     def fail() -> None:
@@ -107,7 +107,7 @@ async def test_an_error_of_an_interrupted_job_does_not_hide_the_cancellation() -
 
 
 @pytest.mark.anyio
-async def test_a_job_that_waits_for_its_turn_is_never_begun_after_a_cancellation() -> None:
+async def test_a_queued_job_is_never_started_after_a_cancellation() -> None:
     job, limiter = Job(), anyio.CapacityLimiter(1)
     async with limiter:
         with anyio.CancelScope() as scope:
@@ -123,7 +123,7 @@ async def test_a_job_that_waits_for_its_turn_is_never_begun_after_a_cancellation
     assert "ended" not in job.history
 
 
-def test_no_number_of_cancellations_by_asyncio_leaves_a_thread_at_work() -> None:
+def test_repeated_asyncio_cancellations_leave_no_thread_running() -> None:
     job = Job()
     job.interrupt = lambda: job.history.append("interrupted")  # type: ignore[method-assign]
 
@@ -144,7 +144,7 @@ def test_no_number_of_cancellations_by_asyncio_leaves_a_thread_at_work() -> None
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_each_loop_has_one_of_its_own(backend: str) -> None:
+def test_each_event_loop_has_its_own_object(backend: str) -> None:
     @per_loop
     def current_list() -> list[str]:
         """Return the list."""
@@ -159,7 +159,7 @@ def test_each_loop_has_one_of_its_own(backend: str) -> None:
     assert current_list.__doc__ == "Return the list."
 
 
-def test_two_of_the_same_name_are_not_mixed_up() -> None:
+def test_objects_of_factories_with_the_same_name_are_distinct() -> None:
     def maker(value: int) -> Callable[[], list[int]]:
         @per_loop
         def current() -> list[int]:
@@ -194,7 +194,7 @@ def test_a_failed_construction_is_not_cached() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_batcher_that_fails_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_batcher_leaves_no_caller_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_: object) -> None:
         monkeypatch.undo()
         raise ZeroDivisionError
@@ -218,7 +218,7 @@ async def test_a_batcher_that_fails_leaves_nobody_waiting(monkeypatch: pytest.Mo
 
 
 @pytest.mark.anyio
-async def test_no_caller_of_a_batcher_waits_for_work_that_came_later() -> None:
+async def test_callers_of_a_batcher_do_not_wait_for_later_work() -> None:
     batcher, jobs = Batcher(), [Job(), Job(), Job()]
     ended = [anyio.Event() for _ in jobs]
 
@@ -240,7 +240,7 @@ async def test_no_caller_of_a_batcher_waits_for_work_that_came_later() -> None:
             jobs[-1].may_end.set()
 
 
-def test_a_cancelled_caller_of_a_batcher_still_runs_what_the_others_wait_for() -> None:
+def test_a_cancelled_leader_of_a_batcher_still_runs_the_calls_of_others() -> None:
     batcher, jobs = Batcher(), [Job(), Job(), Job()]
 
     async def main() -> None:
@@ -265,7 +265,7 @@ def test_a_cancelled_caller_of_a_batcher_still_runs_what_the_others_wait_for() -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("place", [0, 1], ids=["who leads", "who follows"])
-async def test_what_a_batcher_has_raised_is_not_lost_to_a_caller_who_was_cancelled(
+async def test_a_cancelled_caller_of_a_batcher_still_gets_the_exception(
     place: int,
 ) -> None:
     batcher, job, scope = Batcher(), Job(), anyio.CancelScope()
@@ -306,7 +306,7 @@ async def test_an_abandonable_function_calls_async_functions_in_the_event_loop()
 
 
 @pytest.mark.anyio
-async def test_a_cancellation_ends_what_an_abandoned_function_waits_for() -> None:
+async def test_a_cancellation_ends_the_call_of_an_abandoned_function() -> None:
     is_waiting, is_over, errors = anyio.Event(), threading.Event(), []
 
     async def wait() -> None:

@@ -55,7 +55,7 @@ async def test_each_wait_ends_by_its_own_check() -> None:
     assert threading.get_ident() not in {thread for sign in signs for thread in sign.looks}
 
 
-async def test_the_others_are_looked_after_when_a_wait_is_cancelled() -> None:
+async def test_other_waits_continue_when_a_wait_is_cancelled() -> None:
     lookout, first, second = Lookout(INTERVAL_S), Sign(), Sign()
     with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as waits:

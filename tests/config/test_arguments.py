@@ -60,7 +60,7 @@ NOT_UTF8 = os.fsdecode(b"run\xff")
         (check_text, "/w1", "/w1"),
     ],
 )
-def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken: Any) -> None:
+def test_valid_values_are_accepted(take: Callable[[Any, str], Any], value: Any, taken: Any) -> None:
     assert take(value, "it") == taken
 
 
@@ -87,7 +87,9 @@ def test_what_can_be_is_taken(take: Callable[[Any, str], Any], value: Any, taken
         (check_duration, None),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name(take: Callable[[Any, str], Any], value: Any) -> None:
+def test_the_error_names_an_argument_with_an_invalid_value(
+    take: Callable[[Any, str], Any], value: Any
+) -> None:
     with pytest.raises(ConfigError) as caught:
         take(value, "it")
     assert caught.value.key == "it"
@@ -104,7 +106,7 @@ def test_a_long_value_is_cut() -> None:
     assert len(first) < 120
 
 
-def test_a_port_is_a_whole_number_that_can_be_one() -> None:
+def test_a_port_is_an_integer_in_range() -> None:
     assert [check_port(value) for value in (None, 0, 1, 65535)] == [None, None, 1, 65535]
     for value in (-1, 65536, 80.0, "80", True):
         with pytest.raises(ConfigError, match=r"^port: must be 1 to 65535"):
@@ -112,7 +114,7 @@ def test_a_port_is_a_whole_number_that_can_be_one() -> None:
 
 
 @pytest.mark.parametrize("value", ["", None, 5, "local host"])
-def test_a_host_is_not_nothing(value: Any) -> None:
+def test_an_empty_host_is_refused(value: Any) -> None:
     assert check_host("::1", "host") == "::1"
     with pytest.raises(ConfigError, match=r"^host: "):
         check_host(value, "host")
@@ -154,7 +156,7 @@ def test_labels_are_short_texts_numbers_and_booleans() -> None:
         ),
     ],
 )
-def test_other_labels_are_refused_by_name(labels: Any, key: str) -> None:
+def test_the_error_names_an_invalid_label(labels: Any, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_labels(labels)
     assert caught.value.key == key
@@ -176,6 +178,6 @@ def test_other_labels_are_refused_by_name(labels: Any, key: str) -> None:
         ("1e", "1e"),
     ],
 )
-def test_a_typed_label_is_the_value_that_it_looks_like(text: str, value: object) -> None:
+def test_a_typed_label_is_parsed_by_its_form(text: str, value: object) -> None:
     assert parse_label(text) == value
     assert type(parse_label(text)) is type(value)

@@ -175,7 +175,7 @@ def test_an_address_is_distinguished_from_a_path():
         "https://github.com/la b/worlds/tree/main/panda",
     ],
 )
-def test_an_address_of_another_form_is_refused_before_anything_is_asked(hub, home, url):
+def test_an_address_of_another_form_is_refused_without_a_request(hub, home, url):
     with pytest.raises(ConfigError, match=r"^dir: must be https://github\.com/") as caught:
         fetch_world(url)
     assert (caught.value.key, caught.value.value) == ("dir", url)
@@ -196,7 +196,7 @@ def test_a_folder_becomes_a_world_directory_named_after_its_commit(hub, home):
     assert hub.accepted["/api/repos/lab/worlds/commits/main"] == "application/vnd.github.sha"
 
 
-def test_what_a_killed_download_left_is_removed_by_the_next_one(hub, home):
+def test_files_of_a_killed_download_are_removed_by_the_next_download(hub, home):
     left = home / "worlds" / f".fetch.{2**22 + 1}-1.0badcafe.partial"
     left.mkdir(parents=True)
     (left / "archive.tar.gz").touch()
@@ -218,7 +218,7 @@ def test_only_the_folder_is_unpacked(hub, home):
     assert len(everything_in(home)) == 1
 
 
-def test_the_home_is_that_of_the_environment_or_the_users(hub, tmp_path, monkeypatch):
+def test_the_home_comes_from_the_environment_or_the_user(hub, tmp_path, monkeypatch):
     monkeypatch.setenv("CLAWBLOX_HOME", str(tmp_path / "b"))
     assert hub.fetch().is_relative_to(tmp_path / "b" / "worlds")
     monkeypatch.setenv("CLAWBLOX_HOME", "")
@@ -226,7 +226,7 @@ def test_the_home_is_that_of_the_environment_or_the_users(hub, tmp_path, monkeyp
     assert hub.fetch().is_relative_to(tmp_path / "c" / ".clawblox" / "worlds")
 
 
-def test_modes_keep_the_right_to_execute_and_nothing_else(hub):
+def test_only_the_executable_bit_of_modes_is_kept(hub):
     hub.has_archive(
         archive(
             file("panda/world.toml", TOML, 0o000),
@@ -270,7 +270,7 @@ def test_a_ref_that_github_calls_unprocessable_is_not_a_ref(hub):
     assert hub.fetch("tree/release/1/panda").name == "panda"
 
 
-def test_a_full_commit_id_needs_no_look_up_and_once_it_is_here_no_network(hub):
+def test_a_stored_full_commit_id_needs_no_network(hub):
     world = hub.fetch(f"tree/{COMMIT}/panda")
     assert hub.asked == [f"/archive/lab/worlds/tar.gz/{COMMIT}"]
     hub.answers.clear()
@@ -278,7 +278,7 @@ def test_a_full_commit_id_needs_no_look_up_and_once_it_is_here_no_network(hub):
     assert len(hub.asked) == 1
 
 
-def test_a_branch_is_looked_up_again_and_downloaded_when_it_has_moved(hub):
+def test_a_branch_is_resolved_again_and_downloaded_if_it_moved(hub):
     first = hub.fetch()
     assert hub.fetch() == first
     assert len([path for path in hub.asked if "archive" in path]) == 1
@@ -291,7 +291,7 @@ def test_a_branch_is_looked_up_again_and_downloaded_when_it_has_moved(hub):
 # --- the cache ------------------------------------------------------------------------------
 
 
-def test_a_world_inside_another_is_fetched_in_any_order_and_stays_as_it_is_used(hub):
+def test_nested_worlds_can_be_fetched_in_any_order(hub):
     hub.has_archive(
         archive(
             file("world.toml", b"name = 'top'"),
@@ -313,7 +313,7 @@ def test_a_world_inside_another_is_fetched_in_any_order_and_stays_as_it_is_used(
     assert hub.fetch("tree/main/lib/panda") == inner
 
 
-def test_what_an_interrupted_fetch_left_is_not_taken_for_a_world(hub, home):
+def test_an_interrupted_fetch_does_not_leave_a_world(hub, home):
     left = home / "worlds" / "lab" / "worlds" / COMMIT / "panda"
     (left / "sub").mkdir(parents=True)
     (left / "sub" / "run.sh").write_text("hal")
@@ -334,7 +334,7 @@ def test_a_world_that_could_not_be_completed_has_no_world_toml(hub, home):
 
 
 @pytest.mark.thorough
-def test_concurrent_fetches_of_one_folder_all_get_it_whole(hub, home):
+def test_concurrent_fetches_of_a_folder_are_all_complete(hub, home):
     hub.has_archive(
         archive(file("panda/world.toml", TOML), *(file(f"panda/{n}") for n in range(99)))
     )
@@ -369,37 +369,37 @@ def refused(hub: GitHub, home: Path, where: str = "tree/main/panda") -> FetchErr
     return caught.value
 
 
-def test_a_missing_repository_or_ref_is_named(hub, home):
+def test_the_error_names_a_missing_repository_or_ref(hub, home):
     error = refused(hub, home, "tree/nope/panda")
     assert "lab/worlds has no branch, tag or commit 'nope'" in error.message
     assert error.status == 404
     assert error.url == f"{hub.url}/api/repos/lab/worlds/commits/nope"
 
 
-def test_a_missing_commit_is_named(hub, home):
+def test_the_error_names_a_missing_commit(hub, home):
     error = refused(hub, home, f"tree/{OTHER}/panda")
     assert error.status == 404
     assert OTHER in error.url
 
 
-def test_a_missing_folder_is_named(hub, home):
+def test_the_error_names_a_missing_folder(hub, home):
     error = refused(hub, home, "tree/main/pandas")
     assert f"no folder pandas of lab/worlds at {COMMIT[:12]}" in error.message
     assert "tree/main/pandas" in str(error)
 
 
-def test_a_file_in_place_of_a_folder_is_no_folder(hub, home):
+def test_a_file_in_place_of_a_folder_is_refused(hub, home):
     assert "no folder" in refused(hub, home, "tree/main/panda/world.toml").message
 
 
-def test_a_folder_without_a_world_is_named(hub, home):
+def test_the_error_names_a_folder_without_a_world(hub, home):
     error = refused(hub, home, "tree/main/panda/sub")
     assert "panda/sub of lab/worlds" in error.message
     assert "has no world.toml" in error.message
 
 
 @pytest.mark.parametrize("code", [403, 429])
-def test_the_rate_limit_error_has_its_end_and_advice(hub, home, code):
+def test_the_rate_limit_error_contains_the_end_time_and_advice(hub, home, code):
     api = "/api/repos/lab/worlds/commits/main"
     hub.answers[api] = status(code, X_RateLimit_Remaining="0")
     error = refused(hub, home)
@@ -413,7 +413,7 @@ def test_the_rate_limit_error_has_its_end_and_advice(hub, home, code):
 
 
 @pytest.mark.parametrize("code", [401, 403, 409, 500, 503])
-def test_any_other_status_is_an_error_with_the_status(hub, home, code):
+def test_the_error_for_an_unexpected_status_names_it(hub, home, code):
     hub.answers["/api/repos/lab/worlds/commits/main"] = status(code)
     error = refused(hub, home)
     assert error.status == code
@@ -421,12 +421,12 @@ def test_any_other_status_is_an_error_with_the_status(hub, home, code):
 
 
 @pytest.mark.parametrize("text", [b"", b"<html>log in</html>", b"0123", COMMIT.upper().encode()])
-def test_an_answer_that_is_no_commit_is_refused(hub, home, text):
+def test_an_answer_that_is_not_a_commit_is_refused(hub, home, text):
     hub.answers["/api/repos/lab/worlds/commits/main"] = says(text)
     assert "did not answer with a commit" in refused(hub, home).message
 
 
-def test_a_host_that_is_not_there_is_an_error_with_a_hint(hub, monkeypatch):
+def test_the_error_for_an_unreachable_host_has_a_hint(hub, monkeypatch):
     monkeypatch.setattr(download, "API_HOST", "http://127.0.0.1:1")
     with pytest.raises(FetchError, match="Connection refused") as caught:
         hub.fetch()
@@ -477,7 +477,7 @@ def test_a_redirect_to_another_host_without_tls_is_refused(hub, home):
         assert other.asked == []
 
 
-def test_a_redirect_without_end_is_refused(hub, home):
+def test_an_endless_redirect_is_refused(hub, home):
     api = "/api/repos/lab/worlds/commits/main"
     hub.answers[api] = status(302, Location=api)
     assert "redirects more than 5 times" in refused(hub, home).message
@@ -495,12 +495,12 @@ def test_a_redirect_without_end_is_refused(hub, home):
         ("MAX_HEADER_BYTES", 600, "header larger than 600 bytes"),
     ],
 )
-def test_the_limits_hold(hub, home, monkeypatch, limit, most, complaint):
+def test_downloads_beyond_the_limits_are_refused(hub, home, monkeypatch, limit, most, complaint):
     monkeypatch.setattr(download, limit, most)
     assert complaint in refused(hub, home).message
 
 
-def test_what_is_not_wanted_counts_too(hub, home, monkeypatch):
+def test_entries_outside_the_folder_count_towards_the_limits(hub, home, monkeypatch):
     monkeypatch.setattr(download, "MAX_UNPACKED_BYTES", 1 << 20)
     bomb = file("elsewhere/zeros", bytes(4 << 20))
     hub.has_archive(archive(bomb, file("panda/world.toml", TOML)))
@@ -508,7 +508,7 @@ def test_what_is_not_wanted_counts_too(hub, home, monkeypatch):
     assert "larger than" in error.message
 
 
-def test_a_cut_transfer_is_refused(hub, home):
+def test_a_truncated_transfer_is_refused(hub, home):
     whole = archive(file("panda/world.toml", TOML), file("panda/x", os.urandom(100_000)))
     hub.answers[f"/archive/lab/worlds/tar.gz/{COMMIT}"] = cut_short(whole)
     assert "failed" in refused(hub, home).message
@@ -563,14 +563,14 @@ LINK = tarfile.SYMTYPE
     ],
     ids=lambda value: value.name[:20] if isinstance(value, tarfile.TarInfo) else "",
 )
-def test_an_archive_with_anything_but_plain_files_inside_is_refused(hub, home, info, complaint):
+def test_an_archive_with_other_entries_than_plain_files_is_refused(hub, home, info, complaint):
     hub.has_archive(archive(file("panda/world.toml", TOML), (info, b"")))
     error = refused(hub, home)
     assert complaint.lower() in str(error).lower()
     assert not (home.parent / "x").exists()
 
 
-def test_a_link_hidden_behind_a_directory_of_its_name_is_refused(hub, home, tmp_path):
+def test_a_link_with_the_name_of_a_directory_is_refused(hub, home, tmp_path):
     hub.has_archive(
         archive(
             file("panda/world.toml", TOML),
@@ -582,7 +582,7 @@ def test_a_link_hidden_behind_a_directory_of_its_name_is_refused(hub, home, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sparse_file_whose_size_the_limits_do_not_see_is_refused(hub, home):
+def test_a_sparse_file_with_a_hidden_size_is_refused(hub, home):
     info = member("worlds-0123/panda/huge", size=512)
     info.pax_headers = {
         "GNU.sparse.major": "1",

@@ -32,7 +32,7 @@ def test_the_documentation_of_options_is_copied_from_their_classes() -> None:
         assert path.read_text() == text, "python -m docs.option_docstrings"
 
 
-def test_every_option_of_many_is_shared_or_theirs() -> None:
+def test_every_option_of_a_start_of_many_is_shared_or_per_instance() -> None:
     shared = {field.name for field in attrs.fields(SharedOptions)}
     for options, own in ((StartOptions, 10), (ManyOptions, 2)):
         names = {field.name for field in attrs.fields(options)}
@@ -40,7 +40,7 @@ def test_every_option_of_many_is_shared_or_theirs() -> None:
         assert len(names - shared) == own
 
 
-def test_a_record_holds_every_option_by_its_name_and_no_value_of_a_variable(
+def test_a_record_contains_all_options_but_no_values_of_variables(
     tmp_path: Path,
 ) -> None:
     options = StartOptions(env={"API_KEY": "hush"}, record=True, resume=None)
@@ -51,13 +51,13 @@ def test_a_record_holds_every_option_by_its_name_and_no_value_of_a_variable(
     assert "hush" not in str(recorded)
 
 
-def test_a_request_takes_the_options_by_their_names() -> None:
+def test_a_request_accepts_the_options_by_name() -> None:
     fork = {field.name for field in attrs.fields(ManyOptions)} - {"resume", "detach"}
     assert {*ALLOWED["fork"], *NEEDED["fork"]} == {*fork, "checkpoint", "count"}
     assert {*ALLOWED["save"]} == {*attrs.fields_dict(SaveOptions), "instances"}
 
 
-def test_a_wrong_value_is_refused_when_the_options_are_made_and_named() -> None:
+def test_the_constructor_of_options_names_an_invalid_value() -> None:
     for name, value in (("port", 70000), ("health_timeout", "3"), ("name", "../up"), ("host", "")):
         with pytest.raises(ConfigError, match=rf"^{name}: ") as caught:
             StartOptions(**{name: value})

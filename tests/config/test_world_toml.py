@@ -119,7 +119,7 @@ def refusal(root: Path, text: str) -> ConfigError:
 # --- what is read ---------------------------------------------------------------------------
 
 
-def test_every_known_key_is_read_and_every_unknown_one_kept(tmp_path):
+def test_known_keys_are_read_and_unknown_keys_kept(tmp_path):
     world = read(tmp_path, EVERY_KEY)
     assert world.name == "Panda table"
     assert world.description == "A robot arm."
@@ -163,7 +163,7 @@ def test_a_world_toml_with_only_a_name_has_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     "text", ['run.command = ["./run"]', 'run.command = ["./run"]\nruntime.mode = "clawblox"']
 )
-def test_a_world_with_a_command_is_no_engine_world(tmp_path, text):
+def test_a_world_with_a_command_is_not_an_engine_world(tmp_path, text):
     world = read(tmp_path, f'name = "w"\n{text}')
     assert not world.is_engine_world
     assert world.ready == ReadyRule(path="/api.md", log=None, interval=None)
@@ -171,20 +171,20 @@ def test_a_world_with_a_command_is_no_engine_world(tmp_path, text):
     assert not world.takes_reseed
 
 
-def test_an_external_world_without_a_command_is_no_engine_world(tmp_path):
+def test_an_external_world_without_a_command_is_not_an_engine_world(tmp_path):
     world = read(tmp_path, 'name = "w"\nruntime.mode = "external"')
     assert (world.is_external, world.is_engine_world, world.run_command) == (True, False, None)
 
 
 @pytest.mark.parametrize("table", ["[run.liveness]", "[run]\nliveness = {}"])
-def test_a_world_with_a_command_asks_for_liveness_by_its_table_alone(tmp_path, table):
+def test_a_world_with_a_command_is_probed_only_if_liveness_is_set(tmp_path, table):
     external = 'name = "w"\nruntime.mode = "external"\n'
     assert read(tmp_path, external).liveness is None
     rule = read(tmp_path, f"{external}{table}\n").liveness
     assert rule == LivenessRule("/api.md", period=10.0, timeout=1.0, failure_threshold=3)
 
 
-def test_a_table_that_names_only_the_listener_asks_for_no_probes(tmp_path):
+def test_a_liveness_table_with_only_listener_enables_no_probes(tmp_path):
     world = read(tmp_path, 'name = "w"\nruntime.mode = "external"\nrun.liveness.listener = false')
     assert (world.liveness, world.watches_listener) == (None, False)
     both = read(tmp_path, 'name = "w"\n[run.liveness]\nlistener = false\nperiod = 2')
@@ -192,13 +192,13 @@ def test_a_table_that_names_only_the_listener_asks_for_no_probes(tmp_path):
     assert read(tmp_path, 'name = "w"').watches_listener
 
 
-def test_the_table_of_an_engine_world_changes_what_it_names(tmp_path):
+def test_the_liveness_table_of_an_engine_world_overrides_defaults(tmp_path):
     rule = read(tmp_path, 'name = "w"\n[run.liveness]\nperiod = 2').liveness
     assert rule == LivenessRule("/health", period=2, timeout=10.0)
 
 
 @pytest.mark.parametrize(("listen", "inherits"), [("bind", False), ("inherit", True)])
-def test_a_world_binds_unless_it_inherits(tmp_path, listen, inherits):
+def test_a_world_binds_its_port_unless_it_inherits_a_listener(tmp_path, listen, inherits):
     world = read(tmp_path, f'name = "w"\nrun.listen = "{listen}"')
     assert world.inherits_listener is inherits
 
@@ -219,7 +219,7 @@ def test_the_agent_api_is_known_before_a_launch(tmp_path):
     }
 
 
-def test_the_api_table_overrides_and_adds(tmp_path):
+def test_the_api_table_overrides_and_adds_routes(tmp_path):
     text = 'name = "w"\n[scripts]\nskill = "S.md"\n[api]\nobserve = "/look"\nextra = 1\n'
     world = read(tmp_path, text)
     assert world.api["observe"] == "/look"
@@ -253,7 +253,7 @@ def test_the_template_environment_names_its_values(tmp_path):
     }
 
 
-def test_what_a_caller_changes_in_an_answer_stays_with_the_caller(tmp_path):
+def test_changes_to_a_returned_table_do_not_affect_the_config(tmp_path):
     world = read(tmp_path, EVERY_KEY)
     world.start_env["WORLD_PORT"] = "1"
     world.start_command.append("x")
@@ -296,19 +296,19 @@ def test_a_relative_directory_becomes_absolute(tmp_path, monkeypatch):
 # --- what cannot be read --------------------------------------------------------------------
 
 
-def test_a_missing_directory_is_named(tmp_path):
+def test_the_error_names_a_missing_directory(tmp_path):
     with pytest.raises(ConfigError, match="directory does not exist") as caught:
         read_world_config(tmp_path / "nowhere")
     assert caught.value.path == tmp_path / "nowhere"
 
 
-def test_a_path_below_a_file_is_a_missing_directory(tmp_path):
+def test_a_path_below_a_file_counts_as_missing(tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(ConfigError, match="does not exist"):
         read_world_config(tmp_path / "f" / "w")
 
 
-def test_the_file_in_place_of_its_directory_is_refused(tmp_path):
+def test_the_path_of_the_world_toml_itself_is_refused(tmp_path):
     (tmp_path / "world.toml").write_text('name = "w"')
     with pytest.raises(ConfigError, match="a file, not a directory") as caught:
         read_world_config(tmp_path / "world.toml")
@@ -437,7 +437,7 @@ WRONG = {
 @pytest.mark.parametrize(
     ("key", "value"), [(key, value) for key, values in WRONG.items() for value in values]
 )
-def test_a_wrong_value_is_refused_with_file_key_value_and_line(tmp_path, key, value):
+def test_the_error_for_an_invalid_value_names_file_key_value_and_line(tmp_path, key, value):
     named = "" if key == "name" else 'name = "w"\n'
     error = refusal(tmp_path, f"# first\n{named}{key} = {value}\n")
     assert error.key == key
@@ -450,7 +450,7 @@ def test_a_wrong_value_is_refused_with_file_key_value_and_line(tmp_path, key, va
 
 @pytest.mark.parametrize("key", ["run.command", "replay.command"])
 @pytest.mark.parametrize("wrong", ["5", '""', "[]", "true", '"a\\u0000"'])
-def test_a_wrong_word_of_a_command_is_named_by_its_index(tmp_path, key, wrong):
+def test_the_error_names_an_invalid_word_of_a_command_by_index(tmp_path, key, wrong):
     error = refusal(tmp_path, f'name = "w"\n{key} = ["bash", {wrong}]\n')
     assert (error.key, error.line) == (f"{key}[1]", 2)
 
@@ -473,7 +473,7 @@ def test_a_missing_name_is_refused(tmp_path):
         ('name = "first"\ncommand = ["x"]', "run.sidecar[1].name"),
     ],
 )
-def test_a_wrong_sidecar_is_named_by_its_index(tmp_path, entry, key):
+def test_the_error_names_an_invalid_sidecar_by_index(tmp_path, entry, key):
     first = 'name = "w"\n[[run.sidecar]]\nname = "first"\ncommand = ["x"]\n'
     error = refusal(tmp_path, f"{first}[[run.sidecar]]\n{entry}\n")
     assert error.key == key
@@ -483,13 +483,13 @@ def test_a_wrong_sidecar_is_named_by_its_index(tmp_path, entry, key):
 @pytest.mark.parametrize(
     "name", ["", "a b", "a.b", "a:b", "0", "-x", "@1", "world-0", "agent-0-1", "é", "a" * 65]
 )
-def test_a_sidecar_name_that_tmux_or_we_use_is_refused(tmp_path, name):
+def test_a_reserved_sidecar_name_is_refused(tmp_path, name):
     error = refusal(tmp_path, f'name = "w"\n[[run.sidecar]]\nname = "{name}"\ncommand = ["x"]\n')
     assert (error.key, error.line) == ("run.sidecar[0].name", 3)
 
 
 @pytest.mark.parametrize("name", ["spectator", "a", "A_b-2", "worldly", "world-0x"])
-def test_an_ordinary_sidecar_name_is_taken(tmp_path, name):
+def test_an_ordinary_sidecar_name_is_accepted(tmp_path, name):
     text = f'name = "w"\n[[run.sidecar]]\nname = "{name}"\ncommand = ["x"]\n'
     assert read(tmp_path, text).sidecars[0].name == name
 
@@ -499,7 +499,7 @@ def test_readiness_by_path_and_by_log_exclude_each_other(tmp_path):
     assert (error.key, error.line) == ("run.ready.log", 4)
 
 
-def test_unknown_keys_beside_known_ones_are_kept(tmp_path):
+def test_unknown_keys_next_to_known_keys_are_kept(tmp_path):
     world = read(tmp_path, 'name = "w"\n[run.ready]\npath = "/up"\nlater = 1\n[clawblox]\na.b = 1')
     assert world.ready == ReadyRule(path="/up")
     assert world.run["ready"]["later"] == 1
@@ -562,7 +562,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("text", "line"), PLACES.values(), ids=PLACES)
-def test_the_line_is_the_one_where_the_keys_statement_starts(tmp_path, text, line):
+def test_a_fault_has_the_line_where_its_statement_starts(tmp_path, text, line):
     (tmp_path / "world.toml").write_bytes(text.encode())
     with pytest.raises(ConfigError) as caught:
         read_world_config(tmp_path)
@@ -622,7 +622,7 @@ MISSPELLED = {
 
 
 @pytest.mark.parametrize(("text", "line", "warning"), MISSPELLED.values(), ids=MISSPELLED)
-def test_an_unknown_key_that_looks_misspelled_is_kept_and_named(tmp_path, text, line, warning):
+def test_a_misspelled_unknown_key_is_kept_with_a_warning(tmp_path, text, line, warning):
     with capture_logs() as logs:
         world = read(tmp_path, f'name = "A"\n{text}\n')
         read_world_config(tmp_path)
@@ -644,7 +644,7 @@ def test_an_unknown_key_that_looks_misspelled_is_kept_and_named(tmp_path, text, 
         'name = "A"\n[other]\ncomand = 1',
     ],
 )
-def test_other_unknown_keys_are_not_doubted(tmp_path, text):
+def test_other_unknown_keys_cause_no_warning(tmp_path, text):
     with capture_logs() as logs:
         assert read(tmp_path, text).warnings == ()
     assert logs == []
@@ -663,7 +663,7 @@ def test_other_unknown_keys_are_not_doubted(tmp_path, text):
         ('name = "A"\nnmae = "B"\nmax_players = "C"', None),
     ],
 )
-def test_a_missing_key_that_looks_misspelled_is_pointed_out(tmp_path, text, hint):
+def test_the_error_for_a_missing_key_points_out_a_misspelling(tmp_path, text, hint):
     assert refusal(tmp_path, text).hint == hint
 
 
@@ -690,7 +690,7 @@ def test_the_warnings_are_an_attribute_of_the_world(tmp_path):
         ('[run]\ncommand = ["a"]\nname = "w"\n', "missing", "keys below [run] belong to it"),
     ],
 )
-def test_a_fault_is_reported_in_the_words_of_toml_with_the_correction(
+def test_a_fault_is_reported_in_toml_syntax_with_the_correction(
     tmp_path: Path, text: str, message: str, hint: str | None
 ) -> None:
     (tmp_path / "world.toml").write_text(text)
@@ -701,7 +701,7 @@ def test_a_fault_is_reported_in_the_words_of_toml_with_the_correction(
     assert (caught.value.hint is None) == (hint is None)
 
 
-def test_a_key_of_the_world_below_a_header_is_a_warning(tmp_path: Path) -> None:
+def test_a_top_level_key_below_a_header_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "world.toml").write_text('name = "w"\n[run]\ncommand = ["a"]\nmax_players = 3\n')
     (warning,) = read_world_config(tmp_path).warnings
     assert warning == (

@@ -122,7 +122,7 @@ def files(directory: Path) -> list[str]:
         pytest.param("killed elsewhere", True, marks=pytest.mark.thorough),
     ],
 )
-def test_exactly_one_of_many_drivers_that_start_at_once_runs(
+def test_exactly_one_of_many_concurrent_drivers_runs(
     tmp_path: Path, before: str, *, is_elsewhere: bool
 ) -> None:
     if before != "nothing":
@@ -148,7 +148,7 @@ def test_exactly_one_of_many_drivers_that_start_at_once_runs(
     assert len(read_lines(tmp_path)) == 1
 
 
-def test_a_driver_that_was_stopped_while_another_took_over_writes_nothing(tmp_path: Path) -> None:
+def test_a_suspended_driver_does_not_write_after_a_takeover(tmp_path: Path) -> None:
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
         assert first.ask("write saved") == "written 1"
@@ -165,7 +165,7 @@ def test_a_driver_that_was_stopped_while_another_took_over_writes_nothing(tmp_pa
     assert "opened" in kept.read_text()
 
 
-def test_a_driver_whose_successor_has_come_and_gone_writes_nothing(tmp_path: Path) -> None:
+def test_a_driver_does_not_write_after_its_successor_has_ended(tmp_path: Path) -> None:
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
         first.stop()
@@ -177,7 +177,7 @@ def test_a_driver_whose_successor_has_come_and_gone_writes_nothing(tmp_path: Pat
     assert files(tmp_path) == []
 
 
-def test_a_driver_that_was_stopped_and_continued_in_time_goes_on(tmp_path: Path) -> None:
+def test_a_driver_suspended_for_less_than_its_lease_continues(tmp_path: Path) -> None:
     with drivers(tmp_path, "node1", "node2") as [first, second]:
         assert first.ask("take") == "taken 0"
         first.stop()
@@ -208,7 +208,7 @@ def kill_before(number: int, directory: Path) -> bool:
 
 
 @pytest.mark.parametrize("kills", [1, 2])
-def test_the_next_takes_a_directory_whichever_operation_the_last_was_killed_before(
+def test_a_driver_takes_over_whichever_step_its_predecessor_was_killed_at(
     tmp_path: Path, kills: int
 ) -> None:
     for number in range(1, 99):
@@ -238,7 +238,7 @@ def test_the_driver_of_an_open_journal_is_named_by_its_file(tmp_path: Path) -> N
     assert read_driver(tmp_path) is None
 
 
-def test_a_malformed_file_of_a_driver_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_malformed_driver_file_is_refused_with_advice(tmp_path: Path) -> None:
     path = tmp_path / ".clawblox" / "driver.json"
     path.parent.mkdir()
     path.write_text('{"id": "../../../etc/passwd"}')
@@ -247,7 +247,7 @@ def test_a_malformed_file_of_a_driver_is_refused_with_what_to_do(tmp_path: Path)
     assert read_driver(tmp_path) is None
 
 
-def test_a_lease_that_cannot_be_renewed_is_lost_when_it_has_run_out(
+def test_a_lease_that_cannot_be_renewed_is_lost_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_fd: int) -> None:
@@ -276,7 +276,7 @@ def test_a_forked_child_does_not_release_the_lease(tmp_path: Path) -> None:
         assert journal.append("saved", about=About("r1", 1, "a")).seq == 1
 
 
-def test_of_two_that_outlast_the_same_driver_one_takes_over(
+def test_only_one_of_two_waiting_drivers_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if (pid := os.fork()) == 0:

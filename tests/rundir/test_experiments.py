@@ -38,7 +38,7 @@ def experiment(tmp_path: Path) -> Path:
         ("runs/g1", None, "g1"),
     ],
 )
-def test_a_directory_is_known_by_its_place(
+def test_the_role_of_a_directory_follows_from_its_path(
     experiment: Path, path: str, chain: str | None, attempt: str | None
 ) -> None:
     assert find_experiment_part(experiment / path) == ExperimentPart(experiment, chain, attempt)
@@ -49,17 +49,17 @@ def test_a_directory_is_known_by_its_place(
 @pytest.mark.parametrize(
     "path", ["..", "inputs", "analysis/runs/g1", "runs/g1/agents", "chains/r1/runs/g1/agents"]
 )
-def test_other_directories_are_no_part_of_an_experiment(experiment: Path, path: str) -> None:
+def test_other_directories_do_not_belong_to_an_experiment(experiment: Path, path: str) -> None:
     assert find_experiment_part(experiment / path) is None
 
 
-def test_a_link_to_an_experiment_is_the_experiment(experiment: Path, tmp_path: Path) -> None:
+def test_a_link_to_an_experiment_is_resolved(experiment: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(experiment)
     part = find_experiment_part(tmp_path / "link" / "runs" / "g1")
     assert part == ExperimentPart(experiment, attempt="g1")
 
 
-def test_the_owner_of_an_experiment_is_the_process_that_has_its_journal(experiment: Path) -> None:
+def test_the_owner_of_an_experiment_is_the_process_with_its_journal_open(experiment: Path) -> None:
     assert find_experiment_owner(experiment) is None
     with Journal(experiment):
         pid = find_experiment_owner(experiment)

@@ -48,7 +48,7 @@ def _short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_COMPACT_STEP_BYTES", 4096)
 
 
-def test_the_last_line_of_a_name_wins_and_a_reader_continues_where_it_was(path: Path) -> None:
+def test_the_last_line_of_a_name_is_valid_and_reads_are_incremental(path: Path) -> None:
     for number in range(3):
         append_line(path, make_line("a", number=number))
         append_line(path, make_line("b", number=10 + number))
@@ -75,7 +75,7 @@ def test_a_reader_parses_each_line_once(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("how", ["in place", "anew"])
-def test_a_journal_that_somebody_rewrote_is_read_from_its_beginning(path: Path, how: str) -> None:
+def test_a_rewritten_journal_is_read_from_its_start(path: Path, how: str) -> None:
     append_line(path, make_line("a", number=1))
     append_line(path, make_line("b", number=2))
     assert numbers_in(path) == {"a": 1, "b": 2}
@@ -113,7 +113,7 @@ def test_concurrent_appending_and_compacting_loses_no_line(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_short_steps")
-def test_history_is_dropped_when_that_halves_the_file_and_not_before(path: Path) -> None:
+def test_history_is_dropped_only_when_that_halves_the_file(path: Path) -> None:
     sizes = []
     for number in range(200):
         append_line(path, make_line("a", number=number, fill="x" * 100))
@@ -131,7 +131,7 @@ def test_history_is_dropped_when_that_halves_the_file_and_not_before(path: Path)
 
 
 @pytest.mark.usefixtures("_short_steps")
-def test_a_journal_that_cannot_be_compacted_grows_on(
+def test_a_journal_that_cannot_be_compacted_keeps_growing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_args: object) -> None:
@@ -168,7 +168,7 @@ def test_a_writer_that_waited_for_a_compaction_appends_to_the_new_file(path: Pat
     assert len(path.read_bytes().splitlines()) == 2
 
 
-def test_a_fork_reads_though_another_thread_was_reading_at_the_fork(path: Path) -> None:
+def test_a_forked_child_can_read_even_if_another_thread_was_reading(path: Path) -> None:
     append_line(path, make_line("a", number=1))
     with journal._remembered(path)._busy:
         child = os.fork()

@@ -96,7 +96,9 @@ async def test_an_interrupted_run_stays_interrupted_during_a_later_start(
 
 
 @pytest.mark.thorough
-async def test_an_instance_that_a_stop_ended_was_not_interrupted(tmp_path: Path, run: Path) -> None:
+async def test_an_instance_ended_by_a_stop_is_not_marked_interrupted(
+    tmp_path: Path, run: Path
+) -> None:
     detached = MANY.replace("run_dir=run_dir", "run_dir=run_dir, detach=True")
     with orchestrator(detached, make_world(tmp_path), run) as killed:
         assert await run_sync(killed.hear) == "ready"
@@ -144,7 +146,7 @@ def swapped_out(home: Path) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("by", ["a start of many", "a start", "a stop"])
-async def test_the_remnants_of_killed_writers_are_removed_and_no_entry_is_lost(
+async def test_remnants_of_killed_writers_are_removed_without_losing_entries(
     tmp_path: Path, run: Path, by: str
 ) -> None:
     directory = make_world(tmp_path)
@@ -167,7 +169,7 @@ async def test_the_remnants_of_killed_writers_are_removed_and_no_entry_is_lost(
 
 
 @pytest.mark.thorough
-async def test_files_of_a_living_writer_are_left_alone(tmp_path: Path, run: Path) -> None:
+async def test_files_of_a_running_writer_are_left_alone(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await kill_one(MANY, directory, run)
     await stop_instances(run, grace_seconds=1)

@@ -61,7 +61,7 @@ def is_recorded_as(run: Path, name: str, state: str) -> bool:
 
 
 @pytest.mark.anyio
-async def test_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> None:
+async def test_lineage_shows_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run, restart="checkpoint")
@@ -134,7 +134,7 @@ async def test_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_earlier_runs_under_a_name_are_lives_as_far_as_their_saves_tell(
+async def test_lineage_shows_earlier_runs_under_a_name_by_their_saves(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
@@ -199,7 +199,7 @@ def test_a_save_belongs_to_the_life_of_its_time(tmp_path: Path) -> None:
     ],
     ids=["listed after the source", "fresh, time goes on", "fresh, time went back"],
 )
-def test_saves_in_the_second_of_a_restart(
+def test_saves_in_the_same_second_as_a_restart_are_assigned_correctly(
     tmp_path: Path, saves: list[tuple[int, float]], source: int | None, expected: list[list[float]]
 ) -> None:
     entries = [
@@ -223,7 +223,7 @@ def test_saves_in_the_second_of_a_restart(
         ("magic", "exit status 1", "policy", "restart", True),
     ],
 )
-def test_the_cause_of_a_restart_decides_how_the_life_before_it_ended(
+def test_the_end_of_a_life_follows_from_the_cause_of_the_next_restart(
     tmp_path: Path, by: str, words: str, begun_by: str, ended_by: str, has_died: bool
 ) -> None:
     entry = {**make_restart("w000", 4, 1, by=by), "exit": words}
@@ -239,7 +239,7 @@ def test_a_save_whose_path_was_reused_is_found_by_its_digest(tmp_path: Path) -> 
     assert (after.origin.instance, after.origin.time) == (None, None)
 
 
-def test_entries_of_other_runs_come_first_and_take_nothing_from_the_latest(tmp_path: Path) -> None:
+def test_entries_of_other_runs_come_first_and_do_not_affect_the_latest_run(tmp_path: Path) -> None:
     old = {"run_id": "older"}
     saves = [save_of("w000", 1, **old), save_of("w000", 4, **old), save_of("w000", 8)]
     restarts = [make_restart("w000", 3, 1, **old), make_restart("w000", 7, None)]
@@ -253,7 +253,7 @@ def test_entries_of_other_runs_come_first_and_take_nothing_from_the_latest(tmp_p
     ]
 
 
-def test_siblings_that_forked_later_come_first_and_names_count(tmp_path: Path) -> None:
+def test_siblings_are_sorted_by_latest_fork_then_name(tmp_path: Path) -> None:
     document = {"run": run_of("w000"), "checkpoints": [save_of("w000", n) for n in (1, 2)]}
     forks = {"w1": 1, "w10": 2, "w9": 2}
     children = {name: {"run": run_of(name, ("w000", at))} for name, at in forks.items()}
@@ -291,7 +291,7 @@ def test_thousands_of_generations_do_not_exhaust_the_stack(tmp_path: Path) -> No
     assert [one.depth for one in lineage.instances] == [*range(2000)]
 
 
-def test_a_manifest_that_cannot_be_read_is_a_problem_and_no_error(tmp_path: Path) -> None:
+def test_an_unreadable_manifest_is_reported_as_a_problem(tmp_path: Path) -> None:
     run = write_run(tmp_path, {"w000": {"run": run_of("w000")}, "w001": {}, "w002": {}})
     (run / "worlds" / "w001" / ".clawblox" / "manifest.json").unlink()
     (run / "worlds" / "w002" / ".clawblox" / "manifest.json").write_text("{")
@@ -302,7 +302,7 @@ def test_a_manifest_that_cannot_be_read_is_a_problem_and_no_error(tmp_path: Path
     assert "not JSON" in lineage.problems[1]
 
 
-def test_without_anything_there_is_an_error_that_names_the_manifest(tmp_path: Path) -> None:
+def test_the_error_for_an_empty_directory_names_the_manifest(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"manifest\.json"):
         read_lineage(tmp_path)
 
@@ -370,9 +370,7 @@ ODD: list[Any] = ["x", "\0", "\ud800", "", True, None, [], {}, -1, 10**400, 1e40
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("section", ["checkpoints", "restarts", "run"])
-def test_an_odd_value_of_any_field_costs_no_more_than_its_entry(
-    tmp_path: Path, section: str
-) -> None:
+def test_an_invalid_value_affects_only_its_own_entry(tmp_path: Path, section: str) -> None:
     document: dict[str, Any] = {
         "run": run_of("w000", ("w000", 1)),
         "checkpoints": [save_of("w000", 1), save_of("w000", 5, removed_at="2026-06-22T18:01:00Z")],

@@ -131,7 +131,7 @@ def test_a_written_manifest_reads_back_equal(unknown):
     assert list(json.loads(data)) == sorted(document)
 
 
-def test_values_that_json_lacks_become_null():
+def test_values_unsupported_by_json_become_null():
     numbers = f"[NaN, -Infinity, 1e400, {'9' * 5000}, {10**60}]"
     manifest = parse_manifest(f'{{"x": {numbers}, "y": "\\ud800"}}'.encode(), PATH)
     written = serialise_manifest(manifest).decode()
@@ -141,7 +141,7 @@ def test_values_that_json_lacks_become_null():
     assert json.loads(serialise_manifest(manifest)) == {"x": [None, None]}
 
 
-def test_the_documented_example_is_a_manifest_as_we_write_it():
+def test_the_documented_example_matches_a_written_manifest():
     page = (Path(__file__).parents[2] / "docs" / "manifest.md").read_text()
     example = page.split("```json\n")[1].split("```")[0].encode()
     assert serialise_manifest(parse_manifest(example, PATH)) == example
@@ -215,7 +215,7 @@ def test_every_form_of_a_snapshot_is_noted_as_the_origin_of_a_run(given):
         (checkpoint_update, {"checkpoint": {"path": "/a", "more": {1, 2}}}, "more"),
     ],
 )
-def test_a_bad_argument_is_named_with_its_value(make, arguments, key):
+def test_the_error_names_an_invalid_argument_and_its_value(make, arguments, key):
     with pytest.raises(ConfigError) as caught:
         make(**arguments)
     assert caught.value.key == key
@@ -233,7 +233,7 @@ def test_later_changes_by_the_caller_do_not_affect_an_update():
     assert update.recordings[0]["events"] == [1]
 
 
-def test_an_update_travels_between_processes():
+def test_an_update_can_be_pickled():
     update = run_update(id="a")
     assert pickle.loads(pickle.dumps(update)) == update
 
@@ -250,7 +250,7 @@ def test_fields_that_an_update_omits_are_kept():
     ]
 
 
-def test_another_run_id_begins_another_run_and_keeps_unknown_keys():
+def test_a_different_run_id_starts_another_run_and_keeps_unknown_keys():
     document = {
         "run": {"id": "a", "status": "complete", "ended_at": "x", "parent_sha256": "ab", "lab": 7}
     }
@@ -260,7 +260,7 @@ def test_another_run_id_begins_another_run_and_keeps_unknown_keys():
     assert manifest.run == {"id": "b", "status": "running", "lab": 7}
 
 
-def test_an_agent_known_by_directory_and_by_id_becomes_one():
+def test_entries_of_an_agent_by_directory_and_by_id_are_merged():
     by_dir, by_id = agent_update(dir="/a", name="x"), agent_update(id="7", world_agent_id="w")
     both = agent_update(dir="/a", id="7")
     one = {"dir": "/a", "id": "7", "name": "x", "world_agent_id": "w"}
@@ -361,7 +361,7 @@ def test_restarts_are_listed_once_and_in_order():
     assert manifest.filled(manifest) == manifest
 
 
-def test_a_run_that_is_renamed_is_so_in_all_that_belongs_to_it():
+def test_renaming_a_run_renames_it_in_all_entries():
     saved = {"path": "checkpoints/a.json"}
     manifest = EMPTY.merged(
         agent_update(dir=ROOT / "agents/a", run_id="old"),
@@ -643,14 +643,14 @@ def test_a_path_that_is_not_utf8_survives(tmp_path):
     assert again.resolve(again.recordings[0]["path"]) == tmp_path / name
 
 
-def test_a_number_that_a_world_wrote_is_kept_whatever_its_length(tmp_path):
+def test_a_worlds_number_of_any_length_is_kept(tmp_path):
     text = f'{{"schema_version": 1, "seed": {10**30}, "long": {"9" * 300}, "none": {"9" * 9000}}}'
     manifest = parse_manifest(text.encode(), manifest_path(tmp_path))
     again = parse_manifest(serialise_manifest(manifest), manifest.path).document
     assert (again["seed"], again["long"], again["none"]) == (10**30, int("9" * 300), None)
 
 
-def test_an_empty_update_adds_nothing_but_the_schema_version():
+def test_an_empty_update_adds_only_the_schema_version():
     assert EMPTY.merged(Update()).document == {"schema_version": 1}
 
 
@@ -672,6 +672,6 @@ def test_a_manifest_beyond_the_limit_is_neither_read_nor_written(
     assert caught.value.path == path
 
 
-def test_a_directory_that_no_file_system_can_have_has_no_manifest(tmp_path: Path) -> None:
+def test_an_impossible_directory_name_has_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="no file has this name"):
         read_manifest(tmp_path / "\ud800")

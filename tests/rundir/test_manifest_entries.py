@@ -58,19 +58,19 @@ def test_an_update_can_register_an_autosave_and_remove_another():
     ],
     ids=["restart", "resume_from", "label of the run", "label of an instance", "fork"],
 )
-def test_a_retired_autosave_that_something_names_stays_listed(naming):
+def test_a_referenced_autosave_stays_listed_after_its_retirement(naming):
     manifest = EMPTY.merged(autosave(A), naming).merged(retirement(A), naming)
     (entry,) = manifest.checkpoints
     assert (entry["path"], entry["sha256"]) == ("checkpoints/a.json", "ab")
     assert entry["removed_at"] == "2026-06-23T00:00:00Z"
 
 
-def test_a_fork_from_an_unlisted_file_lists_nothing():
+def test_a_fork_from_an_unlisted_file_adds_no_entry():
     assert EMPTY.merged(Update(forked=(str(A),))) == EMPTY
     assert EMPTY.merged(autosave(B), Update(forked=(str(A),))) == EMPTY.merged(autosave(B))
 
 
-def test_entries_that_make_no_sense_survive_a_retirement():
+def test_invalid_entries_survive_a_retirement():
     odd = [7, None, {}, {"path": 5}, {"path": ""}, {"path": "checkpoints/a.json", "autosave": 1}]
     manifest = Manifest(EMPTY.path, {"checkpoints": odd, "restarts": [3], "instances": [None]})
     *others, last = manifest.merged(retirement(A)).checkpoints
@@ -102,13 +102,13 @@ def joined(name, number):
     return agent_update(id=f"agent-{number}", name=name, world_agent_id=f"agent-{number}")
 
 
-def test_an_id_that_a_restored_world_gives_again_is_another_agent_under_another_name():
+def test_an_id_reused_by_a_restored_world_with_another_name_is_another_agent():
     manifest = EMPTY.merged(joined("ada", 3)).merged(joined("ben", 3)).merged(joined("ada", 3))
     assert [agent["name"] for agent in manifest.agents] == ["ada", "ben"]
     assert EMPTY.filled(manifest).agents == manifest.agents
 
 
-def test_an_agent_that_joins_again_takes_the_place_of_its_session_that_is_over():
+def test_an_agent_that_rejoins_replaces_its_old_entry():
     left = ({"id": "agent-1", "name": "ada"},)
     again = Update(agents=joined("ada", 2).agents, left=left)
     with_dir = agent_update(id="agent-1", name="ada", world_agent_id="agent-1", dir="/agents/ada")

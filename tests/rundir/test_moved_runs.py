@@ -67,9 +67,7 @@ def make_run(run: Path, *, resume: Path | None = None) -> Path:
 
 
 @pytest.mark.parametrize("is_copy", [True, False])
-def test_a_copied_or_moved_run_has_all_that_it_had_and_nothing_of_the_original(
-    tmp_path: Path, is_copy: bool
-) -> None:
+def test_a_copied_or_moved_run_is_complete_and_independent(tmp_path: Path, is_copy: bool) -> None:
     resume = tmp_path / "run" / "saves" / "w000-7.json"
     run, moved = make_run(tmp_path / "run", resume=resume), tmp_path / "moved"
     if is_copy:
@@ -101,7 +99,7 @@ def test_a_copied_or_moved_run_has_all_that_it_had_and_nothing_of_the_original(
 
 
 @pytest.mark.anyio
-async def test_a_copy_of_a_real_run_shows_what_the_run_shows(tmp_path: Path) -> None:
+async def test_a_copy_of_a_real_run_shows_the_same_as_the_original(tmp_path: Path) -> None:
     run, copy = tmp_path / "run", tmp_path / "copy"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(2, run_dir=run, record=True)
@@ -124,7 +122,7 @@ async def test_a_copy_of_a_real_run_shows_what_the_run_shows(tmp_path: Path) -> 
     assert str(run) not in await run_sync(facts, copy)
 
 
-def test_a_run_directory_by_a_relative_path_or_a_link_has_absolute_paths_and_each_agent_once(
+def test_a_relative_or_linked_run_directory_has_absolute_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path / "run")
@@ -222,7 +220,7 @@ def test_the_state_of_an_instance_without_a_record_is_that_of_its_manifest(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema_version": 99}', "\ud800"])
-def test_a_manifest_that_cannot_be_read_is_an_instance_of_which_nothing_is_known(
+def test_an_unreadable_manifest_is_shown_as_an_unknown_instance(
     tmp_path: Path, content: str
 ) -> None:
     write_manifest(tmp_path / "r1", {})
@@ -232,7 +230,7 @@ def test_a_manifest_that_cannot_be_read_is_an_instance_of_which_nothing_is_known
     assert (found.name, found.state) == ("r1", "unknown")
 
 
-def test_a_torn_record_is_replaced_by_what_the_manifest_says(tmp_path: Path) -> None:
+def test_a_torn_record_is_replaced_by_the_manifest(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     journal = run / ".clawblox" / "instances" / "records.jsonl"
     os.truncate(journal, journal.stat().st_size // 2)

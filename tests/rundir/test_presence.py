@@ -97,7 +97,7 @@ async def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
         await watch(tmp_path, "w000", "w9")
 
 
-async def test_a_process_that_lives_costs_no_looks_and_its_end_is_seen(
+async def test_a_live_process_is_not_polled_and_its_end_is_seen(
     tmp_path: Path,
     sleeper: subprocess.Popen[bytes],
     looks: list[None],
@@ -138,7 +138,7 @@ async def test_an_instance_without_a_process_is_polled_twice_a_second_at_most(
     assert 2 <= len(looks) <= 4
 
 
-async def test_a_restart_is_no_end(
+async def test_a_restart_does_not_count_as_an_end(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], dead_pid: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)
@@ -188,7 +188,7 @@ async def test_a_planned_instance_is_awaited_until_its_orchestrator_is_gone(
         assert await ends.next_ends() == []
 
 
-async def test_without_descriptors_the_records_are_looked_at_instead(
+async def test_records_are_polled_when_descriptors_run_out(
     tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_pid: int) -> int:

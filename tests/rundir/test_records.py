@@ -139,7 +139,7 @@ def released(*claims: Claim) -> Iterator[list[str]]:
 # ----------------------------------------------------------------------------------- names
 
 
-def test_without_a_name_the_first_free_name_is_claimed(tmp_path: Path) -> None:
+def test_the_first_free_name_is_claimed_by_default(tmp_path: Path) -> None:
     claims = [claim_name(tmp_path, name) for name in (None, "w001", None, "left")]
     with released(*claims) as names:
         assert names == ["w000", "w001", "w002", "left"]
@@ -151,7 +151,7 @@ def test_without_a_name_the_first_free_name_is_claimed(tmp_path: Path) -> None:
     assert list(instances_of(tmp_path).iterdir()) == []
 
 
-def test_a_name_is_free_again_when_it_is_released_once_or_twice(tmp_path: Path) -> None:
+def test_a_released_name_is_free_again(tmp_path: Path) -> None:
     first = claim_name(tmp_path, "one")
     first.release()
     second = claim_name(tmp_path, "one")
@@ -230,7 +230,7 @@ def test_free_names_skip_taken_names_and_names_of_earlier_instances(
     assert first_three("w000", "w003", reuse=True) == ["w001", "w004", "w005"]
 
 
-def test_a_claimed_name_without_a_record_is_not_free(tmp_path: Path) -> None:
+def test_a_claimed_name_without_a_record_is_in_use(tmp_path: Path) -> None:
     written(tmp_path, "w001", state="exited")
     with held_elsewhere(tmp_path, "w001"), released(claim_name(tmp_path, "w002")):
         names = free_names(tmp_path, (), reuse=True)
@@ -238,7 +238,7 @@ def test_a_claimed_name_without_a_record_is_not_free(tmp_path: Path) -> None:
     assert next(free_names(tmp_path, ["w000"], reuse=True)) == "w001"
 
 
-def test_names_are_counted_on_beyond_the_three_digits(tmp_path: Path) -> None:
+def test_names_continue_beyond_three_digits(tmp_path: Path) -> None:
     taken = [f"w{number:03}" for number in range(1000)]
     assert next(free_names(tmp_path, taken, reuse=True)) == "w1000"
 
@@ -329,7 +329,7 @@ def test_the_claims_of_a_process_on_a_run_are_shared_until_the_last_is_released(
 
 
 @pytest.mark.thorough
-def test_other_runs_can_be_claimed_meanwhile(tmp_path: Path) -> None:
+def test_other_runs_can_be_claimed_concurrently(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path / "one"), run_claimed(tmp_path / "other", 2):
         assert is_free(tmp_path)
 
@@ -380,7 +380,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
 
 
-def test_a_fork_has_no_part_in_the_claims_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_share_the_claims_of_its_parent(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, check=True, timeout=HANG_S)
     assert is_free(tmp_path)
 
@@ -426,22 +426,20 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert records_on_disk(tmp_path)["one"]["exit"] == {"status": None, "signal": "SIGKILL"}
 
 
-def test_a_record_with_values_that_json_lacks_is_written(tmp_path: Path) -> None:
+def test_a_record_with_values_unsupported_by_json_is_written(tmp_path: Path) -> None:
     written(tmp_path, "w001", halt="the \ud800 value", exit=ProcessExit(status=10**18))
     record = read_record(tmp_path, "w001")
     assert record is not None
     assert record.halt == "the \ufffd value"
 
 
-def test_running_instances_are_those_with_a_living_process(
-    tmp_path: Path, alive: dict[str, Any]
-) -> None:
+def test_instances_with_a_live_process_are_running(tmp_path: Path, alive: dict[str, Any]) -> None:
     written(tmp_path, "w000", state="ready")
     (living,) = written(tmp_path, "w001", state="starting", **alive)
     assert read_running(tmp_path) == [living]
 
 
-def test_where_nothing_ran_there_are_no_records(tmp_path: Path) -> None:
+def test_a_directory_without_runs_has_no_records(tmp_path: Path) -> None:
     assert read_records(tmp_path / "missing") == []
     assert next(free_names(tmp_path / "missing", (), reuse=False)) == "w000"
     assert read_record(tmp_path / "missing", "one") is None
@@ -462,7 +460,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["whole", "torn"])
-def test_a_line_that_is_no_record_is_skipped(tmp_path: Path, content: bytes, end: bytes) -> None:
+def test_a_line_that_is_not_a_record_is_skipped(tmp_path: Path, content: bytes, end: bytes) -> None:
     (first,) = written(tmp_path, "w001", state="exited")
     with journal_path(tmp_path).open("ab") as file:
         file.write(content + end)
@@ -506,7 +504,7 @@ def test_a_journal_that_cannot_be_read_has_no_records(tmp_path: Path, damage: st
     assert read_record(tmp_path, "w000") is None
 
 
-def test_options_are_kept_as_they_were_given(tmp_path: Path) -> None:
+def test_options_are_recorded_unchanged(tmp_path: Path) -> None:
     options = {"restart": "fresh", "max_restarts": 3, "window": 60.0, "resume": None}
     (record,) = written(tmp_path, "w000", options=options)
     assert read_record(tmp_path, "w000") == record
@@ -514,7 +512,7 @@ def test_options_are_kept_as_they_were_given(tmp_path: Path) -> None:
     assert hash(record) == hash(read_record(tmp_path, "w000"))
 
 
-def test_an_instance_lives_while_its_process_is_the_same_one(alive: dict[str, Any]) -> None:
+def test_an_instance_is_alive_while_its_process_is_the_same(alive: dict[str, Any]) -> None:
     record = record_of("w000", **alive)
     assert record.is_alive
     assert not attrs.evolve(record, start_time=record.start_time + 1).is_alive
@@ -528,7 +526,9 @@ def test_an_instance_lives_while_its_process_is_the_same_one(alive: dict[str, An
 # --------------------------------------------------------------------------- stale records
 
 
-def test_instances_that_were_never_ended_are_closed(tmp_path: Path, alive: dict[str, Any]) -> None:
+def test_records_of_instances_without_an_end_are_closed(
+    tmp_path: Path, alive: dict[str, Any]
+) -> None:
     written(tmp_path, "starting", state="starting", pid=0)
     written(tmp_path, "ready", state="ready")
     kept = [
@@ -556,7 +556,7 @@ def test_an_instance_of_another_orchestrator_is_not_closed(tmp_path: Path) -> No
     assert read_records(tmp_path) == [record]
 
 
-def test_a_record_that_is_new_since_it_was_looked_at_is_not_closed(
+def test_a_record_that_changed_since_the_check_is_not_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, "w000")
@@ -572,7 +572,7 @@ def test_a_record_that_is_new_since_it_was_looked_at_is_not_closed(
     assert not list(instances_of(tmp_path).glob("*.lock"))
 
 
-def test_a_record_that_cannot_be_written_keeps_no_lock(
+def test_a_failed_write_of_a_record_releases_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

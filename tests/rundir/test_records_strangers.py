@@ -9,7 +9,7 @@ from clawblox.rundir.leftovers import close_interrupted, remove_leftovers, settl
 from tests.rundir.support import make_record
 
 
-def test_nothing_outside_of_the_run_directory_is_removed_or_relabelled(tmp_path: Path) -> None:
+def test_files_outside_of_the_run_directory_are_not_removed_or_relabelled(tmp_path: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     saves = other / "checkpoints"
     saves.mkdir(parents=True)

@@ -45,7 +45,7 @@ def read_pid(orchestrator: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.thorough
-def test_a_run_whose_orchestrator_was_killed_is_called_interrupted(tmp_path: Path) -> None:
+def test_a_run_of_a_killed_orchestrator_is_marked_interrupted(tmp_path: Path) -> None:
     directory, run_dir = make_world(tmp_path), tmp_path / "run"
     with orchestrate(directory, run_dir, "input()") as orchestrator:
         kill(orchestrator, read_pid(orchestrator))

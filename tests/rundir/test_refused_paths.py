@@ -74,7 +74,7 @@ async def test_an_unusable_run_directory_is_named_in_the_error(
     assert caught.value.value == os.path.realpath(run_dir)
 
 
-async def test_a_run_directory_that_cannot_be_written_is_named(
+async def test_the_error_names_an_unwritable_run_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A test may be run by root, who may write everywhere but in a file system that is read-only.
@@ -87,7 +87,7 @@ async def test_a_run_directory_that_cannot_be_written_is_named(
 
 @pytest.mark.parametrize("key", ["log_file", "command_file"])
 @pytest.mark.parametrize("path", ["/proc/x", "a" * 300, "a/" * 3000 + "b"])
-async def test_a_file_of_a_start_that_cannot_be_written_is_an_error_of_ours(
+async def test_an_unwritable_file_of_a_start_raises_a_clawblox_error(
     tmp_path: Path, key: str, path: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -96,7 +96,7 @@ async def test_a_file_of_a_start_that_cannot_be_written_is_an_error_of_ours(
             await world.start(run_dir=tmp_path / "run", **arguments)
 
 
-def test_attaching_to_a_path_that_is_no_directory_is_a_clawblox_error(file: Path) -> None:
+def test_attaching_to_a_path_that_is_not_a_directory_raises_a_clawblox_error(file: Path) -> None:
     for run_dir in ("a" * 300, "/proc/x", str(file)):
         with pytest.raises(ClawbloxError):
             AsyncWorld.attach(run_dir)
@@ -134,7 +134,7 @@ ARGUMENTS = ("run_dir", "record_dir", "resume", "log_file", "command_file")
 
 
 @pytest.mark.parametrize("key", ARGUMENTS)
-async def test_an_empty_path_of_a_start_is_named(tmp_path: Path, key: str) -> None:
+async def test_the_error_names_an_empty_path_of_a_start(tmp_path: Path, key: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(ConfigError, match="must be a path, not ''") as caught:
             await world.start(**{"run_dir": tmp_path / "run", key: ""})  # type: ignore[arg-type]
@@ -145,7 +145,7 @@ async def test_an_empty_path_of_a_start_is_named(tmp_path: Path, key: str) -> No
             await world.fork("", run_dir=tmp_path / "run")
 
 
-async def test_an_empty_directory_for_saves_or_of_an_agent_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_an_empty_directory_of_saves_or_an_agent(tmp_path: Path) -> None:
     class Agent:
         name = "Rocky"
         dir = ""
@@ -160,7 +160,7 @@ async def test_an_empty_directory_for_saves_or_of_an_agent_is_named(tmp_path: Pa
         assert caught.value.key == "agent.dir"
 
 
-def test_directories_are_made_private_down_from_the_first_that_is_missing(tmp_path: Path) -> None:
+def test_all_created_directories_are_private(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c"
     assert make_private_dir(path) == make_private_dir(path) == path
     assert [one.stat().st_mode & 0o777 for one in (path, *path.parents[:2])] == [0o700] * 3
@@ -173,7 +173,7 @@ def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(file: Path, pla
     assert caught.value.filename
 
 
-def test_a_path_too_long_in_a_manifest_hides_no_run(tmp_path: Path) -> None:
+def test_a_too_long_path_in_a_manifest_does_not_hide_the_run(tmp_path: Path) -> None:
     long = "/x" * 3000
     manifest = {
         "schema_version": 1,

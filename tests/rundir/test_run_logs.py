@@ -55,7 +55,7 @@ def test_a_log_is_read_from_the_first_line_of_its_instance(tmp_path: Path, follo
         read_logs(tmp_path, ["w001"], follow=follow, tail=None)
 
 
-def test_a_run_that_was_moved_has_its_own_files_although_another_is_in_its_place(
+def test_a_moved_run_keeps_its_own_files_if_another_run_takes_its_place(
     tmp_path: Path,
 ) -> None:
     run, moved = tmp_path / "run", tmp_path / "run.failed-1"
@@ -85,7 +85,7 @@ AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("changes", "is_end"), AFTERWARDS.values(), ids=AFTERWARDS)
-def test_a_log_is_followed_to_the_end_of_its_instance_over_its_restarts(
+def test_a_log_is_followed_through_restarts_to_the_end_of_its_instance(
     tmp_path: Path, sleeper: dict[str, Any], changes: dict[str, Any], is_end: bool
 ) -> None:
     record = logged(tmp_path, "one", **sleeper, **OWNED)

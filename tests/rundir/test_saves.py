@@ -50,7 +50,7 @@ def test_the_log_of_the_old_rows_does_not_leak_into_the_new_rows(own, snapshot):
     assert own.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_snapshot_without_rows_leaves_none(own, snapshot):
+def test_a_snapshot_without_rows_removes_existing_rows(own, snapshot):
     prepare_rows(own, snapshot)
     assert not own.parent.exists()
     fill(own, 1)
@@ -58,7 +58,7 @@ def test_a_snapshot_without_rows_leaves_none(own, snapshot):
     assert not [*own.parent.iterdir()]
 
 
-def test_a_fresh_start_keeps_the_rows_that_are_there(own):
+def test_a_fresh_start_keeps_existing_rows(own):
     prepare_rows(own, None)
     assert not own.parent.exists()
     fill(own, 1)
@@ -66,14 +66,14 @@ def test_a_fresh_start_keeps_the_rows_that_are_there(own):
     assert read(own) == [1]
 
 
-def test_a_failed_copy_of_rows_leaves_nothing(own, snapshot):
+def test_a_failed_copy_of_rows_leaves_no_file(own, snapshot):
     rows_beside(snapshot).mkdir()
     with pytest.raises(OSError, match="not a regular file"):
         prepare_rows(own, snapshot)
     assert not own.exists()
 
 
-def test_a_save_is_good_while_both_of_its_files_are(snapshot):
+def test_a_save_is_good_while_both_its_files_are_unchanged(snapshot):
     rows = fill(rows_beside(snapshot), 2, mode="DELETE")
     saved = SavedSnapshot(
         path=snapshot,

@@ -108,7 +108,7 @@ ENDS: list[tuple[str, ProcessExit | None, bool]] = [
 
 
 @pytest.mark.parametrize(("state", "exit_", "has_died"), ENDS)
-def test_only_a_bad_end_is_a_death(
+def test_only_a_bad_exit_counts_as_a_death(
     tmp_path: Path, state: str, exit_: ProcessExit | None, has_died: bool
 ) -> None:
     status = status_of(tmp_path, state=state, exit=exit_, **DEAD, **LEFT)
@@ -116,14 +116,14 @@ def test_only_a_bad_end_is_a_death(
     assert status.exit == exit_
 
 
-def test_a_living_instance_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
+def test_a_running_instance_has_not_died(tmp_path: Path, sleeper: dict[str, Any]) -> None:
     assert not status_of(tmp_path, exit=ProcessExit(status=3), **sleeper).has_died
 
 
 # --------------------------------------------------------------------------- which, and what
 
 
-def test_where_nothing_ever_ran_there_are_no_instances(tmp_path: Path) -> None:
+def test_a_directory_without_runs_has_no_instances(tmp_path: Path) -> None:
     assert read_run(tmp_path / "missing").instances == ()
 
 
@@ -238,7 +238,9 @@ def test_the_last_save_is_the_latest_whose_file_exists(tmp_path: Path, saves: Sa
 
 
 @pytest.mark.thorough
-def test_a_table_keeps_the_saves_of_the_latest_manifest_alone(tmp_path: Path, saves: Saves) -> None:
+def test_only_the_saves_of_the_latest_manifest_version_are_cached(
+    tmp_path: Path, saves: Saves
+) -> None:
     home = str(saves.directory)
     for number in range(20):
         saves.add(f"{number}.json")
@@ -267,9 +269,7 @@ def test_a_manifest_is_read_again_only_after_it_has_changed(
         assert len(reads) == expected
 
 
-def test_instances_that_share_a_manifest_have_saves_of_their_own(
-    tmp_path: Path, saves: Saves
-) -> None:
+def test_instances_that_share_a_manifest_have_their_own_saves(tmp_path: Path, saves: Saves) -> None:
     saves.add("a.json")
     saves.add("b.json", instance="w001")
     written(tmp_path, "w000", "w001", "w002", instance_dir=str(saves.directory))
@@ -278,7 +278,9 @@ def test_instances_that_share_a_manifest_have_saves_of_their_own(
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema_version": 99}', '{"checkpoints": null}'])
-def test_an_unreadable_manifest_hides_no_instance(tmp_path: Path, saves: Saves, text: str) -> None:
+def test_an_unreadable_manifest_does_not_hide_instances(
+    tmp_path: Path, saves: Saves, text: str
+) -> None:
     saves.write(text)
     assert status_of(tmp_path, instance_dir=str(saves.directory)).saved_at is None
 
@@ -313,13 +315,13 @@ def test_planned_instances_wait_and_are_interrupted_without_an_owner(tmp_path: P
     assert run_owner(tmp_path) is None
 
 
-def test_an_orchestrator_that_died_owns_nothing(tmp_path: Path) -> None:
+def test_a_dead_orchestrator_owns_no_instances(tmp_path: Path) -> None:
     (tmp_path / ".clawblox").mkdir()
     (tmp_path / ".clawblox" / "run.lock").write_text(f"{NOBODY} here 2026-06-22T18:59:25Z")
     assert run_owner(tmp_path) is None
 
 
-def test_the_cases_above_name_a_wrong_boot_and_a_dead_process() -> None:
+def test_the_record_cases_cover_a_wrong_boot_and_a_dead_process() -> None:
     assert boot_id() != "another"
     assert read_process(os.getpid()) is not None
     assert read_process(NOBODY) is None

@@ -98,7 +98,7 @@ def assert_is_on_disk(saved: SavedSnapshot, started: StartedWorld) -> None:
 # ----------------------------------------------------------------------------- good answers
 
 
-async def test_a_saved_snapshot_is_a_mapping_of_what_is_on_disk(tmp_path: Path) -> None:
+async def test_a_saved_snapshot_describes_the_file_on_disk(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         access = await world.connect("Rocky")
         body = b'{"type": "add", "data": 3}'
@@ -119,7 +119,7 @@ async def test_a_saved_snapshot_is_a_mapping_of_what_is_on_disk(tmp_path: Path) 
 @pytest.mark.parametrize("order", [(), ("--format-last",)], ids=["first", "last"])
 @pytest.mark.parametrize("size", ["0", "6"])
 @pytest.mark.parametrize("way", sampled(["sized", "chunked", "close-delimited"], 3))
-async def test_format_and_time_are_found_wherever_they_stand(
+async def test_format_and_time_are_found_at_any_position(
     tmp_path: Path, way: str, size: str, order: tuple[str, ...]
 ) -> None:
     flags = ("--snapshot", way, "--snapshot-mb", size, *order)
@@ -140,9 +140,7 @@ async def test_a_document_without_a_format_is_a_world_snapshot(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("way", ["opaque", "garbage"])
-async def test_a_snapshot_that_is_no_json_is_the_worlds_own_affair(
-    tmp_path: Path, way: str
-) -> None:
+async def test_a_snapshot_that_is_not_json_is_accepted(tmp_path: Path, way: str) -> None:
     async with running(tmp_path, "--snapshot", way) as (world, started):
         saved = await world.save()
         assert_is_on_disk(saved, started)
@@ -198,7 +196,7 @@ async def test_saves_of_one_instance_at_a_time_are_each_complete(tmp_path: Path)
     assert len(checkpoints_of(started.run_dir)) == 6
 
 
-async def test_a_snapshot_goes_where_the_caller_says(tmp_path: Path) -> None:
+async def test_a_snapshot_is_saved_to_the_given_directory(tmp_path: Path) -> None:
     os.chdir(tmp_path)
     async with running(tmp_path) as (world, started):
         inside = await world.save(dir="run/saves/deep")
@@ -211,7 +209,7 @@ async def test_a_snapshot_goes_where_the_caller_says(tmp_path: Path) -> None:
     ]
 
 
-async def test_what_a_killed_save_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+async def test_only_files_of_killed_saves_are_swept(tmp_path: Path) -> None:
     directory = tmp_path / "run" / "checkpoints"
     directory.mkdir(parents=True)
     of_a_dead_owner = directory / ".w000.999999999-1.0a1b2c3d.partial"
@@ -242,7 +240,7 @@ async def test_what_a_killed_save_left_is_swept_and_nothing_else(tmp_path: Path)
         ("html", "verify", 33, 200, "web page"),
     ],
 )
-async def test_a_bad_answer_leaves_neither_file_nor_entry(
+async def test_an_unusable_answer_leaves_neither_file_nor_entry(
     tmp_path: Path, fault: str, phase: str, received: int, status: int | None, message: str
 ) -> None:
     async with running(tmp_path, "--snapshot", fault) as (world, started):
@@ -264,7 +262,7 @@ async def test_a_document_whose_checkers_are_killed_is_not_saved(
 
 
 @pytest.mark.thorough
-async def test_no_checker_stays_when_no_save_is_under_way(tmp_path: Path) -> None:
+async def test_no_checker_is_kept_without_a_save_in_progress(tmp_path: Path) -> None:
     async with running(tmp_path, "--snapshot-mb", "6") as (world, _):
         before = descendants(os.getpid())
         async with anyio.create_task_group() as tasks:
@@ -278,7 +276,7 @@ async def test_no_checker_stays_when_no_save_is_under_way(tmp_path: Path) -> Non
     ("fault", "phase", "received"),
     [("hang-before-headers", "headers", 0), ("hang-in-body", "body", 40)],
 )
-async def test_a_snapshot_that_hangs_ends_with_its_time(
+async def test_a_hanging_snapshot_ends_at_its_timeout(
     tmp_path: Path, fault: str, phase: str, received: int
 ) -> None:
     async with running(tmp_path, "--snapshot", fault) as (world, started):
@@ -288,7 +286,7 @@ async def test_a_snapshot_that_hangs_ends_with_its_time(
 
 
 @pytest.mark.thorough
-async def test_the_time_is_for_the_whole_snapshot_however_it_drips(tmp_path: Path) -> None:
+async def test_the_timeout_applies_to_the_whole_slow_snapshot(tmp_path: Path) -> None:
     flags = ("--snapshot", "slow-loris", "--drip-interval", "0.02")
     async with running(tmp_path, *flags) as (world, started):
         error = await failed_save(world, started, timeout=0.5)
@@ -298,7 +296,7 @@ async def test_the_time_is_for_the_whole_snapshot_however_it_drips(tmp_path: Pat
 
 
 @pytest.mark.thorough
-async def test_waiting_for_its_turn_takes_nothing_from_the_time_of_a_save(
+async def test_time_in_the_queue_does_not_count_towards_the_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "_TRANSFERS_AT_ONCE", 1)
@@ -327,7 +325,7 @@ async def test_waiting_for_its_turn_takes_nothing_from_the_time_of_a_save(
 @pytest.mark.parametrize(
     ("fault", "received"), [("sized", 0), ("chunked", 40_000), ("endless", 40_000)]
 )
-async def test_a_snapshot_above_the_cap_is_refused(
+async def test_a_snapshot_above_the_size_limit_is_refused(
     tmp_path: Path, fault: str, received: int
 ) -> None:
     flags = ("--snapshot", fault, "--snapshot-mb", "1")
@@ -338,7 +336,7 @@ async def test_a_snapshot_above_the_cap_is_refused(
     assert error.bytes >= received
 
 
-async def test_a_snapshot_of_exactly_the_cap_is_accepted(tmp_path: Path) -> None:
+async def test_a_snapshot_of_exactly_the_size_limit_is_accepted(tmp_path: Path) -> None:
     async with running(tmp_path, "--snapshot", "chunked") as (world, _):
         size = (await world.save(dir=tmp_path / "first"))["size_bytes"]
         assert (await world.save(max_bytes=size))["size_bytes"] == size
@@ -368,7 +366,7 @@ async def test_a_world_that_does_not_listen_fails_the_save_in_its_first_phase(
         assert is_alive(started.pid)
 
 
-async def test_a_failed_save_leaves_the_earlier_ones_alone(tmp_path: Path) -> None:
+async def test_a_failed_save_does_not_affect_earlier_saves(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         saved = await world.save()
         switch(started, snapshot="truncated")
@@ -384,7 +382,7 @@ def received(world: RunningWorld) -> list[Any]:
     return world.ask("GET", "/__requests").json()  # type: ignore[no-any-return]
 
 
-async def test_a_redirect_is_not_followed_and_the_token_stays_here(tmp_path: Path) -> None:
+async def test_a_redirect_is_not_followed_with_the_token(tmp_path: Path) -> None:
     with running_world(tmp_path) as elsewhere:
         url = f"http://127.0.0.1:{elsewhere.port}/snapshot"
         flags = ("--snapshot", "redirect", "--redirect-to", url)
@@ -474,7 +472,7 @@ def switch(query):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", sampled(["sized", "chunked"], 2))
-def test_a_save_needs_no_memory_for_the_snapshot(tmp_path: Path, way: str) -> None:
+def test_a_save_takes_constant_memory(tmp_path: Path, way: str) -> None:
     """A limit on private memory is exact; the peak of what is resident has mapped files in it."""
     body = f"""{FAULTS}
 switch("snapshot-mb=50&snapshot={way}&format-last=")
@@ -494,7 +492,7 @@ print(json.dumps([saved["size_bytes"], saved["format"], growth]))
     assert growth < 16_000_000
 
 
-def test_a_full_disk_fails_the_save_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_save_without_leaving_files(tmp_path: Path) -> None:
     body = f"""{FAULTS}
 switch("snapshot-mb=1")
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -515,7 +513,7 @@ print(json.dumps(failure))
 
 
 @pytest.mark.thorough
-def test_too_few_descriptors_fail_the_save_and_leave_nothing(tmp_path: Path) -> None:
+def test_a_lack_of_descriptors_fails_the_save_without_leaving_files(tmp_path: Path) -> None:
     body = """
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 kinds = []
@@ -540,7 +538,7 @@ print(json.dumps(kinds))
 
 
 @pytest.mark.thorough
-async def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
+async def test_the_error_names_a_path_that_is_not_a_directory(tmp_path: Path) -> None:
     place = tmp_path / "a-file"
     place.touch()
     async with running(tmp_path) as (world, started):

@@ -112,12 +112,12 @@ def test_a_document_has_both_format_and_time_or_neither(tmp_path: Path, content:
 
 
 @pytest.mark.parametrize("content", INVALID, ids=lambda content: repr(content[:40]))
-def test_what_is_no_json_is_refused_wherever_the_fault_is(tmp_path: Path, content: bytes) -> None:
+def test_invalid_json_is_refused_wherever_the_fault_is(tmp_path: Path, content: bytes) -> None:
     with document(tmp_path, content) as fd, pytest.raises(InvalidDocument, match=r"\w"):
         read_header(fd)
 
 
-def test_a_checker_finds_what_a_check_in_this_process_finds(tmp_path: Path) -> None:
+def test_a_checker_returns_the_same_result_as_a_check_in_this_process(tmp_path: Path) -> None:
     with checker() as running:
         for content in [*HEADERS, *INVALID]:
             with document(tmp_path, content) as fd:
@@ -133,7 +133,7 @@ def test_a_checker_finds_what_a_check_in_this_process_finds(tmp_path: Path) -> N
 # ------------------------------------------------------------------------------- the process
 
 
-def test_a_checker_has_nothing_of_its_orchestrator(tmp_path: Path) -> None:
+def test_a_checker_inherits_no_environment_or_descriptors(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     with document(tmp_path, b"{}") as fd, checker() as running:
@@ -158,7 +158,7 @@ def test_a_checker_survives_signals_to_the_whole_process_group(tmp_path: Path) -
         assert running.read_header(fd) == Header()
 
 
-def test_ending_a_checker_ends_it_whatever_it_does() -> None:
+def test_a_checker_can_be_ended_at_any_moment() -> None:
     for number in (signal.SIGSTOP, signal.SIGKILL):
         running = Checker()
         os.kill(running.pid, number)
@@ -166,7 +166,7 @@ def test_ending_a_checker_ends_it_whatever_it_does() -> None:
         assert read_process(running.pid) is None
 
 
-def test_a_checker_that_somebody_else_reaped_is_ended_all_the_same() -> None:
+def test_a_checker_reaped_by_other_code_can_be_ended() -> None:
     running = Checker()
     os.kill(running.pid, signal.SIGKILL)
     os.waitpid(-1, 0)
@@ -248,7 +248,7 @@ def test_an_invalid_large_document_is_refused_and_its_checker_continues(tmp_path
         assert len(running_checkers()) == 1
 
 
-def test_idle_checkers_are_kept_as_long_as_somebody_holds_them(tmp_path: Path) -> None:
+def test_idle_checkers_are_kept_while_they_are_held(tmp_path: Path) -> None:
     checkers.hold()
     checkers.hold()
     with document(tmp_path, LARGE) as fd:
@@ -284,7 +284,7 @@ class DoomedChecker(Checker):
         return super().read_header(fd)
 
 
-def test_a_document_that_no_checker_survives_is_given_up(
+def test_a_document_that_kills_two_checkers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checker_module, "Checker", DoomedChecker)
@@ -295,7 +295,7 @@ def test_a_document_that_no_checker_survives_is_given_up(
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nonexistent/python"])
-def test_where_no_checker_can_run_the_check_is_done_here(
+def test_a_check_runs_in_this_process_if_no_checker_can_be_spawned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
@@ -306,7 +306,7 @@ def test_where_no_checker_can_run_the_check_is_done_here(
 
 
 @pytest.mark.parametrize("when", ["before it boots", "meanwhile"])
-def test_an_interrupted_check_fails_though_its_checker_hangs(tmp_path: Path, when: str) -> None:
+def test_an_interrupted_check_fails_even_if_its_checker_hangs(tmp_path: Path, when: str) -> None:
     checkers.hold()
     with document(tmp_path, LARGE) as fd, check() as one:
         if when == "meanwhile":

@@ -125,7 +125,9 @@ async def test_an_abandoned_wait_for_a_world_that_never_accepts_ends(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "late"])
-async def test_a_wait_for_a_checker_that_hangs_ends_too(tmp_path: Path, is_cancelled: bool) -> None:
+async def test_an_abandoned_wait_for_a_hanging_checker_ends(
+    tmp_path: Path, is_cancelled: bool
+) -> None:
     body = b'{"padding": "' + b"x" * SMALL_BYTES + b'"}'
     has_begun = threading.Event()
 
@@ -153,7 +155,7 @@ async def test_a_wait_for_a_checker_that_hangs_ends_too(tmp_path: Path, is_cance
 
 
 @pytest.mark.thorough
-async def test_a_world_that_answers_in_pieces_is_waited_for(tmp_path: Path) -> None:
+async def test_a_transfer_waits_for_a_world_that_answers_in_pieces(tmp_path: Path) -> None:
     body = json.dumps({"format": "pieces-v1", "time": 1}).encode()
 
     def answer(connection: socket.socket) -> None:
@@ -168,7 +170,7 @@ async def test_a_world_that_answers_in_pieces_is_waited_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("body", [b'{"format": "a"', b"[1, 2", b'"text'])
-async def test_a_document_without_a_length_is_complete_only_when_it_is_json(
+async def test_a_document_without_a_length_is_complete_only_if_it_is_json(
     tmp_path: Path, body: bytes
 ) -> None:
     def answer(connection: socket.socket) -> None:
@@ -214,7 +216,7 @@ async def refused(port: int, directory: Path) -> SnapshotError:
     ],
     ids=["sized", "sized, the last", "chunked"],
 )
-async def test_a_delimited_body_that_is_not_strict_json_is_the_worlds_own_affair(
+async def test_a_delimited_body_that_is_not_strict_json_is_accepted(
     tmp_path: Path, head: bytes, body: bytes
 ) -> None:
     with serving(answer_with(head, body)) as port, anyio.fail_after(HANG_S):
@@ -264,7 +266,9 @@ async def test_a_web_page_is_refused_whatever_its_type(
 
 
 @pytest.mark.parametrize("body", [b"<htm", b"<!doctype svg>", b"<p>text", b"x<html>"])
-async def test_the_type_of_a_page_alone_refuses_no_snapshot(tmp_path: Path, body: bytes) -> None:
+async def test_a_snapshot_with_the_type_of_a_web_page_is_accepted(
+    tmp_path: Path, body: bytes
+) -> None:
     head = b"Content-Type: text/html\r\n" + SIZED % len(body)
     with serving(answer_with(head, body)) as port, anyio.fail_after(HANG_S):
         assert (await save(port, tmp_path)).path.read_bytes() == body
@@ -281,9 +285,7 @@ async def test_a_transfer_coding_that_cannot_be_read_is_refused(
 
 
 @pytest.mark.parametrize("last", [b"", LAST], ids=["kept", "the last"])
-async def test_interim_answers_before_a_snapshot_are_passed_over(
-    tmp_path: Path, last: bytes
-) -> None:
+async def test_interim_answers_before_a_snapshot_are_skipped(tmp_path: Path, last: bytes) -> None:
     body = b'{"format": "hinted-v1"}'
     hint = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n"
 
@@ -297,7 +299,7 @@ async def test_interim_answers_before_a_snapshot_are_passed_over(
     assert (saved.format, saved.path.read_bytes()) == ("hinted-v1", body)
 
 
-async def test_a_status_that_no_answer_follows_is_the_answer(tmp_path: Path) -> None:
+async def test_a_status_without_a_following_answer_is_the_answer(tmp_path: Path) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
         answer_with(SIZED % 2, b"{}")(connection)
@@ -307,7 +309,7 @@ async def test_a_status_that_no_answer_follows_is_the_answer(tmp_path: Path) -> 
     assert (error.phase, error.status) == ("headers", 101)
 
 
-async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path: Path) -> None:
+async def test_a_json_value_of_any_type_is_accepted(tmp_path: Path) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n12345")
 
@@ -318,7 +320,7 @@ async def test_a_json_value_of_another_type_stays_the_worlds_own_affair(tmp_path
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", ["sized", "none"])
-def test_without_an_event_loop_a_silence_ends_all_the_same(tmp_path: Path, way: str) -> None:
+def test_a_silence_ends_the_transfer_even_without_an_event_loop(tmp_path: Path, way: str) -> None:
     def stall(connection: socket.socket) -> None:
         connection.sendall(HEADS[way])
         hang(connection)
@@ -349,7 +351,7 @@ anyio.run(main, backend=sys.argv[3])
 @pytest.mark.parametrize(
     "answers_meanwhile", sampled([True, False], 2), ids=["meanwhile", "afterwards"]
 )
-def test_a_save_survives_that_its_orchestrator_was_stopped_for_longer_than_its_time(
+def test_a_save_survives_a_suspension_longer_than_its_timeout(
     tmp_path: Path, anyio_backend_name: str, answers_meanwhile: bool
 ) -> None:
     body = b'{"format": "patient-v1"}'

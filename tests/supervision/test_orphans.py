@@ -37,7 +37,7 @@ def find_record(run: Path) -> InstanceRecord:
     return record
 
 
-def test_processes_of_an_orchestrator_that_lives_are_left_to_it(
+def test_processes_of_a_running_orchestrator_are_left_alone(
     program: Orchestrator, run: Path, tmp_path: Path
 ) -> None:
     record = find_record(run)
@@ -53,7 +53,7 @@ def test_processes_of_an_orchestrator_that_lives_are_left_to_it(
     assert is_alive(record.pid)
 
 
-def test_orphans_are_ended_by_their_cookie_and_not_as_those_of_a_copy(
+def test_orphans_are_ended_by_cookie_but_not_through_a_copied_run(
     program: Orchestrator, run: Path, tmp_path: Path
 ) -> None:
     record = find_record(run)

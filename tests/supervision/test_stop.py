@@ -36,7 +36,7 @@ async def test_all_requests_share_one_stop_and_the_shortest_grace() -> None:
     assert 0 < graces[0] <= 60
 
 
-async def test_a_stop_that_nobody_requested_has_the_grace_it_is_begun_with() -> None:
+async def test_an_unrequested_stop_has_its_initial_grace() -> None:
     stop = SharedStop()
     stop.kill_now()
     assert stop.grace is None

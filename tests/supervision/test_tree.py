@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------ the ladder
 
 
-async def test_the_grace_is_only_ever_shortened() -> None:
+async def test_the_grace_can_only_be_shortened() -> None:
     grace = Grace(600)
     end = grace.scope.deadline
     grace.shorten(6000)
@@ -47,12 +47,12 @@ async def test_the_grace_is_only_ever_shortened() -> None:
     assert grace.scope.cancelled_caught
 
 
-async def test_an_empty_tree_has_exited_already(cookie: str) -> None:
+async def test_an_empty_tree_counts_as_already_exited(cookie: str) -> None:
     end = await end_tree(make_mark(cookie), None, Grace(10))
     assert (end.rung, end.killed, end.survivors) == ("already_exited", (), ())
 
 
-async def test_a_leader_that_died_without_children_has_exited_already(
+async def test_a_tree_with_only_a_dead_leader_counts_as_already_exited(
     start: Spawn, cookie: str
 ) -> None:
     leader = await start("true")
@@ -67,7 +67,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
 """
 
 
-async def test_a_leader_whose_first_thread_alone_has_ended_is_ended_too(
+async def test_a_leader_with_only_its_first_thread_ended_is_still_ended(
     start: Spawn, cookie: str
 ) -> None:
     leader = await start(sys.executable, "-I", "-S", "-c", FIRST_THREAD_ENDS)
@@ -80,7 +80,7 @@ async def test_a_leader_whose_first_thread_alone_has_ended_is_ended_too(
     assert await leader.wait() == ProcessExit(signal="SIGKILL")
 
 
-async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> None:
+async def test_a_tree_that_obeys_sigterm_is_terminated(start: Spawn, cookie: str) -> None:
     leader = await start("sh", "-c", "sleep 60 & sleep 60 & exec sleep 60")
     await wait_until_async(lambda: len(descendants(leader.pid)) == 2)
     tree = descendants(leader.pid)
@@ -89,7 +89,7 @@ async def test_a_tree_that_obeys_is_terminated(start: Spawn, cookie: str) -> Non
     assert not {pid for pid in tree if is_alive(pid)}
 
 
-async def test_what_ignores_the_signal_is_killed_and_named(
+async def test_processes_that_ignore_sigterm_are_killed_and_named(
     tmp_path: Path, start: Spawn, cookie: str
 ) -> None:
     leader = await start(*STUBBORN)
@@ -101,7 +101,7 @@ async def test_what_ignores_the_signal_is_killed_and_named(
     assert await leader.wait() == ProcessExit(signal="SIGKILL")
 
 
-async def test_an_orphan_that_carries_nothing_is_killed_since_it_was_seen_before(
+async def test_an_unmarked_orphan_is_killed_if_it_was_seen_before(
     tmp_path: Path, start: Spawn, cookie: str
 ) -> None:
     # It has a session and an environment of its own, and outlives the parent that led to it.
@@ -121,9 +121,7 @@ async def test_a_leader_whose_pid_was_recycled_is_left_alone(start: Spawn, cooki
     assert is_alive(stranger.pid)
 
 
-async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
-    start: Spawn, cookie: str
-) -> None:
+async def test_a_tree_ends_even_if_other_code_reaps_its_leader(start: Spawn, cookie: str) -> None:
     with reaping_everything():
         leader = await start("sh", "-c", "sleep 60 & wait", CLAWBLOX_INSTANCE=cookie)
         await wait_until_async(lambda: len(marked_processes(cookie)) == 2)
@@ -137,7 +135,7 @@ async def test_a_tree_ends_even_where_somebody_else_reaps_its_leader(
 # ------------------------------------------------------------------------------ its leaders
 
 
-async def test_a_mark_keeps_the_first_leader_and_those_that_are_not_released(
+async def test_a_mark_contains_the_first_and_all_unreleased_leaders(
     start: Spawn, cookie: str
 ) -> None:
     tree = ProcessTree(cookie)
@@ -157,7 +155,7 @@ async def test_a_mark_keeps_the_first_leader_and_those_that_are_not_released(
     assert all(leader.pidfd < 0 for leader in leaders)
 
 
-async def test_a_tree_may_have_survivors_until_all_of_it_has_ended(
+async def test_a_tree_may_have_survivors_until_all_its_processes_end(
     start: Spawn, cookie: str
 ) -> None:
     tree = ProcessTree(cookie)
@@ -170,7 +168,7 @@ async def test_a_tree_may_have_survivors_until_all_of_it_has_ended(
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("a defect")])
-async def test_the_leaders_are_killed_where_the_tree_cannot_be_looked_for(
+async def test_the_leaders_are_killed_if_the_tree_cannot_be_searched(
     start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async def fail(*_: object) -> TreeEnd:
@@ -282,7 +280,7 @@ async def test_many_stops_share_two_passes(
 
 
 @both_backends
-async def test_many_that_have_to_be_killed_are_killed_together(
+async def test_many_stubborn_trees_are_killed_together(
     tmp_path: Path, start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaders = {f"{cookie}{number}": await start(*STUBBORN) for number in range(8)}
@@ -300,7 +298,7 @@ async def test_many_that_have_to_be_killed_are_killed_together(
 
 
 @both_backends
-async def test_a_tree_that_dies_during_the_pass_is_over(
+async def test_a_tree_that_dies_during_a_pass_has_ended(
     start: Spawn, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dies, stays = await start(*SLEEP), await start(*SLEEP)
@@ -317,7 +315,7 @@ async def test_a_tree_that_dies_during_the_pass_is_over(
 
 
 @both_backends
-async def test_a_stop_that_is_cancelled_leaves_the_others_to_end(
+async def test_a_cancelled_stop_does_not_affect_other_stops(
     tmp_path: Path, start: Spawn, cookie: str
 ) -> None:
     leaders = {f"{cookie}{number}": await start(*STUBBORN) for number in range(3)}

@@ -99,7 +99,7 @@ def leader_of(mark: Mark) -> int:
     return pid
 
 
-async def test_there_is_one_finder_for_everybody_in_a_loop() -> None:
+async def test_each_event_loop_has_one_finder() -> None:
     assert current_finder() is current_finder()
 
 
@@ -116,7 +116,7 @@ async def test_concurrent_searches_share_one_pass(
     assert gate.passes == [10]
 
 
-async def test_no_search_is_answered_by_a_pass_that_began_before_it(
+async def test_a_search_is_not_answered_by_an_earlier_pass(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -163,7 +163,7 @@ async def test_a_repeated_request_makes_a_pass_for_waiting_callers(
     assert found == {number: [leader_of(mark)] for number, mark in enumerate(marks)}
 
 
-async def test_a_pass_waits_for_those_who_are_about_to_look(
+async def test_a_pass_waits_for_announced_searches(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
@@ -178,7 +178,7 @@ async def test_a_pass_waits_for_those_who_are_about_to_look(
     assert gate.passes == [2]
 
 
-async def test_a_pass_does_not_wait_for_those_who_have_looked_their_last(
+async def test_a_pass_does_not_wait_for_finished_searches(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
@@ -192,14 +192,14 @@ async def test_a_pass_does_not_wait_for_those_who_have_looked_their_last(
     assert gate.passes == [1]
 
 
-async def test_a_pass_waits_only_a_little(start: Start, gate: Gate, found: dict[int, Any]) -> None:
+async def test_a_pass_waits_only_briefly(start: Start, gate: Gate, found: dict[int, Any]) -> None:
     finder = Finder()
     with anyio.fail_after(HANG_S), finder.looking(), finder.looking():
         await asking(finder, found)(0, start())
     assert gate.passes == [1]
 
 
-async def test_each_is_signalled_as_it_asked(start: Start, found: dict[int, Any]) -> None:
+async def test_each_search_sends_its_own_signal(start: Start, found: dict[int, Any]) -> None:
     finder = Finder()
     spared, terminated, killed = start(), start(), start()
     with anyio.fail_after(HANG_S):
@@ -213,7 +213,7 @@ async def test_each_is_signalled_as_it_asked(start: Start, found: dict[int, Any]
     assert found == {n: [leader_of(m)] for n, m in enumerate((spared, terminated, killed))}
 
 
-async def test_a_failed_pass_over_the_processes_fails_every_caller(
+async def test_a_failed_pass_fails_every_caller(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -228,7 +228,7 @@ async def test_a_failed_pass_over_the_processes_fails_every_caller(
         assert [proc.pid for proc in await finder.find(mark)] == [leader_of(mark)]
 
 
-async def test_a_process_that_cannot_be_signalled_fails_its_own_caller_only(
+async def test_an_unsignallable_process_fails_only_its_own_caller(
     start: Start, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_for_the_second(processes: Sequence[Proc], number: int) -> None:
@@ -251,7 +251,7 @@ async def test_a_process_that_cannot_be_signalled_fails_its_own_caller_only(
 # -------------------------------------------------------------------------------- cancelled
 
 
-async def test_one_who_is_cancelled_while_it_waits_takes_no_pass_from_the_others(
+async def test_a_cancelled_waiting_caller_does_not_affect_others(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -278,7 +278,7 @@ async def test_one_who_is_cancelled_while_it_waits_takes_no_pass_from_the_others
     assert found.keys() == {0, 2}
 
 
-async def test_one_who_is_cancelled_as_it_is_to_make_the_pass_leaves_it_to_the_next(
+async def test_a_caller_cancelled_before_its_pass_leaves_it_to_the_next(
     start: Start, gate: Gate, found: dict[int, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finder_module, "_GATHER_S", 2 * HANG_S)
@@ -304,7 +304,7 @@ async def test_one_who_is_cancelled_as_it_is_to_make_the_pass_leaves_it_to_the_n
     assert found.keys() == {1}
 
 
-async def test_one_who_is_cancelled_during_its_pass_waits_for_it_and_the_others_are_answered(
+async def test_a_caller_cancelled_during_its_pass_completes_it(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()
@@ -329,7 +329,7 @@ async def test_one_who_is_cancelled_during_its_pass_waits_for_it_and_the_others_
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_task_that_is_cancelled_the_hard_way_during_its_pass_leaves_it_to_the_next(
+async def test_a_task_cancelled_by_asyncio_during_its_pass_leaves_it_to_the_next(
     start: Start, gate: Gate, found: dict[int, Any]
 ) -> None:
     finder = Finder()

@@ -62,7 +62,7 @@ def test_a_thread_is_a_leak_unless_an_event_loop_keeps_it() -> None:
         assert Resources.now().leaks_since(before) == ["thread reader"]
 
 
-def test_a_child_is_a_leak_and_a_zombie_too() -> None:
+def test_a_child_or_a_zombie_is_a_leak() -> None:
     before = Resources.now()
     with child() as process:
         (leak,) = Resources.now().leaks_since(before)
@@ -73,7 +73,7 @@ def test_a_child_is_a_leak_and_a_zombie_too() -> None:
         assert process.pid in descendants(os.getpid())
 
 
-def test_an_orphan_that_works_below_the_session_is_a_leak(tmp_path: Path) -> None:
+def test_an_orphan_in_a_directory_of_the_session_is_a_leak(tmp_path: Path) -> None:
     before = Resources.now()
     script = 'setsid sleep 60 >/dev/null 2>&1 & echo "$!"'
     answer = subprocess.run(["bash", "-c", script], cwd=tmp_path, env={}, stdout=subprocess.PIPE)
@@ -120,7 +120,7 @@ def test_a_leak_fails_the_test_and_is_killed(monkeypatch: pytest.MonkeyPatch) ->
         assert process.wait() == -9
 
 
-def test_every_test_has_a_home_and_directories_of_its_own() -> None:
+def test_every_test_has_its_own_home_and_directories() -> None:
     home = Path(os.environ["CLAWBLOX_HOME"])
     assert home.is_dir()
     assert tempfile.gettempdir() == os.environ["TMPDIR"]
@@ -128,7 +128,7 @@ def test_every_test_has_a_home_and_directories_of_its_own() -> None:
     assert not list(Path.cwd().iterdir())
 
 
-def test_only_directories_that_a_test_left_as_they_were_are_given_to_another(
+def test_only_unchanged_directories_are_reused_by_another_test(
     tmp_path: Path,
 ) -> None:
     directories = conftest.Directories.make(tmp_path)
@@ -145,7 +145,7 @@ def test_only_directories_that_a_test_left_as_they_were_are_given_to_another(
 
 
 @pytest.mark.anyio
-async def test_blocking_the_loop_fails_in_the_package_only() -> None:
+async def test_only_the_package_is_checked_for_blocking_the_loop() -> None:
     source = "import time\ntime.sleep(0)"
     exec(compile(source, __file__, "exec"), {})
     ours = str(Path(clawblox.__path__[0]) / "blocking.py")

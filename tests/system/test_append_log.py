@@ -33,7 +33,7 @@ with open_log(Path("log")) as fd:
 """
 
 
-def test_lines_of_several_processes_are_whole_and_in_their_order(tmp_path: Path) -> None:
+def test_lines_of_several_processes_are_complete_and_ordered(tmp_path: Path) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", APPEND, name], cwd=tmp_path) for name in "abc"
     ]
@@ -44,7 +44,7 @@ def test_lines_of_several_processes_are_whole_and_in_their_order(tmp_path: Path)
         assert [int(number) for writer, number in lines if writer == name] == list(range(200))
 
 
-def test_half_a_line_of_a_killed_writer_is_ignored_and_then_ended(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_a_killed_writer_is_ignored_and_terminated(tmp_path: Path) -> None:
     log = tmp_path / "log"
     append_lines(log, b"first\n")
     killed = subprocess.run([sys.executable, "-c", DIE_AMID_A_LINE], cwd=tmp_path, check=False)
@@ -54,7 +54,7 @@ def test_half_a_line_of_a_killed_writer_is_ignored_and_then_ended(tmp_path: Path
     assert read_complete_lines(log) == [b"first\n", b"half of a l\n", b"last\n"]
 
 
-def test_a_write_that_fails_leaves_the_log_as_it_was(
+def test_a_failed_write_leaves_the_log_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
@@ -71,7 +71,7 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(
     assert log.read_bytes() == b"first\n"
 
 
-def test_a_log_has_a_limit(tmp_path: Path) -> None:
+def test_a_log_cannot_grow_beyond_its_limit(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with open_log(log) as fd:
         append(fd, b"12345\n", max_bytes=6)
@@ -82,7 +82,7 @@ def test_a_log_has_a_limit(tmp_path: Path) -> None:
         read_complete_lines(log, max_bytes=5)
 
 
-def test_a_writer_that_keeps_the_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
+def test_the_wait_for_a_writer_with_the_lock_is_limited(tmp_path: Path) -> None:
     log = tmp_path / "log"
     append_lines(log, b"first\n")
     with log.open("rb") as other:
@@ -94,7 +94,7 @@ def test_a_writer_that_keeps_the_lock_is_not_waited_for_without_end(tmp_path: Pa
     assert read_complete_lines(log) == [b"first\n", b"third\n"]
 
 
-def test_a_log_that_is_replaced_while_its_lock_is_awaited_is_opened_again(
+def test_a_log_replaced_while_waiting_for_its_lock_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"

@@ -14,7 +14,7 @@ from tests.support.simulated_clock import BEGIN, SimulatedClock
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_clock_of_the_machine_is_the_machines() -> None:
+async def test_the_system_clock_returns_the_machines_time() -> None:
     clock: TimeSource = SystemClock()
     before = datetime.now(UTC)
     assert before <= clock.utc() <= datetime.now(UTC)
@@ -41,7 +41,7 @@ async def test_a_simulated_clock_jumps_from_deadline_to_deadline() -> None:
     assert woken[-1] == (7200.0, 7200.0, BEGIN + timedelta(hours=2))
 
 
-async def test_a_cancelled_sleeper_is_no_deadline() -> None:
+async def test_a_cancelled_sleeper_leaves_no_deadline() -> None:
     clock: TimeSource = SimulatedClock()
     assert isinstance(clock, SimulatedClock)
     async with anyio.create_task_group() as tasks:
@@ -51,7 +51,7 @@ async def test_a_cancelled_sleeper_is_no_deadline() -> None:
         assert await clock.jump() == 2.0
 
 
-def test_times_are_read_as_they_are_written() -> None:
+def test_formatted_times_are_parsed_back() -> None:
     assert parse_utc(format_utc(BEGIN)) == BEGIN
     assert parse_utc("2026-06-22T20:59:25+02:00") == BEGIN
     for text in (None, "", "yesterday", "2026-06-22T18:59:25+99:00"):

@@ -109,7 +109,7 @@ async def test_a_body_larger_than_any_buffer_is_sent_whole() -> None:
         *(("value", text) for text in ("a\r\nX: y", "a\nb", "a\rb", "\0", "\x7f", "\N{SNOWMAN}")),
     ],
 )
-async def test_what_would_break_a_request_is_refused(part: str, value: str) -> None:
+async def test_values_that_would_break_a_request_are_refused(part: str, value: str) -> None:
     given = {"method": "GET", "route": "/", "query": "", "name": "X-Y", "value": "z", part: value}
     headers = {given["name"]: given["value"]}
     with pytest.raises(ConfigError) as caught:
@@ -135,7 +135,7 @@ def test_an_address_must_be_plain_http(url: str) -> None:
         Connections(url)
 
 
-async def test_an_ipv6_address_is_connected_and_named_as_one() -> None:
+async def test_an_ipv6_address_is_connected_and_shown_in_brackets() -> None:
     with scripted(Script([OK]), host="::1") as server:
         async with connected(server.url) as connections:
             assert (await get(connections)).body == b"ok"
@@ -143,7 +143,7 @@ async def test_an_ipv6_address_is_connected_and_named_as_one() -> None:
     assert b"\r\nHost: [::1]:" + port + b"\r\n" in server.requests[0]
 
 
-async def test_a_name_is_tried_at_each_of_its_addresses() -> None:
+async def test_every_address_of_a_host_name_is_tried() -> None:
     with scripted(Script([OK])) as server:
         async with connected(server.url.replace("127.0.0.1", "localhost")) as connections:
             assert (await get(connections)).body == b"ok"
@@ -152,7 +152,7 @@ async def test_a_name_is_tried_at_each_of_its_addresses() -> None:
             await get(connections)
 
 
-async def test_a_connection_never_waits_to_fill_its_packets() -> None:
+async def test_a_connection_sends_small_packets_without_delay() -> None:
     with scripted(Script([OK])) as server:
         async with connected(server.url) as connections:
             await get(connections)
@@ -198,9 +198,7 @@ TAKEN = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_split", [False, True], ids=["at once", "byte by byte"])
 @pytest.mark.parametrize("kind", TAKEN)
-async def test_an_answer_is_read_to_its_end_and_the_connection_kept(
-    kind: str, is_split: bool
-) -> None:
+async def test_a_connection_is_kept_after_a_complete_answer(kind: str, is_split: bool) -> None:
     wire, body = TAKEN[kind]
     pieces = [wire[at : at + 1] for at in range(len(wire))] if is_split else [wire]
     with scripted(Script([pieces, OK])) as server:
@@ -223,7 +221,7 @@ ENDING = {
 
 
 @pytest.mark.parametrize("kind", ENDING)
-async def test_an_answer_may_be_the_last_of_its_connection(kind: str) -> None:
+async def test_a_connection_is_closed_after_an_answer_that_requests_it(kind: str) -> None:
     with scripted(Script([ENDING[kind], OK]), Script([OK])) as server:
         async with connected(server.url) as connections:
             assert (await get(connections)).body == b"ok"
@@ -238,7 +236,7 @@ async def test_an_answer_may_be_the_last_of_its_connection(kind: str) -> None:
 @pytest.mark.parametrize(
     "header", [b"Content-Length: 500", b"Transfer-Encoding: chunked", b"X: y"], ids=str
 )
-async def test_an_answer_that_has_no_body_waits_for_none(
+async def test_an_answer_without_a_body_is_complete_immediately(
     method: str, status: bytes, header: bytes
 ) -> None:
     head = with_head(header, b"Content-Encoding: gzip", status=b"1.1 " + status)
@@ -250,26 +248,26 @@ async def test_an_answer_that_has_no_body_waits_for_none(
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-async def test_a_body_that_only_the_end_of_the_connection_ends_is_marked(version: str) -> None:
+async def test_a_body_ended_by_the_end_of_the_connection_is_marked(version: str) -> None:
     answer, _ = await read_answer(f"HTTP/{version} 200 OK\r\n\r\n".encode(), b"o", b"k", end=close)
     assert answer == Answer(200, b"ok", is_delimited=False)
 
 
 @pytest.mark.parametrize("status", [302, 404, 500])
-async def test_every_status_is_an_answer_and_no_redirect_is_followed(status: int) -> None:
+async def test_every_status_is_returned_and_redirects_are_not_followed(status: int) -> None:
     head = f"HTTP/1.1 {status} -\r\nLocation: /api.md\r\nContent-Length: 3\r\n\r\nwhy"
     answer, server = await read_answer(head.encode())
     assert answer == Answer(status, b"why")
     assert len(server.requests) == 1
 
 
-async def test_an_answer_names_the_type_of_its_body() -> None:
+async def test_an_answer_contains_the_content_type() -> None:
     head = with_head(b"content-TYPE: text/markdown; charset=utf-8", b"Content-Length: 2")
     answer, _ = await read_answer(head + b"ok")
     assert answer.content_type == "text/markdown; charset=utf-8"
 
 
-async def test_an_answer_has_its_headers_and_neither_interim_ones_nor_trailers() -> None:
+async def test_an_answer_contains_its_headers_without_interim_headers_and_trailers() -> None:
     interim = with_head(b"Link: </early>", status=b"1.1 103 Early Hints")
     head = with_head(b"X-One: 1", b"x-two: \xe9", b"X-ONE: 2", b"Transfer-Encoding: chunked")
     answer, _ = await read_answer(interim, head, b"2\r\nok\r\n0\r\nX-One: late\r\n\r\n")
@@ -301,12 +299,12 @@ async def test_a_request_may_name_a_foreign_host() -> None:
         connections.prepare("GET", "/", host="a\r\nX: y")
 
 
-async def test_a_body_may_have_exactly_the_bytes_allowed() -> None:
+async def test_a_body_of_exactly_the_maximum_size_is_accepted() -> None:
     answer, _ = await read_answer(OK, max_body_bytes=2)
     assert answer.body == b"ok"
 
 
-async def test_a_large_body_arrives_whole() -> None:
+async def test_a_large_body_arrives_completely() -> None:
     body = bytes(range(256)) * 4096
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     answer, _ = await read_answer(head, body)
@@ -367,7 +365,7 @@ REFUSED = {**REFUSED_HEADS, **REFUSED_BODIES}
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_an_answer_that_cannot_be_trusted_is_refused_and_the_connection_closed(
+async def test_an_ambiguous_answer_is_refused_and_its_connection_closed(
     kind: str,
 ) -> None:
     wire, words = REFUSED[kind]
@@ -393,14 +391,14 @@ TRUNCATED = {
 
 
 @pytest.mark.parametrize("kind", TRUNCATED)
-async def test_a_truncated_answer_is_no_answer(kind: str) -> None:
+async def test_a_truncated_answer_is_an_error(kind: str) -> None:
     wire, words = TRUNCATED[kind]
     with pytest.raises(WorldCallError, match=words) as caught:
         await read_answer(wire, end=close)
     assert caught.value.status is None, "the world may have died, which is the better error"
 
 
-async def test_a_connection_that_is_reset_is_an_error_of_ours() -> None:
+async def test_a_reset_connection_raises_a_clawblox_error() -> None:
     with pytest.raises(WorldCallError, match="GET /observe failed: "):
         await read_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", end=reset)
 
@@ -411,7 +409,7 @@ async def test_an_address_where_no_process_listens_gets_no_request() -> None:
             await get(connections)
 
 
-async def test_a_call_that_is_cancelled_knows_whether_its_request_was_sent() -> None:
+async def test_a_cancelled_call_reports_whether_its_request_was_sent() -> None:
     delivery = Delivery()
     with scripted(Script([()])) as server:
         async with connected(server.url) as connections:
@@ -432,7 +430,7 @@ async def test_a_call_that_is_cancelled_knows_whether_its_request_was_sent() -> 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("end", [close, reset])
-async def test_a_connection_that_was_closed_while_idle_is_not_used(method: str, end: Any) -> None:
+async def test_a_connection_closed_while_idle_is_not_reused(method: str, end: Any) -> None:
     first = Script([OK], end)
     with scripted(first, Script([OK])) as server:
         async with connected(server.url) as connections:
@@ -442,7 +440,7 @@ async def test_a_connection_that_was_closed_while_idle_is_not_used(method: str, 
     assert (server.accepted, len(server.requests)) == (2, 2)
 
 
-async def test_a_connection_on_which_bytes_came_unasked_is_not_used() -> None:
+async def test_a_connection_with_unexpected_bytes_is_not_reused() -> None:
     is_answered = threading.Event()
 
     def send_more(peer: Peer) -> None:
@@ -470,7 +468,7 @@ async def test_a_read_is_repeated_if_its_kept_connection_closes_instead_of_answe
     assert server.accepted == 2
 
 
-async def test_what_may_have_changed_the_world_is_never_repeated() -> None:
+async def test_a_request_that_may_have_changed_the_world_is_never_repeated() -> None:
     with scripted(Script([OK], close_at_request), Script([OK])) as server:
         async with connected(server.url) as connections:
             await get(connections)
@@ -488,7 +486,7 @@ async def test_what_may_have_changed_the_world_is_never_repeated() -> None:
     ],
     ids=["a new connection", "part of an answer", "the second try"],
 )
-async def test_a_read_is_repeated_only_once_and_only_if_nothing_was_answered(
+async def test_a_read_is_repeated_only_once_and_only_without_any_answer(
     scripts: Sequence[Script],
 ) -> None:
     with scripted(*scripts, Script([OK])) as server:
@@ -500,7 +498,7 @@ async def test_a_read_is_repeated_only_once_and_only_if_nothing_was_answered(
     assert server.accepted == len(scripts)
 
 
-async def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+async def test_concurrent_requests_have_separate_connections() -> None:
     slow, fast = Script([OK, OK]), Script([OK, OK])
     with scripted(slow, fast) as server:
         async with connected(server.url) as connections:
@@ -512,7 +510,7 @@ async def test_requests_at_the_same_time_have_connections_of_their_own() -> None
     assert (server.accepted, len(server.requests)) == (2, 4)
 
 
-async def test_connections_that_the_server_closed_do_not_pile_up() -> None:
+async def test_connections_closed_by_the_server_do_not_accumulate() -> None:
     scripts = [Script([OK, OK]) for _ in range(3)]
     spent = Script([OK], close)
     with scripted(spent, *scripts) as server:
@@ -554,7 +552,7 @@ async def test_a_cancelled_call_closes_its_connection() -> None:
             assert (await get(connections)).body == b"ok"
 
 
-async def test_closing_closes_idle_connections_and_each_other_one_after_its_answer() -> None:
+async def test_closing_waits_for_the_answers_of_busy_connections() -> None:
     idle, busy = Script([OK]), Script([OK])
     with scripted(idle, busy) as server:
         async with connected(server.url) as connections:
@@ -610,7 +608,7 @@ anyio.run(main)
 """
 
 
-def test_without_a_free_descriptor_calls_and_snapshots_fail_by_an_error_of_ours() -> None:
+def test_calls_and_snapshots_raise_clawblox_errors_without_a_free_descriptor() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
     result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     first, second = result.stdout.splitlines()

@@ -76,7 +76,7 @@ def test_links_are_copied_by_the_callers_rule_and_never_followed(
     assert sorted(os.listdir(target)) == ["file", "inside", "passwd"]
 
 
-def test_pipes_are_left_out_without_a_wait(source: Path, target: Path) -> None:
+def test_pipes_are_left_out_without_waiting(source: Path, target: Path) -> None:
     os.mkfifo(source / "pipe")
     assert copy_tree(source, target) == [
         LeftOut(PurePath("pipe"), "is a pipe, a socket or a device")
@@ -102,7 +102,7 @@ def test_the_caller_selects_entries_by_their_path(source: Path, target: Path) ->
 
 @pytest.mark.parametrize("name", ["file", "dir"])
 @pytest.mark.parametrize("swap", ["link", "gone", "other"])
-def test_what_is_swapped_during_the_copy_leads_nowhere(
+def test_an_entry_swapped_during_the_copy_does_not_redirect_it(
     source: Path, target: Path, tmp_path: Path, name: str, swap: str
 ) -> None:
     outside = tmp_path / "outside"
@@ -156,7 +156,7 @@ def test_files_that_are_too_large_are_left_out(source: Path, target: Path) -> No
     parts=st.lists(st.tuples(st.integers(0, 40_000), st.binary(max_size=300)), max_size=4),
     tail=st.integers(0, 40_000),
 )
-def test_content_and_holes_survive_whatever_the_file_system_can_do(
+def test_content_and_holes_are_kept_on_every_file_system(
     tmp_path_factory: pytest.TempPathFactory,
     way: str,
     parts: list[tuple[int, bytes]],
@@ -249,7 +249,7 @@ def test_an_entry_that_cannot_be_read_is_an_error_with_its_path(
         copy_tree(source, target)
 
 
-def test_the_list_of_what_was_left_out_is_limited(
+def test_the_list_of_left_out_entries_is_limited(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_LEFT_OUT", 2)

@@ -98,7 +98,7 @@ def names_in(directory: Path) -> set[str]:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EACCES])
 @pytest.mark.parametrize(("publish", "old"), [(replace_it, OLD), (create_it, None)])
-def test_whatever_call_fails_the_destination_is_old_or_new_and_nothing_else_is_left(
+def test_after_any_failed_call_only_the_old_or_new_destination_exists(
     tmp_path: Path, publish: Publish, old: bytes | None, number: int
 ) -> None:
     publish(tmp_path / "first")  # which looks up who we are, once
@@ -128,7 +128,7 @@ def test_whatever_call_fails_the_destination_is_old_or_new_and_nothing_else_is_l
     assert content(destination) == NEW
 
 
-def test_content_is_on_the_disk_before_the_name_and_the_name_before_the_return(
+def test_publishing_syncs_the_content_then_the_name(
     tmp_path: Path,
 ) -> None:
     destination = tmp_path / "file"
@@ -194,7 +194,7 @@ for kind in ("replace", "create"):
 """
 
 
-def test_wherever_the_process_dies_the_destination_is_old_or_new_and_a_sweep_removes_the_rest(
+def test_after_a_death_at_any_call_the_destination_is_old_or_new(
     tmp_path: Path,
 ) -> None:
     command = [sys.executable, "-I", "-S", "-c", DIE_AT_EVERY_CALL, PACKAGE_ROOT, *SYSTEM_CALLS]
@@ -211,7 +211,7 @@ def test_wherever_the_process_dies_the_destination_is_old_or_new_and_a_sweep_rem
         assert found == sorted(found, key=lambda one: one == NEW)  # new once, new from then on
 
 
-def test_what_exists_is_not_overwritten_unless_it_shall_be(tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_on_request(tmp_path: Path) -> None:
     destination = tmp_path / "file"
     destination.write_bytes(OLD)
     with pytest.raises(FileExistsError):
@@ -231,7 +231,7 @@ def test_a_dangling_link_is_not_followed(tmp_path: Path) -> None:
     assert not destination.is_symlink()
 
 
-def test_a_partial_file_that_is_not_published_disappears(tmp_path: Path) -> None:
+def test_an_unpublished_partial_file_is_removed(tmp_path: Path) -> None:
     partial = PartialFile(tmp_path, "snapshot")
     write_all(partial.fd, NEW)
     assert names_in(tmp_path) == {Path(partial.path).name}
@@ -241,7 +241,7 @@ def test_a_partial_file_that_is_not_published_disappears(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_published_file_leaves_alone_what_comes_under_its_partial_name(
+def test_a_later_file_with_the_partial_name_is_kept_after_publishing(
     tmp_path: Path, overwrite: bool
 ) -> None:
     partial = PartialFile(tmp_path, "snapshot")
@@ -265,7 +265,7 @@ def _any_umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_any_umask")
 @pytest.mark.parametrize("mode", [0o600, 0o700, 0o644])
-def test_the_mode_of_a_published_file_is_the_one_asked_for(tmp_path: Path, mode: int) -> None:
+def test_a_published_file_has_the_requested_mode(tmp_path: Path, mode: int) -> None:
     publish_bytes(tmp_path / "file", NEW, mode=mode)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
 
@@ -285,7 +285,7 @@ def test_files_and_directories_are_private(tmp_path: Path) -> None:
     }
 
 
-def test_a_private_directory_is_its_owners_even_where_the_umask_takes_that_away(
+def test_a_private_directory_is_usable_under_any_umask(
     tmp_path: Path,
 ) -> None:
     before = os.umask(0o277)
@@ -303,7 +303,7 @@ def test_a_directory_that_exists_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_directory_that_another_makes_meanwhile_is_taken_as_it_is(
+def test_a_directory_created_concurrently_is_accepted_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = os.mkdir
@@ -318,7 +318,7 @@ def test_a_directory_that_another_makes_meanwhile_is_taken_as_it_is(
 
 
 @pytest.mark.parametrize("name", ["file", "file/in/it"])
-def test_no_directory_can_be_made_of_a_file(tmp_path: Path, name: str) -> None:
+def test_a_file_in_place_of_a_directory_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"exists|Not a directory"):
         publish_bytes(make_private_dir(tmp_path / name) / "lock", NEW)
@@ -335,7 +335,7 @@ def test_a_digest_is_computed_from_the_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, OLD, b""])
-def test_a_file_that_is_gone_or_changed_has_not_the_digest_that_it_had(
+def test_a_missing_or_changed_file_does_not_match_its_digest(
     tmp_path: Path, text: bytes | None
 ) -> None:
     if text is not None:
@@ -350,7 +350,7 @@ def partial_name(pid: int, start_time: int) -> str:
     return f".snapshot.{pid}-{start_time}.0badcafe.partial"
 
 
-def test_only_what_the_dead_left_is_swept(tmp_path: Path) -> None:
+def test_only_files_of_dead_processes_are_swept(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         own, living = read_process(os.getpid()), read_process(other.pid)
         assert own is not None
@@ -375,7 +375,7 @@ def test_only_what_the_dead_left_is_swept(tmp_path: Path) -> None:
     assert names_in(tmp_path) == kept - {partial_name(other.pid, living.start_time)}
 
 
-def test_a_tree_that_the_dead_left_is_swept_and_nothing_that_it_links_to(tmp_path: Path) -> None:
+def test_a_tree_of_a_dead_process_is_swept_without_following_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "inner").mkdir(parents=True)
     left, link = (tmp_path / partial_name(2**22 + number, 1) for number in (1, 2))
@@ -387,7 +387,9 @@ def test_a_tree_that_the_dead_left_is_swept_and_nothing_that_it_links_to(tmp_pat
     assert names_in(outside) == {"inner"}
 
 
-def test_what_cannot_be_swept_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_swept_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, tree = (tmp_path / partial_name(2**22 + number, 1) for number in range(1, 4))
     for path in (first, second):
         path.touch()
@@ -417,7 +419,7 @@ def test_a_partial_tree_is_published_or_removed_with_its_content(tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_supported", [True, False])
-def test_a_new_name_that_exists_is_refused_and_stays(
+def test_renaming_to_an_existing_name_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_supported: bool
 ) -> None:
     if not is_supported:

@@ -65,14 +65,14 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
-def test_a_database_is_read_with_its_log_and_stays_as_it_is(root: Path, mode: str) -> None:
+def test_a_database_is_read_with_its_log_and_stays_unchanged(root: Path, mode: str) -> None:
     fill_rows(root, mode=mode)
     before = contents(root / "data")
     assert read(root) == ROWS
     assert contents(root / "data") == before
 
 
-def test_without_its_log_a_database_may_have_no_tables(root: Path) -> None:
+def test_a_database_without_its_log_may_have_no_tables(root: Path) -> None:
     Path(f"{fill_rows(root)}-wal").unlink()
     assert read(root) == []
 
@@ -82,13 +82,13 @@ def test_a_column_that_does_not_exist_yet_has_no_rows(root: Path) -> None:
     assert read(root, "SELECT parent FROM session") == []
 
 
-def test_values_of_any_kind_are_text_numbers_or_nothing(root: Path) -> None:
+def test_values_of_any_kind_become_text_numbers_or_none(root: Path) -> None:
     values = "CAST(x'ff' AS TEXT), 7, 1.5, x'00', NULL, 9e999"
     fill(root, "CREATE TABLE t (a, b, c, d, e, f)", f"INSERT INTO t VALUES ({values})")
     assert read(root, "SELECT * FROM t") == [["�", 7, None, None, None, None]]
 
 
-def test_rows_are_of_one_moment_while_a_program_writes(root: Path) -> None:
+def test_rows_are_consistent_while_a_program_writes(root: Path) -> None:
     database = root / NAME
     is_over = threading.Event()
 
@@ -140,7 +140,7 @@ def test_a_journal_that_names_a_file_of_the_user_deletes_nothing(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-def test_a_pipe_beside_a_database_holds_no_one_up(root: Path, suffix: str) -> None:
+def test_a_pipe_next_to_a_database_does_not_block_a_read(root: Path, suffix: str) -> None:
     database = fill_rows(root, mode="DELETE")
     os.mkfifo(f"{database}{suffix}")
     assert read(root) == ROWS
@@ -170,7 +170,9 @@ def test_a_sparse_file_of_terabytes_is_refused_by_name(root: Path, suffix: str) 
 
 
 @pytest.mark.parametrize("what", ["nothing", "pipe", "link", "directory", "far link"])
-def test_what_is_no_regular_file_is_no_database(root: Path, tmp_path: Path, what: str) -> None:
+def test_a_path_that_is_not_a_regular_file_has_no_database(
+    root: Path, tmp_path: Path, what: str
+) -> None:
     database = root / NAME
     if what == "pipe":
         os.mkfifo(database)
@@ -186,7 +188,7 @@ def test_what_is_no_regular_file_is_no_database(root: Path, tmp_path: Path, what
         assert copy is None
 
 
-def test_what_is_not_a_database_is_an_error_that_names_it(root: Path) -> None:
+def test_the_error_names_a_file_that_is_not_a_database(root: Path) -> None:
     (root / NAME).write_bytes(b"no database" * 1000)
     with pytest.raises(OSError, match="file is not a database") as caught:
         read(root)
@@ -229,7 +231,7 @@ HOSTILE = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_database_is_an_error_of_limited_memory(root: Path, name: str) -> None:
+def test_a_hostile_database_is_an_error_within_memory_limits(root: Path, name: str) -> None:
     fill(root, *HOSTILE[name], mode="DELETE")
     with pytest.raises(OSError, match=r"agent\.db"):
         read(root)
@@ -258,7 +260,7 @@ def run_program(root: Path, request: dict) -> tuple[dict, int]:
     return json.loads(done.stdout), int(peak.split()[1])
 
 
-def test_a_query_without_an_end_is_given_up(root: Path) -> None:
+def test_an_endless_query_is_stopped(root: Path) -> None:
     fill(root, TABLE, f"INSERT INTO session {ENDLESS} SELECT i, '' FROM n LIMIT 5000")
     with pytest.raises(OSError, match="interrupted"):
         read(root, "SELECT count(*) FROM session a, session b, session c WHERE a.place <> b.place")
@@ -274,9 +276,7 @@ def test_a_query_without_an_end_is_given_up(root: Path) -> None:
         "UPDATE session SET place = hex(zeroblob(900000000)) WHERE id = new.id",
     ],
 )
-def test_a_trigger_of_any_kind_is_limited_and_leaves_the_database_as_it_was(
-    root: Path, trigger: str
-) -> None:
+def test_triggers_are_limited_and_leave_the_database_unchanged(root: Path, trigger: str) -> None:
     fill_rows(root, f"CREATE TRIGGER t AFTER UPDATE ON session BEGIN {trigger}; END")
     with pytest.raises(OSError, match=r"agent\.db"), copied(root) as copy:
         copy.replace([MOVE])
@@ -287,7 +287,7 @@ def test_a_trigger_of_any_kind_is_limited_and_leaves_the_database_as_it_was(
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
-def test_a_change_is_published_whole_with_the_mode_of_the_file(root: Path, mode: str) -> None:
+def test_a_change_is_atomic_and_keeps_the_file_mode(root: Path, mode: str) -> None:
     database = fill_rows(root, mode=mode)
     database.chmod(0o640)
     Path(f"{database}-shm").write_bytes(b"stale")
@@ -352,7 +352,7 @@ def test_copies_of_a_killed_process_are_removed_by_the_next(root: Path) -> None:
         assert not left.exists()
 
 
-def test_a_database_that_is_rewritten_all_the_time_is_an_error(
+def test_a_database_that_keeps_changing_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = fill_rows(root)

@@ -89,7 +89,7 @@ def test_one_guard_serves_all_worlds_of_its_orchestrator(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_path: Path) -> None:
+def test_a_killed_guard_is_replaced_by_one_with_the_same_state(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (first,) = command("start").guards()
         os.kill(first, signal.SIGKILL)
@@ -104,7 +104,7 @@ def test_a_guard_that_was_killed_is_replaced_by_one_that_knows_everything(tmp_pa
 
 
 @pytest.mark.thorough
-def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path: Path) -> None:
+def test_worlds_end_with_their_orchestrator_after_its_guard_was_replaced(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         one = command("start")
         (first,) = one.guards()
@@ -115,7 +115,7 @@ def test_worlds_end_with_an_orchestrator_whose_guard_was_killed_before(tmp_path:
         wait_for_nothing(tmp_path)
 
 
-def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
+def test_a_guard_reads_the_marks_from_its_lifeline_at_its_start(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lifelines = []
@@ -135,7 +135,7 @@ def test_a_guard_finds_the_marks_in_its_lifeline_when_it_begins(
 
 
 @pytest.mark.thorough
-def test_a_guard_that_dies_again_and_again_is_replaced_each_time(client: Guard) -> None:
+def test_a_guard_that_dies_repeatedly_is_replaced_each_time(client: Guard) -> None:
     client.watch(make_mark("one"))
     seen = {find_pid(client)}
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_a_guard_that_is_killed_is_replaced_once(
     assert descendants(os.getpid()) <= others  # no guard, and no process that spawned it
 
 
-def test_a_guard_that_dies_with_nothing_to_watch_is_not_replaced(client: Guard) -> None:
+def test_a_guard_without_marks_is_not_replaced_after_its_death(client: Guard) -> None:
     client.watch(make_mark("one"))
     client.forget(make_mark("one"))
     (keeper,) = [each for each in threading.enumerate() if each.name == guard.KEEPER_THREAD][-1:]
@@ -192,7 +192,7 @@ def test_a_guard_that_cannot_be_replaced_immediately_is_replaced_later(
 
 
 @pytest.mark.thorough
-def test_a_guard_that_has_nothing_to_do_ends_with_its_orchestrator(tmp_path: Path) -> None:
+def test_a_guard_without_marks_ends_with_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         command("start")
         one = command("stop")
@@ -202,7 +202,7 @@ def test_a_guard_that_has_nothing_to_do_ends_with_its_orchestrator(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_a_guard_that_was_killed_does_not_hinder_a_stop(tmp_path: Path) -> None:
+def test_a_stop_succeeds_after_the_guard_was_killed(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (found,) = command("start").guards()
         os.kill(found, signal.SIGKILL)
@@ -211,7 +211,7 @@ def test_a_guard_that_was_killed_does_not_hinder_a_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_guard_ignores_what_is_meant_for_its_orchestrator(tmp_path: Path) -> None:
+def test_a_guard_ignores_signals_for_its_orchestrator(tmp_path: Path) -> None:
     with several(tmp_path) as command:
         (found,) = command("start").guards()
         polite = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -242,7 +242,7 @@ CANARY = "canary-8f1d6a0c3b7e4952"
 
 
 @pytest.mark.thorough
-def test_a_guard_is_small_and_holds_no_secret_and_nothing_of_its_orchestrator(
+def test_a_guard_is_small_and_inherits_no_secrets_or_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", CANARY)
@@ -354,7 +354,7 @@ def make_mark(name: str) -> Mark:
     return Mark(f"CLAWBLOX_INSTANCE={name}".encode())
 
 
-def test_forgetting_needs_no_guard(client: Guard) -> None:
+def test_forgetting_works_without_a_guard(client: Guard) -> None:
     client.forget(make_mark("one"))
     assert find_pid(client) == 0
 
@@ -398,7 +398,7 @@ def test_the_guard_of_an_orchestrator_that_adopts_orphans_is_reaped_and_replaced
 
 
 @pytest.mark.thorough
-def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
+def test_a_guard_that_cannot_be_started_fails_the_start(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -410,7 +410,7 @@ def test_a_guard_that_cannot_be_started_is_an_error_and_leaves_nothing(
 
 
 @pytest.mark.thorough
-def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None:
+def test_the_last_messages_of_a_dead_orchestrator_are_read(tmp_path: Path) -> None:
     lines = [["watch", f"CLAWBLOX_INSTANCE={tmp_path.name}-{number}", []] for number in range(9999)]
     words = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
     read_end, write_end = os.pipe()  # held open, as by a forked child
@@ -427,7 +427,7 @@ def test_the_last_words_of_a_dead_orchestrator_are_heard(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", ["reaped", "recycled"])
-def test_an_orchestrator_that_is_gone_before_its_guard_runs_is_noticed(
+def test_a_guard_notices_an_orchestrator_that_died_before_its_start(
     tmp_path: Path, number: str
 ) -> None:
     read_end, write_end = os.pipe()  # held open, as by a forked child
@@ -491,7 +491,7 @@ def read_session_id(pid: int) -> int:
         ["--daemon", "--ignore-sigterm"],
     ],
 )
-def test_no_daemon_outlives_an_orchestrator_whose_children_are_killed_first(
+def test_daemons_end_even_if_the_orchestrators_children_are_killed_first(
     tmp_path: Path, flags: list[str]
 ) -> None:
     world = make_world(tmp_path, *flags)
@@ -521,7 +521,7 @@ while hear():
 
 
 @pytest.mark.thorough
-def test_the_zombie_of_a_guard_is_no_guard(tmp_path: Path) -> None:
+def test_a_zombie_does_not_count_as_a_guard(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--ignore-sigterm")
     with orchestrator(UNDER_A_PARENT_THAT_NEVER_WAITS, world, tmp_path / "run") as one:
         pid = int(one.hear())
@@ -546,7 +546,7 @@ def test_the_zombie_of_a_guard_is_no_guard(tmp_path: Path) -> None:
         wait_for_nothing(tmp_path)
 
 
-def test_the_guard_of_an_earlier_process_with_the_same_pid_guards_nobody(client: Guard) -> None:
+def test_a_guard_of_an_earlier_process_with_the_same_pid_does_not_count(client: Guard) -> None:
     client.watch(make_mark("one"))
     assert os.getpid() in find_guarded()
     with subprocess.Popen(["sleep", "60"]) as later:
@@ -611,7 +611,7 @@ def test_a_suspended_orchestrator_ends_with_its_lease(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("first", ["guard", "orchestrator"])
-def test_a_lease_that_ended_while_the_whole_tree_was_suspended_ends_it(
+def test_a_tree_ends_if_its_lease_expired_while_it_was_suspended(
     tmp_path: Path, first: str
 ) -> None:
     with leased(tmp_path, 1.0) as one:
@@ -691,7 +691,7 @@ def test_a_renewal_that_is_read_too_late_does_not_count(lifeline: tuple[int, int
         os.close(pidfd)
 
 
-def test_a_renewed_lease_ends_nothing_at_its_first_deadline(
+def test_a_renewed_lease_has_no_effect_at_its_first_deadline(
     lifeline: tuple[int, int], tmp_path: Path
 ) -> None:
     read_end, write_end = lifeline

@@ -80,7 +80,7 @@ anyio.run(main)
 """
 
 
-def test_no_world_outlives_its_orchestrator_however_that_dies(tmp_path: Path) -> None:
+def test_worlds_end_with_their_orchestrator_however_it_dies(tmp_path: Path) -> None:
     world = make_world(tmp_path, "--slow-stop", "0.1")
     with contextlib.ExitStack() as stack:
         dying = [
@@ -114,7 +114,7 @@ anyio.run(main)
 
 
 @pytest.mark.thorough
-def test_an_orchestrator_that_ends_by_itself_ends_its_worlds_first(tmp_path: Path) -> None:
+def test_an_orchestrator_that_exits_ends_its_worlds_first(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     with contextlib.ExitStack() as stack:
         ending = []
@@ -194,7 +194,7 @@ for number in range(int(rounds)):
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(24, marks=pytest.mark.thorough)])
-def test_whenever_an_orchestrator_is_killed_nothing_is_left(tmp_path: Path, rounds: int) -> None:
+def test_no_process_is_left_whenever_an_orchestrator_is_killed(tmp_path: Path, rounds: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     worlds = [
@@ -211,7 +211,7 @@ def test_whenever_an_orchestrator_is_killed_nothing_is_left(tmp_path: Path, roun
 
 
 @pytest.mark.anyio
-async def test_what_a_killed_orchestrator_held_is_free_again(tmp_path: Path) -> None:
+async def test_ports_and_names_of_a_killed_orchestrator_are_free_again(tmp_path: Path) -> None:
     world_dir, run = make_world(tmp_path), tmp_path / "run"
     with orchestrator(STAY, world_dir, run) as one:
         port = int(one.hear())
@@ -223,7 +223,7 @@ async def test_what_a_killed_orchestrator_held_is_free_again(tmp_path: Path) -> 
     assert not list((run / ".clawblox" / "instances").glob("*.lock"))
 
 
-def test_what_is_marked_only_after_the_first_looks_is_ended(
+def test_processes_marked_after_the_first_passes_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a child that its orchestrator was spawning when it was killed, before its exec.
@@ -273,7 +273,9 @@ libc.sleep(60)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("program", [FORK, FORK_UNNOTICED], ids=["by python", "by a library"])
-def test_a_forked_child_that_lives_on_does_not_hide_the_death(tmp_path: Path, program: str) -> None:
+def test_a_surviving_forked_child_does_not_hide_the_death_of_its_parent(
+    tmp_path: Path, program: str
+) -> None:
     with orchestrator(program, make_world(tmp_path), tmp_path / "run") as one:
         child = int(one.hear())
         assert marked_processes()
@@ -299,7 +301,7 @@ libc.sleep(60)
 
 
 @pytest.mark.parametrize("name", HELPERS)
-def test_a_forked_child_that_lives_on_keeps_no_helper_alive(tmp_path: Path, name: str) -> None:
+def test_a_surviving_forked_child_does_not_keep_helpers_alive(tmp_path: Path, name: str) -> None:
     body = HELPERS[name] + FORK_BESIDE_A_HELPER
     with orchestrator(body, tmp_path, tmp_path) as one:
         helper, child = int(one.hear()), int(one.hear())
@@ -326,7 +328,7 @@ hear()
 
 
 @pytest.mark.thorough
-def test_a_forked_child_that_ends_leaves_the_worlds_of_its_parent(tmp_path: Path) -> None:
+def test_the_end_of_a_forked_child_does_not_affect_its_parents_worlds(tmp_path: Path) -> None:
     with orchestrator(FORK_AND_END, make_world(tmp_path), tmp_path / "run") as one:
         port = int(one.hear())
         assert ask(port, "GET", "/api.md").status == 200
@@ -351,7 +353,7 @@ signal.pause()
 
 
 @pytest.mark.thorough
-def test_a_forked_child_is_an_orchestrator_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_is_a_separate_orchestrator(tmp_path: Path) -> None:
     with orchestrator(FORK_AND_START, make_world(tmp_path), tmp_path / "run") as one:
         told = dict(one.hear().split() for _ in range(2))
         mine = int(told.pop("mine"))

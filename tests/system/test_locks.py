@@ -92,7 +92,7 @@ def pid_in(path: Path) -> int | None:
 
 
 @pytest.mark.parametrize("rounds", ["100", pytest.param("300", marks=pytest.mark.thorough)])
-def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(
+def test_exactly_one_of_several_processes_holds_a_lock_at_a_time(
     tmp_path: Path, rounds: str
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -107,7 +107,7 @@ def test_of_several_processes_exactly_one_holds_a_lock_at_a_time(
     assert names_in(tmp_path) == set()
 
 
-def test_a_lock_is_refused_while_another_process_lives_that_holds_it(tmp_path: Path) -> None:
+def test_a_lock_is_refused_while_another_live_process_holds_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with program(HOLD, tmp_path) as holder:
         assert lock_file(path) is None
@@ -121,7 +121,7 @@ def test_a_lock_is_refused_while_another_process_lives_that_holds_it(tmp_path: P
     assert names_in(tmp_path) == set()
 
 
-def test_a_lock_names_its_owner_the_place_and_the_time(tmp_path: Path) -> None:
+def test_a_lock_names_its_owner_machine_and_time(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     before = format_utc(utc_now())
     fd = lock_file(path)
@@ -144,7 +144,7 @@ def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(tmp_path: Path
         unlock_file(path, fd)
 
 
-def test_a_forked_child_does_not_give_back_the_lock_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_release_the_lock_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     child = f"""
 import os, sys
@@ -172,7 +172,7 @@ def test_a_lock_is_refused_to_its_own_holder(tmp_path: Path) -> None:
     assert names_in(tmp_path) == set()
 
 
-def test_a_lock_whose_file_is_replaced_meanwhile_is_taken_anew(
+def test_a_lock_is_taken_again_if_its_file_was_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lock"
@@ -222,13 +222,13 @@ UNREADABLE = [None, b"", b"\xff", b"no number", b"4711", b"x here 2026-06-22T18:
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_a_lock_without_a_readable_owner_has_none(tmp_path: Path, text: bytes | None) -> None:
+def test_a_lock_without_a_readable_owner_has_no_owner(tmp_path: Path, text: bytes | None) -> None:
     if text is not None:
         (tmp_path / "lock").write_bytes(text)
     assert lock_owner(tmp_path / "lock") is None
 
 
-def test_what_somebody_put_in_the_place_of_a_lock_stays_when_it_is_given_back(
+def test_a_file_that_replaced_a_lock_stays_after_the_release(
     tmp_path: Path,
 ) -> None:
     lock = tmp_path / "lock"

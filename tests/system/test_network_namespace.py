@@ -95,7 +95,7 @@ for place in sys.argv[1:]:
 """
 
 
-def test_what_a_program_reaches_is_served_from_outside() -> None:
+def test_the_orchestrator_serves_the_sockets_in_the_programs_network() -> None:
     places = [("127.0.0.1", 80), ("127.0.1.1", 80), ("10.20.30.40", 4000), ("::1", 4001)]
     words = [f"{address}:{port}" for address, port in places]
     with enclosed([*PYTHON, ASK, *words], places) as (process, listeners):
@@ -159,7 +159,7 @@ print(json.dumps([said, resource.getrlimit(resource.RLIMIT_NPROC)]))
 """
 
 
-def test_a_program_makes_no_more_namespaces_and_processes_than_it_may() -> None:
+def test_a_program_is_limited_in_namespaces_and_processes() -> None:
     limits = {"max_cgroup_namespaces": 0, "max_uts_namespaces": 1, "max_of_nothing_known": 0}
     confinement = Confinement(namespaces=limits, processes=77)
     with enclosed([*PYTHON, MAKE], confinement=confinement) as (process, _):
@@ -190,7 +190,7 @@ print(json.dumps([sorted(open_descriptors)[:-1], environ]))
 """
 
 
-def test_the_program_inherits_its_environment_and_nothing_else() -> None:
+def test_the_program_inherits_only_its_environment() -> None:
     env = {"PATH": "/usr/bin:/bin", "MARK": "one two"}
     listen = [("127.0.0.1", 80)]
     with Path("/dev/null").open() as other:
@@ -202,13 +202,13 @@ def test_the_program_inherits_its_environment_and_nothing_else() -> None:
     assert sorted(environ) == ["", "MARK=one two", "PATH=/usr/bin:/bin"]
 
 
-def test_the_program_ignores_no_signal_that_the_helper_ignored() -> None:
+def test_the_program_does_not_inherit_ignored_signals() -> None:
     with enclosed(["/bin/grep", "SigIgn", "/proc/self/status"]) as (process, _):
         ignored = int(output(process).split()[1], 16)
     assert ignored & ~GLIBC_SIGNALS == 0
 
 
-def test_a_port_that_is_wanted_twice_is_refused_in_the_words_of_the_kernel() -> None:
+def test_the_kernels_error_is_reported_for_a_port_requested_twice() -> None:
     twice = [("127.0.0.1", 80)] * 2
     expected = r"^bind\(127\.0\.0\.1, 80\): Address already in use$"
     with pytest.raises(NamespaceRefused, match=expected), enclosed(["/bin/true"], twice):
@@ -234,7 +234,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def test_a_machine_that_forbids_namespaces_is_reported_in_the_words_of_the_kernel() -> None:
+def test_the_kernels_error_is_reported_if_namespaces_are_forbidden() -> None:
     expected = r"^unshare\(CLONE_NEWUSER \| CLONE_NEWNET\): Operation not permitted$"
     with (
         pytest.raises(NamespaceRefused, match=expected),
@@ -243,7 +243,7 @@ def test_a_machine_that_forbids_namespaces_is_reported_in_the_words_of_the_kerne
         pass
 
 
-def test_a_helper_that_dies_is_a_refusal_too() -> None:
+def test_the_death_of_a_helper_is_reported_as_a_refusal() -> None:
     with (
         pytest.raises(NamespaceRefused, match="ended without an answer"),
         enclosed(["/bin/true"], before=["/bin/false"]),
@@ -270,7 +270,7 @@ print(receive_listeners(ours, 1)[0].getsockname(), process.wait(), flush=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_user_who_is_not_root_can_listen_on_port_80_inside() -> None:
+def test_an_ordinary_user_can_listen_on_port_80_in_the_namespace() -> None:
     uid = 65534
     if not may_read(uid, ROOT / "clawblox" / "__init__.py"):
         pytest.skip("another user may not read this checkout")

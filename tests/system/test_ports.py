@@ -155,7 +155,7 @@ def one_port(monkeypatch: pytest.MonkeyPatch) -> int:
 # ----------------------------------------------------------------------------------- leases
 
 
-def test_a_leased_port_is_refused_to_everybody_here_until_it_is_released() -> None:
+def test_a_leased_port_is_refused_until_it_is_released() -> None:
     port = free_port()
     lease = take_port(HOST, port)
     with pytest.raises(PortBusy) as caught:
@@ -168,7 +168,7 @@ def test_a_leased_port_is_refused_to_everybody_here_until_it_is_released() -> No
     take_port(HOST, port).release()
 
 
-def test_a_lease_of_another_process_is_honoured_and_names_it() -> None:
+def test_a_lease_of_another_process_is_honoured_and_names_the_process() -> None:
     port = free_port()
     with holding(port) as holder:
         with pytest.raises(PortBusy) as caught:
@@ -178,7 +178,7 @@ def test_a_lease_of_another_process_is_honoured_and_names_it() -> None:
 
 
 @pytest.mark.thorough
-def test_a_lease_ends_with_its_owner_even_where_the_owner_leaves_a_child() -> None:
+def test_a_lease_ends_with_its_owner_even_if_a_child_survives() -> None:
     port = free_port()
     with holding(port, "sleep", "60") as holder:
         holder.kill()
@@ -195,7 +195,7 @@ def taking_over(port: int, token: str) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_a_lease_is_taken_over_with_its_token_by_one_process_at_a_time() -> None:
+def test_only_one_process_at_a_time_takes_over_a_lease_with_its_token() -> None:
     lease = take_port(HOST, free_port())
     with taking_over(lease.port, lease.token) as inner:
         assert inner.startswith("1.")
@@ -213,7 +213,7 @@ def test_a_lease_is_taken_over_with_its_token_by_one_process_at_a_time() -> None
 
 
 @pytest.mark.thorough
-def test_no_other_token_takes_a_lease_over() -> None:
+def test_a_wrong_token_does_not_take_over_a_lease() -> None:
     lease, other = (take_port(HOST, free_port()) for _ in range(2))
     last = "A" if lease.token[-1] != "A" else "B"
     guesses = ["", "0.", "0", "x", other.token, f"1{lease.token[1:]}", f"7{lease.token[1:]}"]
@@ -241,7 +241,7 @@ def test_the_token_of_a_lease_is_not_on_disk() -> None:
     lease.release()
 
 
-def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
+def test_the_lease_file_is_private_and_shared_by_all_orchestrators(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -255,7 +255,7 @@ def test_the_place_of_the_leases_is_private_and_the_same_for_every_orchestrator(
         lease.release()
 
 
-def test_leases_survive_that_somebody_removes_their_file(
+def test_leases_survive_the_removal_of_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE_ROOT", tmp_path)
@@ -271,7 +271,7 @@ def test_leases_survive_that_somebody_removes_their_file(
     assert not is_leased(first, path)
 
 
-def test_a_forked_child_has_no_lease_of_its_parent() -> None:
+def test_a_forked_child_does_not_hold_the_leases_of_its_parent() -> None:
     port = free_port()
     lease = take_port(HOST, port)
     child = os.fork()
@@ -297,7 +297,7 @@ def test_an_address_of_another_machine_is_an_error_and_leaves_no_lease() -> None
         take_free_port(NOWHERE)
 
 
-def test_a_port_that_is_asked_for_is_taken_if_it_is_free() -> None:
+def test_a_requested_port_is_leased_if_it_is_free() -> None:
     port = free_port()
     lease = take_free_port(HOST, first=port)
     other = take_free_port(HOST, first=port)
@@ -307,7 +307,7 @@ def test_a_port_that_is_asked_for_is_taken_if_it_is_free() -> None:
     other.release()
 
 
-def test_free_ports_neither_follow_nor_change_the_random_numbers_of_the_program() -> None:
+def test_free_ports_are_independent_of_the_programs_random_numbers() -> None:
     before = random.getstate()
     try:
         found = set()
@@ -358,7 +358,7 @@ def test_only_the_first_lease_of_a_process_opens_files() -> None:
     subprocess.run([sys.executable, "-c", OPENED], check=True, timeout=HANG_S)
 
 
-def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
+def test_ephemeral_ports_are_avoided_if_other_ports_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     port = free_port()
@@ -370,7 +370,7 @@ def test_what_is_ephemeral_is_not_leased_where_there_is_anything_else(
         lease.release()
 
 
-def test_where_every_port_is_ephemeral_one_of_them_is_leased(
+def test_an_ephemeral_port_is_leased_if_all_ports_are_ephemeral(
     one_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports, "ephemeral_range", lambda: range(1024, 65536))
@@ -379,19 +379,19 @@ def test_where_every_port_is_ephemeral_one_of_them_is_leased(
     lease.release()
 
 
-def test_no_port_is_leased_when_every_port_is_leased_already(one_port: int) -> None:
+def test_leasing_fails_when_every_port_is_leased(one_port: int) -> None:
     with holding(one_port), pytest.raises(NoFreePort, match=f"{one_port}..{one_port}"):
         take_free_port(HOST)
     take_free_port(HOST).release()
 
 
-def test_no_port_is_leased_when_every_port_is_bound(one_port: int) -> None:
+def test_leasing_fails_when_every_port_is_bound(one_port: int) -> None:
     with listening(HOST, one_port), pytest.raises(NoFreePort):
         take_free_port(HOST)
     assert not is_leased(one_port)
 
 
-def test_processes_that_take_ports_at_the_same_time_never_share_one() -> None:
+def test_concurrent_processes_never_lease_the_same_port() -> None:
     first, last, count = 12_000, 12_200, 25
     with contextlib.ExitStack() as stack:
         takers = [stack.enter_context(program(TAKE, HOST, first, last, count)) for _ in range(4)]
@@ -419,7 +419,7 @@ LISTENERS = {
 
 @pytest.mark.parametrize("protocol", [sock_diag._NETLINK_SOCK_DIAG, 63], ids=["sock_diag", "proc"])
 @pytest.mark.parametrize(("host", "shown"), LISTENERS.values(), ids=LISTENERS)
-def test_a_listener_is_known_by_its_address_and_inode(
+def test_a_listener_has_an_address_and_an_inode(
     host: str, shown: str, protocol: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", protocol)  # 63 does not exist anywhere
@@ -432,7 +432,7 @@ def test_a_listener_is_known_by_its_address_and_inode(
     assert listeners_on(port_of_closed := free_port()) == [], port_of_closed
 
 
-def test_all_listeners_of_one_port_are_known() -> None:
+def test_all_listeners_on_a_port_are_found() -> None:
     with listening("127.0.0.1") as first:
         port = port_of(first)
         with listening("::1", port) as second, listening("127.0.0.2", port) as third:
@@ -443,7 +443,7 @@ def test_all_listeners_of_one_port_are_known() -> None:
             }
 
 
-def test_only_what_listens_is_a_listener() -> None:
+def test_only_listening_sockets_are_listeners() -> None:
     port = free_port()
     with socket.socket() as bound, listening(HOST) as listener, socket.socket() as client:
         bound.bind((HOST, port))
@@ -455,7 +455,7 @@ def test_only_what_listens_is_a_listener() -> None:
             assert listeners_on(port_of(client)) == []
 
 
-def test_the_owners_are_looked_for_among_the_given_processes_only() -> None:
+def test_socket_owners_are_searched_only_among_the_given_processes() -> None:
     port = free_port()
     with program(LISTEN, HOST, port) as server, listening("::1", port) as mine:
         assert first_line(server) == "listening"
@@ -494,7 +494,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize(("bound", "asked", "is_busy"), HOSTS.values(), ids=HOSTS)
-def test_a_port_is_busy_where_a_listener_is_in_the_way(
+def test_a_port_is_busy_if_a_conflicting_listener_exists(
     bound: str, asked: str, is_busy: bool
 ) -> None:
     port = free_port()
@@ -557,7 +557,9 @@ ANSWERERS: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("host", "bound", "shown"), ANSWERERS.values(), ids=ANSWERERS)
-def test_who_answers_at_an_address_is_known(host: str, bound: list[str], shown: list[str]) -> None:
+def test_the_listener_that_answers_at_an_address_is_found(
+    host: str, bound: list[str], shown: list[str]
+) -> None:
     port = free_port()
     with contextlib.ExitStack() as stack:
         for address in bound:
@@ -567,7 +569,7 @@ def test_who_answers_at_an_address_is_known(host: str, bound: list[str], shown: 
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
-def test_a_listener_for_a_world_answers_before_anybody_accepts(host: str) -> None:
+def test_a_listener_for_a_world_accepts_connections_before_the_world_runs(host: str) -> None:
     port = free_port()
     with open_listener(host, port) as listener:
         assert not listener.get_inheritable()
@@ -578,7 +580,7 @@ def test_a_listener_for_a_world_answers_before_anybody_accepts(host: str) -> Non
     open_listener(host, port).close()
 
 
-def test_no_listener_is_opened_at_an_address_of_another_machine() -> None:
+def test_opening_a_listener_at_another_machines_address_fails() -> None:
     before = open_fds()
     with pytest.raises(OSError, match="Cannot assign requested address"):
         open_listener(NOWHERE, free_port())
@@ -589,7 +591,7 @@ def test_no_listener_is_opened_at_an_address_of_another_machine() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_port_that_becomes_free_in_time_is_taken() -> None:
+async def test_a_port_that_becomes_free_in_time_is_leased() -> None:
     port = free_port()
     leases: list[PortLease] = []
 
@@ -609,7 +611,7 @@ async def test_a_port_that_becomes_free_in_time_is_taken() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_leased", [True, False])
-async def test_a_port_that_does_not_become_free_names_who_has_it(is_leased: bool) -> None:
+async def test_the_error_for_a_busy_port_names_its_owner(is_leased: bool) -> None:
     port = free_port()
     occupied = holding(port) if is_leased else program(LISTEN, HOST, port)
     with occupied as owner:

@@ -113,7 +113,7 @@ def identity(pid: int) -> tuple[int, int]:
 # --------------------------------------------------------------------------- one process
 
 
-def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
+def test_a_process_has_the_facts_in_proc(start: Start) -> None:
     child = start()
     found = proctree.read_process(child.pid)
     shown = processes.read_process(child.pid)
@@ -125,7 +125,7 @@ def test_a_process_is_what_proc_shows_of_it(start: Start) -> None:
     assert read_variables(child.pid) == {"PATH": os.defpath}
 
 
-def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
+def test_a_process_name_that_looks_like_stat_fields_is_parsed_correctly(
     start: Start, tmp_path: Path
 ) -> None:
     program = tmp_path / "a) Z 1 (\n9 9"
@@ -136,7 +136,7 @@ def test_a_name_that_looks_like_the_fields_of_stat_is_read_rightly(
     assert found[:3] == (child.pid, os.getpid(), child.pid)
 
 
-def test_a_zombie_is_not_live_and_still_the_same_process(start: Start) -> None:
+def test_a_zombie_is_not_alive_but_still_the_same_process(start: Start) -> None:
     child = start("true")
     wait_until(lambda: not is_alive(child.pid))
     began_at = read_start_time(child.pid)
@@ -153,7 +153,7 @@ def test_another_start_time_is_another_process() -> None:
     assert not is_same_process(pid, began_at + 1)
 
 
-def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
+def test_a_missing_process_has_no_facts(start: Start) -> None:
     child = start("true")
     child.wait()
     with pytest.raises(ProcessLookupError):
@@ -163,7 +163,7 @@ def test_a_process_that_does_not_exist_has_nothing(start: Start) -> None:
     assert command_line(child.pid) == ""
 
 
-def test_the_boot_has_an_identity() -> None:
+def test_the_boot_id_is_stable() -> None:
     assert uuid.UUID(boot_id()).hex == boot_id().replace("-", "")
 
 
@@ -231,7 +231,7 @@ def test_a_search_never_finds_its_own_process_or_ancestors(
     assert found == sibling
 
 
-def test_a_process_that_belonged_once_belongs_for_good(start: Start, cookie: str) -> None:
+def test_a_process_found_once_stays_a_member(start: Start, cookie: str) -> None:
     parent = start("sh", "-c", "env -i setsid sleep 60 & wait", cookie=cookie)
     mark = Mark(cookie.encode())
     wait_until(lambda: children_of(parent) == {"sleep 60"})
@@ -278,7 +278,7 @@ def family(leader: subprocess.Popen[bytes], size: int) -> set[int]:
     return {leader.pid, *processes.descendants(leader.pid)}
 
 
-def test_each_gets_the_processes_of_its_own(start: Start, cookie: str) -> None:
+def test_each_search_returns_its_own_processes(start: Start, cookie: str) -> None:
     wrapper = start("sh", "-c", "sleep 60 & sleep 60 & wait", cookie=f"{cookie}0")
     daemons = start("sh", "-c", "setsid sleep 60 & env -i setsid sleep 60 & wait")
     alone = start(cookie=f"{cookie}2")
@@ -307,7 +307,7 @@ def test_an_instance_within_an_instance_belongs_to_both(start: Start, cookie: st
     ]
 
 
-def test_all_who_look_for_the_same_processes_find_them(
+def test_identical_searches_find_the_same_processes(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = start("sh", "-c", "sleep 60 & wait", cookie=cookie)
@@ -319,7 +319,7 @@ def test_all_who_look_for_the_same_processes_find_them(
     assert len(passes) == 2
 
 
-def test_what_was_known_belongs_to_those_who_knew_it(start: Start, cookie: str) -> None:
+def test_known_processes_belong_only_to_their_own_search(start: Start, cookie: str) -> None:
     first, second = start(), start()
     processes = all_processes()
     found = found_by(
@@ -330,7 +330,7 @@ def test_what_was_known_belongs_to_those_who_knew_it(start: Start, cookie: str) 
     assert found == [{first.pid}, {second.pid}, set()]
 
 
-def test_what_is_older_than_the_leader_of_another_is_found(
+def test_a_process_older_than_another_marks_leader_is_found(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = start("sh", "-c", "setsid sleep 60 & wait", cookie=f"{cookie}0")
@@ -355,11 +355,11 @@ def test_a_dead_leader_counts_for_its_own_search(start: Start, cookie: str) -> N
     assert found == [set(), {orphan}]
 
 
-def test_without_searches_nothing_is_found() -> None:
+def test_no_searches_return_no_results() -> None:
     assert find_trees([]) == []
 
 
-def test_all_share_two_passes_whatever_they_find(
+def test_all_searches_share_two_passes(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start(cookie=cookie)
@@ -371,7 +371,7 @@ def test_all_share_two_passes_whatever_they_find(
     assert len(passes) == 3
 
 
-def test_the_second_pass_reads_only_what_is_new(
+def test_the_second_pass_reads_only_new_processes(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zombie = start("true")
@@ -384,7 +384,7 @@ def test_the_second_pass_reads_only_what_is_new(
     assert len(read) == len(set(read))
 
 
-def test_what_begins_during_one_pass_is_found_by_the_next(
+def test_a_process_started_during_a_pass_is_found_by_the_next(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[int] = []
@@ -407,7 +407,7 @@ def test_a_process_in_the_middle_of_its_exec_is_found(cookie: str) -> None:
             os.waitpid(pid, 0)
 
 
-def test_a_process_that_is_about_to_execute_its_program_is_waited_for(
+def test_a_search_waits_for_a_process_about_to_execute_its_program(
     cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, may_go = os.pipe()
@@ -449,7 +449,7 @@ def test_a_recycled_pid_is_not_signalled(start: Start) -> None:
     assert pending_signals(child.pid) == {signal.SIGTERM}
 
 
-def test_a_process_that_is_gone_does_not_keep_the_others_from_the_signal(start: Start) -> None:
+def test_a_missing_process_does_not_prevent_signals_to_others(start: Start) -> None:
     gone, child = start(), start()
     found = [proc for proc in all_processes().values() if proc.pid in (gone.pid, child.pid)]
     gone.kill()
@@ -474,14 +474,14 @@ def test_a_tree_that_keeps_forking_is_killed(start: Start, cookie: str, program:
     assert not is_alive(child.pid)
 
 
-def test_a_stopped_process_is_killed(start: Start, cookie: str) -> None:
+def test_a_suspended_process_is_killed(start: Start, cookie: str) -> None:
     child = start(cookie=cookie)
     os.kill(child.pid, signal.SIGSTOP)
     assert kill_tree([Mark(cookie.encode())], HANG_S) == []
     assert child.wait() == -signal.SIGKILL
 
 
-def test_what_was_known_before_is_killed_too(start: Start, cookie: str) -> None:
+def test_known_processes_are_killed_too(start: Start, cookie: str) -> None:
     stranger, known = start(), start()
     found = [proc for proc in all_processes().values() if proc.pid == known.pid]
     assert kill_tree([Mark(cookie.encode())], HANG_S, found) == []
@@ -489,7 +489,7 @@ def test_what_was_known_before_is_killed_too(start: Start, cookie: str) -> None:
     assert is_alive(stranger.pid)
 
 
-def test_what_cannot_be_killed_in_time_is_returned(
+def test_processes_that_cannot_be_killed_in_time_are_returned(
     start: Start, cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start(cookie=cookie)

@@ -31,7 +31,7 @@ FORMAT: Final = RecordFormat(
 )
 
 
-def test_published_record_is_read_again(tmp_path: Path) -> None:
+def test_a_published_record_is_read_back(tmp_path: Path) -> None:
     publish_record(tmp_path / "note.json", Note("hello"))
     assert FORMAT.read(tmp_path / "note.json") == Note("hello")
     text = (tmp_path / "note.json").read_text()
@@ -39,7 +39,7 @@ def test_published_record_is_read_again(tmp_path: Path) -> None:
     assert (text.count("\n"), text[-2:]) == (4, "}\n")
 
 
-def test_missing_file_or_directory_has_no_record(tmp_path: Path) -> None:
+def test_a_missing_file_or_directory_has_no_record(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert FORMAT.read(tmp_path / "note.json") is None
     assert FORMAT.read(tmp_path / "absent" / "note.json") is None
@@ -47,11 +47,11 @@ def test_missing_file_or_directory_has_no_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["", ', "schema_version": 1', ', "schema_version": 2'])
-def test_record_of_a_known_version_is_decoded(version: str) -> None:
+def test_a_record_of_a_known_version_is_decoded(version: str) -> None:
     assert FORMAT.decode(f'{{"text": "a"{version}}}'.encode()).text == "a"
 
 
-def test_later_version_is_reported_before_any_other_defect() -> None:
+def test_a_later_version_is_reported_before_other_faults() -> None:
     with pytest.raises(LaterVersionError) as raised:
         FORMAT.decode(b'{"schema_version": 3, "text": ["another shape"]}')
     assert str(raised.value) == "it has schema_version 3, and this clawblox reads up to 2"

@@ -36,7 +36,7 @@ IRREGULAR: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", IRREGULAR)
-def test_anything_but_a_regular_file_is_refused_by_name(kind: str, tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
     make, message = IRREGULAR[kind]
     path = tmp_path / "file"
     make(path)
@@ -80,7 +80,7 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         os.close(directory)
 
 
-def test_a_file_with_a_second_name_is_never_written(tmp_path: Path) -> None:
+def test_a_file_with_a_second_hard_link_is_never_written(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("of the user")
     lock = tmp_path / "lock"
@@ -91,7 +91,7 @@ def test_a_file_with_a_second_name_is_never_written(tmp_path: Path) -> None:
     assert mine.read_text() == "of the user"
 
 
-def test_a_lock_is_taken_and_given_back(tmp_path: Path) -> None:
+def test_a_lock_is_taken_and_released(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     fd = lock_file(path)
     assert fd is not None
@@ -103,7 +103,7 @@ def test_a_lock_is_taken_and_given_back(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_read_reserves_no_memory_for_the_limit(tmp_path: Path) -> None:
+def test_a_read_does_not_reserve_memory_for_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     tracemalloc.start()

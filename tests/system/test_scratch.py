@@ -15,7 +15,7 @@ from clawblox.system.trees import MAX_DEPTH
 from tests.support.deep import make_deep
 
 
-def test_a_temporary_directory_is_removed_with_whatever_is_in_it(tmp_path: Path) -> None:
+def test_a_temporary_directory_is_removed_with_its_content(tmp_path: Path) -> None:
     with temporary_directory("some-", parent=tmp_path) as directory:
         assert directory.name.startswith("some-")
         assert directory.stat().st_mode & 0o777 == 0o700
@@ -25,7 +25,7 @@ def test_a_temporary_directory_is_removed_with_whatever_is_in_it(tmp_path: Path)
 
 
 @pytest.mark.anyio
-async def test_a_scratch_directory_is_removed_although_its_user_is_cancelled(
+async def test_a_scratch_directory_is_removed_after_a_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

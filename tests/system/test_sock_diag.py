@@ -38,7 +38,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[[socket.socket], int | None]
     return WAYS[request.param]
 
 
-def test_a_connection_of_this_process_is_its_users(
+def test_a_connection_of_this_process_belongs_to_its_user(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
     with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
@@ -54,7 +54,7 @@ def test_a_client_that_has_closed_its_sending_side_still_belongs_to_its_user(
         assert ask(end) == os.getuid()
 
 
-def test_a_connection_that_its_process_has_closed_is_nobodys(
+def test_a_connection_closed_by_its_process_has_no_user(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
     # The kernel says that root has it.
@@ -93,7 +93,7 @@ class Frozen:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_a_connection_of_another_user_is_that_users(
+def test_a_connection_of_another_user_belongs_to_that_user(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
     command = [sys.executable, "-c", CONNECT, str(listener.getsockname()[1]), str(OTHER_USER)]
@@ -105,7 +105,7 @@ def test_a_connection_of_another_user_is_that_users(
         client.communicate()
 
 
-def test_a_kernel_that_cannot_be_asked_is_an_error(
+def test_a_failed_query_of_the_kernel_is_an_error(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # it does not exist anywhere

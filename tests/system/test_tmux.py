@@ -96,7 +96,7 @@ async def test_a_session_that_exists_keeps_its_windows(tmp_path: Path, tmux: Tmu
     assert windows(tmux) == ["mine"]
 
 
-async def test_a_session_whose_name_only_begins_alike_is_another_one(
+async def test_a_session_whose_name_has_the_same_prefix_is_not_used(
     tmp_path: Path, tmux: Tmux
 ) -> None:
     tmux("new-session", "-d", "-s", f"{SESSION}-2", "-n", "other", "sleep 60")
@@ -129,9 +129,7 @@ async def test_instances_that_start_together_share_the_new_session(
         assert sorted(windows(tmux)) == ["world-0", "world-1", "world-2", "world-3"]
 
 
-async def test_the_next_start_has_the_same_window_as_the_one_before(
-    tmp_path: Path, tmux: Tmux
-) -> None:
+async def test_the_next_start_reuses_the_window_name(tmp_path: Path, tmux: Tmux) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         for _ in range(5):
             await start(world, tmp_path)
@@ -166,7 +164,7 @@ set-option -g default-command 'sleep 60'
 """
 
 
-async def test_what_a_person_configured_neither_renames_nor_keeps_the_window(
+async def test_user_configuration_neither_renames_nor_keeps_the_window(
     tmp_path: Path, tmux: Tmux
 ) -> None:
     (tmp_path / "home" / ".tmux.conf").write_text(HOSTILE)
@@ -212,9 +210,7 @@ async def test_a_directory_may_have_any_name(tmp_path: Path, tmux: Tmux, name: s
 
 
 @pytest.mark.thorough
-async def test_a_session_that_tmux_names_otherwise_is_found_again(
-    tmp_path: Path, tmux: Tmux
-) -> None:
+async def test_a_session_renamed_by_tmux_is_found_again(tmp_path: Path, tmux: Tmux) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         for _ in range(2):
             await start(world, tmp_path, _tmux_session="model-4.1:run")
@@ -291,7 +287,7 @@ class Sampler:
             self.seen.update(command_line(pid) for pid in live_processes())
 
 
-async def test_the_token_is_in_no_argument_and_in_no_other_window(
+async def test_the_token_is_neither_in_arguments_nor_in_other_windows(
     tmp_path: Path, tmux: Tmux
 ) -> None:
     secrets = {"WORLD_OPERATOR_TOKEN": CANARY, "API_KEY": f"{CANARY}-key"}
@@ -322,7 +318,7 @@ async def test_the_token_is_in_no_argument_and_in_no_other_window(
         (["--die-at-once", "SIGKILL"], None, "SIGKILL"),
     ],
 )
-async def test_an_exit_before_ready_is_known_by_status_or_signal(
+async def test_an_exit_before_ready_is_reported_with_status_or_signal(
     tmp_path: Path, tmux: Tmux, flags: list[str], status: int | None, signal_name: str | None
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, *flags)) as world:
@@ -334,7 +330,9 @@ async def test_an_exit_before_ready_is_known_by_status_or_signal(
     assert not list(tmp_path.rglob("*.status"))
 
 
-async def test_a_death_after_ready_is_an_event_with_its_status(tmp_path: Path, tmux: Tmux) -> None:
+async def test_a_death_after_ready_emits_an_event_with_its_status(
+    tmp_path: Path, tmux: Tmux
+) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         started = await start(world, tmp_path)
         ask(started.port, "POST", "/__die?status=9")
@@ -362,7 +360,7 @@ async def test_a_program_that_cannot_be_executed_opens_no_window(
     assert not list(tmp_path.rglob("*.status"))
 
 
-async def test_without_tmux_the_start_is_an_error_that_names_it(
+async def test_the_error_of_a_start_names_a_missing_tmux(
     tmp_path: Path, tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -398,7 +396,7 @@ def open_a_window(tmp_path: Path, **env: str) -> int:
     )
 
 
-def test_a_session_that_ends_meanwhile_is_created_again(
+def test_a_session_that_ends_during_the_start_is_created_again(
     tmp_path: Path, tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listings = iter([[], [SESSION]])  # it was there when it was looked for
@@ -422,7 +420,9 @@ def test_a_window_that_is_refused_leaves_no_session(
     assert tmux("list-sessions") == []
 
 
-def test_a_window_that_tmux_keeps_is_closed_and_no_other(tmp_path: Path, tmux: Tmux) -> None:
+def test_only_the_windows_of_an_instance_are_closed_if_tmux_keeps_them(
+    tmp_path: Path, tmux: Tmux
+) -> None:
     first, second = open_a_window(tmp_path), open_a_window(tmp_path)
     dead = ("list-panes", "-s", "-t", f"={SESSION}", "-F", "#{pane_dead}")
     tmux("set-option", "-g", "remain-on-exit", "on")

@@ -37,7 +37,7 @@ def test_files_and_links_have_digests_by_name(tree: Path) -> None:
     assert digests["notes/b.md"] != digests["notes/a.md"]
 
 
-def test_entries_can_be_left_out_with_everything_below_them(tree: Path) -> None:
+def test_entries_can_be_left_out_with_their_content(tree: Path) -> None:
     assert list(digest_files(tree, skip=lambda path: path == "notes")) == ["SOUL.md"]
 
 
@@ -55,7 +55,7 @@ def test_files_that_are_too_large_together_are_refused(tree: Path) -> None:
         digest_files(tree, max_total_bytes=2 << 20)
 
 
-def test_files_are_measured_before_one_is_read(tree: Path) -> None:
+def test_sizes_are_checked_before_any_file_is_read(tree: Path) -> None:
     for name in "abc":
         (tree / name).touch()
         os.truncate(tree / name, 1 << 40)

@@ -88,7 +88,7 @@ def test_entries_come_in_order_with_their_kinds_and_paths(tmp_path: Path) -> Non
     ]
 
 
-def test_a_directory_that_is_moved_away_leads_a_removal_nowhere(
+def test_a_removal_does_not_follow_a_directory_that_was_moved_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_deep(tmp_path / "tree", "d", 60)
@@ -108,7 +108,7 @@ def test_a_directory_that_is_moved_away_leads_a_removal_nowhere(
     assert sorted(os.listdir(tmp_path / "outside")) == ["d", "kept"]
 
 
-def test_a_removal_follows_no_link(tmp_path: Path) -> None:
+def test_a_removal_does_not_follow_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
@@ -139,7 +139,7 @@ def test_the_owner_removes_directories_without_permissions(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == []
 
 
-def test_what_cannot_be_removed_stays_alone(
+def test_only_entries_that_cannot_be_removed_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a/file", "b/kept", "c/file"):

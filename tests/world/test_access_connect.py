@@ -124,7 +124,7 @@ async def test_an_agent_rejoins_the_session_recorded_in_its_directory(
     assert [entry["dir"] for entry in manifest_of(tmp_path / "run")["agents"]] == ["agents/rocky"]
 
 
-async def test_a_rejoin_gives_the_whole_answer_of_the_join_again(tmp_path: Path) -> None:
+async def test_a_rejoin_returns_the_whole_answer_of_the_join(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path, "--join", "extra-fields") as (world, _):
         first = await world.connect(bot)
@@ -139,7 +139,7 @@ async def test_a_rejoin_gives_the_whole_answer_of_the_join_again(tmp_path: Path)
             assert "spawn" not in access
 
 
-async def test_a_world_without_observations_is_asked_to_let_the_session_join(
+async def test_a_session_rejoins_by_post_in_a_world_without_observations(
     tmp_path: Path,
 ) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
@@ -153,7 +153,7 @@ async def test_a_world_without_observations_is_asked_to_let_the_session_join(
         assert again["headers"]["x-session"] == first["session"]
 
 
-async def test_a_world_that_cannot_answer_now_is_not_asked_to_let_anyone_join(
+async def test_no_join_is_sent_while_the_world_cannot_answer(
     tmp_path: Path,
 ) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
@@ -183,7 +183,7 @@ async def test_a_session_other_than_the_recorded_one_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-async def test_a_player_that_a_failed_rejoin_has_made_is_taken_out_again(tmp_path: Path) -> None:
+async def test_a_player_created_by_a_failed_rejoin_is_removed(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, _):
         session = (await world.connect(bot))["session"]
@@ -197,7 +197,7 @@ async def test_a_player_that_a_failed_rejoin_has_made_is_taken_out_again(tmp_pat
     assert (bot.dir / "world_session.txt").read_text().strip() == session
 
 
-async def test_a_failed_rejoin_takes_no_other_agent_out(tmp_path: Path) -> None:
+async def test_a_failed_rejoin_does_not_remove_other_agents(tmp_path: Path) -> None:
     bot = Bot("Rocky", tmp_path / "bot")
     async with running(tmp_path) as (world, started):
         other = await world.connect("Bullwinkle")
@@ -264,7 +264,7 @@ async def test_the_error_names_a_session_file_that_cannot_be_read(tmp_path: Path
         assert caught.value.path == tmp_path / "world_session.txt"
 
 
-async def test_the_error_names_an_agent_directory_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_the_error_names_an_agent_directory_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "a-file").touch()
     async with running(tmp_path) as (world, _):
         with pytest.raises(ConfigError) as caught:
@@ -360,7 +360,7 @@ async def test_api_path_returns_an_address_for_the_prompt(tmp_path: Path) -> Non
     assert world.api_path(path="/observe", access=access) == "http://world.example:1/x/observe"
 
 
-async def test_with_several_instances_the_call_names_one(tmp_path: Path) -> None:
+async def test_the_call_must_name_one_of_several_instances(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, first):
         second = await world.start(run_dir=tmp_path / "run", name="second")
         access = await world.connect("Rocky", instance="second")
@@ -369,7 +369,7 @@ async def test_with_several_instances_the_call_names_one(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_a_session_of_another_run_is_explained_by_the_save_that_was_not_restored(
+async def test_the_error_for_a_session_of_another_run_explains_the_missing_restore(
     tmp_path: Path,
 ) -> None:
     bot = Bot("Rocky", tmp_path / "bot")

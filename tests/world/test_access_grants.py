@@ -59,7 +59,7 @@ async def get(access: dict[str, Any], target: str) -> Answer:
     return await run_blocking(ask, port, "GET", target)
 
 
-async def test_an_agent_acts_at_an_address_of_its_own(tmp_path: Path) -> None:
+async def test_an_agent_acts_at_its_own_address(tmp_path: Path) -> None:
     agent = Program("Rocky-r003", tmp_path / "rocky")
     async with running(tmp_path) as (world, started), at_work(agent):
         access = await world.connect(agent=agent)
@@ -77,7 +77,7 @@ async def test_an_agent_acts_at_an_address_of_its_own(tmp_path: Path) -> None:
     assert (entry["driver"], entry["sandbox"], entry["name"]) == ("claude", "none", "Rocky")
 
 
-async def test_two_agents_cannot_speak_as_each_other(tmp_path: Path) -> None:
+async def test_agents_cannot_act_with_the_session_of_another_agent(tmp_path: Path) -> None:
     agents = [Program(name, tmp_path / name) for name in ("Rocky", "Eko")]
     async with running(tmp_path) as (world, _), at_work(agents[0]), at_work(agents[1]):
         accesses = [await world.connect(agent) for agent in agents]
@@ -127,7 +127,7 @@ async def test_the_address_outlives_a_crash_and_a_stop_of_the_world(tmp_path: Pa
         assert (await get(access, "/observe")).status == 200
 
 
-async def test_a_restart_on_request_is_followed_and_what_takes_the_port_later_is_not_asked(
+async def test_a_proxy_follows_a_restart_but_never_asks_another_user_of_the_port(
     tmp_path: Path,
 ) -> None:
     agent = Program("Rocky", tmp_path / "rocky")
@@ -148,7 +148,7 @@ async def test_a_restart_on_request_is_followed_and_what_takes_the_port_later_is
                 stranger.accept()
 
 
-async def test_a_resumed_agent_must_have_its_address_again(tmp_path: Path) -> None:
+async def test_a_resumed_agent_requires_its_original_address(tmp_path: Path) -> None:
     agent = Program("Rocky", tmp_path / "rocky")
     async with running(tmp_path) as (world, _):
         access = await world.connect(agent)
@@ -160,7 +160,7 @@ async def test_a_resumed_agent_must_have_its_address_again(tmp_path: Path) -> No
         later.access.close()
 
 
-async def test_a_world_that_would_give_away_its_own_routes_connects_no_agent(
+async def test_an_agent_is_not_connected_to_a_world_that_exposes_operator_routes(
     tmp_path: Path,
 ) -> None:
     directory = make_world(tmp_path, toml_extra='[api]\nobserve = "/snapshot"')
@@ -172,7 +172,7 @@ async def test_a_world_that_would_give_away_its_own_routes_connects_no_agent(
         assert requests(started, "/join") == []
 
 
-async def test_the_operator_token_is_in_nothing_that_an_agent_gets(
+async def test_an_agent_never_receives_the_operator_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = "canary-of-the-operator-0123456789abcdef"

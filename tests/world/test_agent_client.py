@@ -75,7 +75,7 @@ async def test_each_verb_is_one_request_with_the_session(tmp_path: Path) -> None
             assert requests(started, path)[0]["headers"]["content-type"] == "application/json"
 
 
-async def test_joining_is_connecting_and_its_access_is_what_connect_returns(
+async def test_join_connects_and_its_access_equals_the_result_of_connect(
     tmp_path: Path,
 ) -> None:
     bot = Bot("Rocky-r003", tmp_path / "run" / "agents" / "rocky")
@@ -120,7 +120,7 @@ async def test_the_routes_come_from_the_world_toml(tmp_path: Path) -> None:
         assert len(requests(started, "/skill.md")) == len(requests(started, "/chat")) == 1
 
 
-async def test_a_client_serves_many_tasks_and_no_call_waits_for_another(tmp_path: Path) -> None:
+async def test_many_tasks_use_one_client_without_waiting_for_each_other(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
         switch(started, acting="hang")
@@ -139,7 +139,7 @@ async def test_a_client_serves_many_tasks_and_no_call_waits_for_another(tmp_path
 # -- errors ---------------------------------------------------------------------------------
 
 
-async def test_a_refusal_has_the_status_and_the_words_of_the_world(tmp_path: Path) -> None:
+async def test_a_refusal_contains_the_status_and_text_of_the_world(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
         with pytest.raises(ActionRefusedError) as caught:
@@ -165,7 +165,9 @@ UNUSABLE = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", UNUSABLE)
-async def test_an_unusable_answer_is_an_error_with_its_start(tmp_path: Path, fault: str) -> None:
+async def test_the_error_for_an_unusable_answer_quotes_its_start(
+    tmp_path: Path, fault: str
+) -> None:
     status, message = UNUSABLE[fault]
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
@@ -180,7 +182,7 @@ async def test_an_unusable_answer_is_an_error_with_its_start(tmp_path: Path, fau
         assert (await agent.observe())["counter"] == 1, "an input is sent once"
 
 
-async def test_json_without_a_length_counts_and_text_without_one_does_not(tmp_path: Path) -> None:
+async def test_json_without_a_length_is_accepted_but_text_is_not(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
         switch(started, acting="unsized", doc="unsized")
@@ -213,7 +215,7 @@ WRONG: dict[str, tuple[str, Callable[[AsyncAgentClient], Awaitable[Any]]]] = {
 }
 
 
-async def test_a_wrong_argument_is_named_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_the_error_names_an_invalid_argument_before_a_request_is_sent(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky")
         for key, call in WRONG.values():
@@ -230,7 +232,7 @@ async def test_a_wrong_argument_is_named_and_nothing_is_sent(tmp_path: Path) -> 
 # -- leaving --------------------------------------------------------------------------------
 
 
-async def test_a_call_of_an_agent_that_has_left_is_an_error_and_it_may_leave_twice(
+async def test_calls_after_leaving_fail_but_leaving_twice_is_allowed(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, started):
@@ -243,7 +245,7 @@ async def test_a_call_of_an_agent_that_has_left_is_an_error_and_it_may_leave_twi
 
 
 @ON_BOTH_LOOPS
-async def test_the_end_of_the_block_leaves_the_world_however_it_comes(tmp_path: Path) -> None:
+async def test_an_agent_leaves_the_world_at_any_end_of_the_block(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         async with await world.join("Rocky") as agent:
             assert isinstance(agent, AsyncAgentClient)
@@ -259,7 +261,7 @@ async def test_the_end_of_the_block_leaves_the_world_however_it_comes(tmp_path: 
         assert len(requests(started, "/leave")) == 3
 
 
-async def test_leaving_a_block_after_the_world_died_is_no_error(tmp_path: Path) -> None:
+async def test_leaving_a_block_after_the_world_died_succeeds(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         async with await world.join("Rocky"):
             await world.stop()
@@ -293,7 +295,7 @@ async def test_calls_to_a_dead_world_fail_immediately_with_its_last_lines(
             assert caught.value.instance == "w000"
 
 
-async def test_a_call_under_way_fails_when_the_world_is_stopped(tmp_path: Path) -> None:
+async def test_a_call_in_progress_fails_when_the_world_is_stopped(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         agent = await world.join("Rocky", timeout=math.inf)
         switch(started, acting="hang")
@@ -342,7 +344,7 @@ async def test_after_a_restart_the_client_continues_with_its_session(tmp_path: P
             assert sent_to(started, "/join") == []
 
 
-async def test_a_session_that_a_restart_has_lost_is_refused_with_a_hint(tmp_path: Path) -> None:
+async def test_a_session_lost_in_a_restart_is_refused_with_a_hint(tmp_path: Path) -> None:
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             started = await world.start(run_dir=tmp_path / "run", restart="fresh")
@@ -356,7 +358,7 @@ async def test_a_session_that_a_restart_has_lost_is_refused_with_a_hint(tmp_path
 
 @pytest.mark.thorough
 @ON_BOTH_LOOPS
-async def test_a_read_waits_for_the_restart_and_an_input_is_never_sent_again(
+async def test_a_read_waits_for_a_restart_but_an_input_is_never_repeated(
     tmp_path: Path,
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -388,7 +390,7 @@ async def test_an_input_that_could_not_be_sent_waits_for_the_restart(tmp_path: P
 FIRST_LIFE_ONLY = 'test -e again && exec sleep 600; touch again; exec "$@"'
 
 
-async def test_waiting_for_a_restart_has_an_end(tmp_path: Path) -> None:
+async def test_waiting_for_a_restart_ends_at_its_timeout(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     command = json.dumps(["sh", "-c", FIRST_LIFE_ONLY, "sh", *world_command()])
     (directory / "world.toml").write_text(f'name = "mortal"\n[run]\ncommand = {command}\n')
@@ -406,7 +408,7 @@ async def test_waiting_for_a_restart_has_an_end(tmp_path: Path) -> None:
 # -- forks ----------------------------------------------------------------------------------
 
 
-async def test_the_same_agent_acts_in_each_fork_by_itself(tmp_path: Path) -> None:
+async def test_an_agent_acts_independently_in_each_fork(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         agent = await world.join("Rocky")
         await agent.act("add", 7)
@@ -432,7 +434,9 @@ async def test_the_same_agent_acts_in_each_fork_by_itself(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-async def test_an_instance_that_does_not_know_the_session_is_no_fork(tmp_path: Path) -> None:
+async def test_an_instance_that_does_not_know_the_session_refuses_the_client(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as (world, _):
         agent = await world.join("Rocky")
         stranger = await world.start(run_dir=tmp_path / "run", name="stranger")

@@ -147,7 +147,7 @@ async def test_the_manifest_names_the_snapshot_its_digest_and_the_archive(
 
 
 @pytest.mark.thorough
-async def test_an_archive_is_recognised_by_how_it_begins(
+async def test_an_archive_is_recognised_by_its_first_bytes(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     renamed = archive.rename(tmp_path / "gen1.zip")
@@ -204,7 +204,7 @@ async def test_an_archive_without_a_snapshot_starts_no_world(
     assert loads(tmp_path / "run") == []
 
 
-async def test_an_archive_that_is_not_the_one_that_was_registered_is_refused(
+async def test_an_archive_that_differs_from_the_registered_one_is_refused(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     given = {"path": archive, "sha256": "0" * 64}
@@ -218,7 +218,7 @@ async def test_an_archive_that_is_not_the_one_that_was_registered_is_refused(
 
 
 @pytest.mark.parametrize("had", ["nothing", "an empty directory of agents", "another agent"])
-async def test_a_start_that_fails_removes_what_it_loaded(
+async def test_a_failed_start_removes_the_loaded_state(
     tmp_path: Path, world_dir: Path, archive: Path, had: str
 ) -> None:
     run_dir = tmp_path / "second"
@@ -240,7 +240,7 @@ async def test_a_start_that_fails_removes_what_it_loaded(
         assert number(await world.start(resume=archive, run_dir=run_dir)) == 5
 
 
-async def test_what_is_in_the_way_is_left_alone(
+async def test_existing_files_in_the_way_of_an_archive_are_kept(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     run_dir = tmp_path / "second"
@@ -260,7 +260,7 @@ async def test_what_is_in_the_way_is_left_alone(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_start_from_an_archive_that_is_cancelled_anywhere_leaves_nothing(
+async def test_a_cancelled_start_from_an_archive_leaves_no_files(
     tmp_path: Path, world_dir: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     from clawblox.world.archives import ArchiveStart
@@ -290,7 +290,7 @@ async def test_a_start_from_an_archive_that_is_cancelled_anywhere_leaves_nothing
 
 
 @pytest.mark.thorough
-async def test_many_instances_take_the_world_of_an_archive_alone(
+async def test_many_instances_use_only_the_world_of_an_archive(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     run_dir = tmp_path / "many"
@@ -317,7 +317,7 @@ async def test_many_instances_take_the_world_of_an_archive_alone(
             assert run["resume_archive"] == str(archive)
 
 
-async def test_a_fork_of_an_archive_goes_to_the_run_that_it_was_made_in(
+async def test_a_fork_of_an_archive_joins_the_run_of_the_archive(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     async with AsyncWorld(dir=world_dir) as world:
@@ -325,7 +325,7 @@ async def test_a_fork_of_an_archive_goes_to_the_run_that_it_was_made_in(
     assert fork.run_dir == tmp_path / "first"
 
 
-async def test_an_extracted_snapshot_that_was_changed_is_extracted_again(
+async def test_a_changed_extracted_snapshot_is_extracted_again(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
     async with AsyncWorld(dir=world_dir) as world:
@@ -388,7 +388,7 @@ async def test_a_checkpoint_takes_the_options_of_save_checkpoint() -> None:
         assert ours[name].annotation == theirs[name].annotation, name
 
 
-async def test_a_checkpoint_takes_agents_in_place_of_their_directories(
+async def test_a_checkpoint_accepts_agents_instead_of_directories(
     tmp_path: Path, world_dir: Path, agent: Path
 ) -> None:
     async with AsyncWorld(dir=world_dir) as world:
@@ -422,7 +422,7 @@ def stop_it(_agent: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spoil", "error"), [(put_secret, CheckpointSecretError), (stop_it, KeyError)]
 )
-async def test_a_checkpoint_that_fails_leaves_neither_archive_nor_snapshot(
+async def test_a_failed_checkpoint_leaves_neither_archive_nor_snapshot(
     tmp_path: Path, world_dir: Path, agent: Path, spoil: Spoil, error: type[Exception]
 ) -> None:
     run_dir, path = tmp_path / "first", tmp_path / "first" / "checkpoints" / "gen1.ckpt"
@@ -452,7 +452,7 @@ async def test_a_checkpoint_whose_archive_is_complete_when_it_fails_keeps_both_f
 
 
 @pytest.mark.thorough
-async def test_a_checkpoint_with_a_wrong_argument_saves_nothing(
+async def test_a_checkpoint_with_an_invalid_argument_saves_no_file(
     tmp_path: Path, world_dir: Path, agent: Path, archive: Path
 ) -> None:
     run_dir = tmp_path / "second"
@@ -519,7 +519,7 @@ def kept(run_dir: Path) -> set[Path]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_checkpoint_that_is_cancelled_anywhere_leaves_both_files_or_neither(
+async def test_a_cancelled_checkpoint_leaves_both_files_or_neither(
     tmp_path: Path, world_dir: Path, agent: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     from clawblox.world import instance_calls
@@ -581,7 +581,7 @@ def test_a_script_makes_a_checkpoint_and_starts_from_it(
     assert steps[-1][0] == steps[-1][1] > 0
 
 
-def test_the_locals_in_a_traceback_of_a_checkpoint_show_no_known_secret(
+def test_a_checkpoint_traceback_shows_no_known_secret(
     tmp_path: Path, sync_world: World, agent: Path
 ) -> None:
     secret = "correct horse " + "battery staple"

@@ -71,7 +71,7 @@ async def test_a_detached_instance_outlives_its_orchestrator_and_can_be_attached
         AsyncWorld.attach(run)
 
 
-async def test_an_instance_that_was_detached_here_can_be_attached_and_ended_here(
+async def test_a_process_can_attach_to_its_own_detached_instance(
     tmp_path: Path,
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -83,7 +83,7 @@ async def test_an_instance_that_was_detached_here_can_be_attached_and_ended_here
 
 
 @pytest.mark.thorough
-async def test_an_attached_world_that_dies_is_an_event(tmp_path: Path) -> None:
+async def test_the_death_of_an_attached_world_emits_an_event(tmp_path: Path) -> None:
     run = tmp_path / "run"
     pid = int(run_orchestrator(DETACH, str(make_world(tmp_path)), str(run)))
     async with AsyncWorld.attach(run) as world, world.events() as events:

@@ -96,7 +96,7 @@ def leftovers(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_start_cancelled_at_any_step_of_its_instance_leaves_nothing(
+async def test_a_start_cancelled_at_any_step_of_its_instance_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     original = Supervisor.run
@@ -127,7 +127,7 @@ async def test_a_start_cancelled_at_any_step_of_its_instance_leaves_nothing(
 
 
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_start_cancelled_in_its_caller_leaves_nothing(tmp_path: Path, kind: str) -> None:
+async def test_a_start_cancelled_in_its_caller_is_undone(tmp_path: Path, kind: str) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
         for at in range(1, LAST_SUSPENSION):
@@ -147,7 +147,7 @@ async def test_a_start_cancelled_in_its_caller_leaves_nothing(tmp_path: Path, ki
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_save_cancelled_anywhere_leaves_a_file_and_its_entry_or_neither(
+async def test_a_cancelled_save_leaves_both_file_and_entry_or_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     from clawblox.concurrency import tasks
@@ -196,7 +196,7 @@ async def test_a_stop_cancelled_at_any_step_still_ends_the_instance(
 
 
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_a_world_cancelled_as_a_whole_leaves_nothing(tmp_path: Path, kind: str) -> None:
+async def test_a_cancelled_world_leaves_no_processes_or_files(tmp_path: Path, kind: str) -> None:
     directory = make_world(tmp_path, "--graceful-child", "0.1")
     is_up = anyio.Event()
 

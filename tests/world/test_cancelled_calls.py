@@ -62,7 +62,7 @@ def partial_drive(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["caller", "task"])
-async def test_a_restart_that_is_cancelled_is_done_or_was_not_begun(
+async def test_a_cancelled_restart_is_complete_or_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, where: str
 ) -> None:
     async with running(tmp_path) as (world, started):
@@ -79,7 +79,7 @@ async def test_a_restart_that_is_cancelled_is_done_or_was_not_begun(
 
 
 @pytest.mark.thorough
-async def test_a_dead_instance_whose_restart_is_cancelled_can_be_brought_back(
+async def test_a_dead_instance_can_be_restarted_after_a_cancelled_restart(
     tmp_path: Path, kind: str
 ) -> None:
     run = tmp_path / "run"
@@ -108,7 +108,7 @@ async def test_a_dead_instance_whose_restart_is_cancelled_can_be_brought_back(
         assert {entry["resume_from"] for entry in entries} == {f"checkpoints/{saved.path.name}"}
 
 
-async def test_a_join_that_is_cancelled_leaves_nothing_open(
+async def test_a_cancelled_join_leaves_no_connection_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async with running(tmp_path) as (world, _):
@@ -136,7 +136,7 @@ async def test_a_join_that_is_cancelled_leaves_nothing_open(
     ],
     ids=["observe", "act", "say", "messages", "api"],
 )
-async def test_a_call_of_an_agent_that_is_cancelled_costs_no_later_one(
+async def test_a_cancelled_call_does_not_affect_later_calls(
     tmp_path: Path, kind: str, call: Callable[[Any], Awaitable[Any]]
 ) -> None:
     async with running(tmp_path) as (world, _):
@@ -151,7 +151,7 @@ async def test_a_call_of_an_agent_that_is_cancelled_costs_no_later_one(
         assert await cancel_everywhere(kind, lambda: call(agent), check) > 0
 
 
-async def test_a_leave_that_is_cancelled_can_be_made_again(tmp_path: Path, kind: str) -> None:
+async def test_a_cancelled_leave_can_be_repeated(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path) as (world, _):
         agents = []
 
@@ -166,7 +166,7 @@ async def test_a_leave_that_is_cancelled_can_be_made_again(tmp_path: Path, kind:
         await agents[-1].leave()
 
 
-async def test_a_wait_that_is_cancelled_changes_nothing(tmp_path: Path, kind: str) -> None:
+async def test_a_cancelled_wait_has_no_effect(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path) as (world, started):
 
         async def check() -> None:

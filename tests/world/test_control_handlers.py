@@ -56,7 +56,7 @@ async def test_an_instance_is_started_saved_and_its_snapshot_fetched(tmp_path: P
 
 
 @pytest.mark.thorough
-async def test_a_start_of_a_taken_name_or_with_a_refused_option_is_an_error(tmp_path: Path) -> None:
+async def test_a_start_with_a_taken_name_or_forbidden_option_fails(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, control):
         with pytest.raises(ControlError, match=r"is held by|in use|already"):
             await request(control, "start", {"name": "w000"})

@@ -57,7 +57,7 @@ def seen(transcript: Transcript, body: bytes) -> bytes | None:
 # --- events ---------------------------------------------------------------------------------
 
 
-def test_an_input_is_followed_by_what_the_agent_saw(transcript: Transcript) -> None:
+def test_an_input_is_followed_by_the_agents_observation(transcript: Transcript) -> None:
     body, answer = b'{"type": "push", "data": {"force": 2.5}}', b'{"tick": 7, "time": 0.7}'
     acted, saw = record(transcript, ExchangeKind.INPUT, body=body, answer=answer)
     assert acted == {
@@ -74,7 +74,7 @@ def test_an_input_is_followed_by_what_the_agent_saw(transcript: Transcript) -> N
     ("status", "answer", "refusal"),
     [(400, b"no wings", "no wings"), (500, b"", "status 500"), (None, b"", None)],
 )
-def test_an_input_that_was_not_accepted_shows_nothing(
+def test_a_refused_input_is_recorded_without_an_observation(
     transcript: Transcript, status: int | None, answer: bytes, refusal: str | None
 ) -> None:
     [acted] = record(
@@ -97,14 +97,14 @@ def test_an_input_that_was_not_accepted_shows_nothing(
         (b'{"type":"push","data":NaN}', "push", None),
     ],
 )
-def test_any_input_is_recorded(
+def test_inputs_of_any_form_are_recorded(
     transcript: Transcript, body: bytes | None, action: str | None, data: object
 ) -> None:
     [acted] = record(transcript, ExchangeKind.INPUT, body=body)
     assert (acted["action"], acted["data"]) == (action, data)
 
 
-def test_chat_has_what_the_world_answered(transcript: Transcript) -> None:
+def test_a_chat_record_contains_the_worlds_answer(transcript: Transcript) -> None:
     answer = b'{"id": "m-1", "created_at": 1.5}'
     [said] = record(transcript, ExchangeKind.CHAT, body=b'{"content": "hi"}', answer=answer)
     expected = {"agent_name": "Rocky", "content": "hi", "id": "m-1", "created_at": 1.5}
@@ -115,7 +115,7 @@ def test_chat_has_what_the_world_answered(transcript: Transcript) -> None:
     assert (refused["id"], refused["refusal"]) == (None, "it is empty")
 
 
-def test_an_agent_that_was_in_the_world_before_joins_with_its_first_record(
+def test_an_agent_from_before_the_recording_is_recorded_as_rejoined(
     transcript: Transcript,
 ) -> None:
     molly = Actor("another-session", "agent-2", "Molly")
@@ -128,7 +128,7 @@ def test_an_agent_that_was_in_the_world_before_joins_with_its_first_record(
     assert back["rejoined"] is True
 
 
-def test_a_leave_that_was_refused_is_none(transcript: Transcript) -> None:
+def test_a_refused_leave_is_not_recorded(transcript: Transcript) -> None:
     assert record(transcript, ExchangeKind.LEAVE, status=404) == []
 
 
@@ -138,7 +138,7 @@ def test_an_agent_without_an_id_is_known_by_its_name(agent_id: object) -> None:
     assert joined["agent_id"] == "Rocky"
 
 
-def test_names_without_end_are_cut() -> None:
+def test_endless_names_are_cut() -> None:
     long = "x" * 1_000_000
     [joined] = record(Transcript(), ExchangeKind.JOIN, Actor(SESSION, long, long + "\ud800"))
     assert len(joined["agent_id"]) == len(joined["name"]) == 200
@@ -147,7 +147,7 @@ def test_names_without_end_are_cut() -> None:
 # --- time -----------------------------------------------------------------------------------
 
 
-def test_time_is_that_of_the_latest_answer_and_never_goes_back() -> None:
+def test_simulation_time_follows_the_answers_and_never_goes_back() -> None:
     transcript = Transcript(time=0.5)
     answers = [
         b"{}", b'{"time": 1.5}', b'{"tick": 3, "time": "late"}', b'{"tick": 2.5, "time": 1}',
@@ -169,7 +169,7 @@ def test_time_is_that_of_the_latest_answer_and_never_goes_back() -> None:
 @pytest.mark.parametrize(
     "body", [b'{"a": [1.50, 2e3],\t"b":"\\u00e9"}', b"  7", b'{"a":1,"a":2}', DEEPEST]
 )
-def test_an_answer_in_one_line_of_ascii_is_recorded_as_it_was_sent(
+def test_an_answer_of_one_ascii_line_is_recorded_unchanged(
     transcript: Transcript, body: bytes
 ) -> None:
     assert seen(transcript, body) == body
@@ -183,7 +183,9 @@ def test_an_answer_in_one_line_of_ascii_is_recorded_as_it_was_sent(
         (b'["\\n"\r]', b'["\\n"]'),
     ],
 )
-def test_another_answer_is_encoded_again(transcript: Transcript, body: bytes, line: bytes) -> None:
+def test_an_answer_of_several_lines_is_encoded_again(
+    transcript: Transcript, body: bytes, line: bytes
+) -> None:
     assert seen(transcript, body) == line
 
 
@@ -206,20 +208,18 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-def test_an_answer_that_a_reader_could_not_parse_is_left_out_and_counted(
-    transcript: Transcript, body: bytes
-) -> None:
+def test_an_unparseable_answer_is_left_out_and_counted(transcript: Transcript, body: bytes) -> None:
     assert seen(transcript, body) is None
     assert transcript.left_out == 1
     assert seen(transcript, b"{}") == b"{}"
 
 
-def test_an_answer_without_a_body_is_no_observation(transcript: Transcript) -> None:
+def test_an_answer_without_a_body_does_not_count_as_an_observation(transcript: Transcript) -> None:
     assert record(transcript, ExchangeKind.OBSERVE, status=204, answer=b"") == []
     assert transcript.left_out == 0
 
 
-def test_what_is_too_long_is_left_out_and_counted(
+def test_too_long_values_are_left_out_and_counted(
     transcript: Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchanges, "_MAX_FIELDS_BYTES", 300)
@@ -229,7 +229,7 @@ def test_what_is_too_long_is_left_out_and_counted(
     assert transcript.left_out == 2
 
 
-def test_the_same_answer_again_is_recorded_only_after_an_event(transcript: Transcript) -> None:
+def test_a_repeated_answer_is_recorded_only_after_an_event(transcript: Transcript) -> None:
     assert seen(transcript, b'{"a":1}') == b'{"a":1}'
     assert seen(transcript, b'{"a":1}') is None
     assert seen(transcript, b'{"a":2}') == b'{"a":2}'
@@ -257,7 +257,7 @@ _JSON = st.recursive(
         st.booleans(),
     )
 )
-def test_whatever_is_recorded_can_be_parsed_and_is_one_line(body: bytes) -> None:
+def test_every_record_is_one_parseable_line(body: bytes) -> None:
     transcript = Transcript()
     for each in transcript.records(exchange(ExchangeKind.OBSERVE, answer=body)):
         assert each.fields.isascii()
@@ -281,7 +281,7 @@ def test_whatever_is_recorded_can_be_parsed_and_is_one_line(body: bytes) -> None
         b'"the-operator-token"',
     ],
 )
-def test_no_session_and_no_token_is_recorded(transcript: Transcript, body: bytes) -> None:
+def test_sessions_and_tokens_are_never_recorded(transcript: Transcript, body: bytes) -> None:
     records = [
         *transcript.records(exchange(ExchangeKind.OBSERVE, answer=body)),
         *transcript.records(exchange(ExchangeKind.INPUT, body=body, answer=b"{}")),
@@ -298,7 +298,7 @@ def test_no_session_and_no_token_is_recorded(transcript: Transcript, body: bytes
     assert "***" in text
 
 
-def test_a_session_that_occurs_in_other_texts_by_chance_hides_only_itself() -> None:
+def test_a_short_session_is_masked_only_as_a_whole_text() -> None:
     transcript = Transcript()
     record(transcript, ExchangeKind.JOIN, Actor("1", "agent", "Rocky"))
     assert seen_by("1", transcript, b'{"x": 1, "y": "1", "z": "121"}') == {
@@ -319,7 +319,7 @@ def seen_by(session: str, transcript: Transcript, body: bytes) -> object:
 # --- routes ---------------------------------------------------------------------------------
 
 
-def test_requests_are_known_by_the_routes_of_the_world() -> None:
+def test_the_kind_of_a_request_follows_from_the_worlds_routes() -> None:
     assert route_kinds({"observe": "/look", "input": "/do"}) == {
         ("GET", "/look"): ExchangeKind.OBSERVE,
         ("POST", "/do"): ExchangeKind.INPUT,

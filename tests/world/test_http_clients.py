@@ -19,7 +19,7 @@ ON_BOTH_LOOPS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 @pytest.mark.anyio
 @ON_BOTH_LOOPS
-async def test_a_client_of_an_agent_has_its_address_its_session_and_its_time(
+async def test_an_agents_client_has_address_session_and_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -68,7 +68,7 @@ async def test_clients_are_closed_when_the_agent_leaves_and_with_the_world(tmp_p
 
 
 @pytest.mark.anyio
-async def test_a_client_sends_nothing_to_another_host(
+async def test_a_client_refuses_requests_to_another_host(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, _):
@@ -103,7 +103,7 @@ def test_a_client_belongs_to_the_event_loop_of_its_world(tmp_path: Path) -> None
     assert set(errors) == {"this client belongs to another event loop, in which its world is open"}
 
 
-def test_the_facade_gives_a_client_without_await(tmp_path: Path) -> None:
+def test_the_sync_world_returns_a_blocking_client(tmp_path: Path) -> None:
     with World(make_world(tmp_path), run_dir=tmp_path / "run") as world:
         started = world.start()
         with world.join("Rocky") as agent:

@@ -138,7 +138,7 @@ def test_data_with_placeholders_cannot_be_sent(data: str, is_sendable: bool) -> 
     assert example.is_sendable == is_sendable
 
 
-def test_the_lines_for_world_toml_have_the_names_and_the_form_of_the_data() -> None:
+def test_world_toml_lines_reflect_the_names_and_types_of_the_data() -> None:
     inputs = KnownInputs((), find_examples(ROBOT.replace("| Reset | `{}` |\n", "")))
     assert inputs.actions == ()
     text = inputs.describe_unsent()
@@ -149,7 +149,7 @@ def test_the_lines_for_world_toml_have_the_names_and_the_form_of_the_data() -> N
     }
 
 
-def test_a_type_with_one_example_that_can_be_sent_needs_no_lines() -> None:
+def test_no_lines_are_needed_for_a_type_with_a_sendable_example() -> None:
     assert KnownInputs((), find_examples(SHOOTER)).describe_unsent() == ""
 
 
@@ -170,7 +170,7 @@ def test_a_type_with_one_example_that_can_be_sent_needs_no_lines() -> None:
         ("[" * 1000, {}),
     ],
 )
-def test_placeholders_get_values_of_their_form(text: str, value: object) -> None:
+def test_placeholders_get_values_of_a_matching_type(text: str, value: object) -> None:
     assert fill_placeholders(text) == value
 
 
@@ -185,7 +185,7 @@ TEXTS = st.text() | st.lists(PIECES | st.text(max_size=3)).map("".join)
 
 
 @given(TEXTS)
-def test_every_text_has_lines_that_are_toml(text: str) -> None:
+def test_the_lines_for_any_text_are_valid_toml(text: str) -> None:
     examples = find_examples(text)
     for example in examples:
         assert example.type
@@ -197,7 +197,7 @@ def test_every_text_has_lines_that_are_toml(text: str) -> None:
 
 
 @given(TEXTS)
-def test_values_for_placeholders_are_toml(text: str) -> None:
+def test_values_for_placeholders_are_valid_toml(text: str) -> None:
     tomllib.loads(f"value = {write_value(fill_placeholders(text))}")
 
 

@@ -30,7 +30,7 @@ def kept(directory: Path, judged: Mapping[str, WorldFiles | None] | None = None)
     return directory / ".clawblox" / NAME
 
 
-def test_a_report_is_found_with_the_files_that_changed_also_after_a_move(tmp_path: Path) -> None:
+def test_a_report_names_changed_files_even_after_a_move(tmp_path: Path) -> None:
     assert read(tmp_path) is None
     file = kept(tmp_path / "world")
     assert file.stat().st_mode & 0o777 == 0o600
@@ -44,14 +44,14 @@ def test_a_report_is_found_with_the_files_that_changed_also_after_a_move(tmp_pat
     assert report.find_changes() == ("new.py", "world.toml")
 
 
-def test_unknown_files_are_no_change(tmp_path: Path) -> None:
+def test_files_without_digests_do_not_count_as_changed(tmp_path: Path) -> None:
     kept(tmp_path, {OWN: None})
     report = read(tmp_path)
     assert report is not None
     assert report.find_changes() is None
 
 
-def test_files_elsewhere_are_read_only_for_a_report_that_nobody_else_can_have_written(
+def test_files_elsewhere_are_read_only_for_a_trusted_report(
     tmp_path: Path,
 ) -> None:
     other = tmp_path / "other"
@@ -87,7 +87,7 @@ def changed(**fields: object) -> Mapping[str, object]:
         (changed(judged={"a\x00b": {"files": {}, "sha256": NOTHING}}), "is no directory"),
     ],
 )
-def test_a_report_of_another_shape_is_refused(
+def test_a_report_of_the_wrong_shape_is_refused(
     tmp_path: Path, change: Mapping[str, object], text: str
 ) -> None:
     file = kept(tmp_path)
@@ -99,7 +99,7 @@ def test_a_report_of_another_shape_is_refused(
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"[" * 100_000, b"\xff"])
-def test_a_file_that_is_no_report_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_a_report_is_refused(tmp_path: Path, data: bytes) -> None:
     kept(tmp_path).write_bytes(data)
     with pytest.raises(ClawbloxError, match="cannot be read"):
         read(tmp_path)
@@ -119,7 +119,7 @@ def test_a_file_that_is_too_large_or_a_link_is_refused(
         read(tmp_path)
 
 
-def test_a_report_that_is_too_large_is_a_warning_and_the_last_one_stays(
+def test_a_too_large_report_only_warns_and_keeps_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept(tmp_path)

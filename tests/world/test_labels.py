@@ -54,7 +54,7 @@ async def test_a_spec_adds_its_labels_to_the_shared_ones(tmp_path: Path) -> None
         assert fork.labels == {"branch": "a"}
 
 
-async def test_a_later_start_without_labels_has_none(tmp_path: Path) -> None:
+async def test_a_later_start_does_not_inherit_labels(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(make_world(tmp_path), run_dir=run) as world:
         await world.start(labels=LABELS)
@@ -73,7 +73,7 @@ async def test_an_attached_instance_has_the_labels_of_its_start(tmp_path: Path) 
         await attached.stop()
 
 
-async def test_wrong_labels_start_nothing(tmp_path: Path) -> None:
+async def test_invalid_labels_prevent_a_start(tmp_path: Path) -> None:
     async with AsyncWorld(make_world(tmp_path)) as world:
         with pytest.raises(ConfigError, match=r"^labels\.model: "):
             await world.start(run_dir=tmp_path / "run", labels={"model": ["a"]})  # type: ignore[dict-item]

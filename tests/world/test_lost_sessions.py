@@ -54,7 +54,7 @@ async def crash(started: StartedWorld, events: EventStream) -> list[Any]:
     return [*seen, *await past(events)]
 
 
-async def test_an_agent_behind_a_proxy_that_joined_after_the_save_is_joined_again(
+async def test_an_agent_behind_a_proxy_is_rejoined_if_it_joined_after_the_save(
     tmp_path: Path,
 ) -> None:
     run, agent = tmp_path / "run", Program("Rocky", tmp_path / "rocky")
@@ -102,7 +102,7 @@ async def test_a_caller_with_its_own_session_gets_an_event_and_an_error(
 
 
 @pytest.mark.thorough
-async def test_agents_from_before_the_save_are_never_asked_about(tmp_path: Path) -> None:
+async def test_sessions_older_than_the_save_are_not_checked(tmp_path: Path) -> None:
     agent = Program("Rocky", tmp_path / "rocky")
     async with at_work(agent):
         running = restarting(make_world(tmp_path), tmp_path / "run")
@@ -126,7 +126,7 @@ async def test_agents_from_before_the_save_are_never_asked_about(tmp_path: Path)
 
 
 @pytest.mark.thorough
-async def test_a_session_is_refused_to_another_name_of_the_same_instance(tmp_path: Path) -> None:
+async def test_another_agent_name_cannot_use_a_session(tmp_path: Path) -> None:
     async with restarting(MARBLES, tmp_path / "run", env=SAME_NONCE) as (world, started, events):
         saved = await world.save()
         ada = await world.join("ada")
@@ -151,7 +151,7 @@ async def test_a_session_is_refused_to_another_name_of_the_same_instance(tmp_pat
     assert sorted(agent["name"] for agent in agents) == ["ada", "carl"]
 
 
-async def test_an_agent_that_joins_and_leaves_again_and_again_has_one_entry(tmp_path: Path) -> None:
+async def test_an_agent_that_joins_repeatedly_has_one_manifest_entry(tmp_path: Path) -> None:
     async with restarting(make_world(tmp_path), tmp_path / "run") as (world, _, _):
         for _ in range(3):
             async with await world.join("ada"):
@@ -163,7 +163,7 @@ async def test_an_agent_that_joins_and_leaves_again_and_again_has_one_entry(tmp_
     assert [agent["name"] for agent in agents] == ["ada", "ben", "carl", "carl"]
 
 
-async def test_connecting_saves_where_saves_are_on(tmp_path: Path) -> None:
+async def test_connecting_triggers_a_save_if_autosave_is_on(tmp_path: Path) -> None:
     async with restarting(make_world(tmp_path), tmp_path / "run") as (world, started, events):
         await world.autosave(every=1000.0)
         await next_event(events, "saved")

@@ -35,7 +35,9 @@ async def register(run_dir: Path, *paths: Path, form: str = "counter-v1") -> Non
             await writers.of(run_dir).apply(recording_update(path=path, format=form))
 
 
-async def test_a_recording_of_another_program_is_measured_at_each_end(tmp_path: Path) -> None:
+async def test_a_recording_of_another_program_is_measured_when_the_instance_ends(
+    tmp_path: Path,
+) -> None:
     run_dir = tmp_path / "run"
     file = run_dir / "recordings" / "counter.jsonl"
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=run_dir) as world:
@@ -57,7 +59,7 @@ async def test_a_recording_of_another_program_is_measured_at_each_end(tmp_path: 
         await wait_until_async(lambda: listed(run_dir)["counter.jsonl"].items() >= longer.items())
 
 
-async def test_nothing_but_files_of_the_run_is_measured(tmp_path: Path) -> None:
+async def test_only_files_of_the_run_are_measured(tmp_path: Path) -> None:
     run_dir, outside = tmp_path / "run", tmp_path / "outside.bin"
     outside.write_text("not of this run")
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=run_dir) as world:
@@ -77,7 +79,7 @@ async def test_nothing_but_files_of_the_run_is_measured(tmp_path: Path) -> None:
     assert without == {"outside.bin", "link.bin", "folder", "gone.bin", "kit.jsonl.zst"}
 
 
-async def test_no_stop_waits_for_the_reading_of_a_recording(
+async def test_a_stop_does_not_wait_for_the_measurement_of_a_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_dir, has_begun, ends = tmp_path / "run", threading.Event(), threading.Event()

@@ -67,9 +67,7 @@ async def test_the_error_of_a_closed_world_explains_how_to_open_it(
 
 
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs"])
-async def test_a_world_without_an_instance_is_an_error_with_advice(
-    tmp_path: Path, name: str
-) -> None:
+async def test_a_call_without_an_instance_fails_with_advice(tmp_path: Path, name: str) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(UsageError, match=r"^nothing runs\n  hint: start the world first$"):
             await make(CALLS[name], world)
@@ -77,7 +75,7 @@ async def test_a_world_without_an_instance_is_an_error_with_advice(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["connect", "leave", "save", "logs", "stop"])
-async def test_the_error_asks_which_of_several_instances_is_meant(
+async def test_a_call_that_names_no_instance_fails_if_there_are_several(
     tmp_path: Path, name: str
 ) -> None:
     async with running(tmp_path) as (world, _):

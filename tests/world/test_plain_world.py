@@ -216,7 +216,7 @@ def test_a_client_continues_in_a_fork_as_the_same_player(world: World, tmp_path:
 
 
 @pytest.mark.anyio
-async def test_a_crashed_world_comes_back_with_the_players_that_it_had(tmp_path: Path) -> None:
+async def test_a_crashed_world_is_restored_with_its_players(tmp_path: Path) -> None:
     agent = Bot("Builder", tmp_path / "agents" / "Builder")
     async with AsyncWorld("worlds/plain") as world, world.events() as events:
         started = await world.start(run_dir="runs/r001", restart="checkpoint")
@@ -229,7 +229,7 @@ async def test_a_crashed_world_comes_back_with_the_players_that_it_had(tmp_path:
         assert read_players((await world.save()).path) == read_players(saved.path) == ["Builder"]
 
 
-def test_labels_of_a_run_change_the_manifest_alone(world: World, port: int, tmp_path: Path) -> None:
+def test_labelling_a_run_changes_only_the_manifest(world: World, port: int, tmp_path: Path) -> None:
     started = world.start(port=port, record=True, record_dir="runs/r003/recordings")
     world.record_run(
         id="pyramid-r003",
@@ -269,7 +269,7 @@ def test_a_failed_start_names_directory_command_log_and_port(
 
 
 @pytest.mark.thorough
-def test_a_lost_session_is_an_error_although_the_world_has_no_way_to_leave(
+def test_a_lost_session_is_an_error_in_a_world_without_a_leave_route(
     world: World, tmp_path: Path
 ) -> None:
     agent = Bot("Builder", tmp_path / "agents" / "Builder")

@@ -58,7 +58,7 @@ async def forked(world: AsyncWorld, tmp_path: Path) -> StartedWorld:
 
 
 @pytest.mark.thorough
-async def test_a_name_that_was_joined_here_is_the_same_player_in_a_fork(
+async def test_a_name_that_joined_here_is_the_same_player_in_a_fork(
     tmp_path: Path, run_dir: Path
 ) -> None:
     async with opened(copy_plain_world(tmp_path)) as world:
@@ -127,7 +127,7 @@ async def test_the_session_in_the_directory_of_an_agent_belongs_to_its_name(
         assert (await world.join("Red", instance="loaded")).rejoined
 
 
-async def test_a_session_that_act_keeps_belongs_to_its_name(
+async def test_a_session_kept_by_act_belongs_to_its_name(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     async with opened(copy_plain_world(tmp_path)) as world:
@@ -140,7 +140,7 @@ async def test_a_session_that_act_keeps_belongs_to_its_name(
         assert read_players((await world.save(instance=fork.name)).path) == ["red"]
 
 
-async def test_a_player_whose_session_nobody_knows_is_a_new_one_with_a_warning(
+async def test_a_player_with_an_unknown_session_joins_as_new_with_a_warning(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     async with opened(make_world(tmp_path)) as world:
@@ -160,7 +160,7 @@ async def test_a_player_whose_session_nobody_knows_is_a_new_one_with_a_warning(
 
 
 @pytest.mark.thorough
-async def test_a_session_that_the_save_does_not_have_is_not_insisted_on(
+async def test_a_session_missing_from_the_save_is_replaced(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     async with opened(make_world(tmp_path)) as world:
@@ -186,7 +186,7 @@ async def test_connecting_a_name_always_makes_a_new_player(tmp_path: Path, run_d
 
 
 @pytest.mark.thorough
-async def test_a_damaged_manifest_of_the_save_is_passed_over(
+async def test_a_damaged_manifest_of_the_save_is_ignored(
     tmp_path: Path, run_dir: Path, forget: None
 ) -> None:
     directory = copy_plain_world(tmp_path)

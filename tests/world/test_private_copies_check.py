@@ -87,14 +87,14 @@ def test_a_world_whose_program_is_two_directories_above_is_checked(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_a_world_that_needs_a_module_above_without_naming_it_is_checked(tmp_path: Path) -> None:
+def test_a_world_with_an_unnamed_module_above_is_checked(tmp_path: Path) -> None:
     world = make_silent_repository(tmp_path)
     assert statuses(check(world)) == {"passed"}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("make", sampled([make_repository, make_silent_repository], every=2))
-def test_a_recording_of_such_a_world_is_verified(
+def test_a_recording_of_a_world_with_a_module_above_is_verified(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     world = make(tmp_path / "repository")
@@ -104,7 +104,7 @@ def test_a_recording_of_such_a_world_is_verified(
 
 
 @pytest.mark.thorough
-def test_a_replay_that_starts_in_no_copy_says_why_it_did_not_in_the_first(tmp_path: Path) -> None:
+def test_the_error_of_a_replay_explains_why_the_first_copy_failed(tmp_path: Path) -> None:
     world = make_silent_repository(tmp_path / "repository")
     run = recorded_lives(world, tmp_path / "run", BETS, rounds=2)
     write(tmp_path / "repository" / "server.py", "raise SystemExit('broken')")
@@ -115,7 +115,7 @@ def test_a_replay_that_starts_in_no_copy_says_why_it_did_not_in_the_first(tmp_pa
     assert "--in-place" in replay.progress.reason
 
 
-def test_a_copy_has_what_git_tracks_or_would_track_at_the_same_place(tmp_path: Path) -> None:
+def test_a_copy_contains_all_files_that_git_does_not_ignore(tmp_path: Path) -> None:
     top = tmp_path / "repository"
     world = make_repository(top)
     write(world / "model.log", "an ignored file of the world itself")
@@ -147,7 +147,7 @@ def test_a_copy_has_what_git_tracks_or_would_track_at_the_same_place(tmp_path: P
     ]
 
 
-def test_a_world_that_names_nothing_above_is_copied_alone(tmp_path: Path) -> None:
+def test_a_world_without_paths_above_is_copied_alone(tmp_path: Path) -> None:
     world = make_repository(tmp_path / "repository", '["{python}", "a/../world.py", "../nowhere"]')
     assert copy(world, tmp_path / "scratch").dir == tmp_path / "scratch" / "world"
 
@@ -193,7 +193,7 @@ def damaged_repository(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (damaged_repository, "git cannot list "),
     ],
 )
-def test_a_path_that_a_copy_cannot_have_is_named_and_nothing_is_started(
+def test_the_error_names_a_path_that_cannot_be_copied(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path, pytest.MonkeyPatch], None],
@@ -223,13 +223,13 @@ def test_a_repository_of_another_user_is_listed(tmp_path: Path) -> None:
     assert statuses(check(world, "contract.ready")) == {"passed"}
 
 
-def test_such_a_world_is_checked_in_place_where_the_caller_asks_for_it(tmp_path: Path) -> None:
+def test_a_world_that_cannot_be_copied_is_checked_in_place_on_request(tmp_path: Path) -> None:
     world = make_repository(tmp_path)
     (tmp_path / ".git").rename(tmp_path / "git")
     assert statuses(check(world, "contract.ready", in_place=True)) == {"passed"}
 
 
-def test_verify_names_the_path_too(tmp_path: Path) -> None:
+def test_verify_names_a_path_that_cannot_be_copied(tmp_path: Path) -> None:
     world = make_repository(tmp_path / "repository")
     run = recorded_lives(world, tmp_path / "run", BETS, rounds=6)
     (tmp_path / "repository" / ".git").rename(tmp_path / "git")
@@ -291,7 +291,7 @@ def test_paths_above_a_world_are_found_in_its_commands(
 
 
 @given(st.lists(st.text("./ =:'\0aé\n")))
-def test_looking_for_paths_never_fails(command: list[str]) -> None:
+def test_the_search_for_paths_never_fails(command: list[str]) -> None:
     for path in find_paths_above(Path("/proc"), {"run": {"command": command}}):
         assert ".." in path
 

@@ -67,7 +67,7 @@ def shown_in_terminal(tmp_path: Path, script: str) -> str:
 
 
 @pytest.mark.thorough
-def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_a_start(tmp_path: Path) -> None:
     written = shown_in_terminal(tmp_path, SCRIPT)
     assert "Starting" in written
     assert "Stopping" in written
@@ -75,7 +75,7 @@ def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_forks_and_resumes_are_shown_too(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_forks_and_resumes(tmp_path: Path) -> None:
     written = shown_in_terminal(tmp_path, GOES_ON)
     forked, resumed = written.split("Resuming", 1)
     assert "Starting" in forked
@@ -84,7 +84,7 @@ def test_forks_and_resumes_are_shown_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:
+def test_no_progress_is_shown_without_a_terminal(tmp_path: Path) -> None:
     log = tmp_path / "stderr"
     with log.open("wb") as stderr:
         run_script(tmp_path, stderr.fileno())
@@ -92,7 +92,7 @@ def test_elsewhere_nothing_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_an_archive_is_shown_too(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_an_archive(tmp_path: Path) -> None:
     assert "Saving" in shown_in_terminal(tmp_path, ARCHIVES)
 
 
@@ -116,7 +116,7 @@ async def test_a_function_is_called_with_the_number_done_and_the_total(tmp_path:
 
 
 @pytest.mark.anyio
-async def test_an_exception_from_the_function_ends_the_start_of_all(tmp_path: Path) -> None:
+async def test_an_exception_from_the_progress_function_ends_all_starts(tmp_path: Path) -> None:
     def fail(done: int, total: int) -> None:
         raise KeyError(done, total)
 
@@ -127,7 +127,7 @@ async def test_an_exception_from_the_function_ends_the_start_of_all(tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_anything_else_is_refused_by_every_call(tmp_path: Path) -> None:
+async def test_every_call_refuses_an_invalid_progress_option(tmp_path: Path) -> None:
     wrong: object = "loud"
     async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
         calls = (

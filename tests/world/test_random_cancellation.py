@@ -51,11 +51,13 @@ def last_lines(log: Path) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_cancellations_at_random_moments_end_and_leave_nothing(tmp_path: Path, backend: str):
+def test_random_cancellations_end_and_clean_up(tmp_path: Path, backend: str):
     cancel_at_random(tmp_path, backend, 24)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("backend", "rounds"), [("asyncio", 1000), ("trio", 300)])
-def test_a_thousand_cancellations_end_and_leave_nothing(tmp_path: Path, backend: str, rounds: int):
+def test_a_thousand_random_cancellations_end_and_clean_up(
+    tmp_path: Path, backend: str, rounds: int
+):
     cancel_at_random(tmp_path, backend, rounds)

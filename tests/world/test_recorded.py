@@ -46,7 +46,7 @@ async def test_an_agent_joins_acts_and_leaves(tmp_path: Path) -> None:
         assert names == ("red", "agent-1", record.run_id)
 
 
-async def test_a_call_to_a_dead_world_is_an_error_with_its_last_lines(tmp_path: Path) -> None:
+async def test_a_call_to_a_dead_world_fails_with_its_last_log_lines(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
         with RecordedPlace(started.run_dir, await find_record(started)) as place:
             agent = await join_place(place, "red", timeout=10)
@@ -59,7 +59,7 @@ async def test_a_call_to_a_dead_world_is_an_error_with_its_last_lines(tmp_path: 
 
 
 @pytest.mark.thorough
-async def test_a_call_that_fails_in_a_living_world_names_the_instance(tmp_path: Path) -> None:
+async def test_a_failed_call_to_a_live_world_names_the_instance(tmp_path: Path) -> None:
     async with running(tmp_path) as (_, started):
         with RecordedPlace(started.run_dir, await find_record(started)) as place:
             agent = await join_place(place, "red", timeout=0.2)
@@ -71,7 +71,7 @@ async def test_a_call_that_fails_in_a_living_world_names_the_instance(tmp_path: 
             assert not isinstance(error.value, WorldExitedError)
 
 
-async def test_an_instance_that_came_back_once_is_not_expected_to_come_back_again(
+async def test_a_restarted_instance_is_not_expected_to_restart_again(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, started):

@@ -69,7 +69,7 @@ def find(file: Path) -> Path:
     return find_recorded_world(recording, run_dir)
 
 
-def test_a_world_that_was_moved_must_be_given(run_dir: Path, world: Path) -> None:
+def test_a_moved_world_must_be_given_explicitly(run_dir: Path, world: Path) -> None:
     world.rename(world.with_name("moved"))
     with pytest.raises(UsageError) as caught:
         find(run_dir / FILE)
@@ -98,7 +98,7 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_record_that_other_users_can_write_does_not_count(
+def test_a_record_writable_by_other_users_is_ignored(
     tmp_path: Path, world: Path, place: str
 ) -> None:
     run_dir = write_run(tmp_path / "run", world, "w000")
@@ -114,7 +114,7 @@ def test_a_record_that_other_users_can_write_does_not_count(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 @pytest.mark.parametrize("place", PLACES)
-def test_a_record_of_another_user_does_not_count(tmp_path: Path, world: Path, place: str) -> None:
+def test_a_record_of_another_user_is_ignored(tmp_path: Path, world: Path, place: str) -> None:
     run_dir = write_run(tmp_path / "run", world, "w000")
     part = PLACES[place](run_dir)
     os.chown(part, NOBODY, -1)
@@ -122,7 +122,7 @@ def test_a_record_of_another_user_does_not_count(tmp_path: Path, world: Path, pl
         find(run_dir / "worlds" / "w000" / FILE)
 
 
-def test_only_the_caller_and_root_are_believed(
+def test_only_records_of_the_caller_and_root_are_trusted(
     run_dir: Path, world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = os.geteuid()
@@ -155,7 +155,7 @@ def test_a_record_counts_only_for_recordings_that_its_manifest_lists(run_dir: Pa
     assert find_run_dir(run_dir / FILE) is None
 
 
-def test_a_strangers_manifest_hides_no_run_directory_above(run_dir: Path) -> None:
+def test_a_strangers_manifest_does_not_hide_the_run_directory_above(run_dir: Path) -> None:
     records_journal(run_dir / "recordings").parent.mkdir(parents=True)
     records_journal(run_dir / "recordings").touch()
     manifest_path(run_dir / "recordings").write_text("[" * 10_000)
@@ -163,7 +163,7 @@ def test_a_strangers_manifest_hides_no_run_directory_above(run_dir: Path) -> Non
 
 
 @pytest.mark.parametrize("place", ["worlds/planted", "agents/a/workspace/w", "."])
-def test_a_world_in_the_run_directory_must_be_given(tmp_path: Path, place: str) -> None:
+def test_a_world_in_the_run_directory_must_be_given_explicitly(tmp_path: Path, place: str) -> None:
     world = tmp_path / "run" / place
     run_dir = write_run(tmp_path / "run", world)
     with pytest.raises(UsageError, match=r"must be given: .* is in the run directory"):
@@ -175,7 +175,7 @@ def test_a_world_in_the_run_directory_must_be_given(tmp_path: Path, place: str) 
 
 
 @pytest.mark.parametrize("place", ["workspace/made/w", "home", "session/x"])
-def test_a_world_among_the_files_of_an_agent_must_be_given(tmp_path: Path, place: str) -> None:
+def test_a_world_in_an_agents_files_must_be_given_explicitly(tmp_path: Path, place: str) -> None:
     agent = tmp_path / "agent"
     (agent / "runtime").mkdir(parents=True)
     run_dir = write_run(tmp_path / "run", write_world(agent / place))
@@ -183,7 +183,7 @@ def test_a_world_among_the_files_of_an_agent_must_be_given(tmp_path: Path, place
         find(run_dir / FILE)
 
 
-def test_a_run_among_the_files_of_an_agent_does_not_count(tmp_path: Path, world: Path) -> None:
+def test_a_run_in_an_agents_files_is_ignored(tmp_path: Path, world: Path) -> None:
     agent = tmp_path / "agent"
     (agent / "session").mkdir(parents=True)  # an agent from an archive has no runtime yet
     run_dir = write_run(agent / "workspace" / "run", world)

@@ -163,7 +163,7 @@ async def test_two_agents_are_recorded_through_a_death_and_a_restart(tmp_path: P
     ]
 
 
-async def test_an_agent_that_has_a_program_is_recorded_at_its_own_address(tmp_path: Path) -> None:
+async def test_an_agent_program_is_recorded_at_its_own_address(tmp_path: Path) -> None:
     agent, run = Program("Rocky-r003", tmp_path / "rocky"), tmp_path / "run"
     async with (
         recorded(make_counter(tmp_path), run, restart="fresh") as (world, started),
@@ -209,7 +209,7 @@ async def test_an_agent_that_has_a_program_is_recorded_at_its_own_address(tmp_pa
         assert headers["session"].encode() not in content
 
 
-async def test_answers_that_are_no_observations_are_counted(tmp_path: Path) -> None:
+async def test_answers_that_are_not_observations_are_counted(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with capture_logs() as logs:
         async with recorded(make_counter(tmp_path), run) as (world, started):
@@ -226,7 +226,7 @@ async def test_answers_that_are_no_observations_are_counted(tmp_path: Path) -> N
     assert [log["number"] for log in logs if log["event"] == "requests not recorded"] == [1]
 
 
-async def test_an_input_of_which_the_world_dies_is_recorded_without_an_answer(
+async def test_an_input_that_kills_the_world_is_recorded_without_an_answer(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
@@ -265,7 +265,7 @@ async def test_an_input_that_fails_because_the_world_is_stopped_is_recorded(tmp_
     ("toml", "record", "variable"),
     [("", True, "1"), (RECORDER, False, "0"), ('recorder = "world"', True, "1")],
 )
-async def test_clawblox_records_only_where_a_world_asks_for_it(
+async def test_clawblox_records_only_for_worlds_that_request_it(
     tmp_path: Path, toml: str, record: bool, variable: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, toml_extra=toml)) as world:
@@ -293,7 +293,7 @@ async def test_each_of_many_instances_has_its_own_recordings(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("many", [False, True])
-async def test_without_zstandard_nothing_is_started(
+async def test_a_recorded_start_is_refused_without_zstandard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool
 ) -> None:
     monkeypatch.setattr("clawblox.zstd.find_zstandard", lambda: None)
@@ -306,7 +306,7 @@ async def test_without_zstandard_nothing_is_started(
         assert world.instances == ()
 
 
-async def test_an_instance_that_is_attached_to_is_recorded_further(tmp_path: Path) -> None:
+async def test_an_attached_instance_continues_to_be_recorded(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with recorded(make_counter(tmp_path), run, detach=True) as (world, _):
         rocky = await world.join("Rocky")
@@ -335,7 +335,7 @@ anyio.run(main)
 """
 
 
-def test_after_a_sigkill_everything_is_there_that_was_written(tmp_path: Path) -> None:
+def test_a_recording_keeps_all_written_records_after_sigkill(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with orchestrator(KILLED, make_counter(tmp_path), run) as program:
         assert program.hear() == "acted"
@@ -362,7 +362,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, where: object, name: str) -> Iterat
     ("where", "name"),
     [(Transcript, "records"), (recorder_module, "AgentExchange"), (recorder_module, "route_kinds")],
 )
-async def test_a_defect_of_the_recorder_disturbs_no_agent(
+async def test_a_bug_in_the_recorder_does_not_affect_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, name: str
 ) -> None:
     run = tmp_path / "run"
@@ -381,7 +381,7 @@ async def test_a_defect_of_the_recorder_disturbs_no_agent(
     assert [line[0] for line in summary(recording(run))][:1] == ["start"]
 
 
-async def test_a_full_disk_ends_the_recording_and_nothing_else(
+async def test_a_full_disk_ends_only_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = Path("/dev/full")
@@ -436,7 +436,7 @@ def make_recorder(tmp_path: Path) -> AgentRecorder:
 ROCKY = Actor("session-of-rocky", "agent-1", "Rocky")
 
 
-async def test_notes_of_other_threads_are_written_and_later_ones_are_dropped(
+async def test_notes_of_other_threads_are_written_until_the_recording_ends(
     tmp_path: Path,
 ) -> None:
     recorder, answer = make_recorder(tmp_path), Answer(200, b'{"time": 1}')
@@ -471,7 +471,7 @@ async def test_notes_of_other_threads_are_written_and_later_ones_are_dropped(
     assert (ended["event"], ended["exit"]) == ("end", None)
 
 
-async def test_a_recording_ends_when_too_much_waits_to_be_written(
+async def test_a_recording_ends_when_its_queue_overflows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = make_recorder(tmp_path)
@@ -487,7 +487,7 @@ async def test_a_recording_ends_when_too_much_waits_to_be_written(
     assert [log["reason"] for log in logs] == ["more than 100000 bytes wait to be written"]
 
 
-async def test_a_recording_that_is_cancelled_is_complete(tmp_path: Path) -> None:
+async def test_a_cancelled_recording_is_complete(tmp_path: Path) -> None:
     recorder = make_recorder(tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(recorder.run)

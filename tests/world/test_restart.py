@@ -86,7 +86,7 @@ async def test_a_restart_keeps_state_name_port_and_run_and_is_counted(tmp_path: 
     assert manifest_of(started.instance_dir)["run"]["status"] == "complete"
 
 
-async def test_a_fresh_restart_begins_as_the_first_time_and_saves_nothing(tmp_path: Path) -> None:
+async def test_a_fresh_restart_repeats_the_first_start_without_a_save(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         session = (await world.connect("Rocky"))["session"]
         act(started.port, session, 5)
@@ -99,7 +99,7 @@ async def test_a_fresh_restart_begins_as_the_first_time_and_saves_nothing(tmp_pa
         assert entry.keys() == {"at", "by", "exit", "number", "run_id"}
 
 
-async def test_without_a_new_save_it_continues_from_the_last_good_save(tmp_path: Path) -> None:
+async def test_a_restart_without_a_save_continues_from_the_last_good_save(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         session = (await world.connect("Rocky"))["session"]
         assert (await world.restart(save=False)).resume_path is None
@@ -189,7 +189,7 @@ async def test_an_instance_that_cannot_be_saved_is_not_restarted(tmp_path: Path)
         assert again.resume_path == good.path
 
 
-async def test_calls_under_way_fail_as_when_a_world_dies(tmp_path: Path) -> None:
+async def test_calls_in_progress_fail_during_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         switch(started, snapshot="hang-before-headers")
         failures: list[Exception] = []
@@ -210,7 +210,7 @@ async def test_calls_under_way_fail_as_when_a_world_dies(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
+async def test_a_dead_instance_is_restarted_with_its_name_and_port(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"
@@ -248,7 +248,7 @@ async def test_an_instance_that_died_is_brought_back_under_its_name_and_port(
     assert not marked_processes()
 
 
-async def test_an_instance_can_be_restarted_the_moment_it_has_died(tmp_path: Path) -> None:
+async def test_an_instance_can_be_restarted_immediately_after_its_death(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         saved = await world.save()
         for _ in range(3):
@@ -260,7 +260,7 @@ async def test_an_instance_can_be_restarted_the_moment_it_has_died(tmp_path: Pat
 
 
 @pytest.mark.thorough
-async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) -> None:
+async def test_requested_restarts_do_not_count_against_the_budget(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start_many(1, run_dir=run, restart="checkpoint", max_restarts=1)
@@ -276,7 +276,7 @@ async def test_requests_do_not_count_against_the_restart_budget(tmp_path: Path) 
         ]
 
 
-async def test_a_restart_does_not_wait_for_the_pause_of_the_restart_policy(
+async def test_a_requested_restart_skips_the_delay_of_the_restart_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_FIRST_RESTART_DELAY_S", "_LAST_RESTART_DELAY_S"):
@@ -296,7 +296,7 @@ async def test_a_restart_does_not_wait_for_the_pause_of_the_restart_policy(
         assert entries[-1]["by"] == "request"
 
 
-async def test_a_failed_restart_is_an_error_and_ends_the_instance(tmp_path: Path) -> None:
+async def test_a_failed_restart_raises_and_ends_the_instance(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started), world.events() as events:
         saved = await world.save()
         foreign = saved.path.read_bytes().replace(b"scene-plain", b"scene-other")
@@ -334,7 +334,7 @@ async def test_after_a_failed_restart_the_policy_decides(tmp_path: Path) -> None
         assert restarts_of(started.instance_dir)[-1]["by"] == "policy"
 
 
-async def test_a_stop_during_a_restart_wins(tmp_path: Path) -> None:
+async def test_a_stop_during_a_restart_takes_precedence(tmp_path: Path) -> None:
     async with running(tmp_path, "--slow-stop", "30") as (world, _):
         failures: list[Exception] = []
 
@@ -370,7 +370,7 @@ async def test_concurrent_restarts_take_turns(tmp_path: Path) -> None:
         assert marked_processes() == {pids[-1]}
 
 
-async def test_concurrent_restarts_of_a_dead_instance_are_one(tmp_path: Path) -> None:
+async def test_concurrent_restarts_of_a_dead_instance_restart_it_once(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         os.kill(started.pid, signal.SIGKILL)
         await world.wait()
@@ -399,7 +399,7 @@ async def test_a_cancelled_restart_continues(tmp_path: Path) -> None:
         assert world.instances == ("w000",)
 
 
-async def test_an_instance_that_starts_or_was_stopped_cannot_be_restarted(tmp_path: Path) -> None:
+async def test_a_starting_or_stopped_instance_cannot_be_restarted(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         with pytest.raises(UsageError, match="no instance 'w001'"):
             await world.restart("w001")

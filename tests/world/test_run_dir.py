@@ -13,7 +13,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_run_directory_of_the_object_is_the_default_of_every_call(tmp_path: Path) -> None:
+async def test_the_objects_run_directory_is_the_default_of_every_call(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(make_world(tmp_path), run_dir=run) as world:
         await world.record_run(id="r-1")
@@ -24,7 +24,7 @@ async def test_a_run_directory_of_the_object_is_the_default_of_every_call(tmp_pa
     assert manifest_of(run)["run"]["id"] == "r-1"
 
 
-async def test_the_lineage_of_an_earlier_run_is_read_where_the_object_says(tmp_path: Path) -> None:
+async def test_lineage_reads_the_objects_run_directory(tmp_path: Path) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"
     async with AsyncWorld(directory) as world:
         await world.start(run_dir=run)
@@ -32,13 +32,13 @@ async def test_the_lineage_of_an_earlier_run_is_read_where_the_object_says(tmp_p
         assert [one.name for one in (await world.lineage()).instances] == ["w000"]
 
 
-async def test_a_call_can_name_another_one(tmp_path: Path) -> None:
+async def test_a_call_can_name_another_run_directory(tmp_path: Path) -> None:
     async with AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run") as world:
         elsewhere = await world.start(run_dir=tmp_path / "elsewhere")
         assert elsewhere.run_dir == tmp_path / "elsewhere"
 
 
-async def test_a_fork_goes_to_the_run_of_its_snapshot_whatever_run_dir_the_object_has(
+async def test_a_fork_joins_its_snapshots_run_regardless_of_the_objects_run_dir(
     tmp_path: Path,
 ) -> None:
     directory = make_world(tmp_path)
@@ -50,7 +50,7 @@ async def test_a_fork_goes_to_the_run_of_its_snapshot_whatever_run_dir_the_objec
         assert fork.run_dir == tmp_path / "first"
 
 
-def test_a_relative_path_is_resolved_at_the_call(
+def test_a_relative_run_directory_is_resolved_at_call_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,7 +59,7 @@ def test_a_relative_path_is_resolved_at_the_call(
         assert world.start().run_dir == tmp_path / "run"
 
 
-def test_an_empty_name_is_refused(tmp_path: Path) -> None:
+def test_an_empty_run_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^run_dir: "):
         World(make_world(tmp_path), run_dir="")
 
@@ -67,7 +67,7 @@ def test_an_empty_name_is_refused(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- its text
 
 
-async def test_a_world_is_a_line_of_text(tmp_path: Path) -> None:
+async def test_the_representation_of_a_world_is_one_line(tmp_path: Path) -> None:
     world = AsyncWorld(make_world(tmp_path), run_dir=tmp_path / "run")
     assert repr(world) == "AsyncWorld('counter', not open)"
     async with world:
@@ -81,7 +81,7 @@ async def test_a_world_is_a_line_of_text(tmp_path: Path) -> None:
         assert "\n" not in repr(saved)
 
 
-def test_the_sync_world_is_one_too(tmp_path: Path) -> None:
+def test_the_representation_of_a_sync_world_is_one_line(tmp_path: Path) -> None:
     with World(make_world(tmp_path), run_dir=tmp_path / "run") as world:
         world.start(labels={"seed": 3})
         assert repr(world) == "World('counter', 1 ready)"

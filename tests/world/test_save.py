@@ -39,7 +39,7 @@ async def rounds(events: EventStream, count: int, *names: str) -> None:
 
 
 @pytest.mark.thorough
-async def test_reusing_a_name_removes_no_save_of_the_old_instance(tmp_path: Path) -> None:
+async def test_reusing_a_name_keeps_the_saves_of_the_old_instance(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in ("one", "two", "two")]
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         kept: set[Path] = set()
@@ -56,7 +56,7 @@ async def test_reusing_a_name_removes_no_save_of_the_old_instance(tmp_path: Path
     assert kept <= on_disk(runs[0]).keys() | on_disk(runs[1]).keys()
 
 
-async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: Path) -> None:
+async def test_autosave_keeps_the_snapshot_of_another_instances_restore(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=run, name="w000")
@@ -69,7 +69,7 @@ async def test_autosave_keeps_what_another_instance_was_restored_from(tmp_path: 
     assert registered(run) == on_disk(run)
 
 
-async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
+async def test_autosave_keeps_the_snapshot_of_a_prepared_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_planned, may_go_on = threading.Event(), threading.Event()
@@ -96,7 +96,7 @@ async def test_autosave_keeps_what_a_start_that_is_prepared_will_restore(
         assert world.instances == ("w000", "fork")
 
 
-async def test_autosave_keeps_what_waiting_starts_will_restore(
+async def test_autosave_keeps_the_snapshots_of_queued_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_begin, forked = anyio.Event(), []
@@ -179,7 +179,7 @@ async def save_once(world: AsyncWorld) -> Path:
         return path
 
 
-async def test_an_autosave_costs_one_update_of_a_manifest_that_does_not_grow(
+async def test_an_autosave_updates_the_manifest_once_without_growing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, updates = tmp_path / "run", 0
@@ -202,7 +202,7 @@ async def test_an_autosave_costs_one_update_of_a_manifest_that_does_not_grow(
     assert len(manifest_of(run)["checkpoints"]) == 2
 
 
-async def test_autosave_removes_no_save_elsewhere_that_the_manifest_lists(tmp_path: Path) -> None:
+async def test_autosave_keeps_listed_saves_in_other_directories(tmp_path: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other" / "w000-20260622T185925Z-abcdef.json"
     other.parent.mkdir()
     other.write_text("{}")
@@ -221,7 +221,7 @@ async def test_autosave_removes_no_save_elsewhere_that_the_manifest_lists(tmp_pa
 
 
 @pytest.mark.thorough
-async def test_the_lineage_has_the_autosave_that_a_fork_began_from_when_it_is_gone(
+async def test_the_lineage_shows_a_removed_autosave_that_a_fork_started_from(
     tmp_path: Path,
 ) -> None:
     run = tmp_path / "run"

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------------------- several
 
 
-async def test_instances_of_one_world_run_side_by_side(tmp_path: Path) -> None:
+async def test_instances_of_one_world_run_concurrently(tmp_path: Path) -> None:
     started: dict[str, StartedWorld] = {}
 
     async def start(name: str) -> None:
@@ -117,7 +117,7 @@ def other_orchestrator(directory: Path, run: Path) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.thorough
-async def test_a_name_that_another_orchestrator_holds_is_refused_and_names_it(
+async def test_the_error_for_a_name_held_elsewhere_names_the_orchestrator(
     tmp_path: Path,
 ) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"
@@ -134,7 +134,7 @@ async def test_a_name_that_another_orchestrator_holds_is_refused_and_names_it(
         assert (await world.start(name="one", run_dir=run)).name == "one"
 
 
-async def test_a_name_in_use_here_is_refused_and_the_running_instance_stays(
+async def test_a_name_in_use_is_refused_without_affecting_its_instance(
     tmp_path: Path,
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

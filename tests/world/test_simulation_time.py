@@ -17,7 +17,7 @@ from tests.support.worlds import ask, make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_time_is_that_of_a_save_and_nothing_is_kept(
+async def test_simulation_time_is_read_from_a_temporary_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
@@ -45,7 +45,7 @@ async def test_the_time_is_that_of_a_save_and_nothing_is_kept(
                 await world.simulation_time("w001")
 
 
-def test_a_sync_world_has_a_time(tmp_path: Path) -> None:
+def test_a_sync_world_returns_the_simulation_time(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
         world.start()
         assert world.simulation_time() is not None

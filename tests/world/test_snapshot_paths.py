@@ -82,7 +82,7 @@ async def refused(begin: Begin, world_dir: Path, given: Any, run: Path) -> Confi
 
 @pytest.mark.parametrize("begin", WAYS)
 @pytest.mark.parametrize("place", ["world", "here"])
-async def test_the_existing_file_is_taken(
+async def test_a_relative_path_means_the_existing_file(
     tmp_path: Path, world_dir: Path, here: Path, place: str, begin: Begin
 ) -> None:
     path = (world_dir if place == "world" else here) / "saves" / "s1.json"
@@ -103,7 +103,7 @@ async def test_two_different_files_are_ambiguous(
 
 
 @pytest.mark.parametrize("make_same", [os.link, os.symlink])
-async def test_the_same_file_in_both_places_is_taken(
+async def test_the_same_file_in_both_places_is_unambiguous(
     tmp_path: Path, world_dir: Path, here: Path, make_same: Callable[[Path, Path], None]
 ) -> None:
     write(here / "s1.json")
@@ -112,7 +112,7 @@ async def test_the_same_file_in_both_places_is_taken(
         assert await by_start(world, "s1.json", tmp_path / "run") == world_dir / "s1.json"
 
 
-async def test_in_the_world_directory_both_places_are_the_same(
+async def test_a_relative_path_is_unambiguous_in_the_world_directory(
     tmp_path: Path, world_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(world_dir)
@@ -124,7 +124,7 @@ async def test_in_the_world_directory_both_places_are_the_same(
     assert error.path == world_dir / "none.json"
 
 
-async def test_a_directory_in_one_place_hides_no_file_in_the_other(
+async def test_a_directory_in_one_place_does_not_hide_a_file_in_the_other(
     tmp_path: Path, world_dir: Path, here: Path
 ) -> None:
     (world_dir / "s1").mkdir()
@@ -139,7 +139,7 @@ async def test_a_directory_in_one_place_hides_no_file_in_the_other(
 
 @pytest.mark.parametrize("begin", WAYS)
 @pytest.mark.parametrize("name", ["missing.ckpt", "missing.json"])
-async def test_the_error_for_a_missing_snapshot_lists_where_it_was_searched(
+async def test_the_error_for_a_missing_snapshot_lists_the_searched_places(
     tmp_path: Path, world_dir: Path, here: Path, name: str, begin: Begin
 ) -> None:
     error = await refused(begin, world_dir, name, tmp_path / "run")
@@ -153,7 +153,7 @@ async def test_the_error_for_a_missing_snapshot_lists_where_it_was_searched(
 
 
 @pytest.mark.parametrize("begin", WAYS)
-async def test_what_is_named_like_an_archive_is_never_given_to_a_world(
+async def test_a_file_named_like_an_archive_is_never_given_to_a_world(
     tmp_path: Path, world_dir: Path, here: Path, begin: Begin
 ) -> None:
     write(here / "gen1.ckpt")

@@ -330,10 +330,10 @@ def resident_mb() -> int:
 
 
 @pytest.mark.thorough
-async def test_nothing_is_lost_whatever_happens_to_a_few_worlds(tmp_path: Path) -> None:
+async def test_random_failures_of_a_few_worlds_lose_no_state(tmp_path: Path) -> None:
     await soak(tmp_path, 12, 2.0)
 
 
 @pytest.mark.soak
-async def test_nothing_is_lost_whatever_happens_to_a_crowd(tmp_path: Path) -> None:
+async def test_random_failures_of_a_crowd_lose_no_state(tmp_path: Path) -> None:
     await soak(tmp_path, 128, float(os.environ.get("CLAWBLOX_SOAK_S", "300")))

@@ -51,7 +51,7 @@ def test_a_world_beyond_the_limits_has_no_digests(
     assert read_world_files(tmp_path / "gone") is None
 
 
-def test_a_list_that_has_another_digest_is_not_believed() -> None:
+def test_a_file_list_with_a_wrong_digest_is_rejected() -> None:
     files = WorldFiles({"a.py": "0" * 64})
     assert parse_world_files(dict(files.files), files.sha256) == files
     values: list[Any] = [{"a.py": "1" * 64}, {"a.py": 7}, {"\ud800": "x"}, [], None, "a.py"]
@@ -60,7 +60,7 @@ def test_a_list_that_has_another_digest_is_not_believed() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_recording_names_the_files_of_each_life(tmp_path: Path) -> None:
+async def test_a_recording_names_the_source_files_of_each_start(tmp_path: Path) -> None:
     directory, run_dir = dice_world(tmp_path), tmp_path / "run"
     expected = []
     async with AsyncWorld(dir=directory, run_dir=run_dir) as world:
@@ -78,13 +78,13 @@ async def test_a_recording_names_the_files_of_each_life(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_world_that_does_not_record_is_given_no_digest(tmp_path: Path) -> None:
+async def test_a_world_that_does_not_record_gets_no_digest(tmp_path: Path) -> None:
     async with AsyncWorld(dir=dice_world(tmp_path), run_dir=tmp_path / "run") as world:
         await world.start()
     assert "world_files" not in json.loads(manifest_path(tmp_path / "run").read_text())
 
 
-def test_a_manifest_keeps_the_latest_versions(tmp_path: Path) -> None:
+def test_a_manifest_keeps_the_latest_versions_of_source_files(tmp_path: Path) -> None:
     from clawblox.rundir.manifest import Manifest, Update
 
     manifest = Manifest(manifest_path(tmp_path))

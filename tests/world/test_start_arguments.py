@@ -33,7 +33,7 @@ ON_BOTH_LOOPS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 @pytest.mark.thorough
 @ON_BOTH_LOOPS
-async def test_a_world_goes_from_start_to_resume_on_either_event_loop(tmp_path: Path) -> None:
+async def test_a_world_is_started_and_resumed_on_either_event_loop(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
         first = await world.start(run_dir=tmp_path / "run")
@@ -66,7 +66,7 @@ async def test_a_leased_port_is_below_the_ephemeral_range(tmp_path: Path, port: 
         assert all(1024 <= one.port < 32768 and is_listening(one.port) for one in started)
 
 
-async def test_a_given_port_is_the_one_that_serves(tmp_path: Path) -> None:
+async def test_a_world_serves_on_the_given_port(tmp_path: Path) -> None:
     port = free_port()
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(port=port)
@@ -224,7 +224,7 @@ async def test_command_file_and_log_file_go_to_the_given_paths(tmp_path: Path) -
         assert {path.name for path in files.iterdir()} == {"start.sh", "world.log"}
 
 
-async def test_a_log_that_exists_is_appended_to(tmp_path: Path) -> None:
+async def test_an_existing_log_is_appended_to(tmp_path: Path) -> None:
     log_file = tmp_path / "world.log"
     log_file.write_text("the run before\n")
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -269,7 +269,7 @@ async def test_additional_variables_reach_the_world(tmp_path: Path) -> None:
         ({"env": ["A=1"]}, "env"),
     ],
 )
-async def test_a_wrong_argument_is_named_and_nothing_is_started(
+async def test_the_error_names_an_invalid_argument_before_a_start(
     tmp_path: Path, arguments: dict[str, Any], key: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -283,7 +283,7 @@ async def test_a_wrong_argument_is_named_and_nothing_is_started(
 # ---------------------------------------------------------------------------- StartedWorld
 
 
-async def test_the_started_world_has_all_facts_of_the_instance(tmp_path: Path) -> None:
+async def test_a_start_returns_all_facts_of_the_instance(tmp_path: Path) -> None:
     directory = make_world(tmp_path)
     world = AsyncWorld(dir=directory)
     assert (world.url, world.port, world.command_file, world.log_file) == (None,) * 4
@@ -323,9 +323,7 @@ async def test_the_script_that_holds_a_started_world_can_ask_for_its_snapshot(
 
 
 @pytest.mark.parametrize(("record", "warns"), [(False, True), (True, False)])
-async def test_a_directory_for_recordings_without_record_warns(
-    record: bool, warns: bool, tmp_path: Path
-) -> None:
+async def test_record_dir_without_record_warns(record: bool, warns: bool, tmp_path: Path) -> None:
     with capture_logs() as captured:
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             await world.start(record=record, record_dir=tmp_path / "run" / "recordings")
@@ -333,7 +331,7 @@ async def test_a_directory_for_recordings_without_record_warns(
     assert (said == ["record_dir has no effect without record"]) == warns
 
 
-async def test_the_address_of_a_document_gets_its_slash(tmp_path: Path) -> None:
+async def test_api_path_adds_the_leading_slash(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         started = await world.start(run_dir=tmp_path / "run", base_path="w")
         access = await world.connect("Red")

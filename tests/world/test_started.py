@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 VERBS = ("save", "stop", "restart", "join", "logs")
 
 
-def test_each_verb_takes_the_options_of_the_method_of_the_world() -> None:
+def test_each_method_of_the_facts_takes_the_options_of_the_worlds_method() -> None:
     for name in VERBS:
         ours = dict(inspect.signature(getattr(AsyncStartedInstance, name)).parameters)
         theirs = dict(inspect.signature(getattr(AsyncWorld, name)).parameters)
@@ -37,7 +37,7 @@ def test_each_verb_takes_the_options_of_the_method_of_the_world() -> None:
 
 
 @pytest.mark.thorough
-async def test_the_verbs_act_on_their_instance_alone(tmp_path: Path) -> None:
+async def test_methods_of_the_facts_affect_only_their_instance(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         batch = await world.start_many(2, run_dir=tmp_path / "run")
         started, other = batch["w000"], batch["w001"]
@@ -64,7 +64,7 @@ async def test_the_verbs_act_on_their_instance_alone(tmp_path: Path) -> None:
         await started.save()
 
 
-def test_the_verbs_of_a_script_need_no_await(tmp_path: Path) -> None:
+def test_methods_of_sync_facts_need_no_await(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path)) as world:
         started = world.start(run_dir=tmp_path / "run")
         with started.join("Rocky") as rocky:

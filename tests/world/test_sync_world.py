@@ -94,12 +94,12 @@ def test_methods_have_the_same_parameters_defaults_and_annotations(
             assert returned == RETURNS_OTHERWISE[name]
 
 
-def test_both_worlds_are_made_of_the_same_arguments() -> None:
+def test_both_worlds_have_the_same_constructor_arguments() -> None:
     assert inspect.signature(World).parameters == inspect.signature(AsyncWorld).parameters
 
 
 @pytest.mark.parametrize(("sync", "async_"), [(Checkpointer, AsyncCheckpointer), (Team, AsyncTeam)])
-def test_both_classes_are_made_of_the_same_arguments(sync: type, async_: type) -> None:
+def test_both_agent_classes_have_the_same_constructor_arguments(sync: type, async_: type) -> None:
     ours = dict(inspect.signature(sync).parameters)
     theirs = dict(inspect.signature(async_).parameters)
     assert [(name, ours[name].default) for name in ours] == [
@@ -136,7 +136,7 @@ def test_a_script_starts_saves_stops_and_resumes(tmp_path: Path) -> None:
     assert [entry["sha256"] for entry in manifest.checkpoints] == [saved["sha256"]]
 
 
-def test_a_script_starts_saves_forks_and_drains_many(tmp_path: Path) -> None:
+def test_a_script_starts_saves_forks_and_drains_many_instances(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     with World(dir=make_world(tmp_path)) as world:
         batch = world.start_many([{"name": "left"}, {}], run_dir=run_dir, restart="fresh")
@@ -158,7 +158,7 @@ def test_a_script_starts_saves_forks_and_drains_many(tmp_path: Path) -> None:
         world.metrics  # noqa: B018 - it is a property
 
 
-def test_the_one_obvious_argument_needs_no_name(tmp_path: Path) -> None:
+def test_the_main_argument_can_be_positional(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path)) as world:
         world.start_many(2, run_dir=tmp_path / "run")
         world.autosave(1000.0)
@@ -167,7 +167,7 @@ def test_the_one_obvious_argument_needs_no_name(tmp_path: Path) -> None:
         assert world.instances == ("w001",)
 
 
-def test_a_wrong_argument_is_named_with_the_sync_class_and_the_nearest_one(
+def test_the_error_for_an_unknown_argument_names_the_sync_class_and_nearest_name(
     tmp_path: Path,
 ) -> None:
     def complaint(call: Callable[[], object]) -> str:
@@ -203,7 +203,7 @@ def test_class_methods_of_a_twin_have_its_own_name() -> None:
         Team.resume("run", envi={})  # type: ignore[call-arg]
 
 
-def test_a_type_error_of_the_function_itself_stays_as_it_is() -> None:
+def test_a_type_error_inside_the_function_is_unchanged() -> None:
     def fail(count: int) -> None:
         raise TypeError(f"{count} is too much")
 
@@ -211,7 +211,7 @@ def test_a_type_error_of_the_function_itself_stays_as_it_is() -> None:
         call_as("World.fail", fail, 3)
 
 
-def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) -> None:
+def test_stop_is_safe_after_a_failed_start_and_without_a_start(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path, "--exit-at-once", "4")) as world:
         assert world.stop().rung == "not_running"
         with pytest.raises(WorldExitedBeforeReadyError):
@@ -219,7 +219,7 @@ def test_stop_is_safe_when_start_failed_and_when_there_was_none(tmp_path: Path) 
         assert world.stop(grace_seconds=1).rung == "not_running"
 
 
-def test_reading_metadata_starts_nothing(tmp_path: Path) -> None:
+def test_reading_metadata_starts_no_thread(tmp_path: Path) -> None:
     threads = {thread.name for thread in threading.enumerate()}
     world = World(dir=make_world(tmp_path))
     assert world.name == "counter"

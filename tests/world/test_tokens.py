@@ -18,7 +18,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_no_file_result_event_or_output_of_a_run_has_a_token(
+async def test_files_results_events_and_output_of_a_run_contain_no_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"

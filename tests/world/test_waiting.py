@@ -17,14 +17,14 @@ from tests.support.worlds import ask, make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_returns_how_a_world_ended_by_itself(tmp_path: Path) -> None:
+async def test_wait_returns_the_exit_of_a_world(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         os.kill(started.pid, signal.SIGKILL)
         assert await world.wait() == ProcessExit(signal="SIGKILL")
         assert await world.wait("w000") == ProcessExit(signal="SIGKILL")
 
 
-async def test_it_waits_through_the_restarts_of_the_policy(tmp_path: Path) -> None:
+async def test_wait_continues_through_restarts_of_the_policy(tmp_path: Path) -> None:
     exits: list[ProcessExit] = []
 
     async def wait() -> None:
@@ -44,7 +44,7 @@ async def test_it_waits_through_the_restarts_of_the_policy(tmp_path: Path) -> No
     assert exits == [ProcessExit(status=4)]
 
 
-async def test_a_stop_is_an_end_too_during_the_wait_and_before_it(tmp_path: Path) -> None:
+async def test_wait_returns_after_a_stop_before_or_during_the_wait(tmp_path: Path) -> None:
     exits: list[ProcessExit] = []
 
     async def wait() -> None:
@@ -58,7 +58,7 @@ async def test_a_stop_is_an_end_too_during_the_wait_and_before_it(tmp_path: Path
         assert exits == [stopped.exit] == [await world.wait("w000")]
 
 
-async def test_cancelling_it_leaves_the_instance_alone(tmp_path: Path) -> None:
+async def test_cancelling_a_wait_does_not_affect_the_instance(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         with anyio.move_on_after(0.05) as scope:
             await world.wait()

@@ -32,7 +32,7 @@ def count_own() -> dict[str, int]:
 
 
 @pytest.mark.thorough
-async def test_stopped_forks_leave_no_objects_and_no_tasks(tmp_path: Path) -> None:
+async def test_stopped_forks_leave_no_objects_or_tasks(tmp_path: Path) -> None:
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         (parent,) = await world.start_many(1, run_dir=run)
@@ -60,7 +60,7 @@ async def test_stopped_forks_leave_no_objects_and_no_tasks(tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
-async def test_an_instance_whose_stop_was_cancelled_is_forgotten_too(tmp_path: Path) -> None:
+async def test_an_instance_is_forgotten_even_if_its_stop_was_cancelled(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--ignore-sigterm")) as world:
         await world.start(run_dir=tmp_path / "run")
         before = count_own()

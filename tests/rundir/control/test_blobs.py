@@ -92,7 +92,7 @@ async def test_a_file_is_sent_whole_and_named_by_its_digest(run_dir: Path) -> No
         assert await send(server.path) == copy
 
 
-async def test_a_transfer_that_broke_off_continues(run_dir: Path) -> None:
+async def test_an_interrupted_transfer_can_be_continued(run_dir: Path) -> None:
     half = len(CONTENT) // 2
     for sent, offset in ((CONTENT[:half], 0), (b"again", 3), (b"too early", half + 1)):
         answer = await run_blocking(write_piece, run_dir, piece(sent, offset=offset))
@@ -109,7 +109,7 @@ async def test_two_clients_may_send_the_same_file(run_dir: Path) -> None:
     assert [path.name for path in (run_dir / ".clawblox" / "blobs").iterdir()] == [SHA256]
 
 
-def test_a_wrong_digest_leaves_nothing(run_dir: Path) -> None:
+def test_a_file_with_a_wrong_digest_is_removed(run_dir: Path) -> None:
     for sent in (b"abd", b"abcd"):
         with pytest.raises(UsageError, match="must be the digest of the 3 bytes sent"):
             write_piece(run_dir, piece(sent, content=b"abc"))
@@ -129,7 +129,7 @@ def test_only_regular_files_below_the_run_directory_are_read(run_dir: Path, tmp_
                 operation(run_dir, {"path": path, "offset": 0})
 
 
-def test_a_file_that_is_too_large_is_refused_before_it_is_read(run_dir: Path) -> None:
+def test_a_too_large_file_is_refused_unread(run_dir: Path) -> None:
     (run_dir / "big").touch()
     os.truncate(run_dir / "big", 8 << 40)
     with pytest.raises(UsageError, match=rf"^path: must be a file of at most {MAX_BLOB_BYTES}"):
@@ -155,7 +155,7 @@ async def test_a_cancelled_request_ends_the_reading_of_a_large_file(run_dir: Pat
         tasks.cancel_scope.cancel()
 
 
-def test_a_wrong_member_is_named(run_dir: Path) -> None:
+def test_the_error_names_an_invalid_member(run_dir: Path) -> None:
     wrong: list[tuple[str, Any]] = [
         ("sha256", "../../x"),
         ("sha256", "A" * 64),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("how", ["close", "shutdown", "close unread"])
-async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, how: str) -> None:
+async def test_a_disconnected_client_cancels_its_handler(run_dir: Path, logs, how: str) -> None:
     endless = Endless(reports=how == "close unread")
     async with serving(run_dir, endless=endless) as server:
         async with RawClient(server.path) as client:
@@ -39,7 +39,7 @@ async def test_a_client_that_goes_away_cancels_its_handler(run_dir: Path, logs, 
     assert events_of(logs, "error") == []
 
 
-async def test_a_request_cancelled_before_it_was_read_is_not_begun(run_dir: Path) -> None:
+async def test_a_request_cancelled_before_it_was_read_is_not_started(run_dir: Path) -> None:
     begun: list[object] = []
 
     async def begin(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
@@ -54,7 +54,7 @@ async def test_a_request_cancelled_before_it_was_read_is_not_begun(run_dir: Path
     assert begun == []
 
 
-async def test_a_cancelled_request_cancels_its_handler_and_no_other(run_dir: Path) -> None:
+async def test_a_cancelled_request_cancels_only_its_own_handler(run_dir: Path) -> None:
     one, other = Endless(), Endless()
     async with (
         serving(run_dir, one=one, other=other) as server,
@@ -72,7 +72,7 @@ async def test_a_cancelled_request_cancels_its_handler_and_no_other(run_dir: Pat
         clients.cancel_scope.cancel()
 
 
-async def test_a_report_to_a_client_that_is_gone_cancels_the_handler(
+async def test_an_event_to_a_disconnected_client_cancels_the_handler(
     run_dir: Path, monkeypatch
 ) -> None:
     """Also where nothing but the report can notice it."""
@@ -136,7 +136,7 @@ async def test_a_slow_reader_delays_only_its_own_handler(run_dir: Path) -> None:
     assert json.loads(lines[-1]) == {"ok": True}
 
 
-async def test_a_reader_that_never_reads_is_given_up(run_dir: Path, monkeypatch) -> None:
+async def test_a_client_that_never_reads_is_disconnected(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_READER_PATIENCE_S", 0.05)
     talker = Talker()
     async with serving(run_dir, talk=talker) as server, RawClient(server.path) as slow:
@@ -147,7 +147,7 @@ async def test_a_reader_that_never_reads_is_given_up(run_dir: Path, monkeypatch)
         assert b'"ok"' not in lines[-1]
 
 
-async def test_the_answer_too_waits_only_so_long_for_its_reader(
+async def test_an_answer_waits_for_a_slow_client_only_for_a_limited_time(
     run_dir: Path, logs, monkeypatch
 ) -> None:
     monkeypatch.setattr(control_server, "_READER_PATIENCE_S", 0.05)
@@ -161,7 +161,7 @@ async def test_the_answer_too_waits_only_so_long_for_its_reader(
         assert len(await slow.answer()) < 4 << 20
 
 
-async def test_reports_of_many_tasks_do_not_mix(run_dir: Path) -> None:
+async def test_events_of_many_tasks_do_not_mix(run_dir: Path) -> None:
     async def fan_out(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         async with anyio.create_task_group() as group:
             for number in range(30):
@@ -176,7 +176,7 @@ async def test_reports_of_many_tasks_do_not_mix(run_dir: Path) -> None:
     assert all(event["text"] == str(event["number"] % 10) * 40_000 for event in events)
 
 
-async def test_reports_that_are_cancelled_half_way_leave_whole_lines_and_do_not_pile_up(
+async def test_partly_sent_events_are_completed_and_do_not_accumulate(
     run_dir: Path,
 ) -> None:
     is_cut = anyio.Event()

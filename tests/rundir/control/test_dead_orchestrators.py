@@ -82,21 +82,21 @@ async def test_a_dead_socket_is_removed_by_the_next_client(run_dir: Path) -> Non
     assert not server.path.exists()
 
 
-async def test_the_name_of_a_dead_orchestrator_can_be_taken(run_dir: Path) -> None:
+async def test_the_socket_name_of_a_dead_orchestrator_can_be_reused(run_dir: Path) -> None:
     leave_dead_socket(run_dir, "7-1")
     async with serving(run_dir, "7-1") as server:
         assert await find(run_dir) == [server.path]
         assert await request(server.path, "echo", {}) == {"asked": {}}
 
 
-async def test_a_request_to_a_dead_socket_is_a_clear_error(run_dir: Path) -> None:
+async def test_a_request_to_a_dead_socket_fails_with_a_clear_error(run_dir: Path) -> None:
     dead = leave_dead_socket(run_dir, "7-1")
     with pytest.raises(ControlError, match="Connection refused") as caught:
         await request(dead, "echo", {})
     assert caught.value.path == dead
 
 
-async def test_a_socket_that_does_not_listen_yet_is_not_taken_for_a_dead_one(
+async def test_a_socket_that_is_not_listening_yet_does_not_count_as_dead(
     run_dir: Path,
 ) -> None:
     directory = control_dir(run_dir)
@@ -115,9 +115,7 @@ async def test_a_socket_that_does_not_listen_yet_is_not_taken_for_a_dead_one(
         assert await find(run_dir) == [directory / "9-1.sock"]
 
 
-async def test_a_lock_that_is_never_given_back_fails_the_opening(
-    run_dir: Path, monkeypatch
-) -> None:
+async def test_a_lock_that_is_never_released_fails_the_opening(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_LOCK_PATIENCE_S", 0.05)
     directory = control_dir(run_dir)
     directory.mkdir(parents=True)
@@ -136,7 +134,7 @@ async def test_a_run_directory_without_orchestrators_has_no_sockets(tmp_path: Pa
     assert await find(tmp_path) == []
 
 
-async def test_an_orchestrator_that_dies_meanwhile_is_an_error(run_dir: Path) -> None:
+async def test_a_request_fails_if_its_orchestrator_dies(run_dir: Path) -> None:
     with orchestrator(run_dir, "7-1"):
         [path] = await find(run_dir)
         with pytest.raises(ControlError, match="went away before it had answered"):
@@ -144,7 +142,7 @@ async def test_an_orchestrator_that_dies_meanwhile_is_an_error(run_dir: Path) ->
 
 
 @pytest.mark.thorough
-async def test_a_suspended_orchestrator_is_an_error_with_advice(
+async def test_a_request_to_a_suspended_orchestrator_fails_with_advice(
     run_dir: Path,
 ) -> None:
     with orchestrator(run_dir, "7-1"):
@@ -154,7 +152,7 @@ async def test_a_suspended_orchestrator_is_an_error_with_advice(
     assert "kill -CONT " in str(caught.value)
 
 
-def test_a_child_that_was_forked_keeps_no_dead_orchestrator_alive(run_dir: Path) -> None:
+def test_a_forked_child_does_not_keep_the_socket_of_a_dead_orchestrator(run_dir: Path) -> None:
     fork = "child = os.fork()\n    if not child: import time; time.sleep(3600)\n    print(child)"
     words = ORCHESTRATOR.replace('print("open", flush=True)', "sys.stdout.flush()")
     script = words.replace("{extra}", fork)

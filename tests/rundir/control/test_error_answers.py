@@ -68,7 +68,7 @@ async def test_an_error_that_cannot_be_sent_ends_only_its_connection(run_dir: Pa
 
 
 @pytest.mark.parametrize("where", ["answer", "event"])
-async def test_an_answer_that_is_not_plain_is_an_error_of_the_handler(
+async def test_an_answer_that_is_not_plain_counts_as_an_error_of_the_handler(
     run_dir: Path, logs, where
 ) -> None:
     async def odd(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
@@ -116,19 +116,19 @@ async def test_a_malformed_request_is_answered_and_logged(
     assert events_of(logs, "warning") == ["control request refused"]
 
 
-async def test_a_client_that_asks_too_much_gets_the_answer_all_the_same(run_dir: Path) -> None:
+async def test_a_client_with_a_too_long_request_still_gets_an_answer(run_dir: Path) -> None:
     async with serving(run_dir) as server:
         with pytest.raises(ControlError, match="at most 65536 bytes"):
             await request(server.path, "echo", {"text": "x" * (1 << 20)})
 
 
-async def test_the_longest_request_is_taken(run_dir: Path) -> None:
+async def test_a_request_of_maximum_length_is_accepted(run_dir: Path) -> None:
     async with serving(run_dir) as server:
         line = b'{"op": "echo"}'.ljust(65535) + b"\n"
         assert await ask_raw(server.path, line) == [{"ok": True, "asked": {}}]
 
 
-async def test_a_request_that_is_cut_off_is_answered(run_dir: Path, logs) -> None:
+async def test_a_truncated_request_is_answered(run_dir: Path, logs) -> None:
     async with serving(run_dir) as server, RawClient(server.path) as client:
         await client.send(b'{"op": "echo"}')
         client.socket.shutdown(socket.SHUT_WR)
@@ -137,9 +137,7 @@ async def test_a_request_that_is_cut_off_is_answered(run_dir: Path, logs) -> Non
     assert events_of(logs, "warning") == ["control request refused"]
 
 
-async def test_a_request_that_does_not_come_in_time_is_answered(
-    run_dir: Path, logs, monkeypatch
-) -> None:
+async def test_a_request_that_times_out_is_answered(run_dir: Path, logs, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_REQUEST_TIMEOUT_S", 0.05)
     async with serving(run_dir) as server:
         [answer] = await ask_raw(server.path, b'{"op": "ec')
@@ -147,7 +145,7 @@ async def test_a_request_that_does_not_come_in_time_is_answered(
     assert events_of(logs, "warning") == ["control request refused"]
 
 
-async def test_a_client_that_asks_nothing_is_nothing_to_log(run_dir: Path, logs) -> None:
+async def test_a_client_without_a_request_is_not_logged(run_dir: Path, logs) -> None:
     async with serving(run_dir) as server:
         async with RawClient(server.path):
             pass
@@ -194,14 +192,14 @@ STRANGE = {
 
 
 @pytest.mark.parametrize(("answer", "message"), STRANGE.values(), ids=STRANGE)
-async def test_a_strange_answer_is_an_error(
+async def test_an_unreadable_answer_is_an_error(
     run_dir: Path, answer: bytes | None, message: str
 ) -> None:
     with stranger(run_dir, answer) as path, pytest.raises(ControlError, match=message):
         await request(path, "echo", {})
 
 
-async def test_an_answer_without_end_is_not_read_for_ever(run_dir: Path, monkeypatch) -> None:
+async def test_an_endless_answer_is_not_read_forever(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control, "_MAX_ANSWER_BYTES", 10_000)
     with (
         stranger(run_dir, b"x" * 10_001) as path,
@@ -210,7 +208,7 @@ async def test_an_answer_without_end_is_not_read_for_ever(run_dir: Path, monkeyp
         await request(path, "echo", {})
 
 
-async def test_a_message_with_values_that_json_lacks_is_sent() -> None:
+async def test_a_message_with_values_unsupported_by_json_is_sent() -> None:
     line = control.encode_message(
         {"text": "the \ud800 value", "path": Path("/x"), "number": 10**30}
     )

@@ -30,7 +30,7 @@ async def wait_until_made_again(logs) -> None:
 
 
 @pytest.mark.parametrize("lost", ["socket", "directory", "state"])
-async def test_a_socket_file_that_was_removed_is_made_again(run_dir: Path, logs, lost: str) -> None:
+async def test_a_removed_socket_file_is_created_again(run_dir: Path, logs, lost: str) -> None:
     async with serving(run_dir) as server:
         if lost == "socket":
             server.path.unlink()
@@ -44,7 +44,9 @@ async def test_a_socket_file_that_was_removed_is_made_again(run_dir: Path, logs,
     assert events_of(logs, "warning") == ["control socket lost and made again"]
 
 
-async def test_a_request_that_is_under_way_is_answered_though_the_file_goes(run_dir: Path) -> None:
+async def test_a_request_in_progress_is_answered_after_its_socket_file_is_removed(
+    run_dir: Path,
+) -> None:
     is_asked, may_answer = anyio.Event(), anyio.Event()
     answers = []
 
@@ -66,9 +68,7 @@ async def test_a_request_that_is_under_way_is_answered_though_the_file_goes(run_
     assert answers == [{"waited": True}]
 
 
-async def test_a_run_directory_that_was_moved_is_served_where_it_is_and_not_made_again(
-    run_dir: Path, logs
-) -> None:
+async def test_a_moved_run_directory_is_served_in_its_new_place(run_dir: Path, logs) -> None:
     async with serving(run_dir):
         moved = run_dir.rename(run_dir.with_name("moved"))
         await anyio.sleep(0.1)  # a few looks

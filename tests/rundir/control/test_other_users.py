@@ -62,7 +62,7 @@ async def test_another_user_who_reaches_the_socket_is_refused(run_dir: Path, log
 
 
 @as_root
-async def test_root_may_ask_and_another_users_socket_is_not_believed(
+async def test_root_is_answered_but_another_users_socket_is_not_trusted(
     tmp_path: Path, monkeypatch
 ) -> None:
     """Root serves; nobody, whose peers are root and nobody, believes it, but not a third user."""

@@ -60,7 +60,7 @@ async def test_each_line_of_the_protocol_is_a_json_object(run_dir: Path) -> None
     assert answer.endswith(b"\n")
 
 
-async def test_values_of_the_domain_travel_as_plain_ones(run_dir: Path) -> None:
+async def test_values_of_clawblox_classes_are_sent_as_plain_values(run_dir: Path) -> None:
     async def status(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         return {"path": Path("/a/b"), "exit": ProcessExit(signal="SIGKILL")}
 
@@ -69,7 +69,7 @@ async def test_values_of_the_domain_travel_as_plain_ones(run_dir: Path) -> None:
     assert answer == {"path": "/a/b", "exit": {"status": None, "signal": "SIGKILL"}}
 
 
-async def test_a_large_answer_comes_whole(run_dir: Path) -> None:
+async def test_a_large_answer_arrives_completely(run_dir: Path) -> None:
     async def large(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         return {"text": "x" * (4 << 20)}
 

@@ -25,7 +25,9 @@ from tests.support.waiting import wait_until, wait_until_async
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_waits_while_no_descriptor_is_left(run_dir: Path, logs, monkeypatch) -> None:
+async def test_the_server_waits_while_no_descriptor_is_available(
+    run_dir: Path, logs, monkeypatch
+) -> None:
     monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
     async with serving(run_dir) as server:
         path = "control/1-1.sock"
@@ -125,7 +127,7 @@ def no_descriptor_left() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_client_waits_for_its_turn_when_too_many_wait(run_dir: Path, monkeypatch) -> None:
+async def test_a_client_waits_if_too_many_connections_are_open(run_dir: Path, monkeypatch) -> None:
     monkeypatch.setattr(control_server, "_BACKLOG", 0)
     server = ControlServer(run_dir, "1-1", {"echo": Operation(echo)})
     await server.open()
@@ -157,7 +159,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]
 
 
 @pytest.mark.thorough
-def test_a_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
+def test_a_thousand_requests_leave_no_descriptor_open(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as server:
             before = open_fds().keys()

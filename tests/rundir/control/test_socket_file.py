@@ -53,7 +53,7 @@ async def test_a_link_in_place_of_the_directory_is_refused(run_dir: Path, tmp_pa
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_nothing_is_left_after_the_end(run_dir: Path) -> None:
+async def test_the_socket_file_is_removed_at_the_end(run_dir: Path) -> None:
     async with serving(run_dir) as server:
         assert server.path == control_dir(run_dir) / "1-1.sock"
         assert list(control_dir(run_dir).iterdir()) == [server.path]
@@ -68,7 +68,7 @@ async def test_several_orchestrators_share_a_run_directory(run_dir: Path) -> Non
     assert await find(run_dir) == []
 
 
-async def test_a_name_that_is_served_is_not_taken(run_dir: Path) -> None:
+async def test_a_served_socket_name_is_not_reused(run_dir: Path) -> None:
     async with serving(run_dir) as server:
         with pytest.raises(OSError, match="in use") as caught:
             await ControlServer(run_dir, "1-1", {}).open()
@@ -78,7 +78,7 @@ async def test_a_name_that_is_served_is_not_taken(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "x" * 65, "a\n"])
-def test_a_name_that_is_no_file_name_is_refused(run_dir: Path, name: str) -> None:
+def test_a_socket_name_that_is_not_a_file_name_is_refused(run_dir: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a control socket"):
         ControlServer(run_dir, name, {})
 
@@ -88,7 +88,7 @@ async def test_the_longest_name_can_be_bound_and_found(run_dir: Path) -> None:
         assert await find(run_dir) == [server.path]
 
 
-async def test_closing_removes_no_file_of_anybody_else(run_dir: Path) -> None:
+async def test_closing_keeps_files_of_other_processes(run_dir: Path) -> None:
     async with serving(run_dir) as server:
         server.path.unlink()
         server.path.write_text("another's")
@@ -96,14 +96,14 @@ async def test_closing_removes_no_file_of_anybody_else(run_dir: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_run_directory_that_vanished_does_not_hinder_the_end(run_dir: Path, logs) -> None:
+async def test_a_server_can_be_closed_after_its_run_directory_vanished(run_dir: Path, logs) -> None:
     async with serving(run_dir) as server:
         server.path.unlink()
         server.path.parent.rmdir()
     assert logs == []
 
 
-async def test_a_server_that_never_ran_is_closed_too(run_dir: Path) -> None:
+async def test_a_server_that_never_ran_can_be_closed(run_dir: Path) -> None:
     server = ControlServer(run_dir, "1-1", {})
     await server.aclose()
     await server.open()
@@ -112,7 +112,7 @@ async def test_a_server_that_never_ran_is_closed_too(run_dir: Path) -> None:
     assert list(control_dir(run_dir).iterdir()) == []
 
 
-async def test_closing_before_the_task_begins_ends_it_immediately(run_dir: Path) -> None:
+async def test_closing_before_the_task_starts_ends_it_immediately(run_dir: Path) -> None:
     server = ControlServer(run_dir, "1-1", {})
     await server.open()
     await server.aclose()
@@ -137,9 +137,7 @@ async def test_a_cancelled_server_cancels_its_handlers_and_removes_its_socket(
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_an_open_that_a_plain_cancellation_interrupts_leaves_no_socket(
-    run_dir: Path, monkeypatch
-) -> None:
+async def test_a_cancelled_open_leaves_no_socket(run_dir: Path, monkeypatch) -> None:
     """Unlike a cancel scope, ``Task.cancel`` does not wait for the thread that binds."""
     is_binding, may_bind = threading.Event(), threading.Event()
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 # --- failures -------------------------------------------------------------------------------
 
 
-async def test_a_torn_manifest_is_an_error_and_stays_as_it_is(tmp_path):
+async def test_a_torn_manifest_is_an_error_and_stays_unchanged(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     manifest_path(tmp_path).write_text('{"lab": ')
     async with writing(tmp_path) as writer:
@@ -47,7 +47,7 @@ async def test_a_torn_manifest_is_an_error_and_stays_as_it_is(tmp_path):
     assert read(tmp_path).document["lab"] == 1
 
 
-async def test_a_lock_that_stays_taken_is_an_error_and_a_free_lock_is_taken(tmp_path):
+async def test_a_writer_fails_if_the_lock_stays_taken(tmp_path):
     lock = manifest_path(tmp_path).with_name("manifest.json.lock")
     async with writing(tmp_path, lock_wait=0.02) as writer:
         await writer.apply(Update())
@@ -60,7 +60,7 @@ async def test_a_lock_that_stays_taken_is_an_error_and_a_free_lock_is_taken(tmp_
     assert checkpoint_names(tmp_path) == ["b"]
 
 
-async def test_every_caller_of_a_failed_batch_gets_an_error_of_its_own(tmp_path):
+async def test_every_caller_of_a_failed_batch_gets_its_own_error(tmp_path):
     (tmp_path / "run").write_text("a file where a directory should be")
     errors: list[ManifestError] = []
 
@@ -90,7 +90,7 @@ def failing(call: Callable, at: int, code: int) -> Callable:
 
 @pytest.mark.parametrize("name", ["fsync", "fchmod", "open", "link"])
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_failing_disk_costs_no_entry_and_leaves_no_file(tmp_path, monkeypatch, name, is_new):
+def test_a_disk_failure_loses_no_entry_and_leaves_no_file(tmp_path, monkeypatch, name, is_new):
     if not is_new:
         rename_in(tmp_path, {"checkpoints": [{"path": "checkpoints/old"}]})
     for at in range(10):
@@ -108,7 +108,7 @@ def test_a_failing_disk_costs_no_entry_and_leaves_no_file(tmp_path, monkeypatch,
         assert is_new or "old" in names
 
 
-async def test_a_closed_writer_takes_nothing(tmp_path):
+async def test_a_closed_writer_refuses_updates(tmp_path):
     async with writing(tmp_path) as writer:
         await writer.apply(checkpoint("a"))
     with pytest.raises(UsageError, match="closed"):
@@ -116,7 +116,7 @@ async def test_a_closed_writer_takes_nothing(tmp_path):
 
 
 @BACKENDS
-async def test_leaving_writes_what_is_queued(tmp_path, monkeypatch):
+async def test_leaving_the_block_writes_queued_updates(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
     async with anyio.create_task_group() as group:
         async with writing(tmp_path) as writer:
@@ -129,7 +129,7 @@ async def test_leaving_writes_what_is_queued(tmp_path, monkeypatch):
         assert checkpoint_names(tmp_path) == ["a", "b", "c", "d"]
 
 
-async def test_a_run_directory_that_was_deleted_is_not_made_again(tmp_path):
+async def test_a_deleted_run_directory_is_not_created_again(tmp_path):
     async with writing(tmp_path / "run", check_interval=0.01) as writer:
         await writer.apply(checkpoint("a"))
         for path in sorted((tmp_path / "run").rglob("*"), reverse=True):
@@ -158,7 +158,7 @@ async def test_a_cancelled_caller_leaves_its_update_to_the_writer(tmp_path, monk
 
 
 @BACKENDS
-async def test_a_cancelled_block_writes_what_is_queued_and_answers(tmp_path, monkeypatch):
+async def test_a_cancelled_block_writes_queued_updates_and_answers_callers(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
     answered = []
 
@@ -182,7 +182,9 @@ async def test_a_cancelled_block_writes_what_is_queued_and_answers(tmp_path, mon
 
 
 @pytest.mark.parametrize("whom", ["caller", "block"])
-async def test_asyncios_own_cancel_tears_nothing_and_strands_no_caller(tmp_path, monkeypatch, whom):
+async def test_asyncio_cancellation_neither_tears_the_manifest_nor_strands_a_caller(
+    tmp_path, monkeypatch, whom
+):
     gate = Gate(monkeypatch)
     opened = asyncio.get_running_loop().create_future()
 

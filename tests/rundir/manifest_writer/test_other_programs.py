@@ -65,7 +65,7 @@ def just_before(
 
 
 @pytest.mark.usefixtures("_any_file_system")
-def test_an_entry_that_came_while_we_wrote_is_merged(tmp_path, monkeypatch):
+def test_an_entry_written_during_a_write_is_merged(tmp_path, monkeypatch):
     rename_in(tmp_path, {"lab": 1})
     actions = (lambda n=n: append_recording(tmp_path, f"rec{n}") for n in range(3))
     just_before(monkeypatch, "_write_private", actions)
@@ -76,7 +76,7 @@ def test_an_entry_that_came_while_we_wrote_is_merged(tmp_path, monkeypatch):
     assert files_beside(tmp_path) == CLEAN
 
 
-def test_an_entry_that_came_in_the_very_last_moment_is_merged(tmp_path, monkeypatch):
+def test_an_entry_written_just_before_the_exchange_is_merged(tmp_path, monkeypatch):
     rename_in(tmp_path, {"recordings": [{"path": "old", "events": 1}]})
 
     def last_moment() -> None:
@@ -118,7 +118,7 @@ def test_two_entries_around_an_exchange_are_merged(tmp_path, monkeypatch, reads)
     assert files_beside(tmp_path) == CLEAN
 
 
-def test_a_manifest_that_another_made_first_is_merged(tmp_path, monkeypatch):
+def test_a_manifest_that_another_program_created_first_is_merged(tmp_path, monkeypatch):
     made = iter([lambda: rename_in(tmp_path, {"recordings": [{"path": "rec"}]})])
     just_before(monkeypatch, "_write_private", made)
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
@@ -133,7 +133,7 @@ def endless(run_dir: Path) -> Iterator[Callable[[], None]]:
         n += 1
 
 
-def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monkeypatch):
+def test_a_program_that_is_always_faster_loses_no_entry(tmp_path, monkeypatch):
     rename_in(tmp_path, {})
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     with monkeypatch.context() as patch:
@@ -147,7 +147,7 @@ def test_a_program_that_is_always_faster_loses_nothing_in_the_end(tmp_path, monk
     assert files_beside(tmp_path) == CLEAN
 
 
-def test_without_the_exchange_such_a_program_is_an_error(tmp_path, monkeypatch):
+def test_a_program_that_is_always_faster_is_an_error_without_exchange(tmp_path, monkeypatch):
     rename_in(tmp_path, {})
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     just_before(monkeypatch, "_write_private", endless(tmp_path))
@@ -158,7 +158,7 @@ def test_without_the_exchange_such_a_program_is_an_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("when", ["next write", "idle", "close"])
-async def test_our_entries_come_back_when_a_world_overwrites_them(tmp_path, when):
+async def test_own_entries_are_restored_after_a_world_overwrites_them(tmp_path, when):
     rename_in(tmp_path, {"recordings": []})
     stale = json.loads(manifest_path(tmp_path).read_bytes())
     interval = 0.01 if when == "idle" else 1000.0
@@ -179,7 +179,7 @@ async def test_our_entries_come_back_when_a_world_overwrites_them(tmp_path, when
     assert recording_names(tmp_path) == ["rec"]
 
 
-async def test_closing_looks_into_a_file_that_seems_untouched(tmp_path):
+async def test_closing_reads_a_file_that_seems_unchanged(tmp_path):
     async with writing(tmp_path) as writer:
         await writer.apply(checkpoint("a"))
         path = manifest_path(tmp_path)
@@ -189,7 +189,7 @@ async def test_closing_looks_into_a_file_that_seems_untouched(tmp_path):
     assert checkpoint_names(tmp_path) == ["b", "a"]
 
 
-async def test_repairing_our_entries_keeps_the_entries_of_other_writers(tmp_path):
+async def test_repairing_own_entries_keeps_entries_of_other_writers(tmp_path):
     async with writing(tmp_path, check_interval=0.01) as writer:
         await writer.apply(run_update(id="r", status="running"))
         await writer.apply(agent_update(dir=tmp_path / "a", name="first"))
@@ -199,7 +199,7 @@ async def test_repairing_our_entries_keeps_the_entries_of_other_writers(tmp_path
     assert (manifest.run, manifest.agents) == (theirs["run"], theirs["agents"])
 
 
-async def test_a_manifest_that_cannot_be_repaired_is_reported_and_left(tmp_path, capsys):
+async def test_an_unrepairable_manifest_is_reported_and_left_unchanged(tmp_path, capsys):
     async with writing(tmp_path) as writer:
         await writer.apply(checkpoint("a"))
         manifest_path(tmp_path).write_text("{")
@@ -319,7 +319,7 @@ def reading_all_the_time(run_dir: Path) -> Iterator[None]:
 
 
 @pytest.mark.thorough
-def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
+def test_concurrent_writers_lose_no_entry_and_tear_no_file(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     with contextlib.ExitStack() as stack:
         stack.enter_context(reading_all_the_time(tmp_path))
@@ -333,7 +333,7 @@ def test_concurrent_writers_lose_nothing_and_tear_nothing(tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_world_that_appends_without_a_lock_and_its_orchestrators_lose_nothing(tmp_path):
+def test_a_world_without_a_lock_and_its_orchestrators_lose_no_entry(tmp_path):
     rename_in(tmp_path, {"lab": 1})
     with contextlib.ExitStack() as stack:
         stack.enter_context(reading_all_the_time(tmp_path))

@@ -106,7 +106,7 @@ async def test_updates_that_wait_together_are_written_together(tmp_path, monkeyp
     assert checkpoint_names(tmp_path) == [f"{n:03}" for n in range(100)]
 
 
-async def test_descriptors_do_not_add_up(tmp_path):
+async def test_writing_does_not_leak_descriptors(tmp_path):
     async with writing(tmp_path) as writer:
         await writer.apply(checkpoint("first"))
         before = len(os.listdir("/proc/self/fd"))
@@ -130,7 +130,7 @@ async def test_a_manifest_has_one_writer_and_every_manifest_its_own(tmp_path):
 
 
 @BACKENDS
-async def test_leaving_writes_what_is_queued_for_every_manifest(tmp_path, monkeypatch):
+async def test_leaving_the_block_writes_queued_updates_of_every_manifest(tmp_path, monkeypatch):
     gate = Gate(monkeypatch)
     runs = [tmp_path / f"run{n}" for n in range(3)]
     async with anyio.create_task_group() as group, ManifestWriters() as writers:
@@ -191,7 +191,7 @@ def made_durable(run_dir: Path) -> set[str]:
     return {str(path), str(path.parent), str(run_dir)}
 
 
-async def test_a_flush_makes_all_durable_that_was_applied_without(tmp_path, monkeypatch):
+async def test_a_flush_makes_all_earlier_updates_durable(tmp_path, monkeypatch):
     runs = [tmp_path / f"run{n}" for n in range(3)]
     disk = Disk(monkeypatch)
     async with ManifestWriters() as writers:
@@ -211,7 +211,7 @@ async def test_a_flush_makes_all_durable_that_was_applied_without(tmp_path, monk
 
 
 @pytest.mark.parametrize("how", ["together", "much is dirty", "the file system fails"])
-async def test_many_manifests_are_made_durable_by_a_single_sync_of_an_idle_disk(
+async def test_a_single_sync_of_an_idle_disk_makes_many_manifests_durable(
     tmp_path, monkeypatch, how
 ):
     runs = [tmp_path / f"run{n}" for n in range(8)]
@@ -296,7 +296,7 @@ async def test_an_entry_of_its_own_manifest_is_durable_when_apply_returns(tmp_pa
 # --- what is known is not read again --------------------------------------------------------
 
 
-def test_an_append_to_an_untouched_file_reads_nothing(tmp_path, monkeypatch):
+def test_an_append_to_an_unchanged_file_reads_no_data(tmp_path, monkeypatch):
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     file.apply([checkpoint("a")])
 
@@ -330,7 +330,7 @@ def test_a_manifest_that_another_program_changed_is_read_again(tmp_path, how):
     assert files_beside(tmp_path) == CLEAN
 
 
-def test_a_write_in_place_that_leaves_no_trace_in_its_stamp_is_not_lost(tmp_path):
+def test_a_write_in_place_with_an_unchanged_stamp_is_not_lost(tmp_path):
     """The exchange shows it: what comes out of it is not what was known."""
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     file.apply([recording_update(path=tmp_path / "rec1")])

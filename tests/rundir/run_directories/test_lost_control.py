@@ -50,7 +50,7 @@ def lose_sockets(run_dir: Path) -> Callable[[], bool]:
     return lambda: all(path.exists() for path in sockets)
 
 
-async def test_a_stop_waits_until_the_orchestrator_can_be_asked_again(tmp_path: Path) -> None:
+async def test_a_stop_waits_until_the_orchestrator_is_reachable_again(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:
         pid = int(owner.hear())
@@ -65,7 +65,7 @@ async def test_a_stop_waits_until_the_orchestrator_can_be_asked_again(tmp_path: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("names", [(), ("w000",)])
-async def test_nothing_is_killed_that_an_orchestrator_would_start_again(
+async def test_an_instance_that_its_orchestrator_would_restart_is_not_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)
@@ -102,7 +102,7 @@ def _block_sockets(run_dir: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_suspended_orchestrator_that_cannot_be_asked_keeps_its_instances(
+async def test_a_stop_leaves_the_instances_of_a_suspended_orchestrator_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims, "_PATIENCE_S", 0.1)

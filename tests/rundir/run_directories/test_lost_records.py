@@ -67,7 +67,7 @@ def _other(journal: Path) -> None:
         ),
     ],
 )
-async def test_records_that_are_lost_are_written_again(
+async def test_lost_records_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None]
 ) -> None:
     monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
@@ -86,7 +86,7 @@ async def test_records_that_are_lost_are_written_again(
     assert {one["state"] for one in records_on_disk(run).values()} == {"exited"}
 
 
-async def test_records_that_are_lost_right_after_a_look_are_written_again(
+async def test_records_lost_right_after_a_check_are_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)
@@ -118,7 +118,7 @@ def _read(run: Path) -> object:
         return None
 
 
-async def test_a_directory_in_place_of_the_records_stays_and_nothing_else_suffers(
+async def test_a_directory_in_place_of_the_records_stays_and_is_harmless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bookkeeping, "_LOOK_INTERVAL_S", 0.02)

@@ -113,7 +113,7 @@ async def test_a_digest_given_with_a_snapshot_must_match_the_file(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_an_archive_is_made_of_every_form_of_a_snapshot(
+async def test_an_archive_accepts_every_form_of_a_snapshot(
     tmp_path: Path, run: Path, form: Callable[[SavedSnapshot], Any]
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -131,7 +131,7 @@ async def test_an_archive_is_made_of_every_form_of_a_snapshot(
 
 
 @pytest.mark.parametrize("value", [{}, {"path": None}, {"path": 7}, {"path": "x", "sha256": 7}, 7])
-async def test_a_value_that_names_no_snapshot_is_refused_with_its_argument(
+async def test_the_error_names_an_argument_that_is_not_a_snapshot(
     tmp_path: Path, run: Path, value: Any
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -178,7 +178,9 @@ async def test_a_fork_goes_to_the_run_of_its_source(tmp_path: Path, run: Path) -
 
 
 @pytest.mark.thorough
-async def test_many_go_where_the_latest_start_went(tmp_path: Path, run: Path) -> None:
+async def test_many_instances_start_in_the_run_directory_of_the_latest_start(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     async with AsyncWorld(dir=directory) as world:
         await world.start(run_dir=run)

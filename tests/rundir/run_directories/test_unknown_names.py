@@ -57,7 +57,7 @@ async def test_a_stop_of_an_unknown_name_lists_the_known_names(tmp_path: Path, r
             await world.stop(instance="typo")
 
 
-async def test_a_stop_is_safe_where_nothing_was_started(tmp_path: Path, run: Path) -> None:
+async def test_a_stop_is_safe_without_a_start(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--exit-at-once", "3")
     async with AsyncWorld(dir=directory) as world:
         assert (await world.stop(instance="w000")).rung == "not_running"
@@ -68,9 +68,7 @@ async def test_a_stop_is_safe_where_nothing_was_started(tmp_path: Path, run: Pat
                 assert (await world.stop(instance=stopped)).rung == "not_running"
 
 
-async def test_a_stop_is_safe_after_a_failed_start_next_to_others(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_stop_is_safe_after_one_of_several_starts_failed(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)
         with pytest.raises(WorldStartError):
@@ -95,7 +93,7 @@ async def test_an_instance_that_is_starting_is_known(tmp_path: Path, run: Path) 
         assert world.instances == ("a",)
 
 
-def test_a_world_that_is_closed_and_used_again_forgets_names(tmp_path: Path, run: Path) -> None:
+def test_a_reopened_world_forgets_names(tmp_path: Path, run: Path) -> None:
     world = World(dir=make_world(tmp_path))
     world.start(run_dir=run, name="a")
     world.close()
@@ -148,7 +146,7 @@ async def test_a_request_for_an_unknown_instance_fails_and_changes_nothing(
     assert events == []
 
 
-async def test_a_request_for_an_ended_instance_is_no_error(tmp_path: Path, run: Path) -> None:
+async def test_a_request_for_an_ended_instance_succeeds(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start_many(2, run_dir=run)
         await world.stop(instance="w001")

@@ -145,7 +145,7 @@ async def test_rows_are_registered_and_removed_with_their_snapshot(home: Path) -
 
 
 @pytest.mark.thorough
-async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -> None:
+async def test_files_that_are_not_saves_of_the_run_stay_unchanged(home: Path) -> None:
     place = home / "checkpoints"
     (place / "w001-21000101T000009Z-000000.json").write_text("{}")  # of another instance
     (place / "w000-20000101T000009Z-000000.json").write_text("{}")  # from before the run
@@ -159,7 +159,7 @@ async def test_files_that_are_no_saves_of_the_run_stay_as_they_are(home: Path) -
 
 
 @pytest.mark.thorough
-async def test_a_torn_save_keeps_no_other_one_from_its_registration(home: Path) -> None:
+async def test_a_torn_save_does_not_prevent_the_registration_of_others(home: Path) -> None:
     manifest = _read(home)
     *kept, lost = manifest["checkpoints"]
     manifest["checkpoints"] = kept
@@ -176,7 +176,7 @@ async def test_a_torn_save_keeps_no_other_one_from_its_registration(home: Path) 
 
 
 @pytest.mark.thorough
-async def test_unlisted_saves_of_a_living_orchestrator_are_left_alone(tmp_path: Path) -> None:
+async def test_unlisted_saves_of_a_running_orchestrator_are_left_alone(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with orchestrator(_SAVING, make_world(tmp_path), run) as owner:
         assert await run_sync(owner.hear) == "ready"

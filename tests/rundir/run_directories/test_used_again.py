@@ -82,9 +82,7 @@ async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> 
         assert ids(started.instance_dir, section) == known
 
 
-async def test_a_fork_of_an_earlier_save_can_be_asked_for_by_its_path(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_an_earlier_save_can_be_forked_by_path(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start_many(1, run_dir=run)
         saved = await world.save()
@@ -98,7 +96,7 @@ async def test_a_fork_of_an_earlier_save_can_be_asked_for_by_its_path(
 # ----------------------------------------------------------------------------------- single
 
 
-async def test_a_single_start_begins_a_run_too(tmp_path: Path, run: Path) -> None:
+async def test_a_single_start_also_starts_a_new_run(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         found: list[str] = []
         for _ in range(2):
@@ -217,7 +215,7 @@ def _forget_ids(run: Path) -> None:
 # --------------------------------------------------------------------------------- archives
 
 
-async def test_an_archive_is_of_the_run_of_its_snapshot(tmp_path: Path, run: Path) -> None:
+async def test_an_archive_belongs_to_the_run_of_its_snapshot(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)
         await world.record_run(id="r001", resume_from=run / "s0.json")

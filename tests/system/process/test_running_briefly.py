@@ -21,7 +21,7 @@ def run(script: str, **limits: Any) -> tuple[int, str]:
     return outcome.status, outcome.output
 
 
-def test_output_and_errors_come_with_the_status() -> None:
+def test_output_and_errors_are_returned_with_the_status() -> None:
     assert run("echo one; echo two >&2; exit 3") == (3, "one\ntwo\n")
     assert run("kill -9 $$") == (-9, "")
 
@@ -48,12 +48,12 @@ def test_a_program_that_closes_its_output_and_does_not_end_is_killed() -> None:
         run("exec >&- 2>&-; exec sleep 600", timeout=0.2)
 
 
-def test_a_program_that_writes_without_an_end_is_killed() -> None:
+def test_a_program_with_endless_output_is_killed() -> None:
     with pytest.raises(OSError, match="wrote more than 100000 bytes"):
         run("yes", max_bytes=100_000)
     assert run("printf 1234", max_bytes=4) == (0, "1234")
 
 
-def test_a_program_that_is_missing_is_an_error() -> None:
+def test_a_missing_program_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         run_briefly(["/no/such/program"], env={}, timeout=1.0)

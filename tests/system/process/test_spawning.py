@@ -62,7 +62,7 @@ def children() -> set[int]:
     return descendants(os.getpid())
 
 
-async def test_a_process_gets_what_it_was_given_and_nothing_else(
+async def test_a_process_inherits_only_what_it_was_given(
     tmp_path: Path, start: Spawn, hand_over: dict[str, Any]
 ) -> None:
     with open(os.devnull) as inheritable:
@@ -96,7 +96,7 @@ async def test_a_socket_is_handed_over_as_systemd_does(
     assert os.get_inheritable(listener.fileno()) is False
 
 
-async def test_no_shell_stays_between_us_and_a_program_with_a_socket(
+async def test_the_shell_is_replaced_by_the_program_with_the_socket(
     start: Spawn, listener: socket.socket
 ) -> None:
     before = children()
@@ -107,7 +107,7 @@ async def test_no_shell_stays_between_us_and_a_program_with_a_socket(
     assert await process.wait() == ProcessExit(signal="SIGTERM")
 
 
-async def test_what_only_the_shell_finds_out_is_in_the_log(
+async def test_errors_found_only_by_the_shell_are_in_the_log(
     tmp_path: Path, start: Spawn, listener: socket.socket
 ) -> None:
     program = script_of(str(tmp_path))(tmp_path / "program")
@@ -198,14 +198,14 @@ def test_a_program_need_not_be_readable(tmp_path: Path, monkeypatch: pytest.Monk
     require_executable(program, tmp_path, {})
 
 
-async def test_arguments_that_are_too_long_are_an_error_with_that_reason(
+async def test_the_error_for_too_long_arguments_names_the_reason(
     start: Spawn, hand_over: dict[str, Any]
 ) -> None:
     with pytest.raises(CannotExecute, match=r"'true': Argument list too long$"):
         await start("true", "x" * (1 << 20), **hand_over)
 
 
-def test_a_working_directory_that_is_missing_is_named(
+def test_the_error_names_a_missing_working_directory(
     tmp_path: Path, log: int, hand_over: dict[str, Any]
 ) -> None:
     missing = tmp_path / "missing"
@@ -214,7 +214,7 @@ def test_a_working_directory_that_is_missing_is_named(
     assert str(caught.value) == f"cannot execute 'sleep': No such file or directory: {missing}"
 
 
-async def test_a_process_that_cannot_be_watched_does_not_stay(
+async def test_a_process_that_cannot_be_watched_is_killed(
     tmp_path: Path, start: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(pid: int) -> int:
@@ -228,7 +228,7 @@ async def test_a_process_that_cannot_be_watched_does_not_stay(
     assert children() == before
 
 
-def test_processes_that_share_a_file_in_memory_keep_each_others_lines() -> None:
+def test_processes_do_not_overwrite_lines_in_a_shared_memory_file() -> None:
     with memory_log("shared") as fd:
         os.write(fd, b"one\n")
         os.lseek(fd, 0, os.SEEK_SET)  # as two processes do that write at once
@@ -238,7 +238,7 @@ def test_processes_that_share_a_file_in_memory_keep_each_others_lines() -> None:
         os.fstat(fd)
 
 
-async def test_standard_error_may_have_a_place_of_its_own(tmp_path: Path, log: int) -> None:
+async def test_standard_error_can_have_its_own_descriptor(tmp_path: Path, log: int) -> None:
     command = (sys.executable, "-I", "-S", "-c", "import os; os.write(1, b'o'); os.write(2, b'e')")
     with memory_log("errors") as errors:
         job = partial(spawn, command, cwd=tmp_path, env={}, output=log, errors=errors)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
         ("kill -35 $$", ProcessExit(signal="signal 35")),
     ],
 )
-async def test_the_exit_is_known_by_its_status_or_the_name_of_its_signal(
+async def test_an_exit_has_a_status_or_the_name_of_a_signal(
     start: Spawn, ending: str, expected: ProcessExit
 ) -> None:
     process = await start("sh", "-c", ending)
@@ -60,7 +60,7 @@ async def test_an_ended_process_is_a_zombie_until_it_is_released(start: Spawn) -
     assert await process.wait() == ProcessExit(status=0)
 
 
-async def test_a_process_has_exited_once_it_has(start: Spawn) -> None:
+async def test_has_exited_is_true_only_after_the_end(start: Spawn) -> None:
     process = await start(*SLEEP)
     assert not process.has_exited
     os.kill(process.pid, signal.SIGKILL)
@@ -69,7 +69,7 @@ async def test_a_process_has_exited_once_it_has(start: Spawn) -> None:
     assert process.has_exited
 
 
-async def test_several_tasks_may_wait_and_one_that_is_cancelled_harms_no_other(
+async def test_a_cancelled_wait_does_not_affect_other_waiting_tasks(
     start: Spawn,
 ) -> None:
     process = await start(*SLEEP)
@@ -101,7 +101,7 @@ async def test_a_foreign_wait_for_every_child_only_hides_the_status(start: Spawn
         process.release()
 
 
-async def test_a_process_that_was_reaped_before_it_was_watched_has_exited(
+async def test_a_process_reaped_before_the_watch_counts_as_exited(
     start: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_pidfd = os.pidfd_open
@@ -118,7 +118,7 @@ async def test_a_process_that_was_reaped_before_it_was_watched_has_exited(
     process.release()
 
 
-async def test_a_process_that_was_reaped_while_it_was_opened_has_exited(
+async def test_a_process_reaped_during_the_open_counts_as_exited(
     start: Spawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_pidfd = os.pidfd_open
@@ -134,7 +134,7 @@ async def test_a_process_that_was_reaped_while_it_was_opened_has_exited(
     assert await process.wait() == ProcessExit()
 
 
-async def test_the_process_of_somebody_else_is_adopted_without_its_status(
+async def test_a_foreign_process_is_adopted_without_its_status(
     tmp_path: Path,
 ) -> None:
     script = "sleep 60 & echo $! >pid.part; mv pid.part pid; wait; touch waited"
@@ -150,7 +150,7 @@ async def test_the_process_of_somebody_else_is_adopted_without_its_status(
     assert (tmp_path / "waited").exists()  # its parent has reaped it, not we
 
 
-async def test_a_process_of_our_own_is_adopted_again_with_its_status(start: Spawn) -> None:
+async def test_an_own_process_is_adopted_again_with_its_status(start: Spawn) -> None:
     let_go = await start("sh", "-c", "exec sleep 60")
     process = await run_blocking(adopt, let_go.pid)
     assert process.is_child

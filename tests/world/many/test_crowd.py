@@ -53,7 +53,7 @@ async def kill_at_a_random_moment(started: StartedWorld, chance: Random) -> None
 
 
 @pytest.mark.thorough
-async def test_a_crowd_is_saved_forked_killed_brought_back_and_stopped(
+async def test_a_crowd_is_saved_forked_killed_resumed_and_stopped(
     tmp_path: Path, run: Path
 ) -> None:
     chance = seeded()

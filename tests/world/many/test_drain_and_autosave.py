@@ -49,7 +49,7 @@ async def test_a_drain_stops_the_instances_that_it_saved(tmp_path: Path, run: Pa
         assert list((await world.start_many([{"resume": drained["w000"].path}], run_dir=run)).done)
 
 
-async def test_a_round_of_autosaves_that_meets_a_defect_is_followed_by_another(
+async def test_autosaves_continue_after_a_round_fails_with_a_bug(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: Autosave) -> None:
@@ -88,7 +88,7 @@ async def test_an_autosave_removes_only_its_own_older_saves(tmp_path: Path, run:
 
 
 @pytest.mark.thorough
-async def test_an_autosave_counts_those_that_earlier_orchestrators_and_lives_made(
+async def test_an_autosave_counts_saves_of_earlier_orchestrators_and_restarts(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -124,7 +124,7 @@ async def test_an_autosave_counts_those_that_earlier_orchestrators_and_lives_mad
         assert registered(started.instance_dir) == files
 
 
-async def test_a_failed_autosave_removes_no_older_save(tmp_path: Path, run: Path) -> None:
+async def test_a_failed_autosave_keeps_older_saves(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
         await world.autosave(every=0.01, keep=1)
@@ -157,7 +157,7 @@ async def test_an_autosave_ends_with_its_block_and_leaves_no_partial_file(
 @pytest.mark.parametrize(
     "arguments", [{"every": 0}, {"every": -1.0}, {"every": float("nan")}, {"every": 1, "keep": 0}]
 )
-async def test_wrong_autosave_arguments_are_refused(
+async def test_invalid_autosave_arguments_are_refused(
     tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -193,13 +193,13 @@ async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
 
 
 @pytest.mark.parametrize("size", ["5", "1 GiB free", 0, 1.5])
-async def test_a_wrong_limit_of_free_space_is_refused(tmp_path: Path, size: Any) -> None:
+async def test_an_invalid_limit_of_free_space_is_refused(tmp_path: Path, size: Any) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(ConfigError, match="min_free: must be bytes above 0, or a size such as"):
             await world.autosave(every=1, min_free=size)
 
 
-async def test_an_autosave_removes_no_file_that_only_a_world_calls_an_autosave(
+async def test_autosave_keeps_a_file_that_only_the_world_lists_as_autosave(
     tmp_path: Path, run: Path
 ) -> None:
     mine = tmp_path / "thesis.json"

@@ -46,7 +46,7 @@ async def test_forks_and_their_parent_give_identical_answers(tmp_path: Path, run
         assert play(again["w002"].port, session) == traces[0]
 
 
-async def test_a_fork_with_wrong_arguments_starts_nothing(tmp_path: Path, run: Path) -> None:
+async def test_a_fork_with_invalid_arguments_starts_no_instance(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         await world.start(run_dir=run, name="parent")
         saved = await world.save()

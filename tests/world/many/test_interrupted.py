@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_starts_cancelled_at_any_step_leave_nothing(
+async def test_starts_cancelled_at_any_step_are_undone(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     original = Fleet._start_many
@@ -55,7 +55,7 @@ async def test_starts_cancelled_at_any_step_leave_nothing(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_starts_cancelled_at_any_moment_leave_nothing(
+async def test_starts_cancelled_at_any_moment_are_undone(
     tmp_path: Path, run: Path, kind: str
 ) -> None:
     chance = seeded()
@@ -119,7 +119,7 @@ async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path
 
 
 @pytest.mark.thorough
-async def test_an_exception_in_the_block_stops_all_of_them(tmp_path: Path, run: Path) -> None:
+async def test_an_exception_in_the_block_stops_all_instances(tmp_path: Path, run: Path) -> None:
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             batch = await world.start_many(8, run_dir=run)
@@ -137,7 +137,7 @@ time.sleep(600)
 
 
 @pytest.mark.thorough
-def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
+def test_ctrl_c_in_a_script_stops_all_its_worlds(tmp_path: Path, run: Path) -> None:
     with orchestrator(SCRIPT, make_world(tmp_path), run, stderr=subprocess.PIPE) as script:
         ports = [int(word) for word in script.hear().split()]
         script.process.send_signal(signal.SIGINT)
@@ -149,7 +149,7 @@ def test_ctrl_c_in_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -
 
 
 @pytest.mark.thorough
-def test_the_end_of_a_script_stops_all_of_its_worlds(tmp_path: Path, run: Path) -> None:
+def test_all_worlds_of_a_script_stop_at_its_end(tmp_path: Path, run: Path) -> None:
     ending = SCRIPT.replace("time.sleep(600)", "world.save_all(instances=['w003'])")
     with orchestrator(ending, make_world(tmp_path), run) as script:
         ports = [int(word) for word in script.hear().split()]

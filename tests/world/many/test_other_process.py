@@ -124,7 +124,7 @@ DETACHED = CROWD_OF.replace('restart="checkpoint"', "detach=True")
 
 
 @pytest.mark.thorough
-async def test_detached_worlds_need_no_orchestrator_to_be_saved_and_stopped(
+async def test_detached_worlds_are_saved_and_stopped_without_an_orchestrator(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -175,7 +175,7 @@ async def test_stopping_an_interrupted_instance_marks_it_interrupted(
     assert {one["status"] for one in told.values()} == {"interrupted"}
 
 
-async def test_detached_worlds_are_attached_with_the_manifests_they_have(
+async def test_detached_worlds_keep_their_manifests_when_attached(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:

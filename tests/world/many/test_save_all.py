@@ -107,7 +107,7 @@ def test_saves_finish_without_a_waiting_caller(tmp_path: Path, run: Path, backen
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["anyio", "asyncio"])
-async def test_cancelled_saves_leave_file_and_entry_or_neither(
+async def test_cancelled_saves_leave_both_file_and_entry_or_neither(
     tmp_path: Path, run: Path, kind: str
 ) -> None:
     chance = seeded()

@@ -107,7 +107,7 @@ async def test_a_run_directory_has_one_orchestrator_at_a_time(tmp_path: Path, ru
 # ----------------------------------------------------------------------------------- names
 
 
-async def test_starts_at_the_same_time_never_share_a_name(tmp_path: Path, run: Path) -> None:
+async def test_concurrent_starts_never_share_a_name(tmp_path: Path, run: Path) -> None:
     names: list[str] = []
 
     async def start(count: int) -> None:
@@ -124,9 +124,7 @@ async def test_starts_at_the_same_time_never_share_a_name(tmp_path: Path, run: P
 
 
 @pytest.mark.thorough
-async def test_a_second_run_takes_the_names_of_the_first_and_a_fork_never_does(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_second_run_reuses_names_but_a_fork_does_not(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         first = await world.start_many(3, run_dir=run)
         saved = (await world.save_all())["w000"]
@@ -144,7 +142,7 @@ async def test_a_second_run_takes_the_names_of_the_first_and_a_fork_never_does(
 
 
 @pytest.mark.thorough
-async def test_the_name_of_an_instance_that_died_but_was_not_given_back_is_not_taken(
+async def test_the_unreleased_name_of_a_dead_instance_is_not_reused(
     tmp_path: Path, run: Path
 ) -> None:
     async with (

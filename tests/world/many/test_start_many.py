@@ -142,7 +142,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "key"), WRONG.values(), ids=WRONG)
-async def test_a_wrong_argument_is_refused_by_name_before_anything_starts(
+async def test_an_invalid_argument_is_named_before_any_instance_starts(
     tmp_path: Path, run: Path, arguments: dict[str, Any], key: str
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:

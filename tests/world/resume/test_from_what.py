@@ -67,7 +67,7 @@ class Counting:
             act(started.port, self.sessions[started.name], 1000)  # lost
 
 
-async def test_each_continues_from_its_last_save_with_its_sessions_and_its_port(
+async def test_each_instance_continues_from_its_last_save_with_sessions_and_port(
     tmp_path: Path, run: Path
 ) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2)
@@ -107,7 +107,7 @@ async def test_each_continues_from_its_last_save_with_its_sessions_and_its_port(
 
 
 @pytest.mark.thorough
-async def test_a_save_that_is_missing_or_changed_is_passed_over(tmp_path: Path, run: Path) -> None:
+async def test_a_missing_or_changed_save_is_skipped(tmp_path: Path, run: Path) -> None:
     directory, counting = make_world(tmp_path), Counting(1, 2, 4)
     await interrupt(directory, run, 4, counting)
     saves = {name: [saved.path for saved in found] for name, found in counting.saves.items()}
@@ -143,7 +143,9 @@ async def test_a_save_that_is_missing_or_changed_is_passed_over(tmp_path: Path, 
 
 
 @pytest.mark.thorough
-async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path, run: Path) -> None:
+async def test_saves_of_other_runs_and_removed_saves_do_not_count(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1, Counting(1))
     await interrupt(directory, run, 1)  # another run of the same name
@@ -167,7 +169,9 @@ async def test_saves_of_other_runs_and_removed_ones_do_not_count(tmp_path: Path,
 
 
 @pytest.mark.thorough
-async def test_without_a_save_it_begins_as_its_run_did(tmp_path: Path, run: Path) -> None:
+async def test_an_instance_without_a_save_starts_as_its_run_started(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true")
     source = Counting(5)
     await interrupt(directory, tmp_path / "source", 1, source)
@@ -251,7 +255,9 @@ async def test_a_missing_manifest_is_written_again(tmp_path: Path, run: Path) ->
 
 
 @pytest.mark.thorough
-async def test_torn_lines_of_the_records_cost_nothing_else(tmp_path: Path, run: Path) -> None:
+async def test_torn_lines_of_the_records_do_not_affect_other_lines(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 2)
     journal = run / ".clawblox" / "instances" / "records.jsonl"
@@ -347,7 +353,7 @@ async def test_a_single_instance_continues_with_its_options(tmp_path: Path, run:
 
 
 @pytest.mark.thorough
-async def test_a_resume_cancelled_at_any_step_can_be_done_again(
+async def test_a_resume_cancelled_at_any_step_can_be_repeated(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = Fleet._start_many
@@ -369,7 +375,9 @@ async def test_a_resume_cancelled_at_any_step_can_be_done_again(
         assert [edge["number"] for edge in told] == list(range(1, len(told) + 1))
 
 
-async def test_a_port_that_is_taken_meanwhile_is_another_one(tmp_path: Path, run: Path) -> None:
+async def test_a_resumed_instance_gets_another_port_if_its_port_is_taken(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     before = await interrupt(directory, run, 1)
     with stranger_on(before["w000"].port):

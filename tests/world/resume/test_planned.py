@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-async def test_all_plans_of_a_batch_are_one_write(
+async def test_all_plans_of_a_batch_are_written_together(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended: list[int] = []
@@ -83,7 +83,7 @@ async def test_the_record_of_another_process_is_not_hidden(tmp_path: Path, run: 
         living.process.wait(HANG_S)
 
 
-async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, run: Path) -> None:
+async def test_a_queued_instance_that_was_stopped_is_not_resumed(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--slow-boot", "60")
     async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
 
@@ -103,7 +103,9 @@ async def test_what_is_stopped_before_its_turn_is_not_resumed(tmp_path: Path, ru
 
 
 @pytest.mark.thorough
-async def test_what_is_set_aside_is_left_alone_until_it_is_named(tmp_path: Path, run: Path) -> None:
+async def test_an_instance_that_was_set_aside_is_resumed_only_by_name(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 3)
     assert (await run_sync(read_run, run)).interrupted == ("w000", "w001", "w002")
@@ -112,7 +114,9 @@ async def test_what_is_set_aside_is_left_alone_until_it_is_named(tmp_path: Path,
     assert list((await resume(directory, run, instances=["w001"]))[0].done) == ["w001"]
 
 
-async def test_a_fork_takes_no_name_of_a_planned_instance(tmp_path: Path, run: Path) -> None:
+async def test_a_fork_does_not_take_the_name_of_a_planned_instance(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1)
     known = await run_sync(read_record, run, "w000")

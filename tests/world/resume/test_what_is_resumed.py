@@ -117,7 +117,7 @@ async def test_a_cancelled_block_can_continue(tmp_path: Path, run: Path) -> None
 
 
 @pytest.mark.thorough
-def test_a_script_that_failed_can_be_resumed_and_a_script_that_ended_cannot(
+def test_a_failed_script_can_be_resumed_but_a_completed_one_cannot(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -139,7 +139,7 @@ def test_a_script_that_failed_can_be_resumed_and_a_script_that_ended_cannot(
 
 
 @pytest.mark.thorough
-async def test_a_start_that_is_cut_short_begins_on_resume(tmp_path: Path, run: Path) -> None:
+async def test_an_interrupted_start_is_repeated_on_resume(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     waiting = """
     from clawblox.instance.ramp import Ramp
@@ -178,9 +178,7 @@ async def test_a_start_that_is_cut_short_begins_on_resume(tmp_path: Path, run: P
     assert leftovers(run) == []
 
 
-async def test_starts_that_were_cancelled_in_their_turn_begin_on_resume(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_cancelled_starts_are_repeated_on_resume(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--slow-boot", "60")
     with anyio.CancelScope() as scope:
         async with AsyncWorld(dir=directory) as world, anyio.create_task_group() as tasks:
@@ -207,7 +205,7 @@ async def test_starts_that_were_cancelled_in_their_turn_begin_on_resume(
 
 
 @pytest.mark.thorough
-async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) -> None:
+async def test_the_error_names_a_running_orchestrator(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with orchestrator(CROWD_OF, directory, run, "2") as living:
         living.hear()
@@ -220,7 +218,9 @@ async def test_an_orchestrator_that_lives_is_named(tmp_path: Path, run: Path) ->
 
 
 @pytest.mark.thorough
-async def test_an_orchestrator_of_a_single_instance_is_named(tmp_path: Path, run: Path) -> None:
+async def test_the_error_names_the_orchestrator_of_a_single_instance(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     program = """
     world = World(dir=world_dir)
@@ -239,7 +239,7 @@ async def test_an_orchestrator_of_a_single_instance_is_named(tmp_path: Path, run
     assert events["lone"].data["exit"] == "its orchestrator was killed"
 
 
-async def test_our_own_instances_run_on_and_the_dead_ones_come_back(
+async def test_own_running_instances_continue_and_dead_ones_are_resumed(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
@@ -255,7 +255,9 @@ async def test_our_own_instances_run_on_and_the_dead_ones_come_back(
         assert (await world.resume_all()).done == {}
 
 
-async def test_what_a_killed_orchestrator_left_is_ended_first(tmp_path: Path, run: Path) -> None:
+async def test_processes_of_a_killed_orchestrator_are_ended_before_a_resume(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path, "--ignore-sigterm")
     with orchestrator(CROWD_OF, directory, run, "2") as killed:
         killed.hear()
@@ -279,7 +281,7 @@ async def test_what_a_killed_orchestrator_left_is_ended_first(tmp_path: Path, ru
     assert seen == [{started.pid for started in batch}]
 
 
-async def test_detached_instances_that_live_are_not_touched(tmp_path: Path, run: Path) -> None:
+async def test_running_detached_instances_are_left_alone(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     detached = await interrupt(directory, run, 2, detach=True)
     os.kill(detached["w001"].pid, signal.SIGKILL)
@@ -319,7 +321,7 @@ async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run:
 
 
 @pytest.mark.thorough
-async def test_each_world_resumes_its_own(tmp_path: Path, run: Path) -> None:
+async def test_each_world_resumes_its_own_instances(tmp_path: Path, run: Path) -> None:
     counters, others = make_world(tmp_path), make_world(tmp_path, name="others")
     await interrupt(counters, run, [{"name": "a"}])
     await interrupt(others, run, [{"name": "b"}])
@@ -344,7 +346,7 @@ async def test_a_finished_instance_cannot_be_named(tmp_path: Path, run: Path) ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_copy", [False, True])
-async def test_a_run_directory_that_was_moved_or_copied_continues_where_it_is(
+async def test_a_moved_or_copied_run_directory_is_resumed_in_place(
     is_copy: bool, tmp_path: Path, run: Path
 ) -> None:
     async def save(world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
@@ -410,14 +412,14 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-async def test_an_empty_directory_has_nothing_to_resume(tmp_path: Path, run: Path) -> None:
+async def test_an_empty_directory_has_no_instances_to_resume(tmp_path: Path, run: Path) -> None:
     assert (await resume(make_world(tmp_path), run))[0].done == {}
 
 
 # -------------------------------------------------------------------------------- environment
 
 
-async def test_values_of_the_environment_are_needed_again(
+async def test_a_resume_requires_the_environment_variables_again(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = make_world(tmp_path)

@@ -48,9 +48,7 @@ def run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_line(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_restarts_are_counted_across_orchestrators(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with orchestrator(RESTARTED, directory, run) as killed:
         assert killed.hear() == "restarted"
@@ -74,7 +72,9 @@ async def test_the_restarts_of_all_orchestrators_are_counted_once_and_in_one_lin
 
 
 @pytest.mark.thorough
-async def test_what_clawblox_stop_finds_dead_is_left_alone(tmp_path: Path, run: Path) -> None:
+async def test_a_dead_instance_that_clawblox_stop_found_is_not_resumed(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
 
     async def die(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:
@@ -95,7 +95,7 @@ async def test_what_clawblox_stop_finds_dead_is_left_alone(tmp_path: Path, run: 
     assert (await resume(directory, tmp_path / "other"))[0].done == {}
 
 
-async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
+async def test_a_failed_restart_after_a_good_exit_does_not_finish_the_run(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_motley_world(tmp_path)
@@ -114,7 +114,7 @@ async def test_a_restart_that_fails_after_a_good_end_does_not_finish_the_run(
     assert list((await resume(directory, run))[0].done) == ["w000"]
 
 
-async def test_a_single_instance_that_was_brought_back_is_labelled_when_it_ends(
+async def test_a_resumed_single_instance_is_labelled_when_it_ends(
     tmp_path: Path, run: Path
 ) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=run) as world:
@@ -130,7 +130,7 @@ async def test_a_single_instance_that_was_brought_back_is_labelled_when_it_ends(
 
 
 @pytest.mark.thorough
-async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
+async def test_an_attached_instance_restarts_with_its_original_options(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
@@ -154,9 +154,7 @@ async def test_a_detached_instance_that_is_attached_restarts_as_it_was(
 
 
 @pytest.mark.thorough
-async def test_a_client_continues_after_each_way_to_bring_its_instance_back(
-    tmp_path: Path, run: Path
-) -> None:
+async def test_a_client_continues_after_every_kind_of_restart(tmp_path: Path, run: Path) -> None:
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=make_world(tmp_path), run_dir=run) as world:
             (started,) = await world.start_many(1)
@@ -186,7 +184,7 @@ async def test_a_client_continues_after_each_way_to_bring_its_instance_back(
 
 
 @pytest.mark.thorough
-async def test_labels_are_kept_and_a_seed_is_set_only_at_the_beginning_of_the_run(
+async def test_labels_are_kept_and_the_seed_is_set_only_at_the_first_start(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path, toml_extra="reseed = true\n")
