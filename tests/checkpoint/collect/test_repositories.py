@@ -417,12 +417,14 @@ def add_submodule(repository: Path, upstream: Path, path: str) -> None:
     git(repository, "commit", "-q", "-m", f"add {path}")
 
 
-@pytest.fixture
-def nested(tmp_path: Path, upstream: Path) -> Path:
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a repository with a submodule that has one itself."""
-    middle = make_upstream(tmp_path / "middle")
+    place = tmp_path_factory.mktemp("nested")
+    upstream = make_upstream(place / "up.git")
+    middle = make_upstream(place / "middle")
     add_submodule(middle, upstream, "libs/inner")
-    outer = make_upstream(tmp_path / "outer")
+    outer = make_upstream(place / "outer")
     add_submodule(outer, middle, "libs/middle")
     add_submodule(outer, upstream, "refs")  # its name is that of a part of a git directory
     commit(outer, top="last\n")
@@ -434,7 +436,7 @@ def test_submodules_are_connected_again(workspace: Path, nested: Path, travel: T
     loaded = travel()
     new = moved(loaded)
     said = assert_same(workspace, new, "repo", "submodule summary")
-    assert said["5 submodule status --recursive"][1].count("\n") == 2
+    assert said["8 submodule status --recursive"][1].count("\n") == 2
     for name in ("libs/middle", "libs/middle/libs/inner", "refs"):
         assert_same(workspace, new, f"repo/{name}")
         commit(new / "repo" / name, more="x")
@@ -457,7 +459,7 @@ def test_submodules_that_are_not_checked_out_stay_so(
     git(workspace / "repo", "config", "submodule.off.active", "false")
     new = moved(travel())
     said = assert_same(workspace, new, "repo")
-    assert said["5 submodule status --recursive"][1].startswith("-")
+    assert said["8 submodule status --recursive"][1].startswith("-")
     assert read_settings(new / "repo") == ["submodule.refs.active=true"]
     git(new / "repo", "submodule", "--quiet", "update", "--init", "libs/middle")
     assert (new / "repo/libs/middle/top").exists()
