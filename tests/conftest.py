@@ -24,6 +24,7 @@ from tests.support.model_api import ModelApi, model_api
 from tests.support.processes import kill_processes, live_processes, look_again, name_session
 from tests.support.programs import Programs
 from tests.support.resources import Resources
+from tests.support.template import Template, running_template
 from tests.support.tmux import Tmux, tmux_server
 from tests.support.waiting import POLL_INTERVAL_S
 
@@ -230,6 +231,13 @@ def fail_on_leaks(before: Resources, *directories: Path) -> None:
     if leaks := now.leaks_since(before):
         kill_processes(lambda: now.processes_since(before).keys() & live_processes())
         pytest.fail("left behind:\n" + "\n".join(f"  {leak}" for leak in leaks))
+
+
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    """Run the process that is forked for each command."""
+    with running_template("cli", "world", "checkpoint", "agents", "experiment") as template:
+        yield template
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from clawblox.rundir.status import read_run
 from tests.agents.standins import install
 from tests.support.processes import marked_processes
 from tests.support.sockets import free_port
-from tests.support.template import COMMAND_LINE, ForkedProgram, Template, running_template
+from tests.support.template import COMMAND_LINE, ForkedProgram, Template
 from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world, world_command
 
@@ -79,13 +79,6 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     left = ("WORLD_", "COLUMNS", "LINES")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(left)}
     return {**clean, **(env or {})}
-
-
-@pytest.fixture(scope="session")
-def template() -> Iterator[Template]:
-    """Run the process that is forked for each command."""
-    with running_template("cli", "world", "checkpoint", "agents", "experiment") as template:
-        yield template
 
 
 @pytest.fixture

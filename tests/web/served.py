@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
+from tests.support.template import COMMAND_LINE, ForkedProgram, Template
 from tests.support.waiting import HANG_S
 from tests.support.worlds import Answer, ask
 
@@ -25,7 +25,7 @@ class Served:
         key: The key of its pages.
     """
 
-    process: subprocess.Popen[str]
+    process: ForkedProgram
     port: int
     key: str
 
@@ -51,22 +51,28 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, *words: str) -> Iterator[Served]:
+def served(template: Template, root: Path, *words: str) -> Iterator[Served]:
     """Serve a directory with ``clawblox app``, started in it, until the block ends."""
-    command = [sys.executable, "-m", "clawblox", "app", "--port", "0", "--no-browser"]
-    process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True, cwd=root)
-    try:
-        assert process.stdout is not None
-        match = None
-        for line in process.stdout:
-            match = re.search(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", line)
-            if match is not None:
-                break
-        assert match is not None, "the command has ended"
-        yield Served(process, int(match[1]), match[2])
-    finally:
-        process.terminate()
-        assert process.stdout is not None
-        with process.stdout:
-            process.stdout.read()
-        process.wait(HANG_S)
+    reader, writer = os.pipe()
+    with open(reader) as written, open(os.devnull) as nothing:
+        try:
+            process = template.start(
+                COMMAND_LINE,
+                ["app", "--port", "0", "--no-browser", *words],
+                [nothing.fileno(), writer, 2],
+                os.environ,
+                cwd=root,
+            )
+        finally:
+            os.close(writer)
+        try:
+            match = None
+            for line in written:
+                match = re.search(r"http://127\.0\.0\.1:(\d+)/([\w-]+)/", line)
+                if match is not None:
+                    break
+            assert match is not None, "the command has ended"
+            yield Served(process, int(match[1]), match[2])
+        finally:
+            process.terminate()
+            process.wait(HANG_S)

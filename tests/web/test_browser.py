@@ -22,6 +22,7 @@ from tests.engine.page.chromium import Chromium, Page
 from tests.golden.test_golden_experiments import V1_SCORED
 from tests.golden.test_golden_run_directory import V1
 from tests.support.programs import Programs, npm_install
+from tests.support.template import Template
 from tests.web.hostile import NAME, SECRET, write_hostile
 from tests.web.served import Served, served
 
@@ -92,22 +93,22 @@ def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab")
     run = Path(shutil.copytree(V1, root / "golden"))
     experiment = Path(shutil.copytree(V1_SCORED, root / "scored"))
     for number in range(30):
         make_run(root / f"ended-{number}")
     make_run(root / "live", os.getpid())
-    with served(root) as site:
+    with served(template, root) as site:
         yield make_lab(root, site, run, experiment)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def hostile(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("hostile")
     run, experiment = write_hostile(root)
-    with served(root) as site:
+    with served(template, root) as site:
         yield make_lab(root, site, run, experiment)
 
 
@@ -226,11 +227,14 @@ def test_a_hostile_run_is_listed_with_all_its_agents(hostile: Lab) -> None:
 
 @pytest.mark.thorough
 def test_a_change_is_seen_and_what_the_reader_did_is_kept(
-    tmp_path: Path, browser: Chromium
+    template: Template, tmp_path: Path, browser: Chromium
 ) -> None:
     run = make_run(tmp_path / "live", os.getpid())
     make_run(tmp_path / "ended")
-    with served(tmp_path) as site, browser.open(site.address, width=1280, script=WATCH) as page:
+    with (
+        served(template, tmp_path) as site,
+        browser.open(site.address, width=1280, script=WATCH) as page,
+    ):
         page.wait_for("document.querySelector('time')?.textContent.endsWith('ago')")
         page.evaluate("document.querySelector('#runs thead th').click()")
         press(page, "j")

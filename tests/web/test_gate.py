@@ -14,15 +14,18 @@ from clawblox.errors import ClawbloxError
 from clawblox.web import app
 from clawblox.web.gate import Keys
 from tests.support.lineages import run_of, write_run
+from tests.support.template import Template
 from tests.web.served import Served, served
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def site(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = tmp_path_factory.mktemp("root")
     (root / "secret.txt").write_text("not for pages")
     write_run(root / "r001", {"w000": {"run": run_of("w000")}})
-    with served(root, "--allow-host", "lab.example", "--allow-host", "localhost:9000") as found:
+    with served(
+        template, root, "--allow-host", "lab.example", "--allow-host", "localhost:9000"
+    ) as found:
         yield found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.page.chromium import DEADLINE_S, Chromium, Page
+from tests.support.template import Template
 from tests.support.waiting import wait_until
 from tests.web.replays import engine_world, only_run, record, tally_world
 from tests.web.served import Served, served
@@ -58,10 +59,10 @@ def opened(
 
 
 @pytest.fixture
-def race(tmp_path: Path) -> Iterator[tuple[Served, str]]:
+def race(template: Template, tmp_path: Path) -> Iterator[tuple[Served, str]]:
     """Serve a run of an engine world that its starter draws; return the path of its replay."""
     record(engine_world(tmp_path), tmp_path / "runs" / "run", *WALK)
-    with served(tmp_path / "runs") as app:
+    with served(template, tmp_path / "runs") as app:
         yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1"
 
 
@@ -109,11 +110,11 @@ def test_an_address_with_a_moment_opens_there_and_play_goes_on(
 
 
 def test_a_world_without_a_renderer_follows_the_slider_on_a_narrow_screen(
-    browser: Chromium, tmp_path: Path
+    template: Template, browser: Chromium, tmp_path: Path
 ) -> None:
     actions = [("Add", number) for number in range(1, 9)]
     record(tally_world(tmp_path, "x"), tmp_path / "runs" / "run", *actions)
-    with served(tmp_path / "runs") as app:
+    with served(template, tmp_path / "runs") as app:
         url = f"{app.address}run/{only_run(tmp_path / 'runs')}/replay/1#t=1"
         with browser.open(url, width=390, height=800) as page:
             page.wait_for("document.querySelector('#events').textContent.includes('1.000')")
@@ -172,11 +173,11 @@ def foreign() -> Iterator[Foreign]:
 
 
 def test_every_attempt_of_a_hostile_renderer_fails(
-    browser: Chromium, tmp_path: Path, foreign: Foreign
+    template: Template, browser: Chromium, tmp_path: Path, foreign: Foreign
 ) -> None:
     world = engine_world(tmp_path, "placeholder")
     record(world, tmp_path / "runs" / "run", ("Jump", {}))
-    with served(tmp_path / "runs") as app:
+    with served(template, tmp_path / "runs") as app:
         text = HOSTILE.read_text().replace("FOREIGN", foreign.origin)
         own = f"http://127.0.0.1:{app.port}"
         (world / "renderer" / "index.js").write_text(text.replace("APP", own))
@@ -206,11 +207,11 @@ def targets(browser: Chromium) -> int:
 
 @pytest.mark.parametrize("goal", ["foreign", "app"])
 def test_a_renderer_cannot_leave_its_frame(
-    browser: Chromium, tmp_path: Path, foreign: Foreign, goal: str
+    template: Template, browser: Chromium, tmp_path: Path, foreign: Foreign, goal: str
 ) -> None:
     world = engine_world(tmp_path, "placeholder")
     record(world, tmp_path / "runs" / "run", ("Jump", {}))
-    with served(tmp_path / "runs") as app:
+    with served(template, tmp_path / "runs") as app:
         to = f"{foreign.origin}/gone" if goal == "foreign" else app.address
         (world / "renderer" / "index.js").write_text(f"location.href = '{to}';")
         url = f"{app.address}run/{only_run(tmp_path / 'runs')}/replay/1"

@@ -11,18 +11,21 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import marked_processes
+from tests.support.template import Template
 from tests.support.waiting import wait_until
 from tests.web.replays import engine_world, only_run, record, tally_world
 from tests.web.served import Served, served
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, Path]]:
+def box(
+    template: Template, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Served, str, Path]]:
     """Serve a run of an engine world; return the server, the path of its frame, and the world."""
     place = tmp_path_factory.mktemp("box")
     world = engine_world(place, "export const createRenderer = () => ({});")
     record(world, place / "runs" / "run", ("Jump", {}))
-    with served(place / "runs") as app:
+    with served(template, place / "runs") as app:
         page = app.text(f"run/{only_run(place / 'runs')}/replay/1")
         frame = re.search(r'src="(/x/[\w-]+/)"', page)
         assert frame is not None
@@ -115,9 +118,9 @@ def tally(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def viewer(tally: Path) -> Iterator[tuple[Served, str]]:
+def viewer(template: Template, tally: Path) -> Iterator[tuple[Served, str]]:
     """Serve the run; return the page of its recording."""
-    with served(tally / "runs") as app:
+    with served(template, tally / "runs") as app:
         yield app, f"run/{only_run(tally / 'runs')}/replay/1"
 
 

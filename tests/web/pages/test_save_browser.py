@@ -11,6 +11,7 @@ import pytest
 from clawblox.web.site import Site
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import browser
+from tests.support.template import Template
 from tests.support.waiting import wait_until
 from tests.web.families import make_family, save_agent, saves_of
 from tests.web.pages.test_compare import instances
@@ -32,8 +33,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(lab: Path) -> Iterator[Served]:
-    with served(lab) as found:
+def site(template: Template, lab: Path) -> Iterator[Served]:
+    with served(template, lab) as found:
         yield found
 
 
