@@ -148,7 +148,8 @@ def test_a_step_gets_the_signal_itself_where_the_script_does_not_ask_for_the_she
     assert outcomes("experiments/memory") == ["paused"]
 
 
-@pytest.mark.parametrize("moment", ["limit", pytest.param("killwait", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", ["limit", "killwait"])
 def test_a_job_that_saves_until_its_end_is_not_requeued_and_leaves_nothing(
     moment: str, tmp_path: Path, submit: Submit
 ) -> None:

@@ -157,7 +157,12 @@ async def spy(agent: AsyncAgent, url: str) -> tuple[dict[str, Any], list[str]]:
     return found, statuses
 
 
-@pytest.fixture(params=["none", pytest.param("bwrap", marks=pytest.mark.needs("bwrap"))])
+@pytest.fixture(
+    params=[
+        pytest.param("none", marks=pytest.mark.thorough),
+        pytest.param("bwrap", marks=pytest.mark.needs("bwrap")),
+    ]
+)
 def sandbox(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "bwrap")
 

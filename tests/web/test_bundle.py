@@ -381,6 +381,7 @@ bundle.write_bundle(Path(sys.argv[1]), Path(sys.argv[2]), redact=True)
 """
 
 
+@pytest.mark.thorough
 def test_what_a_killed_command_wrote_is_no_bundle_and_goes_with_the_next(
     leaky: Path, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ from clawblox.checkpoint.secrets.content import content_verdicts, verdicts
 from clawblox.system import helper
 from tests.checkpoint.runs import Run, fake_token, make_run
 from tests.support.processes import command_line, descendants, is_alive
+from tests.support.sampling import usually
 from tests.support.waiting import HANG_S, wait_until
 
 SECRET = "correct-horse-battery-7"
@@ -217,7 +218,7 @@ def kill_all(begun: list[Examiner]) -> None:
 
 
 @pytest.mark.parametrize("kill", [kill_first, pytest.param(kill_all, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("when", ["booting", "at work"])
+@pytest.mark.parametrize("when", usually(["booting", "at work"], "at work"))
 def test_an_examiner_that_is_killed_costs_time_and_nothing_else(
     run: Run,
     examiners: list[Examiner],

@@ -119,6 +119,7 @@ def test_the_table_can_be_written_in_ascii(call: Start) -> None:
     assert "? ok       pidfds" in call("doctor", env=env, prefix=("env",)).out
 
 
+@pytest.mark.thorough
 @needs_namespaces
 def test_a_machine_without_a_process_table_misses_a_requirement(
     call: Start, tmp_path: Path

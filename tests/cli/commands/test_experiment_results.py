@@ -65,15 +65,9 @@ def test_a_directory_that_cannot_be_joined_is_named(experiment_dir: Path, call: 
     assert other.err.startswith("Error: there is no experiment in 'empty'\n")
 
 
-@pytest.mark.parametrize("columns", [80, pytest.param(100, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        pytest.param(("--agents",), marks=pytest.mark.thorough),
-        pytest.param(("--by", "chain"), marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("options", [(), ("--agents",), ("--by", "chain")])
 def test_a_table_fits_the_terminal(
     experiment_dir: Path, columns: int, options: tuple[str, ...]
 ) -> None:

@@ -47,6 +47,7 @@ def plan(tmp_path: Path) -> Path:
     return plan
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plan")
 def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start) -> None:
     run = call("experiment", "run", "exp.toml", env=KEYS)

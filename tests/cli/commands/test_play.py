@@ -260,6 +260,7 @@ def test_the_end_of_the_world_ends_the_session(run: str, pipe: Start) -> None:
     assert last == "It is not restarted."
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mode", "words", "counter"),
     [

@@ -85,6 +85,7 @@ def test_restart_without_names_restarts_running_and_dead_instances(
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_a_restart_that_fails_ends_its_instance_only(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:

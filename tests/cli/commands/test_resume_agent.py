@@ -63,7 +63,8 @@ def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
     assert pointer["checkpoint"] == "t000000.ckpt"
 
 
-@pytest.mark.parametrize("by", ["directory", pytest.param("pointer", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("by", ["directory", "pointer"])
 def test_a_killed_run_continues_elsewhere_with_its_options(
     start: Start, claude_env: dict[str, str], world: Path, by: str
 ) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import termios
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -239,19 +240,24 @@ def test_ctrl_c_stops_the_world_cleanly(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
+# The parent of the tests may ignore HUP, which a child inherits.
+WITH_HUP = {"prefix": ("env", "--default-signal=HUP")}
+
+
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGHUP, 129), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+    ("number", "options"),
+    [
+        (signal.SIGTERM, {}),
+        pytest.param(signal.SIGHUP, WITH_HUP, marks=pytest.mark.thorough),
+    ],
 )
 def test_term_and_hup_stop_it_as_ctrl_c_does(
-    start: Start, tmp_path: Path, number: signal.Signals, status: int
+    start: Start, tmp_path: Path, number: signal.Signals, options: dict[str, Any]
 ) -> None:
-    world = make_world(tmp_path)
-    # The parent of the tests may ignore HUP, which a child inherits.
-    command = start("run", str(world), "--port", "0", prefix=("env", "--default-signal=HUP"))
+    command = start("run", str(make_world(tmp_path)), "--port", "0", **options)
     command.wait_for("Spectator frontend")
     command.send(number)
-    assert command.wait() == status
+    assert command.wait() == 128 + number
     assert command.out.endswith("stopped\n")
     assert not marked_processes()
 

@@ -173,6 +173,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_option(words: tuple[str, ..
     assert words[0] in refusal.value.format_message()
 
 
+@pytest.mark.thorough
 def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: Path) -> None:
     command = up(prefix=("env",))  # in an interpreter of its own, whose words tell what it is
     again = call("up", str(run_dir.parent / "counter"), "--run-dir", str(run_dir))
