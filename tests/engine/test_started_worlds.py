@@ -110,6 +110,7 @@ def test_slow_world_is_reported_only_to_its_operator(world_dir, tmp_path):
         assert ask(started.port, "GET", "/health").json() == {"status": "ok"}
 
 
+@pytest.mark.thorough
 def test_script_errors_reach_the_operator_and_are_counted_across_a_restore(world_dir, tmp_path):
     run = tmp_path / "run"
     text = "Failed to fire PlayerAdded: main.lua:8: no room on the ship"

@@ -17,8 +17,6 @@ from tests.support.waiting import HANG_S
 from tests.support.worlds import ask, make_world
 
 SAMPLE = [
-    Point("instance.instance:Instance.bring_up", "start"),
-    Point("world.handle:InstanceHandle.started", "start", 2),
     Point("instance.watch:InstanceWatch.run", "crash"),
     Point("instance.supervisor:Supervisor._tear_down", "stop"),
 ]

@@ -665,6 +665,7 @@ print(json.dumps(kinds))
 """
 
 
+@pytest.mark.thorough
 def test_start_without_free_descriptors_fails_and_leaves_nothing_behind(tmp_path: Path) -> None:
     directory, run = make_world(tmp_path), tmp_path / "run"
     done = subprocess.run(

@@ -134,6 +134,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
         assert later[: len(earlier) + 1] == [*earlier, AUTO_CONTINUE]
 
 
+@pytest.mark.thorough
 async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
@@ -229,6 +230,7 @@ async def test_a_world_that_died_takes_no_other_attempts_world_with_it(alone: Sc
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_the_end_of_another_attempts_world_is_not_reported(alone: Scene) -> None:
     await alone.prepare(alone.order())
@@ -253,6 +255,7 @@ async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene)
     assert not any(isinstance(signal, WorldEnded) for signal in alone.signals)
 
 
+@pytest.mark.thorough
 async def test_the_script_errors_of_its_world_are_found_when_it_has_ended(
     alone: Scene, tmp_path: Path
 ) -> None:
@@ -353,6 +356,7 @@ async def test_an_agent_that_has_used_up_its_budget_has_ended(alone: Scene) -> N
         assert (end.name, end.is_budget) == ("Eko", True)
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_the_budget_for_saving_counts_from_the_save_prompt(alone: Scene) -> None:
     alone.plan = alone.plan.but(save={"prompt": SAVE, "budget": {"turns": 1}})
@@ -442,6 +446,7 @@ async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
     assert raised.value.cause == "defect"
 
 
+@pytest.mark.thorough
 async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
@@ -467,6 +472,7 @@ async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone
     assert workspace.startswith(f"runs/{FIRST}.failed-20260101T000000Z/agents/")
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Scene) -> None:
     names = ("2026-06-22T18:59:24.log", "Foo::Bar.3pm", "dot.", "new\nline", "back\\slash")
@@ -540,6 +546,7 @@ async def test_what_is_missing_is_reported_before_anything_is_started(alone: Sce
     assert not alone.run_dir().parent.exists()
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
     await scene.prepare(scene.order())

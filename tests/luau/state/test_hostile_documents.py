@@ -206,6 +206,7 @@ def test_a_changed_document_is_refused_or_gives_a_usable_vm(seed: int) -> None:
             raise
 
 
+@pytest.mark.thorough
 def test_unchanged_document_is_accepted() -> None:
     for _, document in documents():
         live(document)
