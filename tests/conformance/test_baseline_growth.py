@@ -66,6 +66,7 @@ async def test_a_history_is_found_beside_state_that_agents_see(tmp_path: Path, c
     assert "Plant" not in result.evidence
 
 
+@pytest.mark.thorough
 async def test_the_latest_inputs_are_no_history(tmp_path: Path, clock: str) -> None:
     result = await check(tmp_path, clock, "Water", "Rake", kept=256)
     assert result.status == "passed", result

@@ -43,6 +43,7 @@ async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -
         await ctx.close()
 
 
+@pytest.mark.thorough
 async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
     tmp_path: Path,
 ) -> None:

@@ -191,6 +191,7 @@ async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
     assert "left" not in find(report).evidence
 
 
+@pytest.mark.thorough
 async def test_a_life_that_is_killed_without_a_word_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

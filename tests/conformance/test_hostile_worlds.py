@@ -166,6 +166,7 @@ async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
     assert report.verdict.grade == "not_shown"
 
 
+@pytest.mark.thorough
 async def test_without_agent_ids_their_checks_do_not_pass(tmp_path: Path) -> None:
     ids = ("contract.join", "restore.joins", "invisible.process_ids")
     report = await check(tmp_path, "no-agent-ids", *ids)

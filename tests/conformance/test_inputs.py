@@ -29,6 +29,7 @@ async def test_where_no_input_can_be_sent_each_check_says_what_to_write(tmp_path
         assert '[conformance]\nactions = [\n    { type = "Bet", data = ' in result.evidence
 
 
+@pytest.mark.thorough
 async def test_where_one_type_can_be_sent_the_others_are_not_verified(tmp_path: Path) -> None:
     report = await check(tmp_path, TABLE + "| Kick | none |\\n")
     actions = report.checks[0]

@@ -47,6 +47,7 @@ async def test_the_log_is_read_from_the_first_line_with_true_offsets(tmp_path: P
     assert sum(len(line.text) + 1 for line in lines) == len(whole)
 
 
+@pytest.mark.thorough
 async def test_tail_returns_the_last_lines(tmp_path: Path) -> None:
     async with running(tmp_path, "--flood-lines", "5000") as (world, _):
         whole = await collect(world)

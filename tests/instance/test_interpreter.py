@@ -177,6 +177,7 @@ async def test_command_file_finds_this_interpreter_from_any_directory(
     assert again["env"]["PATH"].split(":")[0] == HERE
 
 
+@pytest.mark.thorough
 async def test_the_command_file_leaves_the_path_of_an_activated_environment_alone(
     tmp_path: Path,
 ) -> None:

@@ -169,6 +169,7 @@ async def test_the_command_file_reruns_the_world_by_hand(tmp_path: Path) -> None
     assert "API_KEY" not in second["env"]
 
 
+@pytest.mark.thorough
 async def test_the_command_file_reruns_on_another_port_and_with_a_given_token(
     tmp_path: Path,
 ) -> None:
@@ -182,6 +183,7 @@ async def test_the_command_file_reruns_on_another_port_and_with_a_given_token(
         assert not is_listening(started.port)
 
 
+@pytest.mark.thorough
 async def test_command_file_and_snapshot_are_not_needed_after_the_start(
     tmp_path: Path,
 ) -> None:

@@ -183,6 +183,7 @@ async def test_a_world_left_behind_by_its_shell_is_ended(
     assert error.exit == ProcessExit(status=0)
 
 
+@pytest.mark.thorough
 async def test_error_has_the_last_lines_of_a_flood_of_output(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--flood-lines", "20000", "--exit-at-once", "7")
     error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
@@ -194,12 +195,14 @@ async def test_error_has_the_last_lines_of_a_flood_of_output(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.thorough
 async def test_an_endless_last_line_is_cut_short_in_the_error(tmp_path: Path) -> None:
     directory = make_world(tmp_path, "--long-line", "5000000", "--exit-at-once", "7")
     error = await failed_start(directory, WorldExitedBeforeReadyError, phase="probing")
     assert error.log_lines == ("y" * 1000,)
 
 
+@pytest.mark.thorough
 async def test_error_has_only_log_lines_of_this_run(
     tmp_path: Path,
 ) -> None:
@@ -390,6 +393,7 @@ async def test_the_error_names_another_process_on_another_address_of_the_port(
     assert error.hint == "a process listens on 127.0.0.2; bind WORLD_HOST (127.0.0.1) instead"
 
 
+@pytest.mark.thorough
 async def test_slow_worlds_that_listen_elsewhere_are_reported_once_before_they_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

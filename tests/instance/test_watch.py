@@ -268,6 +268,7 @@ with World(dir=directory) as world:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_manifest_has_the_script_errors_of_an_instance_stopped_by_another_program(
     world_dir, tmp_path
@@ -284,6 +285,7 @@ async def test_manifest_has_the_script_errors_of_an_instance_stopped_by_another_
     assert manifest.run["script_errors"] == {"count": 1, "last": "main.lua:2: no"}
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_restarted_world_has_only_its_own_script_errors(world_dir, tmp_path):
     run = tmp_path / "run"

@@ -97,6 +97,7 @@ def test_a_torn_line_of_a_killed_writer_is_skipped(path: Path) -> None:
     assert numbers_in(path) == {"a": 4, "b": 3}
 
 
+@pytest.mark.thorough
 def test_concurrent_appending_and_compacting_loses_no_line(path: Path) -> None:
     command = [sys.executable, "-c", APPEND, str(path)]
     names = ("one", "two", "three")

@@ -67,6 +67,7 @@ async def states(run: Path) -> dict[str, str]:
 # ------------------------------------------------------------------------------ interrupted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("body", "names"), [(SINGLE, ["w000"]), (MANY, ["w000", "w001"])])
 async def test_an_interrupted_run_stays_interrupted_after_a_stop(
     tmp_path: Path, run: Path, body: str, names: list[str]

@@ -60,6 +60,7 @@ def is_recorded_as(run: Path, name: str, state: str) -> bool:
 # ------------------------------------------------------------------------------- real runs
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_lineage_shows_forks_deaths_and_restarts_of_a_running_run(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -380,6 +380,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
 
 
+@pytest.mark.thorough
 def test_a_forked_child_does_not_share_the_claims_of_its_parent(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK], cwd=tmp_path, check=True, timeout=HANG_S)
     assert is_free(tmp_path)

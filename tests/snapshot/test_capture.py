@@ -391,6 +391,7 @@ async def test_a_redirect_is_not_followed_with_the_token(tmp_path: Path) -> None
         assert received(elsewhere) == []
 
 
+@pytest.mark.thorough
 async def test_proxies_of_the_environment_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +493,7 @@ print(json.dumps([saved["size_bytes"], saved["format"], growth]))
     assert growth < 16_000_000
 
 
+@pytest.mark.thorough
 def test_a_full_disk_fails_the_save_without_leaving_files(tmp_path: Path) -> None:
     body = f"""{FAULTS}
 switch("snapshot-mb=1")

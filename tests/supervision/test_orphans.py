@@ -37,6 +37,7 @@ def find_record(run: Path) -> InstanceRecord:
     return record
 
 
+@pytest.mark.thorough
 def test_processes_of_a_running_orchestrator_are_left_alone(
     program: Orchestrator, run: Path, tmp_path: Path
 ) -> None:

@@ -608,6 +608,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 def test_calls_and_snapshots_raise_clawblox_errors_without_a_free_descriptor() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
     result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)

@@ -210,6 +210,7 @@ def test_no_process_is_left_whenever_an_orchestrator_is_killed(tmp_path: Path, r
     wait_for_nothing(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_ports_and_names_of_a_killed_orchestrator_are_free_again(tmp_path: Path) -> None:
     world_dir, run = make_world(tmp_path), tmp_path / "run"

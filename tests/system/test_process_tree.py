@@ -407,6 +407,7 @@ def test_a_process_in_the_middle_of_its_exec_is_found(cookie: str) -> None:
             os.waitpid(pid, 0)
 
 
+@pytest.mark.thorough
 def test_a_search_waits_for_a_process_about_to_execute_its_program(
     cookie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -344,6 +344,7 @@ async def test_after_a_restart_the_client_continues_with_its_session(tmp_path: P
             assert sent_to(started, "/join") == []
 
 
+@pytest.mark.thorough
 async def test_a_session_lost_in_a_restart_is_refused_with_a_hint(tmp_path: Path) -> None:
     with anyio.fail_after(HANG_S):
         async with AsyncWorld(dir=make_world(tmp_path)) as world:

@@ -317,6 +317,7 @@ async def test_many_instances_use_only_the_world_of_an_archive(
             assert run["resume_archive"] == str(archive)
 
 
+@pytest.mark.thorough
 async def test_a_fork_of_an_archive_joins_the_run_of_the_archive(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -325,6 +326,7 @@ async def test_a_fork_of_an_archive_joins_the_run_of_the_archive(
     assert fork.run_dir == tmp_path / "first"
 
 
+@pytest.mark.thorough
 async def test_a_changed_extracted_snapshot_is_extracted_again(
     tmp_path: Path, world_dir: Path, archive: Path
 ) -> None:
@@ -436,6 +438,7 @@ async def test_a_failed_checkpoint_leaves_neither_archive_nor_snapshot(
         assert "removed_at" in entry
 
 
+@pytest.mark.thorough
 async def test_a_checkpoint_whose_archive_is_complete_when_it_fails_keeps_both_files(
     tmp_path: Path, world_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -581,6 +584,7 @@ def test_a_script_makes_a_checkpoint_and_starts_from_it(
     assert steps[-1][0] == steps[-1][1] > 0
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_traceback_shows_no_known_secret(
     tmp_path: Path, sync_world: World, agent: Path
 ) -> None:

@@ -39,6 +39,7 @@ async def test_labels_of_a_start_are_in_results_events_records_manifest_and_stat
     assert status.labels == LABELS
 
 
+@pytest.mark.thorough
 async def test_a_spec_adds_its_labels_to_the_shared_ones(tmp_path: Path) -> None:
     run = tmp_path / "run"
     specs = [InstanceSpec(labels={"model": "opus", "seed": 1}), {"labels": {}}, {}]

@@ -35,6 +35,7 @@ async def register(run_dir: Path, *paths: Path, form: str = "counter-v1") -> Non
             await writers.of(run_dir).apply(recording_update(path=path, format=form))
 
 
+@pytest.mark.thorough
 async def test_a_recording_of_another_program_is_measured_when_the_instance_ends(
     tmp_path: Path,
 ) -> None:

@@ -133,6 +133,7 @@ def test_an_agent_joins_acts_and_observes_with_curl(world: World, port: int) -> 
     assert list(seen) == fields.split()
 
 
+@pytest.mark.thorough
 def test_a_resumed_instance_is_indistinguishable_from_the_saved_instance(
     world: World, port: int, tmp_path: Path
 ) -> None:

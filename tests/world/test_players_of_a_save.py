@@ -92,6 +92,7 @@ async def test_several_players_of_one_name_rejoin_one_by_one(tmp_path: Path, run
         assert not (await world.join("bot", instance=fork.name)).rejoined
 
 
+@pytest.mark.thorough
 async def test_a_later_world_object_of_this_process_knows_the_player_too(
     tmp_path: Path, run_dir: Path
 ) -> None:

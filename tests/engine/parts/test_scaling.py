@@ -114,6 +114,7 @@ print(car:GetScale(), math.round((lamp.Position - body.Position).Magnitude * 100
 )
 
 
+@pytest.mark.thorough
 def test_scaled_model_stays_welded_even_after_a_restore(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(SCALED)
     (tmp_path / "world.toml").write_text('name = "scaled"')

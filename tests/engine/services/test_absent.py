@@ -37,6 +37,7 @@ end)
 """
 
 
+@pytest.mark.thorough
 def test_prompt_ends_in_the_next_tick_without_a_purchase_even_after_a_restore(
     tmp_path: Path,
 ) -> None:

@@ -186,6 +186,7 @@ if threads.cancelled then task.cancel(threads.cancelled) end
 """
 
 
+@pytest.mark.thorough
 def test_waiting_agent_requests_are_answered_even_if_their_thread_ends(tmp_path: Path) -> None:
     (tmp_path / "main.lua").write_text(LATER)
     (tmp_path / "world.toml").write_text('name = "later"')

@@ -181,6 +181,7 @@ def test_another_prompt_input_ends_the_hold(tmp_path: Path, data: Any) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_a_hold_ends_when_the_player_leaves(tmp_path: Path) -> None:
     plan = Plan().join(0, "Ada")
     plan.act(1, "Ada", "Prompt", {"id": numbers(tmp_path, PROMPTS)["Chest"]}).leave(3, "Ada")

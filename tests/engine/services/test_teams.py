@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.engine.playing import play, printed, say
 from tests.engine.services.bench import ANN, bench
 from tests.engine.torture import Plan, torture
@@ -155,6 +157,7 @@ def test_character_appears_at_a_team_location_or_the_respawn_location(
     ]
 
 
+@pytest.mark.thorough
 def test_spawn_locations_are_found_after_a_restore(tmp_path: Path) -> None:
     main = (
         LOCATIONS

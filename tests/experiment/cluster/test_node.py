@@ -69,6 +69,7 @@ def test_a_process_knows_its_niceness_and_how_its_cluster_is_secured() -> None:
     assert secured["niceness"] == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("os.geteuid() != 0")
 def test_a_machine_without_a_network_has_no_route_out() -> None:
     assert ask_process("unshare", "-n")["route_out"] is False

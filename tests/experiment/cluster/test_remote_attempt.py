@@ -157,6 +157,7 @@ async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str)
             assert raised.value.cause == "node"
 
 
+@pytest.mark.thorough
 async def test_another_version_on_a_node_is_named(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def test_place_of_a_host_that_was_just_killed_is_removed() -> None:
         assert not place.exists()
 
 
+@pytest.mark.thorough
 def test_place_that_has_no_lock_yet_is_left_alone() -> None:
     new = make_private_dir(scratch_dir() / "hosts") / ".new-host"
     new.mkdir()

@@ -118,6 +118,7 @@ except RunLockedError as error:
 """
 
 
+@pytest.mark.thorough
 def test_a_second_process_is_refused_and_can_read(tmp_path: Path) -> None:
     write(tmp_path, 1)
     with Journal(tmp_path) as journal:

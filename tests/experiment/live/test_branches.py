@@ -130,6 +130,7 @@ async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(sce
     assert addresses == [[agent["base_url"] for agent in working["agents"]]] * 2
 
 
+@pytest.mark.thorough
 async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
     alone: Scene,
 ) -> None:

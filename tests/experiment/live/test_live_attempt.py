@@ -58,6 +58,7 @@ __all__ = ["alone", "scene"]
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.thorough
 async def test_the_time_of_a_checkpoint_is_without_the_wait_for_its_moment(alone: Scene) -> None:
     await alone.prepare(alone.order(), turn_s=HANG_S)
     async with alone.open(alone.order()) as attempt:
@@ -180,6 +181,7 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
     assert "| the token is ***" in end.text
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) -> None:
     await alone.prepare(alone.order())
@@ -215,6 +217,7 @@ class Neighbour:
 SECOND = f"{FIRST}-r20260622T185925Z"
 
 
+@pytest.mark.thorough
 async def test_a_world_that_died_takes_no_other_attempts_world_with_it(alone: Scene) -> None:
     await alone.prepare(alone.order())
     await alone.prepare(alone.order(SECOND))
@@ -320,6 +323,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
     assert await scene.backend.usage("r1", scored.attempt_id) == [Usage(), Usage()]
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_an_agent_is_not_over_before_it_has_answered_the_save_prompt(alone: Scene) -> None:
     await alone.prepare(alone.order())
@@ -430,6 +434,7 @@ async def test_a_check_without_a_key_is_a_failure_of_the_login(
     assert raised.value.failure.kind == "auth"
 
 
+@pytest.mark.thorough
 @looks_inside
 async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
@@ -528,6 +533,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
         assert before["conversation"] != after["conversation"]
 
 
+@pytest.mark.thorough
 async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone: Scene) -> None:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(version="0.0.1")])
     await alone.backend.check(alone.plan.chains()[0])
@@ -580,6 +586,7 @@ async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> 
         await wait_until_async(lambda: attempt.activity()[0].provider_wait_s == 0)
 
 
+@pytest.mark.thorough
 async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:

@@ -237,6 +237,7 @@ with making_run(Path(sys.argv[1]), sys.argv[2]) as partial:
 """
 
 
+@pytest.mark.thorough
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, tmp_path, ATTEMPT], check=False)
     assert runs(tmp_path) == [f".{ATTEMPT}.partial"]

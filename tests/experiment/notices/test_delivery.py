@@ -185,6 +185,7 @@ async def test_an_address_that_never_answers_is_given_up(monkeypatch: pytest.Mon
             await post(address, b"{}")
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("openssl")
 async def test_the_certificate_of_an_address_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,6 +116,7 @@ def test_a_key_in_a_workspace_pauses_its_chain_and_is_never_archived(tmp_path: P
     assert not list(trial.directory.rglob("*.ckpt"))
 
 
+@pytest.mark.thorough
 def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, limits={"min_free": 1 << 60})
     status, said = trial.run()

@@ -113,6 +113,7 @@ async def test_a_fresh_restart_keeps_only_the_address(tmp_path: Path, run: Path)
         )
 
 
+@pytest.mark.thorough
 async def test_a_fresh_restart_of_a_resumed_world_resumes_it_again(
     tmp_path: Path, run: Path
 ) -> None:

@@ -125,6 +125,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.thorough
 def test_full_disk_fails_saves_without_harming_older_saves(tmp_path: Path, run: Path) -> None:
     with orchestrator(DISK_FULL, make_world(tmp_path, "--snapshot-mb", "1"), run) as full:
         (message,) = json.loads(told_by(full))

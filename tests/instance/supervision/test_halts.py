@@ -77,6 +77,7 @@ async def test_halt_emits_an_event_and_is_recorded_with_its_reason(
     assert leftovers(run, [sick.port]) == []
 
 
+@pytest.mark.thorough
 async def test_a_halted_world_is_brought_back_from_its_last_save(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=tally(tmp_path)) as world, world.events() as events:
         (started,) = await world.start_many(1, run_dir=run, restart="checkpoint")

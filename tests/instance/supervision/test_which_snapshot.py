@@ -67,6 +67,7 @@ async def test_a_restart_skips_a_damaged_or_refused_save(tmp_path: Path, run: Pa
         assert [one["resume_from"] for one in restarts] == [f"checkpoints/{good.name}"]
 
 
+@pytest.mark.thorough
 async def test_without_a_good_save_a_restart_repeats_the_first_start_and_reports_it(
     tmp_path: Path, run: Path
 ) -> None:

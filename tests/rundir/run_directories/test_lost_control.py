@@ -50,6 +50,7 @@ def lose_sockets(run_dir: Path) -> Callable[[], bool]:
     return lambda: all(path.exists() for path in sockets)
 
 
+@pytest.mark.thorough
 async def test_a_stop_waits_until_the_orchestrator_is_reachable_again(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:

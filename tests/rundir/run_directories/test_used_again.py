@@ -96,6 +96,7 @@ async def test_an_earlier_save_can_be_forked_by_path(tmp_path: Path, run: Path) 
 # ----------------------------------------------------------------------------------- single
 
 
+@pytest.mark.thorough
 async def test_a_single_start_also_starts_a_new_run(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         found: list[str] = []
@@ -133,6 +134,7 @@ async def test_entries_of_a_run_have_its_id(tmp_path: Path, run: Path, when: str
     assert ids(run, "agents") == ["r002"]  # it is one agent, and joined anew
 
 
+@pytest.mark.thorough
 async def test_a_label_applies_to_all_instances_of_the_manifest_and_run(
     tmp_path: Path, run: Path
 ) -> None:
@@ -185,6 +187,7 @@ async def test_an_attached_instance_continues_its_run(tmp_path: Path, run: Path)
 # -------------------------------------------------------------------------- older versions
 
 
+@pytest.mark.thorough
 async def test_entries_without_run_ids_of_an_older_version_are_read(
     tmp_path: Path, run: Path
 ) -> None:
@@ -215,6 +218,7 @@ def _forget_ids(run: Path) -> None:
 # --------------------------------------------------------------------------------- archives
 
 
+@pytest.mark.thorough
 async def test_an_archive_belongs_to_the_run_of_its_snapshot(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)

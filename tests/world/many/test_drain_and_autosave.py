@@ -124,6 +124,7 @@ async def test_an_autosave_counts_saves_of_earlier_orchestrators_and_restarts(
         assert registered(started.instance_dir) == files
 
 
+@pytest.mark.thorough
 async def test_a_failed_autosave_keeps_older_saves(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world, world.events() as events:
         batch = await world.start_many(2, run_dir=run)
@@ -165,6 +166,7 @@ async def test_invalid_autosave_arguments_are_refused(
             await world.autosave(**arguments)
 
 
+@pytest.mark.thorough
 async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,7 @@ async def test_stopping_an_interrupted_instance_marks_it_interrupted(
     assert {one["status"] for one in told.values()} == {"interrupted"}
 
 
+@pytest.mark.thorough
 async def test_detached_worlds_keep_their_manifests_when_attached(
     tmp_path: Path, run: Path
 ) -> None:

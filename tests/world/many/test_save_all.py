@@ -66,6 +66,7 @@ async def test_a_failed_save_does_not_affect_the_others(tmp_path: Path, run: Pat
         assert (world.metrics.saves, world.metrics.save_failures) == (7, 5)
 
 
+@pytest.mark.thorough
 async def test_only_the_named_instances_are_saved_to_the_given_directory(
     tmp_path: Path, run: Path
 ) -> None:

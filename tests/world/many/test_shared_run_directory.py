@@ -63,6 +63,7 @@ def test_worlds_of_one_process_share_a_guard_a_portal_and_a_run_directory(
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_a_run_directory_is_shared_however_it_is_spelled(tmp_path: Path, run: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(run)

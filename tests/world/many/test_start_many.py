@@ -83,6 +83,7 @@ async def test_instances_can_differ_in_name_snapshot_variables_and_recording(
     assert alpha.instance_dir == run / "worlds" / "alpha"
 
 
+@pytest.mark.thorough
 async def test_every_instance_has_its_own_directory_that_only_its_owner_can_read(
     tmp_path: Path, run: Path
 ) -> None:

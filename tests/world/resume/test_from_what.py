@@ -234,6 +234,7 @@ async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_continue(
 # ------------------------------------------------------------------------------ what is broken
 
 
+@pytest.mark.thorough
 async def test_a_missing_manifest_is_written_again(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 2, Counting(1))
@@ -269,6 +270,7 @@ async def test_torn_lines_of_the_records_do_not_affect_other_lines(
     assert list((await resume(directory, run))[0].done) == ["w000", "w001"]
 
 
+@pytest.mark.thorough
 async def test_manifests_with_foreign_entries_are_read(tmp_path: Path, run: Path) -> None:
     directory, counting = make_world(tmp_path), Counting(1)
     await interrupt(directory, run, 1, counting)
@@ -282,6 +284,7 @@ async def test_manifests_with_foreign_entries_are_read(tmp_path: Path, run: Path
     assert batch["w000"].resume_path == counting.saves["w000"][0].path
 
 
+@pytest.mark.thorough
 async def test_a_missing_instance_directory_is_created_again(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 2, Counting(1))
@@ -375,6 +378,7 @@ async def test_a_resume_cancelled_at_any_step_can_be_repeated(
         assert [edge["number"] for edge in told] == list(range(1, len(told) + 1))
 
 
+@pytest.mark.thorough
 async def test_a_resumed_instance_gets_another_port_if_its_port_is_taken(
     tmp_path: Path, run: Path
 ) -> None:

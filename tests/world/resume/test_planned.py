@@ -32,6 +32,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.thorough
 async def test_all_plans_of_a_batch_are_written_together(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ async def test_an_instance_that_was_set_aside_is_resumed_only_by_name(
     assert list((await resume(directory, run, instances=["w001"]))[0].done) == ["w001"]
 
 
+@pytest.mark.thorough
 async def test_a_fork_does_not_take_the_name_of_a_planned_instance(
     tmp_path: Path, run: Path
 ) -> None:

@@ -105,6 +105,7 @@ async def test_a_run_that_was_ended_on_purpose_stays_ended(
     assert edges(run, "w001")[-1]["by"] == "resume"
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_block_can_continue(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     with anyio.CancelScope() as scope:
@@ -178,6 +179,7 @@ async def test_an_interrupted_start_is_repeated_on_resume(tmp_path: Path, run: P
     assert leftovers(run) == []
 
 
+@pytest.mark.thorough
 async def test_cancelled_starts_are_repeated_on_resume(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path, "--slow-boot", "60")
     with anyio.CancelScope() as scope:
@@ -419,6 +421,7 @@ async def test_an_empty_directory_has_no_instances_to_resume(tmp_path: Path, run
 # -------------------------------------------------------------------------------- environment
 
 
+@pytest.mark.thorough
 async def test_a_resume_requires_the_environment_variables_again(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,6 +446,7 @@ async def test_a_resume_requires_the_environment_variables_again(
         await resume(directory, run, env={"WORLD_PORT": "1"})
 
 
+@pytest.mark.thorough
 async def test_given_tokens_are_replaced_by_new_tokens(tmp_path: Path, run: Path) -> None:
     directory = make_world(tmp_path)
     await interrupt(directory, run, 1, env={"WORLD_OPERATOR_TOKEN": "t" * 32})

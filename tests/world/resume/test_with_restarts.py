@@ -95,6 +95,7 @@ async def test_a_dead_instance_that_clawblox_stop_found_is_not_resumed(
     assert (await resume(directory, tmp_path / "other"))[0].done == {}
 
 
+@pytest.mark.thorough
 async def test_a_failed_restart_after_a_good_exit_does_not_finish_the_run(
     tmp_path: Path, run: Path
 ) -> None:
