@@ -66,7 +66,7 @@ def reports(capsys: pytest.CaptureFixture[str]) -> int:
 
 
 @pytest.mark.parametrize("kind", [LiveLines, LiveTable])
-async def test_instances_outlive_the_defects_of_their_display(
+async def test_instances_keep_running_after_a_display_defect(
     kind: type,
     output: Output,
     tmp_path: Path,
@@ -93,7 +93,7 @@ async def test_instances_outlive_the_defects_of_their_display(
     assert reports(capsys) == 1
 
 
-async def test_a_world_in_the_foreground_outlives_a_defect_of_its_output(
+async def test_foreground_world_keeps_running_after_an_output_defect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(foreground, "_headings", fail)
@@ -107,7 +107,7 @@ async def test_a_world_in_the_foreground_outlives_a_defect_of_its_output(
     assert reports(capsys) == 1
 
 
-async def test_an_experiment_outlives_the_defects_of_its_display(
+async def test_experiment_keeps_running_after_a_display_defect(
     output: Output,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,7 +140,7 @@ async def test_an_experiment_outlives_the_defects_of_its_display(
     assert reports(capsys) == 1
 
 
-async def test_a_start_outlives_the_defects_of_its_progress_line(
+async def test_start_continues_after_a_defect_of_its_progress_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(slow_work, "_PLAIN_INTERVAL_S", 0.0)
@@ -163,7 +163,7 @@ async def test_a_start_outlives_the_defects_of_its_progress_line(
     assert reports(capsys) == 1
 
 
-async def test_work_outlives_the_defects_of_its_bar_and_of_its_results(
+async def test_work_continues_after_a_defect_of_its_bar_or_results(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draws: list[int] = []
@@ -224,7 +224,7 @@ class Person:
     life = None
 
 
-async def test_a_session_of_a_player_outlives_what_it_cannot_show(
+async def test_play_session_continues_after_an_output_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown: list[int] = []
@@ -242,7 +242,7 @@ async def test_a_session_of_a_player_outlives_what_it_cannot_show(
     assert reports(capsys) == 1
 
 
-async def test_an_output_that_is_gone_is_no_defect() -> None:
+async def test_lost_output_is_not_reported_as_a_defect() -> None:
     async def show() -> None:
         raise OutputGone
 

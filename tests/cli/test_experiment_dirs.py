@@ -86,7 +86,7 @@ def test_a_command_for_runs_names_the_command_for_experiments(call: Start) -> No
 
 @pytest.mark.usefixtures("experiment")
 @pytest.mark.parametrize("place", [EXPERIMENT, f"{EXPERIMENT}/chains", CHAIN, ATTEMPT])
-def test_nothing_new_begins_in_a_directory_of_an_experiment(call: Start, place: str) -> None:
+def test_new_run_is_refused_in_a_directory_of_an_experiment(call: Start, place: str) -> None:
     make_world(Path())
     for name in ("run", "up"):
         error, _ = refuse(call, name, "counter", "--run-dir", place)
@@ -99,7 +99,9 @@ def test_nothing_new_begins_in_a_directory_of_an_experiment(call: Start, place: 
 
 
 @pytest.mark.usefixtures("experiment")
-def test_agents_and_worlds_of_an_experiment_may_begin_runs_in_their_places(call: Start) -> None:
+def test_agents_and_worlds_of_an_experiment_may_start_runs_in_their_directories(
+    call: Start,
+) -> None:
     workspace = Path(ATTEMPT, "agents", "Eko", "workspace")
     workspace.mkdir(parents=True)
     for place, env in ((str(workspace / "run"), {}), (ATTEMPT, {"CLAWBLOX_INSTANCE": "cookie"})):
@@ -115,7 +117,7 @@ def test_a_run_does_not_continue_from_an_experiment(call: Start) -> None:
 
 
 @pytest.mark.usefixtures("experiment")
-def test_nothing_in_an_experiment_runs_yet(call: Start) -> None:
+def test_ps_of_an_experiment_without_runs_names_the_status_command(call: Start) -> None:
     shown = call("ps", EXPERIMENT)
     assert shown.wait() == 0
     status = f"clawblox experiment status {EXPERIMENT}"
@@ -132,7 +134,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 
 
 @pytest.mark.usefixtures("experiment")
-def test_a_part_of_an_experiment_is_refused_with_the_whole(call: Start) -> None:
+def test_part_of_an_experiment_is_refused_and_the_experiment_named(call: Start) -> None:
     Path(ATTEMPT).mkdir()
     for place in (CHAIN, ATTEMPT):
         for name, *others in COMMANDS:
@@ -160,7 +162,7 @@ def test_a_directory_of_experiments_is_refused_with_their_names(call: Start) -> 
 
 
 @pytest.mark.usefixtures("experiment")
-def test_a_plan_is_told_apart_from_worlds_and_experiments(call: Start) -> None:
+def test_plans_worlds_and_experiments_are_distinguished(call: Start) -> None:
     make_world(Path())
     Path("exp.toml").touch()
     for name in ("run", "up"):
@@ -179,7 +181,7 @@ def test_a_plan_is_told_apart_from_worlds_and_experiments(call: Start) -> None:
 
 
 @pytest.mark.thorough
-def test_worlds_of_a_running_experiment_are_left_to_it(
+def test_worlds_of_a_running_experiment_are_refused(
     tmp_path: Path, start: Start, call: Start
 ) -> None:
     write_plan(tmp_path / "cwd", duration="1h")

@@ -54,7 +54,7 @@ def _hint(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def test_every_argument_that_a_hint_names_is_one_of_the_api(
+def test_arguments_in_hints_exist_in_the_api(
     hints: list[tuple[str, str]],
 ) -> None:
     classes = [Agent, World, Checkpointer, AsyncExperiment]
@@ -69,7 +69,7 @@ def test_every_argument_that_a_hint_names_is_one_of_the_api(
     assert {name: place for name, place in named.items() if name not in known} == {}
 
 
-def test_no_hint_of_the_library_names_a_flag(hints: list[tuple[str, str]]) -> None:
+def test_library_hints_name_no_flags(hints: list[tuple[str, str]]) -> None:
     assert [(place, hint) for place, hint in hints if FLAG.search(hint)] == []
 
 

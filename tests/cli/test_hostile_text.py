@@ -145,7 +145,7 @@ def run_on_a_terminal(command: list[str], env: dict[str, str], *, status: int = 
     "on_a_terminal",
     [pytest.param(False, id="pipe", marks=pytest.mark.thorough), pytest.param(True, id="terminal")],
 )
-def test_no_way_of_writing_lets_control_characters_through(on_a_terminal: bool) -> None:
+def test_every_way_of_writing_escapes_control_characters(on_a_terminal: bool) -> None:
     channels = {**CHANNELS, **(DRAWINGS if on_a_terminal else {})}
     for channel, text in write_by(channels, HOSTILE, on_a_terminal=on_a_terminal).items():
         assert "der" in text, channel
@@ -154,7 +154,7 @@ def test_no_way_of_writing_lets_control_characters_through(on_a_terminal: bool) 
 
 
 @pytest.mark.thorough
-def test_lines_of_an_error_never_look_like_lines_of_ours() -> None:
+def test_error_text_cannot_imitate_lines_of_clawblox() -> None:
     forged = {"Error: forged", "  hint: rm -r ~"}
     text = "\n".join(["it failed", *forged])
     several = ("an error", "an error of an instance", "a group", "a warning")
@@ -302,7 +302,7 @@ def make_hostile_plan(path: Path) -> Path:
     return path
 
 
-def test_no_command_lets_a_hostile_path_of_an_archive_through(start: Start, tmp_path: Path) -> None:
+def test_every_command_escapes_hostile_archive_paths(start: Start, tmp_path: Path) -> None:
     trial, name = Trial(start), f"new\nforged line {HOSTILE.replace('/', '')}"
     first = str(make_odd_archive(tmp_path / "a.ckpt", name, f".env.{name}"))
     second = str(make_odd_archive(tmp_path / "b.ckpt", f"other {name}"))
@@ -318,7 +318,7 @@ def test_no_command_lets_a_hostile_path_of_an_archive_through(start: Start, tmp_
 
 
 @pytest.mark.thorough
-def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> None:
+def test_every_command_escapes_hostile_text(start: Start, tmp_path: Path) -> None:
     trial, run = Trial(start), str(tmp_path / "run")
     world, failing = make_hostile_world(tmp_path), make_hostile_world(tmp_path, fails=True)
     assert r"\x1b]0;title" in trial.run("run", str(failing), "--port", "0", "--run-dir", "failed")
@@ -387,7 +387,7 @@ def test_no_command_lets_hostile_text_through(start: Start, tmp_path: Path) -> N
     assert leaves <= trial.tried
 
 
-def test_the_live_table_lets_no_hostile_text_through(tmp_path: Path) -> None:
+def test_live_table_escapes_hostile_text(tmp_path: Path) -> None:
     failing, run = make_hostile_world(tmp_path, fails=True), str(tmp_path / "run")
     command = ("up", str(failing), "-n", "2", "--run-dir", run)
     env = environment({"TERM": "xterm-256color", "COLUMNS": "200"})

@@ -74,7 +74,7 @@ def test_saves_stops_and_logs_reach_the_inner_world(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("who", ["outer", "inner", "world"])
-def test_nothing_is_left_after_a_kill_and_the_run_resumes(
+def test_killed_outer_run_leaves_no_processes_and_can_be_resumed(
     start: Start, call: Start, outer: Path, tmp_path: Path, who: str
 ) -> None:
     port = free_port()
@@ -104,9 +104,7 @@ def test_nothing_is_left_after_a_kill_and_the_run_resumes(
 
 
 @pytest.mark.thorough
-def test_a_world_that_writes_into_the_manifest_writes_into_the_outer_one(
-    outer: Path, tmp_path: Path
-) -> None:
+def test_inner_world_writes_into_the_outer_manifest(outer: Path, tmp_path: Path) -> None:
     world = tmp_path / "plain" / "world.py"
     world.write_text(
         "import os; print('manifest', os.environ['CLAWBLOX_MANIFEST_PATH'], flush=True)\n"

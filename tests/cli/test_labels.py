@@ -51,7 +51,7 @@ def test_ps_shows_labels_and_filters_by_them(labelled: str, call: Start) -> None
 
 
 @pytest.mark.thorough
-def test_other_commands_mean_the_instances_with_the_label(
+def test_filter_selects_instances_by_label_in_every_command(
     labelled: str, run_dir: Path, call: Start
 ) -> None:
     assert names_in(call("save", labelled, "--filter", "model=fable").out) in (
@@ -72,7 +72,7 @@ def test_other_commands_mean_the_instances_with_the_label(
 
 
 @pytest.mark.thorough
-def test_resume_means_the_interrupted_instances_with_the_label(
+def test_resume_filter_selects_interrupted_instances_by_label(
     labelled: str, run_dir: Path, call: Start
 ) -> None:
     known = read_instances(run_dir)
@@ -107,7 +107,9 @@ def test_an_unknown_label_is_an_error_that_names_the_existing_labels(
 
 
 @pytest.mark.thorough
-def test_up_takes_labels(tmp_path: Path, run_dir: Path, start: Start, call: Start) -> None:
+def test_up_gives_instances_their_labels(
+    tmp_path: Path, run_dir: Path, start: Start, call: Start
+) -> None:
     world = str(make_world(tmp_path))
     up = start("up", world, "--run-dir", str(run_dir), "--label", "model=a b", "--label", "seed=3")
     up.wait_for("ready after")

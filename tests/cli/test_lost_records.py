@@ -36,7 +36,7 @@ def test_a_run_whose_records_were_lost_is_saved_and_stopped(
 
 
 @pytest.mark.thorough
-def test_records_that_cannot_be_written_again_are_named_with_their_orchestrator(
+def test_unrestorable_records_are_an_error_that_names_the_orchestrator(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -71,7 +71,7 @@ def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
     assert len(manifest["instances"]) == 3
 
 
-def test_no_resume_is_offered_of_a_run_directory_that_was_moved(up: Start, run_dir: Path) -> None:
+def test_resume_is_not_suggested_for_a_moved_run_directory(up: Start, run_dir: Path) -> None:
     command = up()
     run_dir.rename(run_dir.with_name("moved"))
     run_dir.touch()  # the records would be made again in its place, a second later
@@ -81,7 +81,7 @@ def test_no_resume_is_offered_of_a_run_directory_that_was_moved(up: Start, run_d
 
 
 @pytest.mark.thorough
-def test_a_resume_is_offered_of_a_run_that_ctrl_c_ended(up: Start, run_dir: Path) -> None:
+def test_resume_is_suggested_for_a_run_ended_by_ctrl_c(up: Start, run_dir: Path) -> None:
     command = up()
     assert command.interrupt() == 130
     assert "resume:" in command.out

@@ -138,7 +138,7 @@ def test_the_help_shows_the_defaults_of_the_class(name: str, owner: type) -> Non
                 assert shown[1] == str(default).removesuffix(".0")
 
 
-def test_choices_come_from_the_type() -> None:
+def test_option_choices_come_from_the_field_type() -> None:
     choices = {
         one.name: one.type for one in find_options("up") if isinstance(one.type, click.Choice)
     }
@@ -166,7 +166,7 @@ def test_choices_come_from_the_type() -> None:
         ("stop", StopOptions, "grace_seconds", "-1", -1.0),
     ],
 )
-def test_a_wrong_value_is_refused_by_the_class_and_the_option_is_named(
+def test_value_refused_by_the_option_class_names_the_option(
     name: str, owner: type, option: str, text: str, value: object
 ) -> None:
     with pytest.raises(ConfigError) as complaint:

@@ -49,7 +49,7 @@ def test_a_run_restores_a_snapshot_that_lies_in_the_world_directory(
 
 
 @pytest.mark.thorough
-def test_calls_of_act_are_the_same_player(start: Start, call: Start, world_dir: Path) -> None:
+def test_calls_of_act_control_the_same_player(start: Start, call: Start, world_dir: Path) -> None:
     command = start("up", str(world_dir), "--run-dir", "runs/one")
     command.wait_for("ready after")
     positions = [
@@ -64,7 +64,7 @@ def test_calls_of_act_are_the_same_player(start: Start, call: Start, world_dir: 
 
 
 @pytest.mark.thorough
-def test_an_agent_that_a_run_resumes_is_the_player_that_it_was(
+def test_resumed_agent_is_the_same_player(
     call: Start, world_dir: Path, claude_env: dict[str, str]
 ) -> None:
     words = ("run", str(world_dir), "--port", "0", "--agent", "claude", "--max-turns")
@@ -79,9 +79,7 @@ def test_an_agent_that_a_run_resumes_is_the_player_that_it_was(
 
 
 @pytest.mark.thorough
-def test_act_in_a_fork_is_the_player_that_act_was(
-    start: Start, call: Start, world_dir: Path
-) -> None:
+def test_act_in_a_fork_controls_the_same_player(start: Start, call: Start, world_dir: Path) -> None:
     command = start("up", str(world_dir), "--run-dir", "runs/one")
     command.wait_for("ready after")
     json.loads(call("act", "runs/one", "w000", "Wait", "--as", "red").out)

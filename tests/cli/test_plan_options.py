@@ -26,7 +26,7 @@ def apply(*texts: str) -> Plan:
     return apply_settings(make_plan(), parse(*texts))
 
 
-def test_values_are_those_of_toml_or_else_text() -> None:
+def test_setting_values_are_parsed_as_toml_or_text() -> None:
     assert parse("a=8", "b=1.5", "c=true", 'd="8"', "e=[1, 2]", "f=72h", "g=x=y", "h=") == {
         "a": 8,
         "b": 1.5,
@@ -85,7 +85,7 @@ def test_all_faults_of_settings_are_reported_together() -> None:
     assert keys == ["limits.worlds", "generations", "nope"]
 
 
-def test_a_part_of_a_cluster_can_be_set_where_there_was_none() -> None:
+def test_cluster_field_can_be_set_without_a_cluster_table() -> None:
     plan = apply("cluster.cpus=2", "cluster.resources.tpu=1")
     assert plan.cluster == Cluster(cpus=2, resources={"tpu": 1})
     assert apply_settings(plan, parse("cluster=false")).cluster is None
@@ -97,7 +97,7 @@ def test_a_setting_that_another_field_excludes_names_that_field() -> None:
     assert str(caught.value).startswith("tmux: must be left out with a cluster")
 
 
-def test_the_address_of_a_cluster_leaves_the_rest_of_its_table() -> None:
+def test_cluster_address_keeps_other_fields_of_the_table() -> None:
     settings = parse("cluster.cpus=2")
     plan = apply_settings(make_plan(), add_cluster(settings, "head:6379"))
     assert plan.cluster == Cluster(address="head:6379", cpus=2)
@@ -105,6 +105,6 @@ def test_the_address_of_a_cluster_leaves_the_rest_of_its_table() -> None:
 
 
 @pytest.mark.parametrize("text", ["none", ""])
-def test_no_address_is_this_machine(text: str) -> None:
+def test_empty_cluster_address_means_this_machine(text: str) -> None:
     settings = add_cluster(parse("cluster.cpus=2"), text)
     assert apply_settings(apply("cluster.cpus=3"), settings).cluster is None

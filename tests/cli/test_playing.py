@@ -124,7 +124,7 @@ def test_the_inputs_of_the_worlds_in_the_repository_are_found(
         ('```json\n{{{{ {"type": "Late"}\n```', ["Late"]),
     ],
 )
-def test_inputs_are_found_where_documentation_has_them(text: str, examples: list[str]) -> None:
+def test_inputs_are_found_in_documentation(text: str, examples: list[str]) -> None:
     assert [str(one) for one in find_examples(text)] == examples
 
 
@@ -203,7 +203,7 @@ def test_the_error_of_a_wrong_path_names_the_last_existing_part(path: str, messa
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_path_or_refused(path: str) -> None:
+def test_path_parser_accepts_or_refuses_any_text(path: str) -> None:
     with contextlib.suppress(UsageError):
         find_value({"a": [1]}, path)
 
@@ -221,7 +221,7 @@ def test_every_value_is_shown_without_control_characters(
 @pytest.mark.thorough
 @given(values)
 @example([{"a": 1, "": 2}, {"a": 3, "": 4}])
-def test_colours_change_nothing_else(value: Any) -> None:
+def test_colours_do_not_change_the_text(value: Any) -> None:
     painted = format_value(value, width=40, paint=lambda _kind, text: f"\0{text}\1")
     plain = [line.replace("\0", "").replace("\1", "") for line in painted]
     assert plain == format_value(value, width=40)
@@ -284,7 +284,7 @@ def test_an_observation_is_shown_by_member_and_shortened() -> None:
     ]
 
 
-def test_everything_is_shown_on_request() -> None:
+def test_show_prints_the_whole_observation() -> None:
     assert len(format_value(MARBLES, width=60, is_shortened=False)) == 12
     assert format_value("x" * 300, width=60, is_shortened=False) == [f'"{"x" * 300}"']
 
@@ -417,7 +417,7 @@ def test_the_differences_transform_the_first_observation_into_the_second(
 
 
 @given(pairs())
-def test_there_are_differences_exactly_between_values_that_differ(pair: tuple[Any, Any]) -> None:
+def test_differences_exist_exactly_for_unequal_values(pair: tuple[Any, Any]) -> None:
     before, after = pair
     assert find_differences(before, copy.deepcopy(before)) == []
     assert bool(find_differences(before, after)) == (text_of(before) != text_of(after))
@@ -483,7 +483,7 @@ def test_differences_are_short_to_read(before: Any, after: Any, lines: list[str]
         ("show world.entities[0]", PlayCommand("show", "world.entities[0]")),
     ],
 )
-def test_a_line_is_a_command(text: str, line: PlayCommand | None) -> None:
+def test_typed_line_is_parsed_as_a_command(text: str, line: PlayCommand | None) -> None:
     assert parse_line(text) == line
 
 

@@ -257,7 +257,9 @@ def _commands(place: Place, words: str) -> list[list[str]]:
 
 
 @pytest.mark.thorough
-def test_the_trace_finds_the_files_that_matter(place: Place, opened: dict[str, list[Path]]) -> None:
+def test_trace_finds_the_files_that_commands_open(
+    place: Place, opened: dict[str, list[Path]]
+) -> None:
     names = {path.name for paths in opened.values() for path in paths}
     assert names >= {
         "agent.log",
@@ -278,7 +280,7 @@ def test_the_trace_finds_the_files_that_matter(place: Place, opened: dict[str, l
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["pipe", "sparse", "no permission"])
-def test_a_replaced_file_neither_hangs_nor_fills_a_command(
+def test_replaced_file_neither_hangs_a_command_nor_fills_memory(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
     """A sample of the next test: another file for each command."""
@@ -288,7 +290,7 @@ def test_a_replaced_file_neither_hangs_nor_fills_a_command(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_file_can_be_replaced_by_anything_for_every_command(
+def test_every_command_survives_the_replacement_of_every_file(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
     for path in sorted({path for paths in opened.values() for path in paths}):
@@ -332,7 +334,7 @@ def test_a_pipe_in_place_of_the_manifest_of_an_instance_hangs_neither_commands_n
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "no permission"])
-def test_every_file_of_a_living_orchestrator_can_be_replaced_by_anything(
+def test_running_orchestrator_survives_the_replacement_of_every_file(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
     for path in opened["up"]:

@@ -136,7 +136,7 @@ def test_a_job_that_waits_for_a_person_is_not_requeued(tmp_path: Path, submit: S
 
 
 @pytest.mark.thorough
-def test_a_step_gets_the_signal_itself_where_the_script_does_not_ask_for_the_shell(
+def test_job_step_gets_the_signal_if_the_script_requests_no_shell_signal(
     tmp_path: Path, submit: Submit
 ) -> None:
     write_plan(tmp_path / "cwd", duration="1h")
@@ -166,7 +166,7 @@ def test_a_job_that_saves_until_its_end_is_not_requeued_and_leaves_nothing(
 
 
 @pytest.mark.thorough
-def test_the_tasks_of_an_array_go_on_in_their_directories_and_their_results_are_joined(
+def test_array_tasks_continue_in_their_directories_and_results_are_joined(
     tmp_path: Path, submit: Submit, call: Start
 ) -> None:
     plan = write_plan(tmp_path / "cwd", duration="5s")

@@ -163,7 +163,7 @@ def play(port: int) -> str:
     return session
 
 
-def test_a_running_instance_is_forked_as_it_is_now_by_its_own_orchestrator(
+def test_running_instance_is_saved_and_forked_by_its_orchestrator(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -387,7 +387,7 @@ def test_stopping_a_restarting_instance_ends_it_for_good(
 
 
 @pytest.mark.thorough
-def test_a_suspended_orchestrator_is_named_and_its_instances_are_left_alone(
+def test_suspended_orchestrator_is_named_and_its_instances_keep_running(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -417,7 +417,7 @@ def test_a_long_stop_shows_a_bar(up: Start, run_dir: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_live_table_can_be_seen_from_another_terminal(up: Start, run_dir: Path) -> None:
+def test_ps_watch_shows_the_live_table_of_another_process(up: Start, run_dir: Path) -> None:
     command = up()
     with terminal("ps", "-w", str(run_dir)) as one:
         one.wait_for("w002  ready  ")

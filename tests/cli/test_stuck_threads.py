@@ -31,9 +31,7 @@ main(sys.argv[1:])
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", ["run", "up"])
-def test_a_second_signal_ends_a_command_of_which_a_thread_is_stuck(
-    tmp_path: Path, command: str
-) -> None:
+def test_second_signal_ends_a_command_with_a_stuck_thread(tmp_path: Path, command: str) -> None:
     words = [command, str(make_world(tmp_path)), "--run-dir", str(tmp_path / "run")]
     words += ["--port", "0"] if command == "run" else []
     with subprocess.Popen(

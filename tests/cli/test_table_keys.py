@@ -77,7 +77,9 @@ def test_a_filter_hides_rows_until_escape(table: Terminal) -> None:
     end(table)
 
 
-def test_actions_are_those_of_the_commands(table: Terminal, run_dir: Path, call: Start) -> None:
+def test_table_actions_do_the_same_as_the_commands(
+    table: Terminal, run_dir: Path, call: Start
+) -> None:
     table.type(DOWN + "s")
     table.wait_for("w000: saved ")
     table.type("f")
@@ -121,7 +123,7 @@ def test_the_log_of_a_hostile_world_is_made_printable(tmp_path: Path, run_dir: P
         end(one)
 
 
-def test_no_key_is_read_without_a_terminal_to_type_at(tmp_path: Path, run_dir: Path) -> None:
+def test_keys_are_read_only_from_a_terminal(tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     program = ("sh", "-c", 'exec "$0" "$@" </dev/null', sys.executable, "-m", "clawblox")
     with terminal("up", str(world), "--run-dir", str(run_dir), program=program) as one:
@@ -171,7 +173,7 @@ def test_an_error_restores_the_terminal(tmp_path: Path) -> None:
         assert one.modes_are_restored
 
 
-def test_a_command_that_is_killed_at_last_restores_the_terminal(tmp_path: Path) -> None:
+def test_command_that_kills_itself_restores_the_terminal(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, threading\n"
         "from clawblox.cli import main\n"
@@ -241,7 +243,7 @@ def test_the_chains_of_an_experiment_are_shown_forked_and_stopped(tmp_path: Path
         one.assert_left_clean()
 
 
-def test_an_experiment_that_runs_elsewhere_is_paused(tmp_path: Path, start: Start) -> None:
+def test_pause_key_pauses_an_experiment_of_another_process(tmp_path: Path, start: Start) -> None:
     write_plan(tmp_path / "cwd", duration="60s")
     run = start("experiment", "run", "exp.toml", env=KEYS)
     run.wait_for("r1 generation 1 works")

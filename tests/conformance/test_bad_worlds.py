@@ -173,7 +173,7 @@ async def check(
         for name, clock in CASES
     ],
 )
-async def test_its_check_finds_a_defect(tmp_path: Path, name: str, clock: str) -> None:
+async def test_defect_is_found_by_its_check(tmp_path: Path, name: str, clock: str) -> None:
     check_id = DEFECTS[name].check(clock)
     assert check_id is not None
     for number in range(ATTEMPTS if clock == "realtime" else 1):
@@ -240,7 +240,7 @@ async def test_no_other_check_fails_for_a_defect(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("clock", usually(CLOCKS, "lockstep"))
-async def test_an_answer_that_is_too_large_fails_one_check_and_is_the_reason_of_the_others(
+async def test_oversized_answer_fails_one_check_and_explains_the_others(
     tmp_path: Path, clock: str
 ) -> None:
     report = await check(tmp_path, clock, "observation-too-large")
@@ -267,7 +267,7 @@ async def test_a_world_without_defects_passes_every_check(tmp_path: Path, clock:
 
 
 @pytest.mark.parametrize("defect", [None, "chat-is-private"])
-async def test_chat_reaches_no_other_agent_where_there_is_place_for_one(
+async def test_chat_check_does_not_apply_to_a_world_for_one_agent(
     tmp_path: Path, defect: str | None
 ) -> None:
     directory = make_provable_world(tmp_path, clock="lockstep", defect=defect)

@@ -169,7 +169,7 @@ def twin_cases(clock: str) -> list[object]:
 @pytest.mark.parametrize(
     ("clock", "look"), [case for clock in CLOCKS for case in twin_cases(clock)]
 )
-def test_the_orchard_conforms(tmp_path: Path, clock: str, look: Look) -> None:
+def test_orchard_world_passes_its_own_checks(tmp_path: Path, clock: str, look: Look) -> None:
     with contextlib.closing(Bed(tmp_path, clock, None)) as bed:
         assert look(bed)
 
@@ -177,12 +177,14 @@ def test_the_orchard_conforms(tmp_path: Path, clock: str, look: Look) -> None:
 @pytest.mark.parametrize(
     ("clock", "look", "defect"), [case for clock in CLOCKS for case in cases(clock)]
 )
-def test_the_defect_shows(tmp_path: Path, clock: str, look: Look, defect: str) -> None:
+def test_defect_of_the_orchard_is_visible(
+    tmp_path: Path, clock: str, look: Look, defect: str
+) -> None:
     with contextlib.closing(Bed(tmp_path, clock, defect)) as bed:
         assert not look(bed)
 
 
-def test_each_defect_is_looked_at_in_the_clocks_of_the_table() -> None:
+def test_each_defect_is_tested_with_the_clocks_of_the_table() -> None:
     assert seen(LOOKS) | seen(LOCKSTEP) == {n for n in DEFECTS if DEFECTS[n].lockstep}
     assert seen(LOOKS) | seen(REALTIME) == {n for n in DEFECTS if DEFECTS[n].realtime}
 
@@ -201,13 +203,13 @@ def test_the_orchard_starts_fast_because_it_imports_little(tmp_path: Path) -> No
     assert not {"http", "email", "ssl", "asyncio", "subprocess", "random"} & imported
 
 
-def test_its_world_toml_can_declare_the_actions(tmp_path: Path) -> None:
+def test_orchard_world_toml_can_declare_actions(tmp_path: Path) -> None:
     directory = make_provable_world(tmp_path, clock="realtime", declares_actions=True)
     assert World(dir=directory).config["conformance"] == {"actions": list(ACTIONS)}
     assert '"type"' not in (directory / "API.md").read_text()
 
 
-def test_its_broken_world_toml_is_refused(tmp_path: Path) -> None:
+def test_broken_orchard_world_toml_is_refused(tmp_path: Path) -> None:
     directory = make_provable_world(tmp_path, clock="lockstep", defect="broken-world-toml")
     with pytest.raises(ConfigError, match="max_players"):
         World(dir=directory)

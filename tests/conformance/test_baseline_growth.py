@@ -44,16 +44,14 @@ async def check(parent: Path, clock: str, *types: str, kept: int | None) -> Chec
 
 
 @pytest.mark.thorough
-async def test_inputs_that_add_what_agents_see_are_no_history(tmp_path: Path, clock: str) -> None:
+async def test_growth_of_visible_state_is_not_a_history(tmp_path: Path, clock: str) -> None:
     result = await check(tmp_path, clock, "Plant", "Sow", kept=0)
     assert result.status == "could_not_run"
     assert "agents see more with every input of Plant, Sow:" in result.evidence
 
 
 @pytest.mark.thorough
-async def test_one_type_of_input_that_adds_nothing_shows_that_there_is_no_history(
-    tmp_path: Path, clock: str
-) -> None:
+async def test_input_type_without_growth_rules_out_a_history(tmp_path: Path, clock: str) -> None:
     result = await check(tmp_path, clock, "Plant", "Plant", "Sow", "Water", kept=0)
     assert result.status == "passed", result
     assert result.evidence.startswith("Water: "), result
@@ -67,6 +65,6 @@ async def test_a_history_is_found_beside_state_that_agents_see(tmp_path: Path, c
 
 
 @pytest.mark.thorough
-async def test_the_latest_inputs_are_no_history(tmp_path: Path, clock: str) -> None:
+async def test_bounded_list_of_latest_inputs_is_not_a_history(tmp_path: Path, clock: str) -> None:
     result = await check(tmp_path, clock, "Water", "Rake", kept=256)
     assert result.status == "passed", result

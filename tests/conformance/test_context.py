@@ -29,7 +29,7 @@ def make_context(world: AsyncWorld, scratch: Path, **options: Any) -> CheckConte
     )
 
 
-async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -> None:
+async def test_end_of_a_dead_instance_stops_no_other_instance(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path), run_dir=tmp_path / "run") as world:
         ctx = make_context(world, tmp_path)
         async with ctx.probe.use() as probe:
@@ -44,7 +44,7 @@ async def test_the_end_of_an_instance_that_died_stops_no_other(tmp_path: Path) -
 
 
 @pytest.mark.thorough
-async def test_a_token_in_a_file_is_found_although_a_later_life_overwrites_it(
+async def test_token_in_a_file_is_found_before_a_later_run_overwrites_it(
     tmp_path: Path,
 ) -> None:
     directory = make_provable_world(tmp_path, clock="lockstep", defect="file-had-token")

@@ -38,7 +38,7 @@ async def test_an_example_conforms(name: str) -> None:
     await require_conformance(EXAMPLES / name, GRADES[name])
 
 
-async def test_marbles_conforms_in_real_time_too(tmp_path: Path) -> None:
+async def test_marbles_also_conforms_in_real_time(tmp_path: Path) -> None:
     directory = tmp_path / "marbles"
     shutil.copytree(EXAMPLES / "marbles", directory)
     path = directory / "world.toml"

@@ -49,14 +49,14 @@ def test_a_shell_reads_a_body_to_the_byte(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"x" * 601, b"'" * 200, b"a\0b"], ids=["long", "quotes", "NUL"])
-def test_a_body_that_fits_no_command_is_a_file(body: bytes) -> None:
+def test_body_too_long_for_a_command_is_a_file(body: bytes) -> None:
     exchange = request(body)
     assert exchange.long_body == body
     words = read_by_shell(exchange.command("it's /a $file"))
     assert words[-3:-1] == [b"--data-binary", b"@it's /a $file"]
 
 
-def test_an_answer_is_quoted_on_one_line_that_is_none_of_the_report() -> None:
+def test_quoted_answer_is_one_line_unlike_report_lines() -> None:
     quoted = exchange(b"no\r\nrequest: curl -i x; touch owned\n", status=500).outcome
     assert quoted == "500 no request: curl -i x; touch owned"
 

@@ -30,7 +30,7 @@ def result(**fields: object) -> bytes:
     return msgspec.msgpack.encode(attrs.evolve(Result(final=SENT), **fields))
 
 
-def test_a_whole_result_is_read() -> None:
+def test_complete_result_is_decoded() -> None:
     assert decode_result(result(evidence=SENT), ORDER).evidence == SENT
 
 
@@ -46,18 +46,18 @@ def test_a_whole_result_is_read() -> None:
         {"evidence": attrs.evolve(SENT, url="http://127.0.0.1:80@example.org/join")},
     ],
 )
-def test_a_result_that_answers_another_order_is_refused(fields: dict[str, object]) -> None:
+def test_result_for_another_request_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"evidence|script"):
         decode_result(result(**fields), ORDER)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", msgspec.msgpack.encode({"fault": "other"})])
-def test_bytes_that_are_no_result_are_refused(data: bytes) -> None:
+def test_malformed_result_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_result(data, ORDER)
 
 
-def test_only_secrets_of_an_instance_are_taken_over() -> None:
+def test_only_secrets_of_instances_are_accepted_from_a_result() -> None:
     given = {OPERATOR_TOKEN_ENV: "", "WORD": "the", "CLAWBLOX_LEASE": "0123456789abcdef"}
     assert decode_result(result(secrets=given), ORDER).secrets == {
         "CLAWBLOX_LEASE": "0123456789abcdef"

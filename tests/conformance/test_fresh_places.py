@@ -83,7 +83,9 @@ async def test_state_outside_of_the_snapshot_is_found_in_real_time(
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_copy_of_the_state_outside_is_not_a_cheat(tmp_path: Path, place: str) -> None:
+async def test_copy_of_the_state_outside_the_snapshot_is_allowed(
+    tmp_path: Path, place: str
+) -> None:
     report = await check(tmp_path, "--place", place, "--honest", ids=ALL)
     assert [result for result in report.checks if result.status == "failed"] == []
     assert "(bubblewrap)" in find(report).evidence
@@ -123,22 +125,20 @@ async def test_most_state_outside_is_found_without_bubblewrap(
 
 @pytest.mark.usefixtures("without_bubblewrap")
 @pytest.mark.thorough
-async def test_caches_are_no_cheat_without_bubblewrap(tmp_path: Path) -> None:
+async def test_caches_are_allowed_without_bubblewrap(tmp_path: Path) -> None:
     report = await check(tmp_path, "--place", "home", "--honest", ids=ALL)
     assert report.verdict.grade == "exact", report
 
 
 @pytest.mark.parametrize("watch", usually(WATCHES, "variable"))
-async def test_a_world_that_looks_for_signs_of_a_check_finds_none(
-    tmp_path: Path, watch: str
-) -> None:
+async def test_world_cannot_detect_a_check(tmp_path: Path, watch: str) -> None:
     report = await check(tmp_path, "--watch", watch, ids=["restore.trace"])
     assert find(report, "restore.trace").status == "failed"
 
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_path: Path) -> None:
+async def test_world_that_does_not_start_in_fresh_places_does_not_fail(tmp_path: Path) -> None:
     needed = tmp_path / "needed"
     needed.touch()
     report = await check(tmp_path, "--reads", str(needed).removeprefix("/"))
@@ -151,7 +151,7 @@ async def test_a_world_that_does_not_start_in_fresh_places_is_not_accused(tmp_pa
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path) -> None:
+async def test_world_that_depends_on_the_network_does_not_fail(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         report = await check(tmp_path, "--asks-port", str(server.getsockname()[1]))
     result = find(report)
@@ -162,7 +162,7 @@ async def test_a_world_that_depends_on_the_network_is_not_accused(tmp_path: Path
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.thorough
-async def test_a_cheat_that_depends_on_the_network_is_found_all_the_same(tmp_path: Path) -> None:
+async def test_cheating_world_that_depends_on_the_network_fails(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as server:
         port = str(server.getsockname()[1])
         report = await check(tmp_path, "--asks-port", port, "--place", "tmp")
@@ -180,7 +180,7 @@ async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
+async def test_run_index_in_a_temporary_home_is_not_attributed_to_the_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CLAWBLOX_HOME")
@@ -192,7 +192,7 @@ async def test_the_list_of_runs_in_a_temporary_home_is_not_the_worlds(
 
 
 @pytest.mark.thorough
-async def test_a_life_that_is_killed_without_a_word_is_explained(
+async def test_silently_killed_run_in_fresh_places_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(*args: Any, **options: Any) -> FreshPlace:
@@ -205,7 +205,7 @@ async def test_a_life_that_is_killed_without_a_word_is_explained(
     assert "killed by SIGKILL" in result.evidence
 
 
-async def test_a_world_whose_answers_never_change_has_nothing_to_lose(tmp_path: Path) -> None:
+async def test_world_with_constant_answers_weakens_the_verdict(tmp_path: Path) -> None:
     report = await check(tmp_path, "--frozen", ids=["restore.trace"])
     assert report.verdict.grade == "exact_as_far_as_seen"
     assert "no answer to an accepted input ever changed" in report.verdict.sentence
@@ -232,7 +232,7 @@ def test_an_unchanged_directory_is_bound_as_it_is(tmp_path: Path) -> None:
     ]
 
 
-def test_not_even_the_name_of_a_new_file_is_shown(tmp_path: Path) -> None:
+def test_names_of_new_files_are_hidden(tmp_path: Path) -> None:
     (tmp_path / "kept" / "deep").mkdir(parents=True)
     (tmp_path / "kept" / "deep" / "old").touch()
     (tmp_path / "still").mkdir()

@@ -71,7 +71,7 @@ def test_a_time_near_now_is_found(value: Any, form: str) -> None:
         "the 2026-11-28",
     ],
 )
-def test_another_value_is_no_time(value: Any) -> None:
+def test_other_values_are_not_host_times(value: Any) -> None:
     assert find_host_time("body.x", value, NOW) is None
 
 
@@ -115,7 +115,7 @@ def test_a_path_of_the_host_is_found(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     "text", ["/api.md", "/observe", "http://x/home/ada/y", "a/home/ada/y", "/home/", "/tmp", 7]
 )
-def test_a_route_is_no_path_of_the_host(text: Any) -> None:
+def test_route_is_not_a_host_path(text: Any) -> None:
     assert find_host_path("body.x", text) is None
 
 

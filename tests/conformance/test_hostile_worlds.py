@@ -90,7 +90,7 @@ def find(report: Report, check_id: str) -> CheckResult:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", GRADES)
-async def test_a_hostile_world_gets_a_report_and_leaves_nothing(
+async def test_hostile_world_gets_a_report_and_leaves_no_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     scratch = tmp_path / "tmp"
@@ -109,7 +109,7 @@ async def test_a_hostile_world_gets_a_report_and_leaves_nothing(
         assert "<script>" not in text or text.startswith("Hostile")
 
 
-async def test_a_world_that_no_agent_can_join_is_judged_by_nothing_else(tmp_path: Path) -> None:
+async def test_world_that_agents_cannot_join_fails_no_other_check(tmp_path: Path) -> None:
     report = await check(tmp_path, "join-refused", "contract.join", "gate", "restore", "invisible")
     assert find(report, "contract.join").status == "failed"
     others = [result for result in report.checks if result.id != "contract.join"]
@@ -148,7 +148,7 @@ async def test_a_check_that_takes_too_long_is_not_verified(tmp_path: Path) -> No
     assert report.exit_status(strict=True) == 1
 
 
-async def test_where_no_bytecode_is_written_a_world_is_compiled_once(
+async def test_bytecode_is_cached_across_starts_if_python_writes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -159,7 +159,7 @@ async def test_where_no_bytecode_is_written_a_world_is_compiled_once(
     assert re.search(r"False /\S+/bytecode", result.evidence)
 
 
-async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
+async def test_verdict_is_not_shown_without_snapshots(tmp_path: Path) -> None:
     report = await check(tmp_path, "no-snapshot", "restore", "gate.snapshot_token")
     assert find(report, "gate.snapshot_token").status == "failed"
     assert find(report, "restore.trace").status == "could_not_run"
@@ -167,19 +167,19 @@ async def test_without_snapshots_a_restore_is_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_without_agent_ids_their_checks_do_not_pass(tmp_path: Path) -> None:
+async def test_checks_of_agent_ids_do_not_pass_without_ids(tmp_path: Path) -> None:
     ids = ("contract.join", "restore.joins", "invisible.process_ids")
     report = await check(tmp_path, "no-agent-ids", *ids)
     assert [result.status for result in report.checks] == ["failed", "passed", "could_not_run"]
 
 
-async def test_without_inputs_no_malformed_one_is_refused(tmp_path: Path) -> None:
+async def test_malformed_inputs_are_not_checked_without_inputs(tmp_path: Path) -> None:
     result = find(await check(tmp_path, "no-inputs", "contract.malformed"), "contract.malformed")
     assert result.status == "could_not_run"
 
 
 @pytest.mark.thorough
-async def test_a_world_that_hangs_is_asked_a_few_times_only(
+async def test_hanging_world_gets_only_a_few_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CALL_TIMEOUT, 1.0)
@@ -189,7 +189,7 @@ async def test_a_world_that_hangs_is_asked_a_few_times_only(
     assert max(result.seconds for result in report.checks) < LIMIT_S / 10
 
 
-async def test_a_full_disk_is_no_failure_of_the_world(
+async def test_full_disk_does_not_fail_the_world(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path, *, max_bytes: int) -> bytes:
@@ -203,14 +203,14 @@ async def test_a_full_disk_is_no_failure_of_the_world(
     assert report.exit_status() == 3
 
 
-async def test_answers_that_both_lives_lack_are_not_equal(tmp_path: Path) -> None:
+async def test_answers_missing_in_both_runs_are_not_equal(tmp_path: Path) -> None:
     report = await check(tmp_path, "no-answer-to-hearing", "restore.trace")
     result = find(report, "restore.trace")
     assert result.status == "could_not_run"
     assert "got no answer" in result.evidence
 
 
-async def test_snapshots_that_are_too_large_show_nothing(
+async def test_oversized_snapshots_prove_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clawblox.conformance.instances.MAX_SNAPSHOT_BYTES", 64)
@@ -226,9 +226,7 @@ async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-async def test_links_that_a_world_leaves_are_a_finding_and_no_error(
-    tmp_path: Path, in_place: bool
-) -> None:
+async def test_links_left_by_a_world_are_a_finding(tmp_path: Path, in_place: bool) -> None:
     ids = ("hygiene.files", "contract.flags")
     report = await check(tmp_path, "leaves-link", *ids, in_place=in_place)
     assert "latest" in find(report, "hygiene.files").evidence
@@ -239,7 +237,7 @@ async def test_links_that_a_world_leaves_are_a_finding_and_no_error(
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-async def test_a_large_file_that_a_world_leaves_is_not_read(tmp_path: Path, in_place: bool) -> None:
+async def test_large_file_left_by_a_world_is_not_read(tmp_path: Path, in_place: bool) -> None:
     ids = ("hygiene.files", "contract.flags")
     report = await check(tmp_path, "leaves-large-file", *ids, in_place=in_place)
     for result in map(partial(find, report), ids[: 1 + in_place]):
@@ -256,7 +254,7 @@ async def test_a_large_file_in_the_directory_is_refused(tmp_path: Path, in_place
         await check_world(directory, ["static"], in_place=in_place)
 
 
-async def test_a_link_in_the_directory_is_refused_with_a_way_out(tmp_path: Path) -> None:
+async def test_link_in_the_world_directory_is_refused_with_a_hint(tmp_path: Path) -> None:
     directory = await run_blocking(partial(make_world, tmp_path, "behaves"))
     await run_blocking((directory / "assets").symlink_to, "/usr/share")
     with pytest.raises(ConfigError, match="assets") as caught:

@@ -33,7 +33,7 @@ async def check(parent: Path, defect: str | None = None) -> CheckResult:
 
 
 @pytest.mark.thorough
-async def test_a_waiting_input_is_sought_until_a_save_has_one(
+async def test_runs_are_repeated_until_a_save_contains_the_waiting_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(input_timing, "_RESTORES", 0)
@@ -44,7 +44,7 @@ async def test_a_waiting_input_is_sought_until_a_save_has_one(
 
 
 @pytest.mark.thorough
-async def test_without_a_save_that_has_one_nothing_is_shown(
+async def test_check_could_not_run_without_a_save_of_a_waiting_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_none(*_: object) -> None:
@@ -75,7 +75,7 @@ async def look(original: InputArrival, *restored: InputArrival) -> str:
     return findings.evidence
 
 
-async def test_restored_lives_that_only_equal_each_other_show_nothing_of_the_save() -> None:
+async def test_restored_runs_equal_only_to_each_other_prove_nothing() -> None:
     original = InputArrival(1.0, make_documents(1.0, tired=2), {}, "the original", 1.0)
     restored = [
         InputArrival(2.0, make_documents(2.0, tired=1), {}, f"restore {number}", 1.0)

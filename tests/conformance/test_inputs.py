@@ -20,7 +20,7 @@ async def check(tmp_path: Path, document: str) -> Report:
     return await check_world(world, ["static.actions", "hygiene.growth"], seed=1)
 
 
-async def test_where_no_input_can_be_sent_each_check_says_what_to_write(tmp_path: Path) -> None:
+async def test_checks_suggest_world_toml_lines_when_no_input_can_be_sent(tmp_path: Path) -> None:
     report = await check(tmp_path, TABLE)
     actions, growth = report.checks
     assert (actions.status, growth.status) == ("failed", "could_not_run")
@@ -30,7 +30,7 @@ async def test_where_no_input_can_be_sent_each_check_says_what_to_write(tmp_path
 
 
 @pytest.mark.thorough
-async def test_where_one_type_can_be_sent_the_others_are_not_verified(tmp_path: Path) -> None:
+async def test_unsendable_input_types_are_not_verified(tmp_path: Path) -> None:
     report = await check(tmp_path, TABLE + "| Kick | none |\\n")
     actions = report.checks[0]
     assert (actions.id, actions.status) == ("static.actions", "could_not_run")

@@ -29,19 +29,19 @@ def make_mask(token: str = TOKEN) -> SecretMask:
 
 
 @given(st.text(max_size=9), st.text(max_size=9), st.integers(0, 37), st.integers(6, 43))
-def test_a_secret_and_each_piece_of_it_that_an_excerpt_leaves_is_masked(
+def test_secrets_and_their_pieces_in_excerpts_are_masked(
     before: str, after: str, start: int, size: int
 ) -> None:
     piece = TOKEN[start : start + size]
     assert make_mask().mask(f" {before} {piece} {after} ") == f" {before} ${OPERATOR} {after} "
 
 
-def test_secrets_that_touch_and_repeat_leave_nothing_between_them() -> None:
+def test_adjacent_and_repeated_secrets_are_masked_completely() -> None:
     masked = make_mask().mask(f"{TOKEN}{TOKEN} or {TOKEN}")
     assert masked == f"${OPERATOR}${OPERATOR} or ${OPERATOR}"
 
 
-def test_an_excerpt_of_two_bodies_that_begins_in_a_token_shows_none_of_it() -> None:
+def test_excerpt_that_starts_inside_a_token_is_masked() -> None:
     other = TOKEN[:20] + TOKEN[:19:-1]
     found = compare_bodies(f"token {TOKEN}".encode(), f"token {other}".encode())
     assert found is not None

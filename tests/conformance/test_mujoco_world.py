@@ -53,7 +53,7 @@ async def test_saved_arrays_and_arrays_derived_after_every_step_are_exact(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("restore", ["integration", "arrays", "every_step"])
-async def test_at_500_hz_in_real_time_only_the_integrated_state_shows(
+async def test_only_integrated_state_is_detected_at_500_hz_in_real_time(
     tmp_path: Path, restore: str
 ) -> None:
     report = await check(tmp_path, restore, "realtime")

@@ -11,7 +11,7 @@ from clawblox.conformance.once import Once
 pytestmark = pytest.mark.anyio
 
 
-async def test_callers_at_the_same_time_get_one_fact() -> None:
+async def test_concurrent_callers_share_one_fact() -> None:
     calls: list[int] = []
 
     async def learn() -> int:
@@ -43,7 +43,7 @@ async def test_an_error_is_raised_again_for_every_caller() -> None:
             await fact()
 
 
-async def test_a_caller_that_is_cancelled_leaves_the_fact_to_the_next_one() -> None:
+async def test_fact_of_a_cancelled_caller_is_determined_by_the_next() -> None:
     is_learning = anyio.Event()
 
     async def learn() -> int:

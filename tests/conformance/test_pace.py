@@ -77,28 +77,28 @@ async def land(world: SlowWorld, aim: float) -> InputArrival:
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.2, 0.021])
-async def test_an_input_reaches_its_aim_in_a_world_of_any_rate(run_in: Any, rate: float) -> None:
+async def test_input_reaches_its_aim_at_any_speed_of_the_world(run_in: Any, rate: float) -> None:
     run_in(world := SlowWorld(rate))
     landing = await land(world, aim=0.3)
     assert landing.time == pytest.approx(0.3, abs=0.03)
     assert landing.slowness == pytest.approx(1 / rate, rel=0.1)
 
 
-async def test_a_world_below_a_fiftieth_of_real_time_is_not_waited_for(run_in: Any) -> None:
+async def test_wait_is_limited_for_worlds_below_a_fiftieth_of_real_time(run_in: Any) -> None:
     run_in(world := SlowWorld(0.0005))
     landing = await land(world, aim=0.3)
     assert landing.time < 0.25
     assert landing.slowness == SLOWEST
 
 
-async def test_a_world_that_stands_still_is_not_taken_for_a_slow_one(run_in: Any) -> None:
+async def test_stopped_world_is_not_treated_as_slow(run_in: Any) -> None:
     run_in(world := SlowWorld(0.1, stops_at=0.1))
     documents = await polling.collect(world.player.observe, until=10.0)
     assert max(documents) == pytest.approx(0.1)
     assert world.now < 10
 
 
-async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_with(
+async def test_slow_run_is_observed_up_to_the_time_of_the_earlier_run(
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.021))
@@ -106,7 +106,7 @@ async def test_a_slow_life_is_watched_up_to_the_time_of_the_one_it_is_compared_w
     assert max(documents) >= 1.0, "48 s of real time"
 
 
-def test_a_pace_is_that_of_the_time_since_the_world_was_first_seen():
+def test_pace_is_measured_from_the_first_observation():
     seen = SimulationPace(0.0)
     assert seen.slowness(100.0) == 1.0
     assert [seen.note(*each) for each in [(5.0, 10.0), (5.0, 11.0), (6.0, 14.0)]] == [
@@ -120,14 +120,14 @@ def test_a_pace_is_that_of_the_time_since_the_world_was_first_seen():
     assert SimulationPace(0.0).is_hopeless(9.0, still_s=10.0, longest_s=8.0)
 
 
-async def test_no_life_is_begun_that_ends_after_the_time_limit_of_the_check() -> None:
+async def test_run_that_would_exceed_the_time_limit_is_not_started() -> None:
     assert has_time_for(1e9)
     with anyio.move_on_after(60):
         assert has_time_for(30)
         assert not has_time_for(61)
 
 
-async def test_the_time_for_further_lives_grows_with_the_slowness_of_the_slowest(
+async def test_time_for_further_runs_grows_with_the_slowest_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SlowWorld(0.1)
@@ -147,7 +147,7 @@ async def test_the_time_for_further_lives_grows_with_the_slowness_of_the_slowest
     assert pace.SLOWEST == 50
 
 
-async def test_a_slow_world_that_is_seen_at_few_of_its_ticks_is_not_watched_for_minutes(
+async def test_sparsely_observed_slow_world_is_not_observed_for_minutes(
     run_in: Any,
 ) -> None:
     run_in(world := SlowWorld(0.18, answer_s=0.25))
@@ -167,7 +167,7 @@ def test_a_slow_world_is_reported_as_slow_with_the_timeout_to_give(
 
 
 @pytest.mark.parametrize("outcome", [TooLittleSeen("nothing was seen"), None])
-async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
+async def test_check_with_too_little_time_names_the_slowness(
     outcome: Exception | None, tmp_path: Path
 ) -> None:
     async def look(_context: CheckContext) -> str:
@@ -193,7 +193,7 @@ async def test_a_check_of_a_slow_world_that_saw_too_little_says_so(
     assert "1/10.0 of real time" in result.evidence
 
 
-async def test_the_search_for_landings_leaves_as_much_time_as_it_took(
+async def test_search_for_landings_leaves_equal_time_for_waiting_inputs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SlowWorld(0.1)

@@ -74,14 +74,14 @@ def run_in(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
     ids=["sparse", "dense", "slow to answer", "large"],
 )
-async def test_a_sparse_life_has_several_requests_at_once_if_it_answers_them_soon(
+async def test_sparse_run_gets_concurrent_requests_if_answers_are_fast(
     run_in: Any, world: Busy, most: int
 ) -> None:
     documents = await collect(run_in(world).answer)
     assert (world.most, len(documents) >= LEAST_COMMON) == (most, True)
 
 
-async def test_a_life_that_refuses_several_requests_at_once_gets_them_one_by_one(
+async def test_run_that_refuses_concurrent_requests_gets_single_requests(
     run_in: Any,
 ) -> None:
     world = run_in(Busy(ticks=5, bears=1))
@@ -89,12 +89,12 @@ async def test_a_life_that_refuses_several_requests_at_once_gets_them_one_by_one
     assert (world.most, len(documents) >= LEAST_COMMON) == (8, True)
 
 
-async def test_a_life_that_refuses_its_only_request_fails(run_in: Any) -> None:
+async def test_run_that_refuses_a_single_request_fails(run_in: Any) -> None:
     with pytest.raises(NotMet, match="429"):
         await collect(run_in(Busy(ticks=5, bears=0)).answer)
 
 
-async def test_a_sparse_life_is_not_watched_past_the_time_of_the_one_it_is_compared_with(
+async def test_sparse_run_is_not_observed_beyond_the_earlier_run(
     run_in: Any,
 ) -> None:
     world = run_in(Busy(ticks=50, answer_s=0.5))
@@ -102,7 +102,7 @@ async def test_a_sparse_life_is_not_watched_past_the_time_of_the_one_it_is_compa
     assert world.tick <= 1200, "it was far from the expected number of common times"
 
 
-async def test_a_life_is_saved_a_few_times_however_long_it_is_watched(run_in: Any) -> None:
+async def test_run_is_saved_a_few_times_in_any_duration(run_in: Any) -> None:
     world = run_in(Busy(ticks=9))
     player: Any = SimpleNamespace(observe=world.answer, live=SimpleNamespace(snapshot=world.save))
     await collect(realtime._saving_too(player), least=1000)

@@ -146,7 +146,7 @@ def test_a_misspelled_check_is_a_usage_error(run: Run) -> None:
     assert "did you mean restore.trace?" in ended.stderr
 
 
-def test_without_a_world_nothing_of_the_checks_is_imported(run: Run) -> None:
+def test_checks_are_not_imported_without_a_world(run: Run) -> None:
     conftest = (
         "import sys\n"
         "def pytest_unconfigure():\n"

@@ -33,7 +33,7 @@ def make_player(tick: int, ticks_an_answer: int) -> Any:
 
 
 @pytest.mark.parametrize("saving", [False, True])
-async def test_a_life_on_a_machine_that_has_become_slow_meets_an_earlier_one(saving: bool) -> None:
+async def test_run_on_a_slower_machine_gets_common_times_with_an_earlier_run(saving: bool) -> None:
     earlier = await realtime._watch(make_player(100, 1))
     lives = [make_player(100 + late, 7) for late in range(6)]
 
@@ -48,7 +48,7 @@ async def test_a_life_on_a_machine_that_has_become_slow_meets_an_earlier_one(sav
     assert require_equal("it", *seen(life)) >= LEAST_COMMON
 
 
-async def test_a_slow_life_is_watched_for_longer() -> None:
+async def test_slow_run_is_observed_for_longer() -> None:
     make = partial(make_player, ticks_an_answer=9)
     first = await realtime._watch(make(0))
     second = await realtime._watch(make(3), first)  # never at the same tick as the first
@@ -57,7 +57,7 @@ async def test_a_slow_life_is_watched_for_longer() -> None:
     assert require_equal("it", (first.observations, third.saved_observations)) >= LEAST_COMMON
 
 
-async def test_a_life_that_never_meets_is_not_lived_again() -> None:
+async def test_run_without_common_times_is_not_repeated() -> None:
     lives = [make_player(0, 1)]
     life = await realtime._live_until_met(
         lambda: realtime._watch(lives.pop()), Watched.joined, lambda life: [({}, life.observations)]
@@ -66,7 +66,7 @@ async def test_a_life_that_never_meets_is_not_lived_again() -> None:
 
 
 @pytest.mark.parametrize("saving", [False, True])
-async def test_a_life_that_is_seen_late_has_snapshots_in_common_with_the_earlier_one(
+async def test_late_observed_run_has_common_snapshots_with_the_earlier_run(
     saving: bool,
 ) -> None:
     earlier = await realtime._watch(make_player(100, 1))

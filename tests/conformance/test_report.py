@@ -78,7 +78,7 @@ def test_every_report_is_read_back_from_its_document(report: Report) -> None:
     assert read.in_place == report.in_place
 
 
-def test_the_page_and_the_text_of_a_report_are_those_of_its_document() -> None:
+def test_report_read_from_its_document_has_the_same_page_and_text() -> None:
     report = attrs.evolve(failing_report(), in_place=True)
     gone = make_result("restore.again", "failed", path="body.x", expected=1, absent="got")
     own = make_result("restore.joins", "could_not_run", is_own_error=True)
@@ -104,20 +104,20 @@ def test_the_page_and_the_text_of_a_report_are_those_of_its_document() -> None:
         {"in_place": "yes"},
     ],
 )
-def test_a_document_that_no_report_has_is_refused(change: dict[str, object]) -> None:
+def test_invalid_report_document_is_refused(change: dict[str, object]) -> None:
     document = {**failing_report().document(), **change}
     with pytest.raises(msgspec.ValidationError):
         parse_report(document, target="here")
 
 
-def test_a_value_that_does_not_exist_is_not_in_the_document() -> None:
+def test_absent_value_is_left_out_of_the_document() -> None:
     fields = {"path": "body.x", "expected": 1, "got": None}
     absent = make_result("restore.trace", "failed", **fields, absent="got").document()
     assert "got" not in absent
     assert make_result("restore.trace", "failed", **fields).document()["got"] is None
 
 
-def test_expected_failures_do_not_count_and_a_pass_of_one_does() -> None:
+def test_expected_failures_do_not_count_but_unexpected_passes_do() -> None:
     report = make_report(make_result("restore.trace", "failed"), make_result("restore.again"))
     assert mark_expected(report, ["restore.trace"]).exit_status() == 0
     outdated = mark_expected(report, ["restore.trace", "restore.again"])
@@ -132,7 +132,7 @@ def test_a_file_of_expected_failures_has_an_id_on_each_line() -> None:
         parse_expected("restore.trace\nrestore", IDS, path="known.txt")
 
 
-def test_the_command_that_repeats_a_check_is_one_for_a_shell() -> None:
+def test_repeat_command_of_a_check_is_quoted_for_a_shell() -> None:
     report = attrs.evolve(failing_report(), target="my worlds/panda", in_place=True)
     facts = {fact.label: fact.text for fact in describe_failure(report, report.checks[2], width=80)}
     assert facts["repeat"] == "clawblox check 'my worlds/panda' restore.trace --seed 7 --in-place"

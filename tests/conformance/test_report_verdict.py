@@ -39,7 +39,7 @@ def test_equal_bytes_are_an_exact_restore() -> None:
 
 
 @pytest.mark.parametrize("trace", [BYTES, TIMES])
-def test_the_places_of_a_life_in_fresh_ones_are_named(trace: Findings) -> None:
+def test_verdict_names_the_fresh_places_of_a_run(trace: Findings) -> None:
     verdict = judge(passed(*IDS, trace=trace, fresh_places=PLACES))
     assert verdict.sentence.endswith("; also in a run with its own home.")
 
@@ -76,7 +76,7 @@ def test_a_check_that_could_not_run_weakens_the_verdict() -> None:
     assert "restore.landings could not run" in verdict.sentence
 
 
-def test_one_failure_of_a_requirement_is_no_exact_restore() -> None:
+def test_single_failed_requirement_makes_the_restore_inexact() -> None:
     results = passed(*IDS, trace=BYTES)
     results[2] = attrs.evolve(results[2], status="failed", evidence="it differs", path="body.x")
     verdict = judge(results)
@@ -84,7 +84,7 @@ def test_one_failure_of_a_requirement_is_no_exact_restore() -> None:
     assert "restore.again failed: it differs, at body.x" in verdict.sentence
 
 
-def test_nothing_is_shown_without_a_trace() -> None:
+def test_verdict_is_not_shown_without_a_trace() -> None:
     assert judge(passed(*IDS[1:])).grade == "not_shown"
     unlucky = CheckResult("restore.trace", "must", "could_not_run", "It does.", "too few", 1.0)
     assert judge([unlucky, *passed(*IDS[1:])]).grade == "not_shown"

@@ -26,7 +26,7 @@ def test_the_agent_document_needs_no_header(tmp_path: Path, route: str) -> None:
     assert b"snapshot" not in answer.body
 
 
-def test_it_starts_fast_because_it_imports_little() -> None:
+def test_world_starts_fast_because_it_imports_little() -> None:
     command = world_command("--exit-at-once", "0")
     command[1:1] = ["-X", "importtime"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S).stderr
@@ -136,9 +136,7 @@ def test_a_snapshot_of_another_scene_is_refused_with_status_3(tmp_path: Path) ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("content", [b"", b"garbage", b'{"format"', None])
-def test_what_is_no_snapshot_is_refused_with_status_3(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_invalid_snapshot_is_refused_with_status_3(tmp_path: Path, content: bytes | None) -> None:
     saved = tmp_path / "saved.json"
     if content is not None:
         saved.write_bytes(content)
@@ -167,7 +165,7 @@ def test_the_base_path_is_the_prefix_of_every_route(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_records_on_request(tmp_path: Path) -> None:
+def test_world_records_when_recording_is_on(tmp_path: Path) -> None:
     told = {"WORLD_RECORD": "1", "WORLD_RECORD_DIR": str(tmp_path)}
     with running_world(tmp_path, env=told) as world:
         add(world, world.join(), 5)
@@ -184,7 +182,7 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
+def test_world_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         listener.setblocking(False)
@@ -204,7 +202,7 @@ def test_it_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
     [((), {}), (("--listen", "inherit"), {"LISTEN_PID": "1"})],
     ids=["not asked to", "meant for another"],
 )
-def test_it_binds_beside_a_socket_that_it_does_not_serve_on(
+def test_world_binds_its_port_despite_an_unused_inherited_socket(
     tmp_path: Path, flags: tuple[str, ...], env: dict[str, str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -214,13 +212,13 @@ def test_it_binds_beside_a_socket_that_it_does_not_serve_on(
 
 
 @pytest.mark.thorough
-def test_it_binds_when_there_is_nothing_to_inherit(tmp_path: Path) -> None:
+def test_world_binds_its_port_without_an_inherited_socket(tmp_path: Path) -> None:
     with running_world(tmp_path, "--listen", "inherit") as world:
         assert world.ask("GET", "/api.md").status == 200
 
 
 @pytest.mark.thorough
-def test_it_reports_its_seed(tmp_path: Path) -> None:
+def test_world_reports_its_seed(tmp_path: Path) -> None:
     saved = tmp_path / "saved.json"
     with running_world(tmp_path) as world:
         session = world.join()
@@ -235,7 +233,7 @@ def test_it_reports_its_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_lists_the_requests_it_received(tmp_path: Path) -> None:
+def test_world_lists_the_requests_it_received(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.snapshot()
         (request,) = world.ask("GET", "/__requests").json()
@@ -244,7 +242,7 @@ def test_it_lists_the_requests_it_received(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_writes_down_what_its_launcher_decided(tmp_path: Path) -> None:
+def test_world_writes_its_launch_settings_to_a_file(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     with running_world(tmp_path, "--dump", str(dump), env={"EXTRA": "yes"}) as world:
         facts = json.loads(dump.read_text())

@@ -42,14 +42,14 @@ def read_pid(path: Path) -> int:
 # ------------------------------------------------------------------------------ processes
 
 
-def test_it_ignores_sigterm(tmp_path: Path) -> None:
+def test_world_ignores_sigterm(tmp_path: Path) -> None:
     with running_world(tmp_path, "--ignore-sigterm") as world:
         assert ignores_sigterm(world.process.pid)
         world.process.terminate()
         assert world.ask("GET", "/api.md").status == 200
 
 
-def test_it_takes_its_time_to_stop(tmp_path: Path) -> None:
+def test_world_takes_its_time_to_stop(tmp_path: Path) -> None:
     with running_world(tmp_path, "--slow-stop", "0.3") as world:
         began = time.monotonic()
         world.process.terminate()
@@ -84,7 +84,7 @@ def test_a_bare_daemon_carries_no_mark(tmp_path: Path) -> None:
         assert not is_listening(world.port)
 
 
-def test_a_stubborn_child_outlives_its_parent(tmp_path: Path) -> None:
+def test_stubborn_child_survives_its_parent(tmp_path: Path) -> None:
     with running_world(tmp_path, "--stubborn-child") as world:
         child = read_pid(world.directory / "stubborn-child.pid")
         assert descendants(world.process.pid) == {child}
@@ -95,7 +95,7 @@ def test_a_stubborn_child_outlives_its_parent(tmp_path: Path) -> None:
         assert os.getpgid(child) == world.process.pid
 
 
-def test_a_graceful_child_tidies_up_after_its_parent_ended(tmp_path: Path) -> None:
+def test_graceful_child_cleans_up_after_the_end_of_its_parent(tmp_path: Path) -> None:
     with running_world(tmp_path, "--graceful-child", "0.2") as world:
         child = read_pid(world.directory / "graceful-child.pid")
         os.killpg(world.process.pid, signal.SIGTERM)
@@ -119,7 +119,7 @@ def test_a_wrapper_script_hides_the_world(tmp_path: Path, wrapper: str) -> None:
         assert is_listening(world.port)
 
 
-def test_a_sidecar_serves_nothing_and_lives_until_sigterm(tmp_path: Path) -> None:
+def test_sidecar_serves_no_port_and_runs_until_sigterm(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     with running_world(tmp_path, "--sidecar", "--dump", str(dump), listens=False) as world:
         wait_until(dump.exists)
@@ -132,31 +132,31 @@ def test_a_sidecar_serves_nothing_and_lives_until_sigterm(tmp_path: Path) -> Non
 # --------------------------------------------------------------------------------- output
 
 
-def test_it_floods_before_it_listens(tmp_path: Path) -> None:
+def test_world_floods_before_it_listens(tmp_path: Path) -> None:
     with running_world(tmp_path, "--flood-lines", "5000") as world:
         lines = world.log.splitlines()
     numbers = [line.split()[1] for line in lines if line.startswith("flood ")]
     assert numbers == [str(n) for n in range(5000)]
 
 
-def test_it_floods_while_it_serves(tmp_path: Path) -> None:
+def test_world_floods_while_it_serves(tmp_path: Path) -> None:
     with running_world(tmp_path, "--flood-rate", "2000") as world:
         wait_until(lambda: world.log.count("steady ") > 500)
         assert world.ask("GET", "/api.md").status == 200
 
 
-def test_it_writes_a_line_without_an_end(tmp_path: Path) -> None:
+def test_world_writes_an_endless_line(tmp_path: Path) -> None:
     with running_world(tmp_path, "--long-line", "300000") as world:
         assert "\n" + "y" * 300_000 in world.log
 
 
-def test_it_writes_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+def test_world_writes_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     with running_world(tmp_path, "--raw-bytes") as world:
         log = (world.directory / "world.log").read_bytes()
     assert b"caf\xe9 \xff\xfe \x00 end\n" in log
 
 
-def test_it_reports_its_token(tmp_path: Path) -> None:
+def test_world_reports_its_token(tmp_path: Path) -> None:
     with running_world(tmp_path, "--tell-token") as world:
         assert f"my token is {world.token}\n" in world.log
 
@@ -164,7 +164,7 @@ def test_it_reports_its_token(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- manifest
 
 
-def test_it_registers_recordings_and_keeps_what_is_there(tmp_path: Path) -> None:
+def test_world_registers_recordings_and_keeps_existing_entries(tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.json"
     manifest.write_text('{"schema_version": 1, "mine": 7, "recordings": [{"path": "a"}]}')
     told = {"CLAWBLOX_MANIFEST_PATH": str(manifest)}
@@ -177,7 +177,7 @@ def test_it_registers_recordings_and_keeps_what_is_there(tmp_path: Path) -> None
     assert not (tmp_path / "manifest.json.tmp").exists()
 
 
-def test_it_registers_again_and_again(tmp_path: Path) -> None:
+def test_world_registers_recordings_repeatedly(tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.json"
     told = {"CLAWBLOX_MANIFEST_PATH": str(manifest)}
     flags = ("--append-manifest", "100000", "--append-interval", "0.005")
@@ -190,7 +190,7 @@ def test_it_registers_again_and_again(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------ what tests stand on
 
 
-def test_a_made_world_runs_by_its_own_command(tmp_path: Path) -> None:
+def test_generated_world_runs_with_its_own_command(tmp_path: Path) -> None:
     world = make_world(
         tmp_path,
         "--exit-at-once",
@@ -207,7 +207,7 @@ def test_a_made_world_runs_by_its_own_command(tmp_path: Path) -> None:
     assert [e.returncode for e in ended] == [7, 8]
 
 
-def test_nothing_of_a_running_world_is_left(tmp_path: Path) -> None:
+def test_fixture_ends_all_processes_of_a_running_world(tmp_path: Path) -> None:
     with running_world(tmp_path, "--daemon", "--bare-daemon", "--stubborn-child") as world:
         for name in ("daemon", "bare-daemon", "stubborn-child"):
             read_pid(world.directory / f"{name}.pid")

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.thorough
 @pytest.mark.parametrize(
     ("query", "status"), [("signal=SIGKILL", -signal.SIGKILL), ("status=4", 4), ("status=0", 0)]
 )
-def test_it_dies_on_request(tmp_path: Path, query: str, status: int) -> None:
+def test_world_dies_on_request(tmp_path: Path, query: str, status: int) -> None:
     with running_world(tmp_path) as world:
         assert world.ask("POST", f"/__die?{query}").status == 200
         assert world.wait() == status
 
 
-def test_it_closes_its_listener_and_lives_on(tmp_path: Path) -> None:
+def test_world_closes_its_listener_and_keeps_running(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
         for method, target in (("GET", "/api.md"), ("POST", "/__close-listener")):
@@ -46,13 +46,13 @@ def test_it_closes_its_listener_and_lives_on(tmp_path: Path) -> None:
         assert world.wait() == 0
 
 
-def test_it_serves_its_snapshot_to_everybody(tmp_path: Path) -> None:
+def test_world_serves_its_snapshot_to_everybody(tmp_path: Path) -> None:
     with running_world(tmp_path, "--ungated") as world:
         answer = world.ask("GET", "/snapshot", headers={"X-Operator-Token": "wrong"})
     assert answer.json()["format"] == "counter-v1"
 
 
-def test_faults_are_switched_while_it_runs(tmp_path: Path) -> None:
+def test_faults_are_switched_at_run_time(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.set(snapshot="truncated", after_bytes=7)
         with pytest.raises(http.client.IncompleteRead) as caught:
@@ -89,7 +89,7 @@ def test_a_snapshot_is_json_without_a_format(tmp_path: Path) -> None:
         assert "format" not in world.snapshot().json()
 
 
-def test_a_snapshot_has_a_time_that_is_no_number(tmp_path: Path) -> None:
+def test_snapshot_time_is_not_a_number(tmp_path: Path) -> None:
     with running_world(tmp_path, "--snapshot", "nan") as world:
         assert b'"time": NaN' in world.snapshot().body
 
@@ -118,13 +118,15 @@ def test_an_opaque_snapshot_restores_too(tmp_path: Path) -> None:
         ("garbage", 200, bytes(range(256))),
     ],
 )
-def test_something_else_is_answered(tmp_path: Path, way: str, status: int, body: bytes) -> None:
+def test_snapshot_route_gives_another_answer(
+    tmp_path: Path, way: str, status: int, body: bytes
+) -> None:
     with running_world(tmp_path, "--snapshot", way) as world:
         answer = world.snapshot()
     assert (answer.status, answer.body) == (status, body)
 
 
-def test_the_answer_redirects(tmp_path: Path) -> None:
+def test_snapshot_answer_redirects(tmp_path: Path) -> None:
     target = "http://127.0.0.1:9/elsewhere"
     with running_world(tmp_path, "--snapshot", "redirect", "--redirect-to", target) as world:
         answer = world.snapshot()
@@ -178,7 +180,7 @@ def receive_snapshot(world: RunningWorld, *, silence_s: float, limit: int = 1 <<
     return received
 
 
-def test_a_snapshot_comes_in_drips(tmp_path: Path) -> None:
+def test_snapshot_arrives_slowly(tmp_path: Path) -> None:
     flags = ("--drip-bytes", "30", "--drip-interval", "0.05")
     began = time.monotonic()
     with running_world(tmp_path, "--snapshot", "slow-loris", *flags) as world:
@@ -232,7 +234,7 @@ def test_joining_answers_a_list(tmp_path: Path) -> None:
         assert isinstance(world.ask("POST", "/join").json(), list)
 
 
-def test_joining_answers_more_than_asked(tmp_path: Path) -> None:
+def test_joining_answers_with_additional_members(tmp_path: Path) -> None:
     with running_world(tmp_path, "--join", "extra-fields") as world:
         assert world.ask("POST", "/join").json()["spawn"] == {"x": 1.5}
 
@@ -270,18 +272,18 @@ def test_an_input_is_applied_and_answered_badly(
         assert world.ask("GET", "/observe", headers=session).body.endswith(b'"counter": 3')
 
 
-def test_it_dies_in_the_head_of_an_answer(tmp_path: Path) -> None:
+def test_world_dies_in_the_head_of_an_answer(tmp_path: Path) -> None:
     with running_world(tmp_path, "--acting", "die") as world:
         assert world.ask("GET", "/observe", headers=world.join()).body == b""
         assert world.wait() == -signal.SIGKILL
 
 
-def test_it_leaves_an_observation_unanswered(tmp_path: Path) -> None:
+def test_world_leaves_an_observation_unanswered(tmp_path: Path) -> None:
     with running_world(tmp_path, "--acting", "hang") as world, pytest.raises(TimeoutError):
         world.ask("GET", "/observe", headers=world.join(), timeout=0.2)
 
 
-def test_it_sends_a_document_without_a_length(tmp_path: Path) -> None:
+def test_world_sends_a_document_without_a_length(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         world.set(doc="unsized")
         assert world.ask("GET", "/api.md").body == b"# Coun"

@@ -48,7 +48,7 @@ def at(seconds: float) -> str:
 # -- a real run with a crash, a restore, a pause and a fork ----------------------------------------
 
 
-def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
+def test_axis_covers_a_crash_a_pause_and_a_fork(run: Path) -> None:
     lives = descent(run, "w000")
     assert [life.name for life in lives] == [
         "alpha, life 1", "alpha, life 2", "alpha, life 3", "w000",
@@ -76,7 +76,7 @@ def test_the_axis_of_a_run_with_a_crash_a_pause_and_a_fork(run: Path) -> None:
     assert (crash.position, crash.is_lost) == (lost.end, True)
 
 
-def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(run: Path) -> None:
+def test_host_times_are_placed_on_the_line_in_lost_parts_and_in_pauses(run: Path) -> None:
     lives = descent(run, "alpha")
     with Recordings().opened_axis(lives) as (axis, _):
         pass
@@ -101,7 +101,7 @@ def test_moments_of_the_host_are_found_on_the_line_beside_it_and_in_the_pause(ru
     assert axis.place("yesterday") is None
 
 
-def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> None:
+def test_lanes_have_every_input_once_and_mark_lost_inputs(run: Path) -> None:
     counts = {}
     for name in ("alpha", "w000"):
         lives = descent(run, name)
@@ -119,7 +119,7 @@ def test_the_lanes_have_every_input_once_and_say_which_were_lost(run: Path) -> N
     }  # fmt: skip
 
 
-def test_without_a_recording_there_is_host_time_alone_with_the_pause_folded(run: Path) -> None:
+def test_axis_without_a_recording_has_host_time_with_folded_pauses(run: Path) -> None:
     axis = make_axis(descent(run, "alpha"), {})
     assert not axis.is_simulated
     assert axis.note == "No recording: this axis shows host time alone."
@@ -134,7 +134,7 @@ def test_without_a_recording_there_is_host_time_alone_with_the_pause_folded(run:
 # -- lines of descent ------------------------------------------------------------------------------
 
 
-def test_a_fork_leaves_out_what_its_parent_did_later_and_finds_it_in_another_run(
+def test_axis_of_a_fork_omits_later_events_of_its_parent_in_another_run(
     tmp_path: Path,
 ) -> None:
     parent = {
@@ -166,7 +166,7 @@ def test_a_fork_leaves_out_what_its_parent_did_later_and_finds_it_in_another_run
         (0.0, 1, "w001", None),
     ],
 )
-def test_a_recording_is_of_the_life_that_began_at_its_time(
+def test_recording_belongs_to_the_life_with_the_same_start(
     two_lives: tuple[DescentLife, ...], time: float, seconds: int, instance: str, life: int | None
 ) -> None:
     first = Moment(0, time, at(seconds))
@@ -175,7 +175,7 @@ def test_a_recording_is_of_the_life_that_began_at_its_time(
 
 
 @given(top=listings, inner=st.lists(manifests, min_size=3, max_size=3))
-def test_any_manifest_has_an_axis_and_a_document(
+def test_axis_can_be_made_for_any_manifest(
     tmp_path_factory: pytest.TempPathFactory, top: Any, inner: list[Any]
 ) -> None:
     run = tmp_path_factory.mktemp("run")
@@ -239,7 +239,7 @@ def blocks_of(drawn: list[tuple[int, int, Track]], begin: tuple[float, float]) -
 
 
 @given(first=steps, second=steps, more=steps)
-def test_the_mapping_is_monotone_and_leads_back(
+def test_axis_mapping_is_monotone_and_invertible(
     two_lives: tuple[DescentLife, ...],
     first: list[tuple[int, int, Track]],
     second: list[tuple[int, int, Track]],
@@ -282,7 +282,7 @@ def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ..
     assert pauses(make_axis(two_lives[:1], {0: recorded(*blocks)})) == []
 
 
-def test_a_killed_life_reaches_its_save_where_its_recording_does_not(
+def test_killed_life_reaches_its_save_beyond_the_end_of_its_recording(
     two_lives: tuple[DescentLife, ...],
 ) -> None:
     axis = make_axis(two_lives, {0: recorded(block(Track.FRAMES, (0, 0), (1, 1.5)))})
@@ -292,7 +292,7 @@ def test_a_killed_life_reaches_its_save_where_its_recording_does_not(
     assert axis.pieces[0].knots[-1][0] - axis.pieces[0].knots[0][0] == 2.0  # that of the save
 
 
-def test_the_line_leaves_a_parent_at_the_save_and_not_when_the_parent_goes_on(
+def test_line_leaves_the_parent_at_the_save_of_the_fork(
     tmp_path: Path,
 ) -> None:
     parent = {"run": run_of("w000"), "checkpoints": [save_of("w000", 2)]}

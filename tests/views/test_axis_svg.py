@@ -96,12 +96,12 @@ def test_hostile_names_are_text(lives: tuple[DescentLife, ...], tmp_path: Path) 
     assert "1 of them lost" in titles(root, "lane")[0]
 
 
-def test_an_axis_without_any_time_says_so() -> None:
+def test_axis_without_times_has_a_note() -> None:
     picture = draw_axis(make_axis((), {}), {})
     assert "No time of this run is known." in picture.part().html
 
 
-def test_words_of_folds_that_would_overlap_are_in_their_titles_alone() -> None:
+def test_overlapping_fold_labels_are_only_in_tooltips() -> None:
     folds = [*svg.draw_folds([(100, "6h"), (110, "2m"), (200, "1h")], "of nothing", 20, 60)]
     assert ["<text" in fold.html for fold in folds] == [True, False, True]
     assert "2m of nothing" in folds[1].html

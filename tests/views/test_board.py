@@ -80,7 +80,7 @@ def plain(lines: list[str]) -> list[str]:
 # --------------------------------------------------------------------------------- the table
 
 
-def test_every_column_of_an_instance_is_filled() -> None:
+def test_instance_row_has_a_value_in_every_column() -> None:
     row = make_row(status("w003", restarts=2, sim_time=123.45, saved_at=AT), "ready", 0.5)
     heading, line = plain(render(view([row]), BoardFrame(160, 30)))[3:5]
     headings = "NAME STATE PID UPTIME RSS CPU CPU TIME SAVED SIM TIME RESTARTS URL"
@@ -137,7 +137,7 @@ def test_instances_that_fit_are_sorted_by_name() -> None:
     assert [line.split()[0] for line in lines[4:7]] == ["w0", "w1", "w2"]
 
 
-def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_counted() -> None:
+def test_rows_needing_attention_come_first_and_omitted_rows_are_counted() -> None:
     states = {"w05": "failed", "w61": "restarting", "w40": "starting", "w50": "exited"}
     rows = [InstanceRow(f"w{i:02}", states.get(f"w{i:02}", "ready")) for i in range(98)]
     rows.append(InstanceRow("w98", "exited", "exited 9", is_bad=True))
@@ -147,7 +147,7 @@ def test_if_not_all_fit_those_that_need_attention_come_first_and_the_rest_is_cou
     assert lines[-3:] == ["… and 92 more: 91 ready, 1 exited", "", "Ctrl-C"]
 
 
-def test_a_slow_start_is_explained_below_its_row_where_there_is_room() -> None:
+def test_note_about_a_slow_start_is_below_its_row_if_there_is_room() -> None:
     rows = [InstanceRow(f"w{i:02}", "starting", note=f"note {i}") for i in range(3)]
     rows += [InstanceRow(f"w{i:02}", "ready") for i in range(3, 9)]
     whole = plain(render(view(rows), BoardFrame(100, 30)))
@@ -185,7 +185,7 @@ def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:
     assert max(map(len, drawn)) <= columns
 
 
-def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_variable_disables_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [InstanceRow("w000", "failed")]
     assert "\x1b[1;31m" in "".join(render(view(rows), BoardFrame(100, 30)))
     monkeypatch.setenv("NO_COLOR", "1")
@@ -201,7 +201,7 @@ def test_cpu_share_is_measured_between_two_looks_at_the_same_process() -> None:
     assert pressure_between(None, now) is None
 
 
-def test_states_from_events_win_over_states_on_disk() -> None:
+def test_states_from_events_override_states_on_disk() -> None:
     rows = make_rows(None, Look([status("a")]), {"a": "stopping", "b": "failed"})
     assert [(row.name, row.state) for row in rows] == [("a", "stopping"), ("b", "failed")]
 
@@ -250,7 +250,7 @@ def test_an_instance_that_exits_has_failed_unless_its_status_is_zero(
     assert list(states.failures) == failed
 
 
-def test_an_unresponsive_instance_has_failed_whatever_its_status() -> None:
+def test_unresponsive_instance_has_failed_with_any_exit_status() -> None:
     states = states_after(event("started"), event("ready"), died(0, unresponsive=True))
     assert states.by_name == {"w000": "exited"}
     assert str(states.failures["w000"]).startswith("w000: was stopped because it did not respond")
@@ -302,7 +302,7 @@ def test_an_instance_that_is_not_restarted_has_failed_with_a_reason() -> None:
     assert str(error).startswith("w000: ended by itself: exit status 9; not restarted: too often")
 
 
-def test_an_instance_whose_requested_restart_fails_has_failed_with_the_reason_of_that() -> None:
+def test_instance_with_a_failed_requested_restart_has_failed_with_its_reason() -> None:
     refused = event("start_failed", error=WorldStartError("refused", log_lines=("no such map",)))
     gave_up = event("gave_up", reason="its restart failed")
     states = states_after(event("ready"), event("restarting"), event("started"), refused, gave_up)
@@ -352,7 +352,7 @@ def test_events_of_the_machine_name_no_instance() -> None:
     assert str(slowed) == f"{AT} machine is busy: 8 starts at a time (CPU pressure 91%)"
 
 
-def test_many_events_do_not_push_out_the_troubles() -> None:
+def test_many_events_do_not_displace_problems() -> None:
     recent = RecentEvents(8)
     recent.add(EventLine(AT, "w003", "failed", is_trouble=True))
     for number in range(100):
@@ -371,7 +371,7 @@ def test_many_events_do_not_push_out_the_troubles() -> None:
 @pytest.mark.parametrize(
     "order", ["T" * 9, "o" * 9, "ToTooToTo", "TTTTToooo", "ooooTTTTT", "T", ""]
 )
-def test_events_are_selected_in_order_and_troubles_are_more_than_half(
+def test_selected_events_are_in_order_and_more_than_half_are_problems(
     order: str, size: int
 ) -> None:
     lines = [EventLine(AT, "", str(place), is_trouble=c == "T") for place, c in enumerate(order)]
@@ -430,7 +430,7 @@ def test_the_selected_row_is_shown_even_if_not_all_fit() -> None:
         assert f"… and {40 - len(names)} more: {40 - len(names)} ready" in lines
 
 
-def test_a_filter_hides_rows_and_counts_stay() -> None:
+def test_filter_hides_rows_but_keeps_counts() -> None:
     lines = steered(12, pattern="W01")
     assert [line.split()[0] for line in lines if "ready  " in line] == ["w010", "w011"]
     assert lines[1] == "12 ready"

@@ -36,7 +36,7 @@ TAGS |= {"table", "tbody", "tr", "th", "td"}
 # ------------------------------------------------------------------------------------------- page
 
 
-def test_a_page_shows_what_to_mend_in_the_order_of_its_weight() -> None:
+def test_check_page_lists_failures_by_severity() -> None:
     order = (
         "Not exact: restore.trace failed.",
         "1 requirement not met, 1 recommendation not met, 1 check could not run.",
@@ -59,7 +59,7 @@ def test_a_page_shows_what_to_mend_in_the_order_of_its_weight() -> None:
     assert all(one < next_one for one, next_one in pairwise(places))
 
 
-def test_what_passed_is_folded() -> None:
+def test_passed_checks_are_collapsed() -> None:
     folded = [
         attributes
         for tag, attributes in Reader(render_page(failing_report())).elements
@@ -78,7 +78,7 @@ def test_the_part_of_the_values_that_differs_is_marked() -> None:
     assert '{"a": 1}' in page
 
 
-def test_failures_with_one_cause_are_one_card() -> None:
+def test_failures_with_a_common_cause_share_a_card() -> None:
     page = render_page(make_report(*failures_with_one_cause()))
     assert page.count("<section") == 2
     assert '<p class="where">also <code>contract.chat, gate.sessions</code></p>' in page
@@ -87,7 +87,7 @@ def test_failures_with_one_cause_are_one_card() -> None:
 
 @settings(max_examples=50)
 @given(REPORTS)
-def test_no_report_brings_markup_into_its_page(report: Report) -> None:
+def test_text_of_a_report_is_escaped_in_its_page(report: Report) -> None:
     page = render_page(report)
     reader = Reader(page)
     assert {tag for tag, _ in reader.elements} <= TAGS
@@ -106,7 +106,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("ground", ["page", "panel", "mark"])
-def test_every_text_has_contrast(theme: int, ground: str) -> None:
+def test_every_text_colour_has_enough_contrast(theme: int, ground: str) -> None:
     root = re.findall(r"html\{([^}]*)\}", read_rules("page"))[theme]
     colours = dict(re.findall(r"--(\w+):(#\w{6})", root))
     assert len(colours) == 10
@@ -133,7 +133,7 @@ def outcomes(report: Report, *, strict: bool = False) -> dict[str, str]:
     return {name: "passed" if one is None else one.tag for name, one in found.items()}
 
 
-def test_a_test_case_fails_where_the_exit_status_counts_it() -> None:
+def test_junit_case_fails_if_the_exit_status_counts_it() -> None:
     assert outcomes(failing_report()) == {
         "static.world_toml": "passed",
         "contract.alias": "skipped",
@@ -147,7 +147,7 @@ def test_a_test_case_fails_where_the_exit_status_counts_it() -> None:
     assert (strict["restore.landings"], strict["hygiene.growth"]) == ("skipped", "skipped")
 
 
-def test_a_failure_has_its_facts_and_a_skip_its_reason() -> None:
+def test_junit_failure_has_its_facts_and_skip_its_reason() -> None:
     found = cases(failing_report())
     trace, chat, alias = found["restore.trace"], found["restore.chat"], found["contract.alias"]
     assert trace is not None

@@ -35,7 +35,7 @@ def hostile_report() -> Report:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("report", [failing_report(), hostile_report()], ids=["usual", "hostile"])
-def test_a_page_fits_the_screen_runs_nothing_and_asks_nobody(
+def test_check_page_fits_the_screen_without_scripts_or_requests(
     browser: Chromium,  # noqa: F811
     tmp_path: Path,
     report: Report,

@@ -20,7 +20,7 @@ from tests.conformance.reports import (
 )
 
 
-def test_a_report_shows_what_to_do_in_the_order_of_its_weight() -> None:
+def test_check_report_lists_failures_by_severity() -> None:
     text = render_report(failing_report(), width=100)
     order = (
         "panda: Not exact: restore.trace failed.",
@@ -46,7 +46,7 @@ def test_a_report_shows_what_to_do_in_the_order_of_its_weight() -> None:
     assert places == sorted(places)
 
 
-def test_a_verbose_report_lists_what_passed_and_what_does_not_apply() -> None:
+def test_verbose_report_lists_passed_and_inapplicable_checks() -> None:
     text = render_report(failing_report(), width=100, is_verbose=True)
     assert "✓ static.world_toml: seen" in text
     assert "- restore.landings: it stands still" in text
@@ -77,7 +77,7 @@ def report_without_a_start() -> Report:
     )
 
 
-def test_a_world_that_does_not_start_is_a_sentence_and_few_lines() -> None:
+def test_report_of_a_world_that_does_not_start_is_short() -> None:
     report = report_without_a_start()
     lines = render_report(report, width=100).splitlines()
     assert lines[:4] == [
@@ -99,7 +99,7 @@ def test_a_page_and_an_xml_file_have_the_log_of_a_failed_start_once() -> None:
     assert "20 checks: contract 10, restore 10" in render_page(report)
 
 
-def test_failures_with_one_cause_are_shown_once() -> None:
+def test_failures_with_a_common_cause_are_shown_once() -> None:
     lines = render_report(make_report(*failures_with_one_cause()), width=100).splitlines()
     assert [line for line in lines if line.startswith("  ✗")] == ["  ✗ contract.join"]
     assert lines.count("    also      contract.chat, gate.sessions") == 1
@@ -126,11 +126,11 @@ def test_a_report_without_findings_is_short() -> None:
 
 @settings(max_examples=50)
 @given(REPORTS, st.integers(0, 200), st.booleans())
-def test_no_report_lets_hostile_text_through(report: Report, width: int, verbose: bool) -> None:
+def test_check_report_escapes_hostile_text(report: Report, width: int, verbose: bool) -> None:
     assert not unsafe(render_report(report, width=width, is_verbose=verbose))
 
 
-def test_a_report_fits_the_terminal_but_for_commands_to_copy() -> None:
+def test_report_fits_the_terminal_except_for_commands() -> None:
     report = failing_report()
     long = [attrs.evolve(result, evidence="word " * 40, got="y" * 300) for result in report.checks]
     for line in render_report(attrs.evolve(report, checks=tuple(long)), width=60).splitlines():

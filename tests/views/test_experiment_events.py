@@ -74,7 +74,7 @@ def test_a_line_of_the_journal_has_a_text(kind: Any, data: dict[str, Any], text:
     assert (line.instance, line.text, line.at) == ("r1", text, "2026-06-22T18:01:00.000Z")
 
 
-def test_every_type_of_line_has_a_text_or_is_silent() -> None:
+def test_every_journal_line_type_has_a_text_or_is_hidden() -> None:
     assert {kind for kind, _, _ in TEXTS} | SILENT == {*get_args(LineType)}
     assert [describe(kind, {}) for kind in SILENT] == [None] * len(SILENT)
 
@@ -125,7 +125,7 @@ def event(kind: str, **data: Any) -> ExperimentEvent:
     return ExperimentEvent(time="2026-06-22T18:00:00Z", kind=kind, subject="r1", data=data)
 
 
-def test_problems_of_worlds_are_shown_and_nothing_else_of_them() -> None:
+def test_only_problems_of_worlds_are_shown() -> None:
     exit_ = {"exit": ProcessExit(status=4), "unresponsive": False}
     line = describe_experiment_event(event("world.exited", **exit_))
     assert line is not None

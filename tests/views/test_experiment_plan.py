@@ -40,7 +40,7 @@ def survey(**fields: Any) -> Survey:
     return Survey(**{**known, **fields})
 
 
-def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
+def test_plan_preview_has_hours_disk_tokens_and_dollars() -> None:
     save = {"budget": {"output_tokens": 40_000}}
     limits = {"worlds": 4, "dollars": 200, "wall": "72h"}
     chains, tokens, inputs, *_ = describe_plan(plan(save=save, limits=limits), survey(), NEW)
@@ -55,7 +55,7 @@ def test_a_plan_has_its_hours_disk_tokens_and_dollars() -> None:
     assert inputs == "world panda 9f86d081884c   claude 2.1.330   copied: agent"
 
 
-def test_the_signal_that_a_job_should_ask_for_is_twice_the_time_of_a_pause_before_the_end() -> None:
+def test_suggested_job_signal_comes_twice_the_pause_time_before_the_end() -> None:
     assert describe_plan(plan(), survey(), NEW)[3] == (
         "Pause: not measured yet; ask the batch system for the signal 300 s before the end "
         "(--signal=B:TERM@300)."
@@ -92,7 +92,7 @@ def test_different_durations_are_a_range() -> None:
         ),
     ],
 )
-def test_missing_budgets_are_said(fields: dict[str, Any], text: str) -> None:
+def test_missing_budgets_are_mentioned(fields: dict[str, Any], text: str) -> None:
     assert describe_plan(plan(**fields), survey(), NEW)[1] == text
 
 
@@ -118,7 +118,7 @@ def test_the_chains_are_listed_with_their_values() -> None:
     ]
 
 
-def test_a_save_prompt_that_comes_later_than_usual_is_said() -> None:
+def test_late_save_prompt_is_mentioned() -> None:
     late = "The save prompt comes 1m to 3m before the end, a quarter of the duration."
     durations = {"duration": ["4m", "12m", "2h"]}
     assert late in describe_plan(plan(sweep=durations), survey(), NEW)[1]

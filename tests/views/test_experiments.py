@@ -112,7 +112,7 @@ def headings(columns: int, chains: tuple[ChainStatus, ...] = CHAINS) -> list[str
     return table(chains, columns)[0].split()
 
 
-def test_a_mark_of_a_score_is_explained_where_it_is_shown() -> None:
+def test_score_mark_is_explained_below_the_table() -> None:
     kept = attrs.evolve(CHAINS[0], kept_scores=("cubes",))
     assert "*" not in "".join(table(CHAINS))
     rows = table((kept, *CHAINS[1:]))
@@ -123,14 +123,14 @@ def test_a_mark_of_a_score_is_explained_where_it_is_shown() -> None:
     assert "*" not in "".join(narrow)
 
 
-def test_the_header_has_the_money_the_time_and_the_counts() -> None:
+def test_experiment_header_has_cost_time_and_counts() -> None:
     title, counts, *_ = describe_status(status())
     assert title.startswith("panda-memory · experiments/panda-memory ")
     assert title.endswith(" $41.20 of $200 · 3h55m gone, about 12h to go")
     assert counts == "12 of 60 committed · 1 failed · 8 blocked · 1 paused · 3 running · 35 waiting"
 
 
-def test_what_needs_a_person_is_on_top() -> None:
+def test_chains_that_need_a_person_are_on_top() -> None:
     rows = [line.split()[0] for line in table()[1:-1]]
     assert rows == ["opus-r2", "opus-r1", "fable-r2", "fable-r3", "fable-r1"]
 
@@ -147,7 +147,7 @@ def test_waiting_chains_are_counted_with_their_reason() -> None:
     assert table(chains)[-1] == "… and 3 more: 2 waiting, 1 waiting for the claude account"
 
 
-def test_a_row_shows_what_its_chain_does() -> None:
+def test_row_shows_the_state_of_its_chain() -> None:
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in table()}
     assert lines["CHAIN"] == "GEN STATE ACTIVE WORLD AGENTS OUTPUT $ SAVED SCORE LAST"
     assert lines["fable-r1"] == "4/10 working 22m of 1h 1320s Eko ● 181k 2.10 7m 6 curl /input"
@@ -157,7 +157,7 @@ def test_a_row_shows_what_its_chain_does() -> None:
     assert re.search(r"160k 5.10 4m limit until \d\d:\d\d$", lines["opus-r1"])
 
 
-def test_nodes_have_a_column_where_there_are_any_and_old_mirrors_their_age() -> None:
+def test_node_column_is_shown_for_nodes_with_the_age_of_old_mirrors() -> None:
     assert "NODE" not in headings(100)
     chains = tuple(
         chain(f"r{number}", 1, "working", node=node, mirror_age_s=age)
@@ -173,7 +173,7 @@ def test_nodes_have_a_column_where_there_are_any_and_old_mirrors_their_age() -> 
 
 
 @pytest.mark.parametrize("columns", [70, 80, 100])
-def test_what_is_awaited_of_nodes_is_shown_at_every_width(columns: int) -> None:
+def test_wait_for_nodes_is_shown_at_every_width(columns: int) -> None:
     until = "until 06:51:10 for the end of exp-r1-g003 on node n1"
     (one, two) = (
         chain(f"r{n}", 3, "waiting", attempts=n, cause="node", reason=reason, node="n1")
@@ -195,12 +195,12 @@ def test_lost_nodes_are_counted() -> None:
     assert "lost" not in describe_status(status())[1]
 
 
-def test_an_agent_that_has_ended_is_ticked_and_an_idle_one_is_bare() -> None:
+def test_ended_agent_has_a_tick_and_idle_agent_no_mark() -> None:
     agents = (agent(is_over=True), agent("Moa", is_working=False))
     assert "Eko ✓ Moa" in table((chain("r1", 1, "working", agents=agents),))[1]
 
 
-def test_last_world_and_cost_give_way_in_this_order() -> None:
+def test_narrow_table_omits_last_then_world_then_cost() -> None:
     everything = ["CHAIN", "GEN", "STATE", "ACTIVE", "WORLD", "AGENTS", "OUTPUT", "$"]
     everything += ["SAVED", "SCORE", "LAST"]
     lost = {
@@ -211,7 +211,7 @@ def test_last_world_and_cost_give_way_in_this_order() -> None:
 
 
 @pytest.mark.parametrize("chains", [CHAINS, tuple(map(rename, CHAINS))], ids=["short", "long"])
-def test_the_latest_action_is_readable_or_left_out(chains: tuple[ChainStatus, ...]) -> None:
+def test_latest_action_is_left_out_if_too_narrow(chains: tuple[ChainStatus, ...]) -> None:
     for columns in range(40, 101):
         heading, _, paused, *_ = table(chains, columns)
         if "LAST" in heading:
@@ -225,7 +225,7 @@ def test_chains_whose_names_differ_in_the_middle_can_be_told_apart() -> None:
         assert len(set(names)) == len(names) == 5
 
 
-def test_a_reason_that_the_table_does_not_show_whole_is_below_it() -> None:
+def test_cut_reason_is_repeated_below_the_table() -> None:
     *_, empty, failed, paused = describe_status(status(), 80)
     assert (empty, failed) == ("", "opus-r2  world: died at 720 s (4 attempts)")
     assert re.fullmatch(r"opus-r1  limit until \d\d:\d\d", paused)
@@ -280,7 +280,7 @@ def test_hostile_text_is_escaped() -> None:
     assert not any(re.search("[\x00-\x1f\u202e]", line) for line in plain)
 
 
-def test_an_experiment_that_nothing_runs_says_so() -> None:
+def test_status_shows_that_no_process_runs_the_experiment() -> None:
     title = describe_status(status(pid=None))[0]
     assert title.endswith("$41.20 of $200 · not running · 3h55m gone, about 12h to go")
 

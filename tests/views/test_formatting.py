@@ -16,7 +16,7 @@ from clawblox.views.formatting import (
 )
 
 
-def test_sizes_are_readable() -> None:
+def test_sizes_are_formatted_with_units() -> None:
     sizes = (None, 0, 152, 9_949_999, 48_000_000, 999_499_999, 999_500_000, 31_000_000_000)
     assert [format_bytes(size) for size in sizes] == [
         *("", "0 B", "152 B", "9.9 MB", "48 MB", "999 MB", "1.0 GB", "31 GB"),
@@ -60,7 +60,7 @@ def test_a_suggested_command_is_one_line_and_no_directory_looks_like_an_option()
     assert suggest("stop", Path.cwd() / "--now") == "clawblox stop ./--now"
 
 
-def test_numbers_that_json_cannot_hold_are_null_in_what_commands_print() -> None:
+def test_numbers_without_json_form_are_printed_as_null() -> None:
     printed = format_json([{"time": float("nan"), "path": Path("a")}, {"n": 10**5000}])
     assert json.loads(printed) == [{"time": None, "path": "a"}, {"n": None}]
     assert format_json({"é": "\udcff"}) == json.dumps({"é": "\udcff"}, indent=2)

@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 
 
 @given(TEXTS, TEXTS)
-def test_any_text_comes_back_as_text(text: str, name: str) -> None:
+def test_escaped_text_is_parsed_back_unchanged(text: str, name: str) -> None:
     element = html.element("p", html.element("i", name), text, id=name)
     reader = Reader(element.html)
     assert [tag for tag, _ in reader.elements if tag != "b"] == ["p", "i"]
@@ -64,7 +64,7 @@ def test_any_text_comes_back_as_text(text: str, name: str) -> None:
 
 
 @given(TEXTS)
-def test_any_title_leaves_the_page_whole(title: str) -> None:
+def test_page_is_valid_html_with_any_title(title: str) -> None:
     page = html.document(title, html.style("check"), html.element("p", title))
     reader = Reader(page)
     tags = [tag for tag, _ in reader.elements if tag not in ("meta", "b")]
@@ -74,7 +74,7 @@ def test_any_title_leaves_the_page_whole(title: str) -> None:
     page.encode()
 
 
-def test_escapes_are_marked_so_that_they_are_not_taken_for_text() -> None:
+def test_escapes_of_control_characters_are_marked() -> None:
     assert html.text("\x1b[2J").html == r'<b class="sign">\x1b</b>[2J'
     assert html.text(r"\x1b[2J").html == r"\x1b[2J"
 

@@ -79,7 +79,7 @@ def test_the_live_table_has_the_agents_below_the_instances() -> None:
     assert lines[7] == ""
 
 
-def test_agents_that_do_not_fit_are_counted_those_that_need_attention_come_first() -> None:
+def test_agents_needing_attention_come_first_and_omitted_agents_are_counted() -> None:
     rows = [make_row(status("w0"), "ready")]
     many = [agent(f"A{number:02}") for number in range(30)]
     lines = plain(render(view(rows, agents=[*many, AGENTS[0]]), BoardFrame(100, 24)))
@@ -102,7 +102,7 @@ def test_the_table_with_agents_fits_every_terminal(columns: int, lines: int) -> 
         assert any(line.startswith("w000") for line in drawn)
 
 
-def test_every_state_has_its_place() -> None:
+def test_every_agent_state_has_a_sort_position() -> None:
     states = get_args(StatusState.__args__[0]) + StatusState.__args__[1:]  # type: ignore[attr-defined]
     ordered = order_agents(agent(state, state) for state in ("idle", "new", "failed", "working"))
     assert [one.state for one in ordered] == ["failed", "working", "idle", "new"]
@@ -127,7 +127,7 @@ def test_agents_are_summarised_in_a_line() -> None:
     ]
 
 
-def test_own_usage_is_shown_and_inherited_usage_beside_it() -> None:
+def test_inherited_usage_is_shown_beside_own_usage() -> None:
     inherited = Usage(output_tokens=2_200_000, cost_usd=3.0, turns=9)
     heir = agent("Eko", usage=USAGE.plus(inherited), inherited=inherited)
     fitted = fit_columns(agent_columns([heir]), None)
@@ -144,7 +144,7 @@ def test_own_usage_is_shown_and_inherited_usage_beside_it() -> None:
     assert (facts["own_usage"]["turns"], facts["inherited"]["turns"]) == (USAGE.turns, 9)
 
 
-def test_counts_and_costs_are_readable() -> None:
+def test_counts_and_costs_are_formatted_briefly() -> None:
     counts = (0, 7, 999, 1000, 9_949, 9_951, 43_500, 999_499, 999_500, 2_100_000_000)
     assert [format_count(count) for count in counts] == [
         *("", "7", "999", "1.0k", "9.9k", "10k", "44k", "999k", "1.0M", "2.1G"),

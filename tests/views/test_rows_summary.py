@@ -22,7 +22,7 @@ def saved(name: str, seconds_ago: int, sim_time: float | None, **fields: object)
     return status(name, "exited", exit=WELL, pid=None, saved_at=at, sim_time=sim_time, **fields)
 
 
-def test_every_kind_of_end_is_counted_those_that_need_attention_first() -> None:
+def test_summary_counts_every_kind_of_end_with_problems_first() -> None:
     statuses = [
         status("w0", "exited", exit=WELL),
         status("w1", "exited", exit=WELL),
@@ -59,7 +59,7 @@ def test_the_last_saves_are_described_by_age_and_simulation_time() -> None:
         (False, set(), DIED, True),
     ],
 )
-def test_the_summary_suggests_a_resume_where_one_is_possible(
+def test_summary_suggests_a_possible_resume(
     may_resume: bool, stopped: set[str], exit_: ProcessExit, resumes: bool
 ) -> None:
     found = [status("w0", "exited", exit=exit_)]

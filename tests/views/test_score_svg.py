@@ -113,7 +113,7 @@ def test_twelve_groups_differ_in_the_legend_and_in_their_lines() -> None:
 
 
 @pytest.mark.parametrize("by", [None, "chain", "workspace"])
-def test_more_than_twelve_chains_are_bands_of_their_conditions(by: str | None) -> None:
+def test_more_than_twelve_chains_are_drawn_as_bands_per_condition(by: str | None) -> None:
     root = many({"inherit.workspace": [True, False]}, 9, by=by)
     assert lines(root, 2) == ["lane0-line line", "lane1-line line"]
     assert sorted(bands(root)) == ["lane0 band"] * 2 + ["lane1 band"] * 2
@@ -125,7 +125,7 @@ def test_more_than_twelve_chains_are_bands_of_their_conditions(by: str | None) -
     )
 
 
-def test_conditions_beyond_twelve_are_joined_and_the_picture_says_so() -> None:
+def test_conditions_beyond_twelve_are_joined_with_a_note() -> None:
     models: list[object] = [f"claude-model{number}-2" for number in range(9)]
     root = many({"inherit.workspace": [True, False], "agents.0.model": models}, 1)
     assert "turns by workspace · 18 chains · more than 12 by model, workspace" in texts(root)
@@ -161,7 +161,7 @@ def test_a_long_legend_is_below_the_axes_and_inside_the_picture() -> None:
 @settings(max_examples=60, deadline=None)
 @example([[-MAX_SCORE, MAX_SCORE], [MAX_SCORE, MAX_SCORE]])
 @given(st.lists(st.lists(st.floats(-MAX_SCORE, MAX_SCORE), min_size=1, max_size=4), max_size=15))
-def test_any_scores_have_places_in_the_picture(scores: list[list[float]]) -> None:
+def test_any_scores_can_be_drawn(scores: list[list[float]]) -> None:
     journal, plan = Journal(), make_plan(repeats=max(1, len(scores)), generations=4)
     for number, values in enumerate(scores, 1):
         for generation, value in enumerate(values, 1):
@@ -173,7 +173,7 @@ def test_any_scores_have_places_in_the_picture(scores: list[list[float]]) -> Non
         assert not re.search(r"[,\" ](nan|-?inf)", text.partition("</style>")[2])
 
 
-def test_a_higher_score_is_higher_and_a_later_generation_further_right() -> None:
+def test_score_grows_upwards_and_generations_to_the_right() -> None:
     places = groups(picture(), "value")
     first, low = places["claude-opus-4-8, opus-r1, generation 1: 0"]
     last, high = places["claude-opus-4-8, opus-r2, generation 3: 8"]
@@ -202,7 +202,7 @@ def test_hostile_names_are_text() -> None:
     assert all((e.text or "").isprintable() for e in root.iter(f"{SVG}text"))
 
 
-def test_the_picture_says_when_it_mixes_versions_of_the_score_function() -> None:
+def test_picture_has_a_note_about_mixed_score_function_versions() -> None:
     journal = Journal()
     for chain in ("r1", "r2"):
         attempt = journal.open(chain, 1).work()

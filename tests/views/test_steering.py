@@ -48,7 +48,7 @@ def test_a_row_that_has_gone_is_not_selected() -> None:
     assert press(state, "down", (), VERBS)[0].selected == ""
 
 
-def test_enter_and_a_show_and_hide_what_they_show() -> None:
+def test_enter_toggles_the_log_pane_and_a_the_agents_pane() -> None:
     assert after("down", "enter")[0].pane == "log"
     assert after("down", "enter", "enter")[0].pane == ""
     assert after("down", "enter", "a")[0].pane == "agents"
@@ -90,12 +90,12 @@ def test_actions_that_are_not_offered_do_nothing_and_are_not_named() -> None:
     assert after("?", "?")[0] == UNSTEERED
 
 
-def test_a_hostile_name_is_asked_about_in_printable_text() -> None:
+def test_question_about_a_hostile_name_is_printable() -> None:
     question = Steering(question=Action("stop", "w\x1b[2J\n"))
     assert question.describe(VERBS).isprintable()
 
 
-def test_after_any_keys_the_state_is_sound() -> None:
+def test_state_is_valid_after_any_keys() -> None:
     for keys in product(KEYS, repeat=4):
         state, actions = after(*keys)
         assert state.selected in ("", *ROWS)

@@ -146,7 +146,7 @@ def press(page: Page, key: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
-def test_pages_are_whole_and_quiet_in_both_schemes_at_both_widths(
+def test_pages_render_without_errors_in_both_schemes_and_widths(
     address: str, lab: Lab, browser: Chromium
 ) -> None:
     colours = set()
@@ -161,7 +161,9 @@ def test_pages_are_whole_and_quiet_in_both_schemes_at_both_widths(
 @pytest.mark.needs("npm")
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
-def test_axe_finds_nothing_on_pages(address: str, lab: Lab, browser: Chromium, axe: str) -> None:
+def test_pages_have_no_accessibility_violations(
+    address: str, lab: Lab, browser: Chromium, axe: str
+) -> None:
     for dark, width in VIEWS:
         where = lab.address(address)
         with browser.open(where, width=width, height=900, dark=dark, script=axe) as page:
@@ -197,7 +199,7 @@ def test_hostile_words_in_every_field_are_text(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pipes", "links", NAME])
-def test_links_and_pipes_instead_of_files_of_an_agent_end_no_page(
+def test_pages_survive_links_and_pipes_in_place_of_agent_files(
     name: str, hostile: Lab, browser: Chromium
 ) -> None:
     agent = identify(os.path.relpath(hostile.root / NAME / "agents" / name, hostile.root))
@@ -208,9 +210,7 @@ def test_links_and_pipes_instead_of_files_of_an_agent_end_no_page(
 
 
 @pytest.mark.thorough
-def test_a_run_whose_records_lead_to_impossible_places_ends_no_page(
-    hostile: Lab, browser: Chromium
-) -> None:
+def test_pages_survive_records_with_impossible_paths(hostile: Lab, browser: Chromium) -> None:
     where = hostile.address(f"run/{identify('places')}")
     with browser.open(where, width=390, height=900, script=WATCH) as page:
         look(hostile, page)
@@ -226,7 +226,7 @@ def test_a_hostile_run_is_listed_with_all_its_agents(hostile: Lab) -> None:
 
 
 @pytest.mark.thorough
-def test_a_change_is_seen_and_what_the_reader_did_is_kept(
+def test_live_page_shows_changes_and_keeps_the_readers_state(
     template: Template, tmp_path: Path, browser: Chromium
 ) -> None:
     run = make_run(tmp_path / "live", os.getpid())
@@ -256,7 +256,7 @@ KEYS: Final = "/jko[]?"
 
 
 @pytest.mark.thorough
-def test_keys_move_choose_and_unfold(lab: Lab, browser: Chromium) -> None:
+def test_keyboard_moves_selects_and_unfolds(lab: Lab, browser: Chromium) -> None:
     with browser.open(lab.site.address, width=1280, height=900, script=WATCH) as page:
         page.wait_for("document.readyState === 'complete'")
         press(page, "?")
@@ -318,7 +318,7 @@ def test_eight_tabs_follow_a_run(lab: Lab, browser: Chromium) -> None:
 
 
 @pytest.mark.thorough
-def test_opened_folds_and_the_focus_outlive_a_change(lab: Lab, browser: Chromium) -> None:
+def test_open_folds_and_focus_survive_a_change(lab: Lab, browser: Chromium) -> None:
     fold = "<details><summary>Why</summary><a href=x>x</a></details>"
     with browser.open(lab.site.address, width=1280) as page:
         page.wait_for("document.readyState === 'complete'")

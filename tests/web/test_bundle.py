@@ -118,7 +118,7 @@ def app(root: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["app", str(root), *words])
 
 
-def test_no_name_of_user_host_and_directories_is_left_in_any_form(
+def test_bundle_contains_no_user_host_or_directory_names_in_any_form(
     root: Path, names: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -147,7 +147,7 @@ def test_a_page_of_a_trajectory_has_no_names_and_no_script(
 
 
 @pytest.mark.parametrize("user", ["root", "ubuntu", "admin"])
-def test_the_style_of_a_page_stays_whoever_writes_it(user: str) -> None:
+def test_style_sheets_are_unchanged_for_any_user_name(user: str) -> None:
     rules = style("page", "agent").html.encode()
     assert Names({}, [user], []).replace(rules) == rules
 
@@ -172,7 +172,7 @@ def test_names_are_replaced_as_whole_words_and_markup_stays(text: str, shown: st
     assert names.replace(text.encode()).decode() == shown
 
 
-def test_every_link_leads_to_a_file_and_no_page_needs_a_server(
+def test_bundle_links_lead_to_files_and_pages_need_no_server(
     root: Path, tmp_path: Path, alive: dict[str, Any]
 ) -> None:
     write_log(root / "live", "w000", b"so far\n", state="ready", exit=None, **alive)
@@ -208,7 +208,7 @@ def test_a_log_is_written_window_by_window_up_to_a_bound(
     assert any('href="left-out.html"' in text for text in files.values())
 
 
-def test_windows_that_a_page_leads_to_itself_come_before_those_of_other_pages(
+def test_windows_linked_from_their_own_page_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make_page(ask: Ask, path: str) -> Page:
@@ -227,7 +227,7 @@ def test_windows_that_a_page_leads_to_itself_come_before_those_of_other_pages(
     assert drawn == {"None", "10", "20", "30", "100", "101", "102", "103", "104"}
 
 
-def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_path: Path) -> None:
+def test_shared_addresses_lead_to_the_window_with_their_byte(root: Path, tmp_path: Path) -> None:
     write_bundle(root, tmp_path / "out")
     script = (tmp_path / "out" / "static" / "addresses.js").read_text()
     shared = json.loads(script.removeprefix("const ADDRESSES = ").removesuffix(";\n"))
@@ -236,7 +236,7 @@ def test_addresses_to_send_lead_to_the_window_with_their_byte(root: Path, tmp_pa
     assert first == 0 < last
 
 
-def test_a_recording_is_written_as_moments_each_with_the_page_that_draws(
+def test_recording_is_bundled_as_moments_with_the_drawing_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actions = [("Jump", {})] * 4
@@ -261,7 +261,7 @@ def test_a_recording_is_written_as_moments_each_with_the_page_that_draws(
     }
 
 
-def test_no_name_is_left_in_what_is_drawn_and_its_keys_stay(
+def test_drawn_states_contain_no_names_but_keep_their_keys(
     names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, root = engine_world(tmp_path), Path(names[0])
@@ -314,7 +314,7 @@ def test_a_secret_refuses_the_bundle_with_file_and_line(leaky: Path, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["lab"]
 
 
-def test_a_page_with_a_secret_that_refuses_the_bundle_is_masked_before_it_is_written(
+def test_page_with_a_secret_is_masked_before_it_is_written(
     tmp_path: Path,
 ) -> None:
     outgoing = Outgoing(tmp_path, (), redact=False)
@@ -350,7 +350,7 @@ def test_a_secret_refuses_the_page_of_a_trajectory(tmp_path: Path) -> None:
 # -- complete or absent ----------------------------------------------------------------------------
 
 
-def test_the_size_is_said_and_bounded(leaky: Path, tmp_path: Path) -> None:
+def test_bundle_size_is_reported_and_limited(leaky: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     refused = app(leaky, "--bundle", str(out), "--redact", "--max-size", "10kB")
     assert refused.exit_code == 1
@@ -382,7 +382,7 @@ bundle.write_bundle(Path(sys.argv[1]), Path(sys.argv[2]), redact=True)
 
 
 @pytest.mark.thorough
-def test_what_a_killed_command_wrote_is_no_bundle_and_goes_with_the_next(
+def test_partial_bundle_of_a_killed_command_is_removed_by_the_next(
     leaky: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -396,7 +396,7 @@ def test_what_a_killed_command_wrote_is_no_bundle_and_goes_with_the_next(
     assert sorted(os.listdir(tmp_path)) == ["lab", "out"]
 
 
-def test_options_of_bundles_need_one(leaky: Path) -> None:
+def test_bundle_options_without_bundle_are_refused(leaky: Path) -> None:
     for words in (["--redact"], ["--max-size", "5MB"]):
         result = app(leaky, *words)
         assert result.exit_code == 2

@@ -149,7 +149,7 @@ def test_windows_of_a_log_lead_to_each_other(browser: Chromium, base: str, bundl
         ("#nobody/run", "no page for the address"),
     ],
 )
-def test_an_address_that_was_sent_leads_to_its_page(
+def test_shared_address_opens_its_page_in_a_bundle(
     browser: Chromium, base: str, address: str, text: str
 ) -> None:
     with open_page(browser, base, f"index.html{address}") as page:

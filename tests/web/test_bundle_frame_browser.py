@@ -90,7 +90,7 @@ def test_the_starter_draws_and_the_slider_and_play_move_it(
         wait_until(lambda: is_true(page, "!location.hash"), what="the page of another moment")
 
 
-def test_moments_without_states_are_said(
+def test_moments_without_states_have_a_note(
     browser: Chromium, make: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clawblox.web.frame_file._WINDOW_S", 0.1)

@@ -51,7 +51,7 @@ def check_borders(content: bytes, window: FileWindow) -> None:
 
 @settings(max_examples=30)
 @given(LINES, SIZES)
-def test_windows_one_after_the_other_give_the_file(content: bytes, size: int) -> None:
+def test_consecutive_forward_windows_cover_the_file(content: bytes, size: int) -> None:
     with holding(content) as fd:
         windows = [read_from(fd, 0, size)]
         while windows[-1].end < len(content):
@@ -64,7 +64,7 @@ def test_windows_one_after_the_other_give_the_file(content: bytes, size: int) ->
 
 @settings(max_examples=30)
 @given(LINES, SIZES)
-def test_windows_one_before_the_other_give_the_file(content: bytes, size: int) -> None:
+def test_consecutive_backward_windows_cover_the_file(content: bytes, size: int) -> None:
     with holding(content) as fd:
         windows = [read_before(fd, len(content), size)]
         while windows[0].start > 0:
@@ -76,7 +76,7 @@ def test_windows_one_before_the_other_give_the_file(content: bytes, size: int) -
 
 
 @given(LINES, SIZES, st.integers(0, 1000))
-def test_a_window_around_a_byte_has_it(content: bytes, size: int, at: int) -> None:
+def test_window_around_a_byte_contains_it(content: bytes, size: int, at: int) -> None:
     with holding(content) as fd:
         window = read_around(fd, at, size)
     check_borders(content, window)
@@ -84,7 +84,7 @@ def test_a_window_around_a_byte_has_it(content: bytes, size: int, at: int) -> No
         assert window.start <= at < window.end
 
 
-def test_a_window_around_a_byte_of_a_long_line_has_it_too() -> None:
+def test_window_around_a_byte_of_a_long_line_contains_it() -> None:
     with holding(b"a\n" * 10 + b"x" * 100) as fd:
         window = read_around(fd, 25, 16)
     assert window.start <= 25 < window.end
@@ -137,7 +137,7 @@ def test_bytes_that_are_not_utf_8_are_shown_as_escapes() -> None:
         assert list(read_from(fd, 0).lines()) == [(0, "\\xffa\\xc3"), (4, "b")]
 
 
-def test_a_cut_file_has_an_empty_window_behind_its_end() -> None:
+def test_window_beyond_the_end_of_a_cut_file_is_empty() -> None:
     with holding(b"abc\n") as fd:
         assert read_from(fd, 1000) == FileWindow(4, b"", 4, starts_line=True)
 
@@ -173,7 +173,7 @@ def make_directory(path: Path) -> None:
         (make_directory, errno.EINVAL),
     ],
 )
-def test_what_is_no_file_below_the_directory_is_refused(
+def test_only_regular_files_below_the_directory_are_opened(
     tmp_path: Path, make: Callable[[Path], None], code: int
 ) -> None:
     root = tmp_path / "root"
@@ -187,7 +187,7 @@ def test_what_is_no_file_below_the_directory_is_refused(
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "../other", "a/../../other", "../rootbeer/file", "a\0b", ""]
 )
-def test_a_path_of_a_record_leads_nowhere_else(tmp_path: Path, path: str) -> None:
+def test_recorded_path_cannot_leave_the_directory(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (tmp_path / "rootbeer").mkdir()

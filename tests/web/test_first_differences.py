@@ -64,7 +64,7 @@ def agent_of(found: FirstDifference) -> str:
 
 
 @pytest.mark.thorough
-def test_a_run_does_not_differ_from_itself(run: Path) -> None:
+def test_run_has_no_differences_from_itself(run: Path) -> None:
     with compared(run, "w000", "w000") as (save, sides):
         assert find_first_differences(sides) == []
         assert save is None
@@ -109,7 +109,7 @@ def recording(names: dict[str, str], observations: list[Any], actions: list[Any]
     return write
 
 
-def test_what_differs_by_design_is_no_difference(tmp_path: Path) -> None:
+def test_values_that_differ_by_design_are_ignored(tmp_path: Path) -> None:
     def seen(agent_id: str, name: str, port: int, second: int) -> dict[str, Any]:
         return {
             "tick": second,
@@ -139,7 +139,7 @@ def inputs(*sent: tuple[int, str, int], names: tuple[str, ...] = ("Ada", "Bo")) 
     return write
 
 
-def test_agents_are_the_same_by_name_before_they_are_by_position(tmp_path: Path) -> None:
+def test_agents_are_matched_by_name_before_position(tmp_path: Path) -> None:
     first = inputs((1, "Ada", 1), (2, "Bo", 2))
     second = inputs((1, "Bo", 2), (3, "Ada", 5), names=("Bo", "Ada"))
     (found,) = differences(tmp_path, first, second)
@@ -147,14 +147,14 @@ def test_agents_are_the_same_by_name_before_they_are_by_position(tmp_path: Path)
     assert [event.at for event in found.events] == [0.1, 0.3]
 
 
-def test_agents_with_other_names_are_the_same_by_position(tmp_path: Path) -> None:
+def test_agents_with_other_names_are_matched_by_position(tmp_path: Path) -> None:
     first = inputs((1, "Ada", 1), (2, "Bo", 2))
     second = inputs((1, "Ada", 1), (2, "Cy", 3), names=("Cy", "Ada"))
     (found,) = differences(tmp_path, first, second)
     assert (agent_of(found), found.values) == ("Bo", [2, 3])
 
 
-def test_the_earliest_difference_is_found_where_agents_come_in_another_order(
+def test_earliest_difference_is_found_with_another_order_of_agents(
     tmp_path: Path,
 ) -> None:
     first = inputs((1, "Bo", 1), (2, "Ada", 1), (3, "Ada", 1))

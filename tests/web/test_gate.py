@@ -74,13 +74,13 @@ def test_foreign_hosts_and_origins_are_refused(site: Served) -> None:
     assert site.ask("", Sec_Fetch_Site="cross-site").status == 403
 
 
-def test_pages_only_answer_reading(site: Served) -> None:
+def test_pages_refuse_writing_methods(site: Served) -> None:
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "POST"):
         assert site.ask("", method).status == 405, method
     assert site.ask("", "HEAD").status == 200
 
 
-def test_no_address_leads_to_a_file(site: Served) -> None:
+def test_addresses_cannot_open_files(site: Served) -> None:
     paths = [
         "../secret.txt",
         "..%2fsecret.txt",
@@ -100,7 +100,7 @@ def test_no_address_leads_to_a_file(site: Served) -> None:
         assert b"root:" not in answer.body
 
 
-def test_every_answer_forbids_what_a_page_does_not_need(site: Served) -> None:
+def test_every_answer_has_a_restrictive_policy(site: Served) -> None:
     for path in ("", "run/1234567890", "static/app.js", "changes?page=&seen="):
         headers = site.ask(path).headers
         policy = headers["content-security-policy"]

@@ -93,7 +93,7 @@ def test_a_git_repository_is_shown_as_its_work_tree(run: Run) -> None:
     assert [change.path for change in changes] == ["lib/top"]
 
 
-def test_what_was_added_removed_and_changed_between_saves_is_found(run: Run) -> None:
+def test_added_removed_and_changed_files_between_saves_are_found(run: Run) -> None:
     for name in ("same", "image.png", "text.md"):
         (run.workspace / name).write_bytes(name.encode() + b"\0" * (name == "image.png"))
     first = run.save("a")
@@ -146,7 +146,7 @@ IN = "agents/a/workspace/"
         (b"", CheckpointFormatError),
     ],
 )
-def test_an_archive_that_is_not_sound_is_refused(
+def test_damaged_archive_is_refused(
     tmp_path: Path, content: bytes, error: type[CheckpointError]
 ) -> None:
     with pytest.raises(error):
@@ -172,7 +172,7 @@ def test_a_link_of_a_workspace_is_shown_and_never_followed(tmp_path: Path) -> No
     assert read_file(tmp_path, path, "a", "passwd") == b"/etc/passwd"
 
 
-def test_a_bomb_is_decompressed_as_far_as_it_is_read(
+def test_decompression_bomb_is_only_decompressed_up_to_the_read_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bomb = b"\n" * (64 << 20)
@@ -193,7 +193,7 @@ def test_a_bomb_is_decompressed_as_far_as_it_is_read(
     assert shown <= 2 << 20
 
 
-def test_a_member_that_is_larger_than_it_says_is_refused(tmp_path: Path) -> None:
+def test_member_larger_than_its_header_is_refused(tmp_path: Path) -> None:
     member = Member(IN + "a", b"short", packed=archives.deflate(b"x" * (1 << 20)))
     path = place(tmp_path, archives.bare_checkpoint(member))
     list_workspaces(tmp_path, path)
@@ -281,7 +281,7 @@ def test_too_many_different_lines_are_not_compared() -> None:
     assert note == "@ More than 1000 lines would have to be compared."
 
 
-def test_what_is_no_text_or_too_large_is_not_compared() -> None:
+def test_binary_and_large_files_are_not_compared() -> None:
     for text in (b"a\0", b"a" * (1 << 20)):
         assert diff_texts(text, b"b") == ["@ It is no text, or too large to be compared."]
 

@@ -51,7 +51,7 @@ def search_all(content: bytes, wanted: str, **options: Any) -> list[TextMatch]:
 
 
 @given(LINES, st.sampled_from(["a", "aa", "Ab", "\x00", "0"]), st.integers(1, 3))
-def test_a_text_is_found_wherever_it_is(content: bytes, wanted: str, most: int) -> None:
+def test_text_is_found_at_any_position(content: bytes, wanted: str, most: int) -> None:
     found = search_all(content, wanted, most=most)
     places = [m.start() for m in re.finditer(re.escape(wanted).encode(), content, re.IGNORECASE)]
     assert [match.start for match in found] == places
@@ -105,7 +105,7 @@ def test_a_match_across_two_blocks_of_a_long_line_is_found_whole(
 
 
 @pytest.mark.usefixtures("re2")
-def test_a_line_begins_only_once_whatever_slice_finds_it() -> None:
+def test_line_start_matches_once_across_slices() -> None:
     found = search_all(b"abc\ndef\n", "^.", is_pattern=True, most=1)
     assert [match.text for match in found] == ["a", "d"]
 
@@ -120,7 +120,7 @@ def test_a_match_stays_within_its_line_and_is_never_empty() -> None:
 
 @pytest.mark.usefixtures("re2")
 @pytest.mark.parametrize("wanted", ["(", "", "x" * 1001, "[z-a]", r"(.)\1"])
-def test_what_is_no_expression_is_refused(wanted: str) -> None:
+def test_invalid_expression_is_refused(wanted: str) -> None:
     with pytest.raises(ValueError, match=r"^q: "):
         make_finder(wanted, is_pattern=True)
 
@@ -142,7 +142,7 @@ def test_excerpts_are_short_and_of_one_line() -> None:
     assert (len(second.before), len(second.after), len(long.text)) == (120, 120, 120)
 
 
-def test_a_file_that_was_cut_meanwhile_ends_the_search(tmp_path: Path) -> None:
+def test_search_ends_at_a_file_cut_during_the_search(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"needle\n" * 10)
     segments, find = list_segments(log), make_finder("needle")
@@ -181,7 +181,7 @@ def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
         assert [find_line_start(list_segments(log), match.start) for match in found] == wanted
 
 
-def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
+def test_search_skips_a_hole_of_a_terabyte(tmp_path: Path) -> None:
     log = tmp_path / "agent.log"
     hole = write_hole(log)
     found = list[TextMatch]()

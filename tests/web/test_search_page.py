@@ -20,7 +20,7 @@ def results(root: Path, query: str) -> Page:
     return make(Site(root), f"search?{query}")
 
 
-def test_it_finds_logs_agents_names_and_labels_by_run(tmp_path: Path) -> None:
+def test_search_page_finds_logs_agents_names_and_labels(tmp_path: Path) -> None:
     labels = {"labels": {"arm": "needle-b"}}
     write_log(tmp_path / "a", "w000", b"one\nthe NEEDLE in the log\n")
     write_log(tmp_path / "b", "w000", b"", options=labels, world="needle-world")
@@ -87,12 +87,12 @@ def test_many_matches_in_a_log_lead_to_its_own_search(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["x", "run/0123456789&at=5", "x&at=-1", f"x&at={'9' * 40}"])
-def test_a_start_that_makes_no_sense_is_the_first(tmp_path: Path, start: str) -> None:
+def test_invalid_search_position_starts_from_the_beginning(tmp_path: Path, start: str) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n")
     assert "1 result shown" in words_of(results(tmp_path, f"q=needle&next={start}"))
 
 
-def test_too_long_a_text_is_refused_and_an_empty_one_asks(tmp_path: Path) -> None:
+def test_search_refuses_long_text_and_shows_the_form_for_empty_text(tmp_path: Path) -> None:
     write_log(tmp_path / "r", "w000", b"needle\n")
     assert "must have 1 to 1000 characters" in words_of(results(tmp_path, f"q={'x' * 2000}"))
     assert [part.name for part in results(tmp_path, "q=").parts] == ["ask"]

@@ -54,7 +54,7 @@ _texts = st.text(min_size=1, max_size=30)
     _texts,
     st.sampled_from(["", "o12345", "t=720", "a/b #c"]),
 )
-def test_an_address_is_read_back(run_id: str, kind: str, name: str, place: str) -> None:
+def test_shared_address_is_parsed_back(run_id: str, kind: str, name: str, place: str) -> None:
     address = SharedAddress(run_id, kind, "" if kind == "run" else name, place)
     assert SharedAddress.parse(str(address)) == address
     assert SharedAddress.parse(f"http://127.0.0.1:1/key/{address}") == address
@@ -64,12 +64,12 @@ def test_an_address_is_read_back(run_id: str, kind: str, name: str, place: str) 
 @pytest.mark.parametrize(
     "text", ["", "#", "/", "#r/agent", "#r/agent/", "#r/no/x", "#r/run/a/b", "#" + "x" * 3000]
 )
-def test_other_texts_are_refused_with_what_an_address_is_like(tmp_path: Path, text: str) -> None:
+def test_other_texts_are_refused_with_an_example_address(tmp_path: Path, text: str) -> None:
     with pytest.raises(NoSuchPage, match="copy link"):
         pages_of(tmp_path, text)
 
 
-def test_each_kind_leads_to_its_page_wherever_the_run_is(tmp_path: Path, run: Path) -> None:
+def test_each_kind_of_address_leads_to_its_page_in_a_moved_run(tmp_path: Path, run: Path) -> None:
     for root in (tmp_path / "site", run, tmp_path):
         site = Site(root)
         ident = only_run(site).ident
@@ -101,7 +101,7 @@ def test_an_earlier_run_of_a_directory_is_found(tmp_path: Path, run: Path) -> No
     assert pages_of(tmp_path, "#earlier-run/run") == pages_of(tmp_path, "#w000-run/run")
 
 
-def test_a_copy_of_a_run_directory_makes_it_a_choice(tmp_path: Path, run: Path) -> None:
+def test_copied_run_directory_leads_to_a_choice(tmp_path: Path, run: Path) -> None:
     shutil.copytree(run, run.with_name("copy"))
     page = make(Site(tmp_path / "site"), "open?address=%23w000-run%2Flog%2Fw000")
     assert len([to for to in links_of(page) if "/log/w000" in to]) == 2
@@ -109,7 +109,7 @@ def test_a_copy_of_a_run_directory_makes_it_a_choice(tmp_path: Path, run: Path) 
     assert {"run", "copy"} <= set(html_of(page).replace("<", ">").split(">"))
 
 
-def test_what_is_not_there_is_refused_with_what_to_do(tmp_path: Path, run: Path) -> None:
+def test_address_of_a_missing_run_is_refused_with_a_hint(tmp_path: Path, run: Path) -> None:
     with pytest.raises(NoSuchPage, match="a directory above the run"):
         pages_of(tmp_path, "#another/run")
     for place in ("agent/Bo", "log/w001", "replay/1", "save/none.json"):
@@ -172,7 +172,7 @@ def test_the_command_and_the_server_open_addresses(address: str) -> None:
     assert "a directory above the run" in text
 
 
-def test_an_old_key_answers_with_how_to_go_on(address: str) -> None:
+def test_old_key_gets_an_answer_with_a_hint(address: str) -> None:
     origin = "/".join(address.split("/")[:3])
     status, _, text = fetch(f"{origin}/{'x' * 22}/run/0123456789")
     assert status == 403

@@ -92,7 +92,7 @@ def test_the_page_lists_the_instances_and_agents_that_ps_lists(
         assert f"\n{agent.name} " in listed
 
 
-def test_a_single_run_is_a_site(tmp_path: Path) -> None:
+def test_run_directory_itself_can_be_a_site(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     make_run(run / "workspace" / "inner")
     assert states(Site(run)) == {".": "exited"}
@@ -134,7 +134,7 @@ def test_a_run_with_a_damaged_file_hides_no_other(site: Site, clock: Clock) -> N
 # -- what changes --------------------------------------------------------------------------------
 
 
-def test_runs_come_end_move_and_go(site: Site, clock: Clock) -> None:
+def test_site_follows_new_ended_moved_and_removed_runs(site: Site, clock: Clock) -> None:
     make_run(site.root / "first", os.getpid())
     assert states(site) == {"first": "ready"}
     make_run(site.root / "second")
@@ -206,7 +206,7 @@ def test_every_file_of_an_ended_run_that_its_summary_shows_is_watched(
         assert read() == expected
 
 
-def test_a_new_turn_of_an_agent_is_a_new_version_and_time_is_none(site: Site, clock: Clock) -> None:
+def test_site_version_changes_with_a_turn_but_not_with_time(site: Site, clock: Clock) -> None:
     run = make_run(site.root / "run", os.getpid())
     version = site.version()
     clock.now += LIVE_S
@@ -237,7 +237,7 @@ def test_a_new_generation_of_an_experiment_is_seen(site: Site, clock: Clock) -> 
     assert not site.experiments()
 
 
-def test_an_experiment_whose_process_ends_runs_no_longer(site: Site, clock: Clock) -> None:
+def test_experiment_is_not_live_after_its_process_ended(site: Site, clock: Clock) -> None:
     experiment = shutil.copytree(V1, site.root / "exp")
     lock = experiment_lock(experiment)
     make_private_dir(lock.parent)
@@ -325,7 +325,7 @@ def test_looks_take_a_twentieth_of_the_time_on_a_slow_disk(
     assert len(slow) == 10
 
 
-def test_a_search_finds_what_a_walk_finds_however_the_tree_changes(tmp_path: Path) -> None:
+def test_incremental_search_equals_a_full_walk_after_tree_changes(tmp_path: Path) -> None:
     choose = random.Random(7)
     root = tmp_path / "root"
     root.mkdir()

@@ -29,7 +29,7 @@ SHOWN = 'Steer {"direction": [0.5, -1]}'
         (f'curl {URL}/chat -d \'{{"content": "a; b && c"}}\'', "says", "a; b && c"),
     ],
 )
-def test_one_request_to_the_world_is_told_by_what_it_does(
+def test_single_world_request_is_described_by_its_action(
     command: str, verb: str, words: str
 ) -> None:
     assert read_world_call({"command": command}, URL) == WorldCall(verb, words)
@@ -52,11 +52,11 @@ def test_one_request_to_the_world_is_told_by_what_it_does(
         f"curl {URL}",
     ],
 )
-def test_anything_else_is_a_call_like_others(command: str) -> None:
+def test_other_commands_are_not_world_calls(command: str) -> None:
     assert read_world_call({"command": command}, URL) is None
 
 
-def test_without_an_address_no_call_is_one_of_the_world() -> None:
+def test_calls_are_not_world_calls_without_an_address() -> None:
     assert read_world_call({"command": "curl /observe"}, "") is None
     assert read_world_call({"command": {"x": 1}}, URL) is None
     assert read_world_call({}, URL) is None
@@ -76,7 +76,7 @@ def test_long_words_are_cut() -> None:
     assert read_world_call({"command": f"curl {URL}/chat -d '{'x' * 10**7}'"}, URL) is None
 
 
-def test_an_answer_is_told_by_what_it_changes_with_ids_as_names() -> None:
+def test_answer_is_described_by_its_changes_with_names_for_ids() -> None:
     ada = {"id": "a1b2-c3", "name": "Ada", "score": 0, "position": [1, 2]}
     before = {"tick": 0, "time": 23, "player": ada, "ball": {"last": None}}
     after = {
@@ -104,7 +104,7 @@ def test_objects_of_lists_are_named() -> None:
     assert observed.describe(seen(4)) == "time 0 → 4 · others[Bo].score 0 → 4"
 
 
-def test_what_is_no_observation_leaves_the_last_one() -> None:
+def test_other_answers_keep_the_last_observation() -> None:
     observed = Observed()
     observed.describe('{"time": 1}')
     assert observed.describe('{"error": "no such input"}') == '{error: "no such input"}'

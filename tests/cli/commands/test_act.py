@@ -41,7 +41,7 @@ def kept_files(run: str) -> list[Path]:
     return sorted((Path(run) / ".clawblox" / "act").rglob("*.json"))
 
 
-def test_calls_with_the_same_name_are_the_same_agent(run: str, call: Start) -> None:
+def test_calls_with_the_same_name_act_as_the_same_agent(run: str, call: Start) -> None:
     seen = [
         json.loads(call("act", run, "w000", *words, "--as", "red").out)
         for words in ([], ["add", "2"], ["add", "3"])
@@ -58,7 +58,7 @@ def test_calls_with_the_same_name_are_the_same_agent(run: str, call: Start) -> N
 
 
 @pytest.mark.thorough
-def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: Start) -> None:
+def test_session_file_is_readable_only_by_its_owner(run: str, call: Start) -> None:
     call("act", run, "w000", "--as", "../red team")
     (path,) = kept_files(run)
     assert path.name == "..%2Fred team.json"
@@ -68,7 +68,7 @@ def test_the_session_is_kept_where_only_its_owner_can_read_it(run: str, call: St
 
 
 @pytest.mark.thorough
-def test_a_refusal_is_an_error_in_the_words_of_the_world(run: str, call: Start) -> None:
+def test_refused_input_is_an_error_with_the_reason_of_the_world(run: str, call: Start) -> None:
     command = call("act", run, "w000", "fly")
     assert (command.wait(), command.out) == (1, "")
     refusal = "Error: w000: POST /input was refused: unknown type of input\n"
@@ -99,7 +99,7 @@ def test_malformed_data_is_refused_before_the_agent_joins(run: str, call: Start)
 
 
 @pytest.mark.thorough
-def test_the_only_instance_needs_no_name(run: str, call: Start) -> None:
+def test_only_instance_is_used_without_a_name(run: str, call: Start) -> None:
     assert json.loads(call("act", run, "--as", "red").out)["counter"] == 0
     assert json.loads(call("act", run, "add", "--as", "red").out)["counter"] == 1
     assert json.loads(call("act", run, "add", "2", "--as", "red").out)["counter"] == 3
@@ -146,7 +146,7 @@ def test_leave_ends_the_agent(run: str, call: Start) -> None:
 
 
 @pytest.mark.thorough
-def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call: Start) -> None:
+def test_agent_joins_anew_when_the_world_has_forgotten_it(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--as", "red")
     ask(find_port(run), "POST", "/__die?signal=SIGKILL")
     wait_until(lambda: read_instances(Path(run))["w000"]["restarts"] == 1, what="a restart")
@@ -158,7 +158,7 @@ def test_a_new_agent_joins_a_world_that_has_forgotten_the_old_one(run: str, call
 
 
 @pytest.mark.thorough
-def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
+def test_ended_world_is_an_error_with_its_last_log_lines(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = start("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
@@ -171,7 +171,7 @@ def test_a_world_that_has_ended_is_an_error_with_its_last_lines(
     assert "Spectator frontend" in late.err
 
 
-def test_only_an_intact_session_of_this_run_is_used(run: str) -> None:
+def test_damaged_or_foreign_session_file_is_ignored(run: str) -> None:
     record = read_record(Path(run), "w000")
     assert record is not None
     kept = KeptSession(Path(run), record.name, record.run_id, "red")

@@ -65,7 +65,7 @@ def eko(run_dir: Path) -> Path:
     return run_dir / "agents" / "Eko"
 
 
-def test_a_message_reaches_a_running_agent_by_its_directory_or_its_run(
+def test_message_is_sent_by_agent_directory_or_run_directory(
     call: Start, eko: Path, run_dir: Path
 ) -> None:
     with served(eko) as agent:
@@ -82,7 +82,7 @@ def test_stop_ends_a_running_agent_and_ignores_an_ended_agent(call: Start, eko: 
     assert call("agent", "stop", str(eko)).out == "Eko: was not running\n"
 
 
-def test_a_message_needs_a_program_that_runs_the_agent(call: Start, eko: Path) -> None:
+def test_message_is_refused_when_no_program_runs_the_agent(call: Start, eko: Path) -> None:
     write_status(eko)
     command = call("agent", "send", str(eko), "Hello")
     assert command.wait() == 2
@@ -97,7 +97,7 @@ def test_the_error_of_an_agent_is_shown(call: Start, eko: Path) -> None:
     assert "restore it" in command.err
 
 
-def test_the_status_is_the_present_status(call: Start, eko: Path) -> None:
+def test_status_shows_the_current_state_turn_and_usage(call: Start, eko: Path) -> None:
     with served(eko) as agent:
         agent.record = attrs.evolve(agent.record, turn=17)
         out = call("agent", "status", str(eko)).out
@@ -111,7 +111,7 @@ def test_the_status_is_the_present_status(call: Start, eko: Path) -> None:
     assert fields["dir"] == str(eko)
 
 
-def test_the_status_of_an_agent_whose_orchestrator_is_dead(call: Start, eko: Path) -> None:
+def test_status_is_interrupted_when_the_orchestrator_is_dead(call: Start, eko: Path) -> None:
     with another_process() as owner:
         write_status(eko, **owner)
     out = call("agent", "status", str(eko)).out
@@ -127,7 +127,7 @@ def test_the_status_of_an_agent_whose_orchestrator_is_dead(call: Start, eko: Pat
         pytest.param(("status", "{}"), marks=pytest.mark.thorough),
     ],
 )
-def test_a_directory_that_means_no_agent_or_several_is_refused(
+def test_directory_with_no_agent_or_several_is_refused(
     call: Start, run_dir: Path, words: tuple[str, ...]
 ) -> None:
     typed = ("agent", *(word.format(run_dir) for word in words))
@@ -168,13 +168,13 @@ def test_a_trajectory_is_written_next_to_the_agent_or_to_a_given_file(
     assert call("trajectory", str(told.path), "-o", "eko.json").out == "Wrote eko.json: 8 steps\n"
 
 
-def test_a_trajectory_needs_an_agent(call: Start, tmp_path: Path) -> None:
+def test_trajectory_without_an_agent_is_refused(call: Start, tmp_path: Path) -> None:
     command = call("trajectory", str(tmp_path))
     assert command.wait() == 2
     assert "no agent has run in" in command.err
 
 
-def test_a_trajectory_needs_a_place(call: Start, told: AgentDir) -> None:
+def test_trajectory_to_a_missing_directory_is_refused(call: Start, told: AgentDir) -> None:
     command = call("trajectory", str(told.path), "-o", "missing/eko.json")
     assert command.wait() == 1
     assert command.err == "Error: Path 'missing' does not exist\n  hint: make it first\n"

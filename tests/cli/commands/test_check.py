@@ -58,7 +58,7 @@ def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path
     assert left.find_changes() == ("API.md",)
 
 
-def test_a_directory_that_cannot_be_written_is_one_warning(call: Start, tmp_path: Path) -> None:
+def test_unwritable_directory_is_a_single_warning(call: Start, tmp_path: Path) -> None:
     world = make_provable_world(tmp_path, clock="lockstep")
     (world / ".clawblox").touch()
     command = call("check", str(world), "static.world_toml", "--json")
@@ -69,7 +69,7 @@ def test_a_directory_that_cannot_be_written_is_one_warning(call: Start, tmp_path
 
 
 @pytest.mark.parametrize("files", [(), ("--html", "report.html"), ("--junit", "report.xml")])
-def test_no_part_of_a_request_that_is_pasted_runs_a_command_of_the_world(
+def test_pasted_request_command_runs_no_command_of_the_world(
     call: Start, tmp_path: Path, files: tuple[str, ...]
 ) -> None:
     world = make_provable_world(tmp_path, clock="lockstep", defect="input-answers-text")
@@ -105,19 +105,19 @@ def test_a_world_that_does_not_start_is_status_3_with_its_last_log_lines(
     assert "exit status 7" in result["evidence"]
 
 
-def test_strict_counts_what_could_not_run(call: Start) -> None:
+def test_strict_counts_checks_that_could_not_run(call: Start) -> None:
     words = ("check", "http://127.0.0.1:1", "restore.trace")  # it needs a directory
     assert call(*words).wait() == 0
     assert call(*words, "--strict").wait() == 1
 
 
-def test_an_address_that_answers_nothing_is_no_world(call: Start) -> None:
+def test_address_without_an_answer_has_status_3(call: Start) -> None:
     command = call("check", "http://127.0.0.1:1", "contract.join")
     assert command.wait() == 3
     assert "no world answers at http://127.0.0.1:1" in command.out
 
 
-def test_the_checks_are_listed_and_none_runs(call: Start) -> None:
+def test_list_shows_the_checks_without_running_them(call: Start) -> None:
     out = call("check", "--list").out
     assert [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == IDS
     listed = json.loads(call("check", "nowhere", "restore.t*", "--list", "--json").out)

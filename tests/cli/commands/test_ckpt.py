@@ -181,7 +181,7 @@ def test_verify_distinguishes_intact_and_damaged_archives(ckpt: Ckpt, run: Path)
     assert [each["error"] is None for each in told] == [True, False]
 
 
-def test_extract_shows_where_the_state_is_and_replaces_nothing(
+def test_extract_prints_paths_and_refuses_to_replace_files(
     ckpt: Ckpt, run: Path, tmp_path: Path
 ) -> None:
     archive, target = save(run), tmp_path / "new"
@@ -255,7 +255,7 @@ def test_a_missing_archive_is_named(ckpt: Ckpt, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_long_scan_shows_a_bar_and_removes_it(run: Path) -> None:
+def test_long_scan_shows_a_progress_bar_and_removes_it(run: Path) -> None:
     big = run / "agents" / "Rocky" / "workspace" / "weights.bin"
     big.write_bytes(random.Random(7).randbytes(30_000_000))
     archive = save(run)

@@ -31,7 +31,7 @@ def save_thrice(world: World, run: Path) -> list[Path]:
 
 
 @pytest.mark.thorough
-def test_saves_that_were_asked_for_go_with_all_only(world: World, run: Path, call: Start) -> None:
+def test_requested_saves_are_removed_only_with_all(world: World, run: Path, call: Start) -> None:
     saves = save_thrice(world, run)
     world.close()
     plain = call("clean", "runs/r1")
@@ -57,7 +57,7 @@ def test_saves_that_were_asked_for_go_with_all_only(world: World, run: Path, cal
     assert [path.exists() for path in saves] == [False, False, True]
 
 
-def test_a_running_run_is_refused_and_nothing_is_removed(
+def test_clean_refuses_a_running_run_without_removing_files(
     world: World, run: Path, call: Start
 ) -> None:
     saves = save_thrice(world, run)

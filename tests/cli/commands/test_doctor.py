@@ -134,7 +134,7 @@ def test_a_machine_without_a_process_table_misses_a_requirement(
 
 @needs_namespaces
 @pytest.mark.thorough
-def test_a_small_disk_is_missing_space(call: Start, tmp_path: Path) -> None:
+def test_full_disk_is_reported_as_missing_space(call: Start, tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o size=4M none "$0" && cd "$0" && exec "$@"'
     prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
     command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
@@ -158,9 +158,7 @@ def test_a_disk_without_room_for_files_is_reported(call: Start, tmp_path: Path) 
 
 @pytest.mark.thorough
 @needs_namespaces
-def test_a_directory_that_cannot_be_written_is_missing_everything(
-    call: Start, tmp_path: Path
-) -> None:
+def test_unwritable_directory_fails_all_its_checks(call: Start, tmp_path: Path) -> None:
     script = 'mount -t tmpfs -o ro none "$0" && cd "$0" && exec "$@"'
     prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
     command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
@@ -174,7 +172,7 @@ def test_a_directory_that_cannot_be_written_is_missing_everything(
 
 @needs_namespaces
 @pytest.mark.thorough
-def test_forbidden_namespaces_are_missing(call: Start) -> None:
+def test_forbidden_namespaces_are_reported_as_missing(call: Start) -> None:
     script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
     prefix = ("unshare", "-Ur", "sh", "-c", script, "sh")
     command = call("doctor", "--json", prefix=prefix)
@@ -185,7 +183,7 @@ def test_forbidden_namespaces_are_missing(call: Start) -> None:
 
 
 @pytest.mark.thorough
-def test_few_open_files_are_a_warning_and_too_few_an_error(
+def test_low_limit_of_open_files_is_a_warning_and_very_low_an_error(
     call: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine.resource, "getrlimit", lambda _limit: (100, 100))
@@ -233,7 +231,7 @@ def test_the_remedy_for_an_old_program_is_the_command_that_updates_it(
     )
 
 
-def test_agents_programs_that_are_not_installed_are_no_failure(call: Start, tmp_path: Path) -> None:
+def test_missing_agent_programs_do_not_fail_the_doctor(call: Start, tmp_path: Path) -> None:
     command = call("doctor", "--json", env={"PATH": str(tmp_path)})
     assert command.wait() == 0
     agents = [one for one in results(command).values() if one["group"] == "Agents"]
@@ -256,7 +254,7 @@ def test_an_agents_program_that_cannot_run_is_a_warning(
 
 
 @pytest.mark.parametrize("name", AGENT_PROGRAMS)
-def test_an_agents_program_is_asked_in_an_agents_environment(
+def test_agent_program_prints_its_version_in_an_agents_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """It gets a home of its own, which is gone afterwards, and no key of another program."""
@@ -280,7 +278,7 @@ def test_an_agents_program_is_asked_in_an_agents_environment(
     assert list(scratch.iterdir()) == []
 
 
-def test_nothing_is_left_of_an_agents_program(
+def test_version_query_of_an_agent_program_leaves_no_files_or_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer_only(tmp_path, monkeypatch)
@@ -294,7 +292,7 @@ def test_nothing_is_left_of_an_agents_program(
     assert not Path("/proc", left, "exe").exists()  # one that is dead and unreaped has none
 
 
-def test_an_agents_program_that_hangs_is_given_up(
+def test_hanging_agent_program_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer_only(tmp_path, monkeypatch)
@@ -303,7 +301,7 @@ def test_an_agents_program_that_hangs_is_given_up(
     assert look("Agents/claude") == warning("it did not print its version within 0.1 s")
 
 
-def test_agents_programs_are_asked_at_the_same_time(
+def test_agent_programs_are_queried_concurrently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waits until all of them run."""
@@ -320,7 +318,7 @@ def test_agents_programs_are_asked_at_the_same_time(
 
 
 @needs_namespaces
-def test_a_sandbox_that_cannot_run_is_missing(
+def test_sandbox_that_cannot_run_is_reported_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuses = 'case $1 in --version) echo bubblewrap 0.8.0;; *) echo "bwrap: no" >&2; exit 1;; esac'
@@ -344,7 +342,7 @@ def test_a_sandbox_that_cannot_run_is_missing(
 
 
 @needs_namespaces
-def test_the_native_sandbox_names_all_that_is_missing_and_is_tried(
+def test_native_sandbox_check_names_missing_programs_and_tries_the_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer_only(tmp_path, monkeypatch)
@@ -370,7 +368,7 @@ def test_an_old_or_broken_tmux_is_reported(tmp_path: Path, monkeypatch: pytest.M
     assert look("Programs/tmux") == missing("it failed with status 127")
 
 
-def test_an_extra_that_is_not_installed_is_missing() -> None:
+def test_uninstalled_extra_is_reported_as_missing() -> None:
     assert look_for_packages(["pytest", "no-such-package"]) == missing("no no-such-package")
     assert look_for_packages(["pytest"]).text == f"pytest {pytest.__version__}"
 
@@ -386,7 +384,7 @@ def test_every_extra_is_checked_and_a_missing_extra_has_its_install_command(
     assert checks["server"].run() == absent
 
 
-def test_a_refused_pidfd_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_pidfd_is_a_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_pid: int) -> int:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
@@ -394,7 +392,7 @@ def test_a_refused_pidfd_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert look("Kernel/pidfds") == missing("Operation not permitted")
 
 
-def test_leases_that_cannot_be_taken_are_missing(
+def test_unavailable_port_leases_are_a_missing_requirement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(port_leases, "LEASE_ROOT", tmp_path / "file")
@@ -402,7 +400,7 @@ def test_leases_that_cannot_be_taken_are_missing(
     assert look("Kernel/port leases").status == MISSING
 
 
-def test_a_clock_that_is_wrong_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_clock_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "utc_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
     assert look("Clock/wall clock").text.endswith("before clawblox was installed")
     times = iter([datetime(2099, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, 0, 0, 9, tzinfo=UTC)])
@@ -447,7 +445,7 @@ def test_a_file_system_without_a_feature_is_reported(
     assert [path.name for path in tmp_path.iterdir()] == ["cwd"]
 
 
-def test_a_file_system_has_its_type_and_what_keeps_a_second_driver_away(
+def test_file_system_check_shows_the_type_and_the_lock_of_drivers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = tmp_path / "a b" / "c"
@@ -467,7 +465,7 @@ def test_a_file_system_has_its_type_and_what_keeps_a_second_driver_away(
         assert resources.look_at_file_system(tmp_path) == ok("xfs: local")
 
 
-def test_a_file_that_is_created_though_it_exists_is_reported(
+def test_file_system_that_recreates_existing_files_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_check(resources.look_for_replacing, tmp_path) == ok("rename, O_EXCL")
@@ -488,13 +486,13 @@ def run_check(look_at: Any, directory: Path) -> MachineCheckResult:
     return MachineCheck("", "", lambda: look_at(directory), "", "").run()
 
 
-def test_a_range_that_outgoing_connections_use_too_is_a_warning() -> None:
+def test_port_range_shared_with_outgoing_connections_is_a_warning() -> None:
     assert look_at_range(range(20, 30), range(30, 40)).status == "ok"
     shared = look_at_range(range(20, 30), range(25, 40))
     assert shared == warning("the kernel uses 25 to 39, 5 of ours")
 
 
-def test_a_process_without_its_orchestrator_is_found(
+def test_world_process_without_orchestrator_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = 2**22 + 1  # above the largest pid of Linux: one that has ended is soon given again
@@ -525,7 +523,7 @@ def check_named(name: str, look_at: Any, *, is_required: bool = False) -> Machin
     return MachineCheck("Group", name, look_at, "Costs.", "Do.", is_required=is_required)
 
 
-def test_a_check_that_hangs_or_breaks_does_not_spoil_the_others() -> None:
+def test_hanging_or_failing_check_does_not_affect_other_checks() -> None:
     hang = threading.Event()
     checks = [
         check_named("hangs", hang.wait),

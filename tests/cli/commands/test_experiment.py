@@ -86,7 +86,7 @@ def test_the_help_has_a_plan_that_is_valid(call: Start) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_dry_run_describes_the_plan_and_leaves_nothing(call: Start) -> None:
+def test_dry_run_describes_the_plan_and_writes_no_files(call: Start) -> None:
     before = look_at(Path.cwd())
     words = ("experiment", "run", "exp.toml", "--dry-run", "--set", "generations=3")
     command = call(*words, env=KEYS)
@@ -116,7 +116,7 @@ def test_all_faults_of_a_plan_are_reported(plan: Path, call: Start) -> None:
     assert "agents.Eko:" in error
 
 
-def test_a_time_for_saving_that_leaves_none_for_work_is_refused_with_its_line(
+def test_save_time_that_leaves_no_time_for_work_is_refused_with_its_line(
     plan: Path, call: Start
 ) -> None:
     text = plan.read_text().replace("0.3s", "1s")
@@ -186,7 +186,7 @@ def test_a_missing_directory_is_an_error(call: Start) -> None:
 
 
 @pytest.mark.usefixtures("begun")
-def test_an_experiment_that_does_not_run_can_be_looked_at(call: Start) -> None:
+def test_stopped_experiment_can_be_shown(call: Start) -> None:
     status = call("experiment", "status", "experiments/memory")
     assert status.out.splitlines()[:2] == [
         status.out.splitlines()[0],
@@ -231,9 +231,7 @@ def test_hostile_names_are_shown_as_escapes(begun: Path, call: Start) -> None:
     assert "failed" in call("experiment", "status", str(begun)).out
 
 
-def test_changes_of_a_plan_that_has_worked_are_refused_with_the_ways_on(
-    begun: Path, call: Start
-) -> None:
+def test_changes_of_a_started_plan_are_refused_with_hints(begun: Path, call: Start) -> None:
     with Journal(begun) as journal:
         for step in ("opened", "prepared", "working", "interrupted"):
             journal.append(step, {"usage": []}, About("r1", 1, "a"))
@@ -278,7 +276,9 @@ def wait_for_work(command: Command) -> None:
 
 
 @pytest.mark.thorough
-def test_ctrl_c_saves_and_resume_continues(tmp_path: Path, start: Start, call: Start) -> None:
+def test_experiment_saved_by_ctrl_c_continues_with_resume(
+    tmp_path: Path, start: Start, call: Start
+) -> None:
     write_plan(tmp_path / "cwd", duration="3s")
     run = start("experiment", "run", "exp.toml", env=KEYS)
     wait_for_work(run)
@@ -334,9 +334,7 @@ def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, st
 
 
 @pytest.mark.thorough
-def test_an_agent_that_used_up_its_budget_has_that_reason_after_the_save_prompt(
-    plan: Path, call: Start
-) -> None:
+def test_agent_reason_is_its_used_up_budget_after_the_save_prompt(plan: Path, call: Start) -> None:
     text = plan.read_text().replace('duration = "1s"', 'duration = "60s"')
     plan.write_text(f"{text}budget = {{ turns = 1 }}\n")
     run = call("experiment", "run", "exp.toml", env=KEYS)

@@ -39,7 +39,7 @@ def kinds() -> list[str]:
 
 
 @pytest.mark.thorough
-def test_a_run_that_a_sigterm_has_paused_is_continued_by_the_same_command_until_it_is_done(
+def test_repeated_command_continues_a_run_paused_by_sigterm_to_its_end(
     tmp_path: Path, start: Start, call: Start
 ) -> None:
     write_plan(tmp_path / "cwd", duration="3s")
@@ -140,7 +140,7 @@ def test_a_second_sigterm_kills_without_a_checkpoint(plan: Path, start: Start) -
 
 
 @pytest.mark.thorough
-def test_an_experiment_is_begun_where_an_earlier_process_was_killed_at_its_beginning(
+def test_continue_starts_an_experiment_whose_first_process_was_killed_early(
     tmp_path: Path, call: Start
 ) -> None:
     write_plan(tmp_path / "cwd")
@@ -151,7 +151,7 @@ def test_an_experiment_is_begun_where_an_earlier_process_was_killed_at_its_begin
 
 
 @pytest.mark.usefixtures("plan")
-def test_continue_begins_nothing_in_a_directory_of_something_else(call: Start) -> None:
+def test_continue_refuses_a_directory_with_other_files(call: Start) -> None:
     Path(EXPERIMENT).mkdir(parents=True)
     Path(EXPERIMENT, "notes.md").touch()
     assert refuse(call, *RUN[1:]).startswith("the directory of the experiment exists: ")
@@ -159,7 +159,7 @@ def test_continue_begins_nothing_in_a_directory_of_something_else(call: Start) -
     assert error.startswith("--smoke: must be given without --continue")
 
 
-def test_continue_refuses_another_plan_also_in_a_dry_run(
+def test_continue_refuses_another_plan_even_in_a_dry_run(
     plan: Path, start: Start, call: Start
 ) -> None:
     run = start(*RUN, env=KEYS)

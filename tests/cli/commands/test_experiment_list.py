@@ -35,7 +35,7 @@ def names(call: Start, *words: str) -> list[str]:
     return [str(Path(one["directory"]).relative_to(Path.cwd())) for one in document]
 
 
-def test_experiments_are_listed_the_one_that_changed_last_first(call: Start) -> None:
+def test_list_shows_the_most_recently_changed_experiment_first(call: Start) -> None:
     copy("experiments/old", 1_000_000_000)
     copy("worlds/panda/results/new", 1_200_000_000)
     listed = call("experiment", "list")
@@ -120,7 +120,7 @@ def test_only_the_latest_experiments_are_read(call: Start, monkeypatch: pytest.M
     )
 
 
-def test_a_defect_of_the_reader_ends_no_list(
+def test_list_continues_after_a_defect_of_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(directory: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_defect_of_the_reader_ends_no_list(
     assert found.error == f"RecursionError: too deep in {tmp_path / 'exp'}\ufffd"
 
 
-def test_the_search_is_bounded_and_enters_no_experiment(tmp_path: Path) -> None:
+def test_search_for_experiments_is_bounded_and_does_not_enter_experiments(tmp_path: Path) -> None:
     inside = ["a/b/c/d/e", "near", "worlds/x/results/y"]
     outside = ["a/b/c/d/e/f", ".git/x", "node_modules/x", "near/chains/z"]
     for name in inside + outside:
@@ -149,7 +149,7 @@ def test_the_search_is_bounded_and_enters_no_experiment(tmp_path: Path) -> None:
     assert find_experiments_below(tmp_path / "missing") == []
 
 
-def test_an_experiment_is_running_while_a_process_has_it(tmp_path: Path) -> None:
+def test_experiment_is_listed_as_running_while_a_process_holds_it(tmp_path: Path) -> None:
     directory = Path(shutil.copytree(V1, tmp_path / "exp"))
     with Journal(directory):
         assert read_overview(directory).state == "running"
@@ -172,7 +172,7 @@ def test_an_experiment_that_another_machine_runs_names_it(
     assert "driver on" not in call("experiment", "list").out
 
 
-def test_an_experiment_that_was_cut_off_has_stopped_and_a_new_one_has_not_begun(
+def test_interrupted_experiment_is_listed_as_stopped_and_new_one_as_not_started(
     tmp_path: Path,
 ) -> None:
     directory = Path(shutil.copytree(V1, tmp_path / "exp"))
@@ -191,7 +191,7 @@ def test_an_experiment_that_was_cut_off_has_stopped_and_a_new_one_has_not_begun(
 # -- without an argument --------------------------------------------------------------------------
 
 
-def test_status_and_results_take_the_newest_experiment_and_say_so(call: Start) -> None:
+def test_status_and_results_use_the_newest_experiment_and_name_it(call: Start) -> None:
     copy("experiments/old", 1_000_000_000)
     copy("experiments/new", 1_200_000_000)
     Path("foreign").mkdir()
@@ -206,7 +206,7 @@ def test_status_and_results_take_the_newest_experiment_and_say_so(call: Start) -
     assert call("experiment", "status", "experiments/old").err == ""
 
 
-def test_a_newest_experiment_that_is_damaged_is_named_with_the_way_to_another(call: Start) -> None:
+def test_damaged_newest_experiment_is_an_error_that_names_the_way_to_another(call: Start) -> None:
     copy("experiments/sound", 1_000_000_000)
     journal = copy("experiments/torn", 1_200_000_000) / JOURNAL_NAME
     journal.write_text(f"[]\n{journal.read_text()}")
@@ -239,7 +239,7 @@ def test_a_smoke_run_is_marked_in_the_list_and_is_never_the_newest(call: Start) 
     ]
 
 
-def test_a_command_in_an_experiment_takes_that_experiment(call: Start) -> None:
+def test_command_inside_an_experiment_uses_that_experiment(call: Start) -> None:
     copy("experiments/old", 1_000_000_000)
     copy("experiments/new", 1_200_000_000)
     chain = Path("experiments/old/chains/r1")
@@ -252,13 +252,13 @@ def test_a_command_in_an_experiment_takes_that_experiment(call: Start) -> None:
         assert "newest" not in command.err
 
 
-def test_without_any_experiment_the_directory_must_be_given(call: Start) -> None:
+def test_directory_is_required_when_there_is_no_experiment(call: Start) -> None:
     for words in (("status",), ("results",), ("show", "r1")):
         assert refuse(call, *words).startswith(f"there is no experiment in '{Path.cwd()}'\n")
 
 
 @pytest.mark.parametrize("name", ["verify", "replay"])
-def test_a_run_is_taken_only_where_it_is_the_only_one(name: str, call: Start) -> None:
+def test_run_is_chosen_by_default_only_if_it_is_the_only_run(name: str, call: Start) -> None:
     command = call(name)
     assert command.wait() == 2
     assert command.err.startswith("Error: RUN: must be given, as there is no run")
@@ -276,7 +276,7 @@ def test_a_run_is_taken_only_where_it_is_the_only_one(name: str, call: Start) ->
     ]
 
 
-def test_an_experiment_is_one_thing_to_verify_and_its_runs_are_many_to_replay(
+def test_verify_counts_an_experiment_once_and_replay_counts_its_runs(
     call: Start,
 ) -> None:
     directory = copy("experiments/exp", 1_000_000_000)

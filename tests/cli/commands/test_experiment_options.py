@@ -87,7 +87,7 @@ def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start
     assert (record.plan.name, record.plan.generations) == ("memory", 3)
 
 
-def test_a_resume_can_leave_the_cluster_of_the_plan(plan: Path, call: Start) -> None:
+def test_resume_with_cluster_none_runs_on_this_machine(plan: Path, call: Start) -> None:
     plan.write_text(plan.read_text() + "\n[cluster]\ncpus = 2\n")
     directory = begin(plan)
     command = call("experiment", "resume", DIRECTORY, "--cluster", "none", env=KEYS)
@@ -97,7 +97,7 @@ def test_a_resume_can_leave_the_cluster_of_the_plan(plan: Path, call: Start) -> 
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_address_of_a_client_is_refused_before_anything_starts(call: Start) -> None:
+def test_ray_client_address_is_refused_before_the_start(call: Start) -> None:
     command = call("experiment", "run", "exp.toml", "--cluster", "ray://head:10001", env=KEYS)
     assert command.wait() == 2
     assert 'cluster.address: must be "auto" or "host:port"' in command.err
@@ -119,7 +119,7 @@ def test_a_job_of_a_cluster_needs_a_directory_that_outlives_it(call: Start, tmp_
 
 
 @pytest.mark.usefixtures("plan")
-def test_the_name_of_an_experiment_is_that_of_its_directory(call: Start) -> None:
+def test_experiment_is_named_after_its_directory(call: Start) -> None:
     words = ("--name", "m2", "--set", "limits.wall=0.000001", "--json")
     command = call("experiment", "run", "exp.toml", *words, env=KEYS)
     assert command.wait() == 75, command.err
@@ -129,7 +129,7 @@ def test_the_name_of_an_experiment_is_that_of_its_directory(call: Start) -> None
     assert read_experiment("experiments/m2").plan.name == "m2"
 
 
-def test_branches_have_the_messages_and_the_time_that_are_given(plan: Path, call: Start) -> None:
+def test_branches_get_the_given_messages_and_duration(plan: Path, call: Start) -> None:
     directory = begin(plan, OPENED, SAVED, ("paused", {"reason": "request", "usage": []}))
     Path("storm.md").write_text("A storm is coming.")
     messages = ("--prompt", "-", "--prompt", "Hm.", "--prompt-file", "storm.md")
@@ -156,7 +156,7 @@ def leave_archive(plan: Path) -> Path:
     return archive
 
 
-def test_unneeded_files_are_removed_when_that_is_confirmed(plan: Path, call: Start) -> None:
+def test_unneeded_files_are_removed_after_confirmation(plan: Path, call: Start) -> None:
     archive = leave_archive(plan)
     for words, typed, status in ((("--dry-run",), "", 0), ((), "n\n", 1), ((), "y\n", 0)):
         assert archive.exists()
@@ -167,7 +167,7 @@ def test_unneeded_files_are_removed_when_that_is_confirmed(plan: Path, call: Sta
     assert not archive.exists()
 
 
-def test_a_question_that_nobody_answers_removes_nothing(plan: Path, call: Start) -> None:
+def test_unanswered_question_removes_no_files(plan: Path, call: Start) -> None:
     archive = leave_archive(plan)
     command = call("experiment", "clean", DIRECTORY)
     assert command.wait() == 1

@@ -33,7 +33,7 @@ def test_agents_are_rows_of_a_table(experiment_dir: Path, call: Start) -> None:
     assert len(list(csv.DictReader(io.StringIO(rows)))) == len(table.out.splitlines()) - 1
 
 
-def test_means_of_agents_are_by_their_driver(experiment_dir: Path, call: Start) -> None:
+def test_means_of_agents_are_grouped_by_driver(experiment_dir: Path, call: Start) -> None:
     table = call("experiment", "results", str(experiment_dir), "--agents", "--by", "driver")
     assert [line.split()[0] for line in table.out.splitlines()] == ["DRIVER", "claude"]
 
@@ -81,7 +81,7 @@ def test_a_table_fits_the_terminal(
 
 
 @pytest.mark.parametrize("options", [("--json",), ("--svg", "scores.svg")])
-def test_agents_are_refused_where_they_change_nothing(
+def test_agents_option_is_refused_when_it_has_no_effect(
     experiment_dir: Path, call: Start, options: tuple[str, ...]
 ) -> None:
     command = call("experiment", "results", str(experiment_dir), "--agents", *options)
@@ -103,7 +103,7 @@ def test_groups_and_differences_are_values_for_programs(experiment_dir: Path, ca
     assert (refused.wait(), "--by: must be left out with --csv" in refused.err) == (2, True)
 
 
-def test_groups_are_those_of_several_columns(experiment_dir: Path, call: Start) -> None:
+def test_results_are_grouped_by_several_columns(experiment_dir: Path, call: Start) -> None:
     table = call("experiment", "results", str(experiment_dir), "--by", "chain, generation")
     assert table.wait() == 0, table.err
     heading, *rows = table.out.splitlines()

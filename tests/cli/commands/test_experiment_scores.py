@@ -101,7 +101,7 @@ def test_a_score_that_cannot_be_imported_is_reported_once_with_its_line(
     assert error.startswith("--score: cannot be imported: ")
 
 
-def test_a_fault_of_the_score_is_among_all_faults(plan: Path, call: Start) -> None:
+def test_score_fault_is_reported_with_all_other_faults(plan: Path, call: Start) -> None:
     plan.write_text(plan.read_text().replace("bin/claude", "bin/nothing"))
     error = refuse(call, "run", "exp.toml", "--set", "score=scores:pionts")
     assert "score: there is no such function" in error
@@ -109,7 +109,7 @@ def test_a_fault_of_the_score_is_among_all_faults(plan: Path, call: Start) -> No
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_dry_run_needs_no_secret_and_names_those_of_a_run(
+def test_dry_run_needs_no_secrets_and_names_the_required_ones(
     call: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -135,9 +135,7 @@ def test_an_option_replaces_the_score_of_the_plan_and_is_recorded(plan: Path, ca
 
 
 @pytest.mark.thorough
-def test_the_score_may_change_at_a_resume_also_of_a_plan_that_had_none(
-    plan: Path, call: Start
-) -> None:
+def test_resume_can_change_or_add_the_score(plan: Path, call: Start) -> None:
     place, text = plan.parent, plan.read_text()
     plan.write_text(text.replace('score = "scores:points"', ""))
     directory = begin(plan)

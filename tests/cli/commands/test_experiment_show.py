@@ -83,7 +83,9 @@ def test_show_lists_the_actions_and_files_of_the_agent(ended: Path, call: Start)
     assert document["agents"][0]["row"]["workspace_out"].endswith("/workspace")
 
 
-def test_logs_are_those_of_the_world_and_have_the_options_of_logs(ended: Path, call: Start) -> None:
+def test_generation_logs_show_the_world_log_with_the_options_of_logs(
+    ended: Path, call: Start
+) -> None:
     whole = call("logs", RUN)
     assert whole.out
     shown = call("experiment", "logs", str(ended), "r1/g001")
@@ -107,7 +109,7 @@ def test_the_attempts_of_a_generation_have_their_outcomes_and_places(
     assert "ATTEMPT" not in call("experiment", "show", str(recorded), "r1-f1-1").out
 
 
-def test_the_logs_of_a_run_that_was_removed_are_not_there(recorded: Path, call: Start) -> None:
+def test_logs_of_a_removed_run_are_an_error(recorded: Path, call: Start) -> None:
     logs = call("experiment", "logs", str(recorded), "r1/g001")
     assert logs.wait() == 1
     assert "does not exist" in logs.err
@@ -141,7 +143,7 @@ def test_a_chain_that_has_not_begun_has_no_generation_to_show(recorded: Path, ca
 
 
 @pytest.mark.parametrize("words", [(), ("exp", "r1", "g001")])
-def test_a_directory_and_a_generation_are_all_words(
+def test_show_with_other_words_asks_for_a_generation(
     words: tuple[str, ...], recorded: Path, call: Start
 ) -> None:
     assert recorded.is_dir()
@@ -150,7 +152,7 @@ def test_a_directory_and_a_generation_are_all_words(
     assert "Give a generation, such as r2/g003" in command.err
 
 
-def test_no_link_in_an_experiment_is_followed(ended: Path, call: Start) -> None:
+def test_links_in_an_experiment_are_not_followed(ended: Path, call: Start) -> None:
     for place in (AGENT + "/logs", AGENT, RUN + "/agents", RUN):
         Path(place).rename("elsewhere")
         Path(place).symlink_to(Path("elsewhere").absolute())
@@ -164,9 +166,7 @@ def test_no_link_in_an_experiment_is_followed(ended: Path, call: Start) -> None:
         Path("elsewhere").rename(place)
 
 
-def test_a_conversation_that_is_gone_is_named_and_the_rest_is_shown(
-    ended: Path, call: Start
-) -> None:
+def test_show_names_a_missing_conversation_and_shows_the_rest(ended: Path, call: Start) -> None:
     shutil.rmtree(AGENT)
     shown = call("experiment", "show", str(ended), "r1/g001")
     assert shown.wait() == 0, shown.err

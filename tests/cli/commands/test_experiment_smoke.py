@@ -29,7 +29,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_smoke_run_of_what_works_leaves_nothing(call: Start) -> None:
+def test_successful_smoke_run_leaves_no_files(call: Start) -> None:
     Path("experiments").mkdir()
     before = look_at(Path.cwd()).keys()
     smoke = call(*SMOKE, env=KEYS)
@@ -68,7 +68,7 @@ def test_a_condition_that_fails_is_named_and_its_files_are_kept(plan: Path, call
 
 
 @pytest.mark.thorough
-def test_a_score_that_fails_is_a_failure(plan: Path, call: Start) -> None:
+def test_failed_score_fails_the_smoke_run(plan: Path, call: Start) -> None:
     (plan.parent / "scores.py").write_text("def bad(end):\n    return end.nothing\n")
     smoke = call(*SMOKE, "--score", "scores:bad", env=KEYS)
     assert smoke.wait() == 1, smoke.err
@@ -78,6 +78,6 @@ def test_a_score_that_fails_is_a_failure(plan: Path, call: Start) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_smoke_run_is_new_and_no_dry_run_and_stays_in_the_foreground(call: Start) -> None:
+def test_smoke_is_refused_with_continue_dry_run_and_detach(call: Start) -> None:
     for option in ("--continue", "--dry-run", "--detach"):
         assert "without --continue, --dry-run and --detach" in refuse(call, *SMOKE[1:], option)

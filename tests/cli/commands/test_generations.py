@@ -126,7 +126,7 @@ def test_zero_seconds_turn_saves_and_checkpoints_off() -> None:
     assert (plan.save, plan.checkpoint.every) == (None, None)
 
 
-def test_parallel_chains_have_directories_and_ports_of_their_own() -> None:
+def test_parallel_chains_have_their_own_directories_and_ports() -> None:
     plan = make_plan("--parallel", "6")
     assert (plan.layout, plan.repeats, plan.limits.worlds, plan.world.port) == (
         "chains",
@@ -144,7 +144,7 @@ def test_the_usual_template_is_used_if_it_exists() -> None:
     assert make_plan().agents[0].template == usual.absolute()
 
 
-def test_a_resume_changes_only_what_is_given() -> None:
+def test_resume_changes_only_the_given_options() -> None:
     recorded = make_plan("--model", "m-1", "--generations", "3")
     options = parse("--generations", "5", given={"generations"})
     assert options.changed_plan(recorded) == recorded.but(generations=5)
@@ -186,7 +186,7 @@ def test_given_options_are_accepted_as_amendments() -> None:
     assert parse(given=set()).accepted == set()
 
 
-def test_a_resume_tries_again_what_has_failed_and_keeps_the_grace() -> None:
+def test_resume_retries_failed_generations_and_keeps_the_grace() -> None:
     begun = open_generations(parse("--grace", "7"))
     assert (begun._grace_s, begun._retry_failed) == (7.0, False)
     directory = Path("counter/results/e1").absolute()
@@ -256,7 +256,7 @@ def test_the_login_in_a_file_reaches_agents_only_and_is_never_on_disk(
     assert LOGIN not in done.out + done.err
 
 
-def test_force_renames_what_stands_once_nothing_is_missing(
+def test_force_renames_the_old_directory_only_after_all_checks(
     claude_env: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in claude_env.items():
@@ -279,7 +279,7 @@ def test_force_renames_what_stands_once_nothing_is_missing(
 
 
 @pytest.mark.thorough
-def test_force_begins_an_experiment_in_the_place_of_another(
+def test_force_starts_an_experiment_in_place_of_another(
     call: Start, claude_env: dict[str, str]
 ) -> None:
     Path("template").mkdir()
@@ -304,7 +304,7 @@ def test_force_begins_an_experiment_in_the_place_of_another(
     assert "--force: must be left out" in continued.err
 
 
-def test_an_experiment_is_renamed_as_often_as_need_be_but_not_while_a_process_runs_it() -> None:
+def test_force_renames_repeatedly_but_not_while_a_process_runs_the_experiment() -> None:
     directory = Path("counter/results/e1").absolute()
     directory.mkdir(parents=True)
     with Journal(directory), pytest.raises(RunLockedError, match=f"(?s)pid {os.getpid()} .* runs "):
@@ -345,9 +345,7 @@ def run(call: Start, env: dict[str, str], *words: str) -> Any:
 
 
 @pytest.mark.thorough
-def test_generations_run_and_continue_without_our_journal(
-    call: Start, claude_env: dict[str, str]
-) -> None:
+def test_generations_continue_without_a_journal(call: Start, claude_env: dict[str, str]) -> None:
     Path("template").mkdir()
     misbehave(Path("template"), turn_s=0.05)
     env = {**claude_env, "SAVE_GRACE_SECONDS": "0", "CHECKPOINT_EVERY": "0", "TEMPLATE": "template"}

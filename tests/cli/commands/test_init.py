@@ -109,7 +109,7 @@ def test_a_name_that_needs_quotes_names_the_world(call: Start, tmp_path: Path) -
     assert command.out.endswith(f"Run it: clawblox run '{name}'\n")
 
 
-def test_only_an_empty_directory_is_filled(call: Start, tmp_path: Path) -> None:
+def test_init_refuses_a_directory_that_is_not_empty(call: Start, tmp_path: Path) -> None:
     (tmp_path / "world").mkdir()
     assert call("init", "world", cwd=tmp_path).wait() == 0
     (tmp_path / "world" / "world.py").write_text("mine")
@@ -134,7 +134,7 @@ def test_a_name_with_dots_is_resolved_before_anything_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_file_that_appears_meanwhile_is_left_alone(
+def test_init_does_not_replace_a_file_that_appears_concurrently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = tmp_path / "world" / "world.py"
@@ -150,7 +150,7 @@ def test_a_file_that_appears_meanwhile_is_left_alone(
     assert mine.read_text() == "mine"
 
 
-def test_a_name_that_is_no_text_is_refused_before_anything_is_written(
+def test_name_that_is_not_utf8_is_refused_before_files_are_written(
     call: Start, tmp_path: Path
 ) -> None:
     refused = call("init", os.fsdecode(b"a\xff"), cwd=tmp_path)

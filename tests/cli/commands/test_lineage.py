@@ -145,7 +145,7 @@ def test_a_picture_has_a_ring_per_save_a_curve_per_fork_and_a_cross_per_death(
     assert "killed by SIGKILL; continued at 2026-06-22T18:00:11Z" in titles(root, "death")
 
 
-def test_a_fork_begins_at_the_ring_of_its_save(tmp_path: Path) -> None:
+def test_fork_curve_starts_at_the_ring_of_its_save(tmp_path: Path) -> None:
     svg = draw_lineage(family(tmp_path), title="r").document()
     (ring,) = re.findall(
         r'<title>w000-8[^/]*?</title><circle[^>]* cx="([\d.]+)" cy="([\d.]+)"', svg
@@ -220,7 +220,7 @@ def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
     assert rf"{EVIL}\x00" in [one.text for one in root.iter(f"{SVG}text")]
 
 
-def test_a_picture_needs_nothing_from_outside_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_picture_is_deterministic_and_loads_no_external_files(tmp_path: Path) -> None:
     lineage = family(tmp_path)
     svg = draw_lineage(lineage, title="r").document()
     assert svg == draw_lineage(lineage, title="r").document()
@@ -230,7 +230,7 @@ def test_a_picture_needs_nothing_from_outside_and_is_the_same_each_time(tmp_path
 
 
 @pytest.mark.parametrize("count", [0, 1, 100])
-def test_labels_do_not_overlap_however_many_instances_there_are(tmp_path: Path, count: int) -> None:
+def test_labels_do_not_overlap_for_any_number_of_instances(tmp_path: Path, count: int) -> None:
     names = [f"worker-{number}-{'x' * (number % 40)}" for number in range(count)]
     documents = {
         name: {
@@ -295,7 +295,7 @@ def test_text_without_unicode_has_the_same_columns(tmp_path: Path) -> None:
     assert [*map(len, plain.splitlines())] == [*map(len, text.splitlines())]
 
 
-def test_the_tree_of_forks(tmp_path: Path) -> None:
+def test_ps_tree_shows_forks_below_their_parents(tmp_path: Path) -> None:
     assert format_forks(family(tmp_path)).splitlines() == [
         "INSTANCE  STATE   SIM TIME  SAVES  RESTARTS  BEGAN FROM",
         "w000      exited  8.0       2",
@@ -367,7 +367,9 @@ def test_the_command_shows_a_running_run(up: Start, call: Start, run_dir: Path) 
     assert groups(parse(svg.read_text()))["alive"] == 4
 
 
-def test_the_command_reports_what_it_cannot_show(call: Start, tmp_path: Path) -> None:
+def test_lineage_command_reports_missing_runs_and_wrong_options(
+    call: Start, tmp_path: Path
+) -> None:
     nothing = call("lineage", str(tmp_path))
     assert (nothing.wait(), "Nothing has run" in nothing.err) == (1, True)
     both = call("lineage", str(tmp_path), "--json", "--svg", "x")

@@ -75,7 +75,7 @@ def say(run: str, headers: dict[str, str], text: str) -> None:
 # ------------------------------------------------------------------------------------ scripts
 
 
-def test_the_lines_of_a_script_are_commands(run: str, call: Start) -> None:
+def test_play_runs_the_lines_of_a_script_as_commands(run: str, call: Start) -> None:
     lines = ["# a comment", "observe", "add 2", "", "act add 3", "changes", "show counter"]
     lines += ["say hello", "chat", "quit", "add 7"]
     command = call("play", run, "--as", "lena", typed="\n".join(lines))
@@ -142,7 +142,7 @@ def test_messages_of_others_are_shown_as_they_arrive(run: str, pipe: Start) -> N
 
 
 @pytest.mark.thorough
-def test_the_last_messages_are_shown_however_many_there_are(run: str, call: Start) -> None:
+def test_chat_shows_the_last_messages_of_any_number(run: str, call: Start) -> None:
     rocky = join(run)
     for number in range(60):  # more than a page
         say(run, rocky, f"message {number}")
@@ -197,7 +197,7 @@ def test_a_world_can_be_resumed_from_the_save_of_a_session(
 
 
 @pytest.mark.thorough
-def test_a_session_in_a_run_saves_it(run: str, call: Start) -> None:
+def test_save_command_of_a_session_saves_the_instance(run: str, call: Start) -> None:
     command = call("play", run, typed="add 3\nsave\n")
     assert command.wait() == 0
     assert command.out.splitlines()[-1].startswith("w000: saved ")
@@ -214,7 +214,7 @@ def test_a_world_that_does_not_start_is_an_error(call: Start, tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-def test_the_instance_must_be_clear_and_ready(
+def test_play_refuses_ambiguous_and_unready_instances(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     command = up()
@@ -299,7 +299,9 @@ def test_an_agent_continues_in_a_restarted_world(
         pytest.param(signal.SIGHUP, marks=pytest.mark.thorough),
     ],
 )
-def test_a_signal_makes_the_agent_leave(run: str, pipe: Start, number: signal.Signals) -> None:
+def test_signal_ends_the_session_and_the_agent_leaves(
+    run: str, pipe: Start, number: signal.Signals
+) -> None:
     command = pipe(run)
     wait_until(lambda: "/observe" in list_paths(run), what="the session has begun")
     command.send(number)

@@ -103,7 +103,7 @@ def test_ps_shows_a_start_in_progress(start: Start, call: Start, tmp_path: Path)
     assert command.interrupt() == 130
 
 
-def test_ps_shows_interrupted_if_the_orchestrator_was_killed(serve: Serve, call: Start) -> None:
+def test_ps_shows_interrupted_when_the_orchestrator_was_killed(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.send(signal.SIGKILL)
     served.command.wait()
@@ -148,7 +148,7 @@ def test_a_directory_without_runs_is_an_error(call: Start, tmp_path: Path) -> No
         assert command.err.startswith(f"Error: Nothing has run in '{tmp_path}'\n"), name
 
 
-def test_a_run_with_a_manifest_only_is_shown_by_ps_and_an_error_of_other_commands(
+def test_run_with_only_a_manifest_is_shown_by_ps_and_refused_by_other_commands(
     call: Start,
 ) -> None:
     write_manifest(Path("old"), {"run": {"status": "failed"}})
@@ -194,7 +194,7 @@ def test_logs_prints_the_output_of_an_instance_with_escapes(serve: Serve, call: 
 
 
 @pytest.mark.thorough
-def test_lines_of_several_instances_begin_with_their_names(pair: Path, call: Start) -> None:
+def test_log_lines_of_several_instances_start_with_instance_names(pair: Path, call: Start) -> None:
     expected = [f"{name} | {line}" for name in ("w000", "w001") for line in log_lines(pair, name)]
     assert call("logs", str(pair)).out.splitlines() == expected
     assert call("logs", str(pair), "w001").out.splitlines() == log_lines(pair, "w001")
@@ -228,7 +228,9 @@ def test_followed_logs_end_with_their_instances(pair: Path, start: Start, call: 
     assert following.out.count(" | stopped\n") == 2
 
 
-def test_ctrl_c_ends_logs_follow_and_nothing_else(serve: Serve, start: Start) -> None:
+def test_ctrl_c_ends_logs_follow_and_leaves_the_instance_running(
+    serve: Serve, start: Start
+) -> None:
     served = serve()
     following = start("logs", served.run_dir, "-f")
     following.wait_for("Spectator frontend")
@@ -268,7 +270,7 @@ def test_a_missing_log_file_is_reported(serve: Serve, call: Start) -> None:
     assert command.err == f"w000: log file is missing: {log}\n"
 
 
-def test_the_log_of_a_stranger_s_run_is_not_shown_where_it_is_another_file(
+def test_log_path_of_a_foreign_run_outside_its_directory_is_not_shown(
     call: Start, tmp_path: Path
 ) -> None:
     run, outside = tmp_path / "sent", tmp_path / "secret"
@@ -300,7 +302,7 @@ def test_stop_ends_a_world_that_another_command_runs(serve: Serve, call: Start) 
 
 
 @pytest.mark.thorough
-def test_a_stopped_world_is_reported_as_stopped_although_its_child_takes_longer(
+def test_stopped_world_is_reported_as_stopped_even_if_its_child_takes_longer(
     serve: Serve, call: Start
 ) -> None:
     served = serve("--stubborn-child")

@@ -107,7 +107,7 @@ FORGED = [
 
 
 @pytest.mark.thorough
-def test_entries_of_the_index_are_checked(
+def test_index_entries_without_a_valid_run_are_ignored(
     both: dict[Path, Command], call: Start, tmp_path: Path
 ) -> None:
     one, two = both
@@ -140,7 +140,7 @@ def test_a_run_is_added_once_and_the_oldest_are_dropped(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("home", ["/proc/nowhere", "file"])
-def test_a_home_that_cannot_be_written_stops_no_world(
+def test_unwritable_home_does_not_prevent_a_start(
     start: Start, call: Start, world: Path, tmp_path: Path, home: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -184,7 +184,7 @@ def make_run(run_dir: Path, cookie: str) -> Path:
     return run_dir
 
 
-def test_a_process_counts_only_if_a_record_has_its_cookie(spawn: Any, tmp_path: Path) -> None:
+def test_process_is_shown_only_if_a_record_has_its_cookie(spawn: Any, tmp_path: Path) -> None:
     true, forged = make_run(tmp_path / "true", "a1"), make_run(tmp_path / "forged", "b2")
     spawn(true, "a1")
     spawn(forged, "another")
@@ -205,7 +205,7 @@ HIDDEN = (
 """A program that other processes of its user cannot look at (PR_SET_DUMPABLE)."""
 
 
-def test_a_process_that_cannot_be_looked_at_is_passed_over(spawn: Any, tmp_path: Path) -> None:
+def test_unreadable_process_is_skipped(spawn: Any, tmp_path: Path) -> None:
     hidden, seen = make_run(tmp_path / "hidden", "a1"), make_run(tmp_path / "seen", "b2")
     spawn(hidden, "a1", sys.executable, "-I", "-S", "-c", HIDDEN)
     spawn(seen, "b2")
@@ -238,7 +238,7 @@ def test_a_directory_shows_all_runs_below_it(
     assert call("ps", str(two)).out.startswith("NAME  STATE")
 
 
-def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_for_runs_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside = ["here", "worlds/panda", "a/b/c/d/e", "world/.clawblox/runs/r1"]
     outside = [".git/x", "node_modules/x", "venv/x", "a/b/c/d/e/f", "here/worlds/w000", "here/logs"]
     for name in inside + outside:
@@ -251,7 +251,7 @@ def test_the_walk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(find_runs_below(tmp_path)) < len(inside)
 
 
-def test_an_experiment_on_the_way_has_as_many_levels_of_its_own(tmp_path: Path) -> None:
+def test_search_depth_starts_again_inside_an_experiment(tmp_path: Path) -> None:
     experiment = tmp_path / "a" / "experiments" / "X"
     for name in ("chains/C/runs/R", "chains/C/runs/R.failed-1", "runs/R"):
         make_run(experiment / name, "a")
@@ -262,7 +262,7 @@ def test_an_experiment_on_the_way_has_as_many_levels_of_its_own(tmp_path: Path) 
     assert find_experiments_below(tmp_path) == [experiment]
 
 
-def test_a_manifest_without_records_is_a_run_and_that_of_a_member_is_none(tmp_path: Path) -> None:
+def test_manifest_without_records_counts_as_a_run_except_for_members(tmp_path: Path) -> None:
     for name in ("old", "old/worlds/w000", "new/worlds/w000", "worlds/panda"):
         write_manifest(tmp_path / name, {})
     run = make_run(tmp_path / "new", "a")
@@ -271,7 +271,7 @@ def test_a_manifest_without_records_is_a_run_and_that_of_a_member_is_none(tmp_pa
     assert find_runs_below(run / "worlds") == []
 
 
-def test_a_directory_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+def test_unreadable_directory_is_skipped(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "a")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)

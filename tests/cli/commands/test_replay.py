@@ -103,7 +103,9 @@ def test_records_are_printed_as_lines_of_json(call: Start, recording: Path) -> N
     assert lines[2]["frame"] == {"ball": [1, 2]}
 
 
-def test_the_world_at_a_moment_is_what_was_seen_last(call: Start, recording: Path) -> None:
+def test_at_shows_the_last_frame_and_observations_before_the_moment(
+    call: Start, recording: Path
+) -> None:
     out = call("replay", str(recording), "--at", "2.6").out
     head, _, rest = out.partition("\n\n")
     assert head == "At 2.600s\nAgents: Rocky, Molly"
@@ -123,7 +125,7 @@ def test_the_world_at_a_moment_is_what_was_seen_last(call: Start, recording: Pat
     assert [event["tick"] for event in at["after"]] == [10, 11, 20, 21, 30]
 
 
-def test_a_recording_of_the_older_format_is_printed(call: Start) -> None:
+def test_recording_in_the_older_format_is_printed(call: Start) -> None:
     lines = call("replay", str(OLD)).out.splitlines()
     assert (
         lines[3]
@@ -150,7 +152,7 @@ def test_damage_after_the_end_is_noted_and_listed(call: Start, tmp_path: Path) -
     assert second.endswith("recordings/gone")  # without a digest, as before
 
 
-def test_a_torn_recording_is_printed_with_a_note(call: Start, recording: Path) -> None:
+def test_incomplete_recording_is_printed_with_a_note(call: Start, recording: Path) -> None:
     recording.write_bytes(recording.read_bytes()[:-5])
     command = call("replay", str(recording))
     assert command.out == "".join(TIMELINE.splitlines(keepends=True)[:9])
@@ -164,13 +166,13 @@ def test_a_torn_recording_is_printed_with_a_note(call: Start, recording: Path) -
         (["--at", "1", "--since", "1"], "--at shows all tracks at one time"),
         (["--at", "1", "--track", "frames"], "--at shows all tracks at one time"),
         (["--at", "nan"], "must be"),
-        (["--viewer", "--json"], "--viewer gets all of the recording"),
+        (["--viewer", "--json"], "--viewer shows the whole recording"),
         (["--world", "."], "--world is the world of the viewer"),
         (["--recording", "1"], "--recording is for run directories"),
         (["--track", "secrets"], "is not one of 'inputs', 'observations', 'frames'"),
     ],
 )
-def test_options_that_make_no_sense_together_are_refused(
+def test_contradicting_options_of_replay_are_refused(
     call: Start, recording: Path, options: list[str], message: str
 ) -> None:
     command = call("replay", str(recording), *options)
@@ -187,7 +189,7 @@ def test_the_only_recording_of_a_run_is_found(call: Start, tmp_path: Path, recor
     assert call("replay", str(run)).out == TIMELINE
 
 
-def test_one_of_several_recordings_has_to_be_chosen(
+def test_recording_option_is_required_for_several_recordings(
     call: Start, tmp_path: Path, recording: Path
 ) -> None:
     run = make_run(tmp_path / "run", "recordings/gone.jsonl.zst", str(recording))
@@ -223,7 +225,7 @@ def test_a_run_without_recordings_is_an_error(call: Start, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "link above"])
-def test_nothing_but_a_regular_file_below_the_run_is_read(
+def test_only_regular_files_below_the_run_are_read(
     call: Start, tmp_path: Path, recording: Path, kind: str
 ) -> None:
     run = make_run(tmp_path / "run", "recordings/r")
@@ -243,7 +245,7 @@ def test_nothing_but_a_regular_file_below_the_run_is_read(
     assert "the recording cannot be read: " in command.err
 
 
-def test_hostile_text_in_a_recording_controls_no_terminal(call: Start, tmp_path: Path) -> None:
+def test_hostile_text_in_a_recording_is_escaped(call: Start, tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     hostile = "\x1b]0;t\x07\x9b2J\u202e\n"
     recorded.add(Track.INPUTS, 1, event="join", agent_id=hostile, name=hostile)
@@ -263,7 +265,7 @@ def test_hostile_text_in_a_recording_controls_no_terminal(call: Start, tmp_path:
         assert all(char == "\n" or char.isprintable() for char in command.out), options
 
 
-def test_what_a_run_recorded_is_shown_in_the_viewer_of_its_world(
+def test_viewer_of_the_world_shows_the_recording_of_a_run(
     start: Start, call: Start, tmp_path: Path
 ) -> None:
     world, run = world_with_viewer(tmp_path, "{recording}"), tmp_path / "run"
@@ -302,7 +304,7 @@ def test_the_viewer_gets_the_recording_and_a_free_port(
     assert 20000 <= int(port[5:]) < 32000
 
 
-def test_a_signal_ends_the_viewer_with_all_that_it_has_started(
+def test_signal_ends_the_viewer_and_its_child_processes(
     start: Start, tmp_path: Path, recording: Path
 ) -> None:
     world = world_with_viewer(tmp_path, "stay")
@@ -314,7 +316,7 @@ def test_a_signal_ends_the_viewer_with_all_that_it_has_started(
     assert marked_processes() == set()
 
 
-def test_what_a_viewer_leaves_behind_is_ended(call: Start, tmp_path: Path, recording: Path) -> None:
+def test_processes_left_by_a_viewer_are_ended(call: Start, tmp_path: Path, recording: Path) -> None:
     world = world_with_viewer(tmp_path, "leave")
     command = call("replay", str(recording), "--viewer", "--world", str(world))
     assert (command.wait(), "left" in command.out) == (0, True)
@@ -375,7 +377,7 @@ def test_the_agents_of_a_world_that_cannot_record_itself_are_shown(
     assert verified.wait() == 3
 
 
-def test_what_a_foreign_recording_adds_is_shown(call: Start, tmp_path: Path) -> None:
+def test_events_unique_to_foreign_recordings_are_shown(call: Start, tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     recorded.add(Track.INPUTS, 1, event="join", agent_id=ROCKY, name="Rocky", rejoined=True)
     refused = {"agent_id": ROCKY, "content": "hi", "status": 400, "refusal": "too loud"}

@@ -26,7 +26,7 @@ def saves_of(run_dir: Path, name: str) -> list[Path]:
     return sorted((run_dir / "worlds" / name / "checkpoints").glob("*.json"))
 
 
-def test_restart_brings_the_named_instance_back_from_a_save_of_now(
+def test_restart_saves_the_named_instance_and_restores_it(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -86,7 +86,7 @@ def test_restart_without_names_restarts_running_and_dead_instances(
 
 
 @pytest.mark.thorough
-def test_a_restart_that_fails_ends_its_instance_only(
+def test_failed_restart_ends_only_its_instance(
     up: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     command = up()
@@ -161,7 +161,7 @@ def test_a_world_in_the_foreground_is_restarted_and_its_output_continues(
 
 
 @pytest.mark.thorough
-def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start) -> None:
+def test_restart_is_refused_without_an_orchestrator(serve: Serve, call: Start) -> None:
     served = serve()
     served.command.interrupt()
     named = call("restart", served.run_dir, "w000")
@@ -191,7 +191,9 @@ def test_without_an_orchestrator_nothing_is_restarted(serve: Serve, call: Start)
         (("--since", "999999999d"), ", not '999999999d'"),
     ],
 )
-def test_wrong_selections_are_refused(call: Start, words: tuple[str, ...], message: str) -> None:
+def test_restart_refuses_unknown_instances_and_contradicting_options(
+    call: Start, words: tuple[str, ...], message: str
+) -> None:
     refused = call("logs", ".", *words)
     assert refused.wait() == 2
     assert message in refused.err
@@ -217,7 +219,7 @@ def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
 
 
 @pytest.mark.parametrize("notice", ["start", pytest.param("stop", marks=pytest.mark.thorough)])
-def test_logs_note_that_a_run_was_interrupted(
+def test_logs_have_a_note_after_an_interruption(
     up: Start, call: Start, run_dir: Path, notice: str
 ) -> None:
     command = up()
@@ -238,7 +240,9 @@ def test_logs_note_that_a_run_was_interrupted(
 
 
 @pytest.mark.thorough
-def test_logs_note_the_stop_of_a_detached_instance(tmp_path: Path, call: Start) -> None:
+def test_logs_have_a_note_about_the_stop_of_a_detached_instance(
+    tmp_path: Path, call: Start
+) -> None:
     run = tmp_path / "run"
     started = call("up", str(make_world(tmp_path)), "--detach", "--run-dir", str(run))
     assert started.wait() == 0

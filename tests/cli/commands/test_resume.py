@@ -120,7 +120,7 @@ def test_an_archive_is_loaded_and_resumed_and_its_files_are_listed(
 
 
 @pytest.mark.thorough
-def test_many_resume_the_world_of_an_archive_and_so_does_a_fork(
+def test_up_and_fork_start_instances_from_an_archive(
     start: Start, call: Start, run_dir: Path, world_dir: Path, archive: Path
 ) -> None:
     running = start("up", str(world_dir), "--run-dir", str(run_dir), "--resume", str(archive))

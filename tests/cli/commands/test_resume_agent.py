@@ -53,7 +53,7 @@ def kill(command: Command) -> None:
 
 
 @pytest.mark.thorough
-def test_the_first_checkpoint_is_made_and_shown_before_the_agent_is(
+def test_first_checkpoint_is_shown_before_the_agents_actions(
     start: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     command, run_dir = begin(start, claude_env, world, "--label", "seed=3")
@@ -91,7 +91,7 @@ def test_a_killed_run_continues_elsewhere_with_its_options(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["killed", "interrupted"])
-def test_resume_brings_world_and_agent_back_in_their_place(
+def test_resume_restores_world_and_agent_in_the_same_run_directory(
     start: Start, call: Start, claude_env: dict[str, str], world: Path, how: str
 ) -> None:
     command, run_dir = begin(start, claude_env, world)
@@ -126,7 +126,7 @@ def test_resume_brings_world_and_agent_back_in_their_place(
     assert_nothing_runs()
 
 
-def test_a_pointer_to_a_run_that_others_can_write_starts_nothing(
+def test_checkpoint_pointer_to_a_run_writable_by_others_is_refused(
     call: Start, tmp_path: Path, world: Path
 ) -> None:
     run_dir = tmp_path / "run"
@@ -170,7 +170,7 @@ def test_a_run_without_a_checkpoint_cannot_be_resumed(
 
 
 @pytest.mark.thorough
-def test_turns_that_were_allowed_count_over_a_resume_unless_a_person_allows_more(
+def test_turn_limit_spans_a_resume_unless_max_turns_is_given_again(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     words = ("--port", "0", "--agent", "claude", "--max-turns", "2")
@@ -246,7 +246,7 @@ def test_the_printed_command_line_can_be_pasted_into_a_shell(
 
 
 @pytest.mark.thorough
-def test_an_agent_of_a_script_is_named_with_the_line_that_brings_it_back(
+def test_resume_prints_the_command_that_restores_an_agent_of_a_script(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     words = [sys.executable, "-c", SCRIPT, str(world)]
@@ -291,7 +291,7 @@ def test_a_moved_run_with_an_agent_can_be_resumed(
 
 
 @pytest.mark.thorough
-def test_agents_of_python_are_left_to_python(
+def test_resume_refuses_agents_started_by_python(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     words = [sys.executable, "-c", TEAM, str(world)]

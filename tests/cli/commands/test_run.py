@@ -117,7 +117,7 @@ FLAGS = {
 
 
 @pytest.mark.parametrize(("variable", "value", "name", "meaning"), OF_THE_ENVIRONMENT)
-def test_an_option_wins_over_the_environment_and_that_over_the_default(
+def test_option_overrides_environment_which_overrides_default(
     variable: str, value: str, name: str, meaning: object
 ) -> None:
     default, env = parse()[name], {variable: value}
@@ -135,7 +135,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_default(
         (("--checkpoint-every", "7"), {"CHECKPOINT_EVERY": "0"}, 7),
     ],
 )
-def test_the_interval_of_checkpoints_may_come_from_the_environment(
+def test_checkpoint_interval_is_read_from_the_environment(
     words: tuple[str, ...],
     env: dict[str, str],
     every: float,
@@ -193,7 +193,7 @@ def test_a_wrong_number_is_refused_by_the_name_of_its_option(words: tuple[str, .
 # ------------------------------------------------------------------------------------- resume
 
 
-def test_a_relative_snapshot_is_taken_from_the_world_directory(
+def test_relative_snapshot_path_is_resolved_in_the_world_directory(
     start: Start, tmp_path: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -251,7 +251,7 @@ WITH_HUP = {"prefix": ("env", "--default-signal=HUP")}
         pytest.param(signal.SIGHUP, WITH_HUP, marks=pytest.mark.thorough),
     ],
 )
-def test_term_and_hup_stop_it_as_ctrl_c_does(
+def test_sigterm_and_sighup_stop_the_world_like_ctrl_c(
     start: Start, tmp_path: Path, number: signal.Signals, options: dict[str, Any]
 ) -> None:
     command = start("run", str(make_world(tmp_path)), "--port", "0", **options)
@@ -320,7 +320,7 @@ def test_ctrl_c_ends_a_wait_for_a_port(start: Start, tmp_path: Path) -> None:
     assert not marked_processes()
 
 
-def test_a_killed_command_leaves_nothing_behind(serve: Serve) -> None:
+def test_killed_run_command_leaves_no_processes(serve: Serve) -> None:
     served = serve()
     assert marked_processes()
     served.command.send(signal.SIGKILL)
@@ -374,7 +374,7 @@ def test_a_busy_port_is_an_error_with_its_owner_and_a_hint(call: Start, tmp_path
 
 
 @pytest.mark.thorough
-def test_a_port_that_another_run_holds_is_busy_too(serve: Serve, call: Start) -> None:
+def test_port_leased_by_another_run_is_busy(serve: Serve, call: Start) -> None:
     served = serve()
     command = call("run", served.run_dir, "--port", str(served.port))
     assert command.wait() == 1
@@ -407,7 +407,7 @@ def test_a_directory_without_world_toml_is_an_error(call: Start, tmp_path: Path)
     assert command.err.startswith(f"Error: {tmp_path}: the directory has no world.toml\n")
 
 
-def test_an_error_cannot_move_the_cursor(call: Start, tmp_path: Path) -> None:
+def test_control_characters_in_an_error_are_escaped(call: Start, tmp_path: Path) -> None:
     world = tmp_path / "a\r\u202eb"
     world.mkdir()
     command = call("run", str(world))
@@ -433,7 +433,7 @@ def test_an_engine_world_without_a_main_script_is_refused(call: Start, tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_world_that_ends_by_itself_ends_the_command(start: Start, tmp_path: Path) -> None:
+def test_run_command_ends_when_the_world_ends(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--exit-after", "0.5", "--tell-token")
     command = start("run", str(world), "--port", "0", env={"WORLD_OPERATOR_TOKEN": "s3cret"})
     assert command.wait() == 1
@@ -513,7 +513,7 @@ def test_the_world_gets_the_operator_token_of_the_environment(start: Start, tmp_
 
 
 @pytest.mark.needs("tmux")
-def test_it_can_run_in_a_tmux_window(start: Start, tmp_path: Path) -> None:
+def test_world_runs_in_a_tmux_window(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     sockets = tmp_path / "tmux"
     sockets.mkdir()

@@ -58,7 +58,7 @@ def test_an_agent_works_in_its_world_until_its_budget_is_used_up(
     assert_nothing_runs()
 
 
-def test_the_first_signal_ends_both_and_prints_how_to_continue(
+def test_first_signal_ends_world_and_agent_and_prints_the_resume_command(
     start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     command = start("run", str(world), *WORDS, env=claude_env)
@@ -87,7 +87,7 @@ def test_the_first_signal_ends_both_and_prints_how_to_continue(
 
 
 @pytest.mark.thorough
-def test_turns_that_a_person_allows_count_from_this_start(
+def test_max_turns_counts_from_the_current_start(
     call: Start, claude_env: dict[str, str], world: Path
 ) -> None:
     first = call("run", str(world), *WORDS, "--max-turns", "2", env=claude_env)
@@ -120,7 +120,7 @@ def test_missing_requirements_are_errors_before_the_world_starts(
     assert not (Path.cwd() / "runs").exists()
 
 
-def test_an_impossible_sandbox_is_an_error_before_the_world_starts(
+def test_unavailable_sandbox_is_an_error_before_the_world_starts(
     call: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     refusing = tmp_path / "refusing"
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_read_is_named_before_the_world_starts(
 @pytest.mark.parametrize(
     "words", [("--model", "x"), pytest.param(("--sandbox",), marks=pytest.mark.thorough)]
 )
-def test_options_of_an_agent_need_an_agent(
+def test_agent_options_without_agent_are_refused(
     call: Start, world: Path, words: tuple[str, ...]
 ) -> None:
     command = call("run", str(world), *words)
@@ -159,7 +159,9 @@ def test_options_of_an_agent_need_an_agent(
 
 
 @pytest.mark.parametrize("words", [("--max-turns", "0"), ("--agent", "eliza")])
-def test_a_wrong_value_is_named(call: Start, world: Path, words: tuple[str, ...]) -> None:
+def test_wrong_value_of_an_agent_option_is_named(
+    call: Start, world: Path, words: tuple[str, ...]
+) -> None:
     command = call("run", str(world), *WORDS, *words)
     assert command.wait() == 2
     assert words[-1] in command.err
@@ -188,7 +190,9 @@ def test_a_wrong_agent_command_is_reported_with_its_option(
 
 
 @pytest.mark.thorough
-def test_any_program_is_an_agent_by_its_template(call: Start, world: Path, tmp_path: Path) -> None:
+def test_any_program_can_be_an_agent_with_a_command_template(
+    call: Start, world: Path, tmp_path: Path
+) -> None:
     program = tmp_path / "my-agent"
     program.write_text('#!/bin/sh\necho session: 4711\necho "$@" >> said\n')
     program.chmod(0o700)
@@ -255,7 +259,7 @@ def test_an_agent_that_is_stopped_from_outside_ends_the_run(
 
 
 @pytest.mark.thorough
-def test_a_second_signal_kills(
+def test_second_signal_kills_world_and_agent(
     start: Start, claude_env: dict[str, str], world: Path, tmp_path: Path
 ) -> None:
     workspace = tmp_path / "run" / "agents" / "Eko" / "workspace"

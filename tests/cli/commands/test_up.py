@@ -39,7 +39,7 @@ NAMES = ["w000", "w001", "w002"]
 # ------------------------------------------------------------------------------ a line an event
 
 
-def test_without_a_terminal_there_is_a_line_for_each_event(
+def test_up_prints_a_line_per_event_without_a_terminal(
     up: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     command = up()
@@ -97,7 +97,7 @@ def test_with_stop_all_one_failure_ends_them_all(
 @pytest.mark.parametrize(
     ("code", "status"), [(3, 1), pytest.param(0, 0, marks=pytest.mark.thorough)]
 )
-def test_it_ends_when_the_last_instance_has_ended(
+def test_up_ends_when_the_last_instance_has_ended(
     up: Start, run_dir: Path, code: int, status: int
 ) -> None:
     command = up()
@@ -112,7 +112,7 @@ def test_it_ends_when_the_last_instance_has_ended(
 
 
 @pytest.mark.thorough
-def test_stopping_them_from_another_terminal_is_not_a_failure(
+def test_up_succeeds_when_another_command_stops_the_instances(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()
@@ -253,7 +253,7 @@ def test_a_halt_is_a_failure_and_shows_its_reason(
 
 
 @pytest.mark.thorough
-def test_it_waits_for_the_last_instance_to_come_back(
+def test_up_waits_for_the_restart_of_the_last_instance(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -275,7 +275,7 @@ def test_it_waits_for_the_last_instance_to_come_back(
         pytest.param(signal.SIGHUP, 129, marks=pytest.mark.thorough),
     ],
 )
-def test_a_signal_stops_them_all(up: Start, number: signal.Signals, status: int) -> None:
+def test_signal_stops_all_instances(up: Start, number: signal.Signals, status: int) -> None:
     command = up("--grace", "0.2", flags=("--daemon",))
     assert marked_processes()
     command.send(number)
@@ -356,7 +356,7 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
 
 
 @pytest.mark.thorough
-def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_up_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_dir: Path) -> None:
     closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     words = ("up", str(make_world(tmp_path)), "--run-dir", str(run_dir))
     command = start(*words, prefix=closing)
@@ -372,7 +372,7 @@ def test_it_runs_with_closed_standard_streams(start: Start, tmp_path: Path, run_
 
 
 @pytest.mark.thorough
-def test_it_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: Path) -> None:
+def test_up_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: Path) -> None:
     world = make_world(tmp_path)
     words = ("up", str(world), "--run-dir", str(run_dir), "--autosave", "0.05")
     command = start(*words, stdout=subprocess.PIPE)
@@ -384,7 +384,7 @@ def test_it_ends_when_the_output_is_gone(start: Start, tmp_path: Path, run_dir: 
 
 
 @pytest.mark.thorough
-def test_a_full_disk_loses_lines_and_stops_no_world(
+def test_full_disk_loses_output_lines_but_stops_no_world(
     start: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -401,7 +401,7 @@ def test_a_full_disk_loses_lines_and_stops_no_world(
 
 
 @pytest.mark.thorough
-def test_a_terminal_shows_a_live_table_and_is_left_clean(
+def test_live_table_is_shown_and_the_terminal_restored(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -480,7 +480,7 @@ def test_a_stopped_terminal_does_not_delay_ctrl_c(tmp_path: Path, run_dir: Path)
 
 
 @pytest.mark.thorough
-def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_holds(
+def test_start_is_refused_in_a_run_directory_of_another_orchestrator(
     up: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     running = up()
@@ -499,7 +499,7 @@ def test_another_program_starts_nothing_in_a_directory_that_an_orchestrator_hold
 
 
 @pytest.mark.thorough
-def test_an_error_before_the_start_is_all_that_is_shown(tmp_path: Path) -> None:
+def test_error_before_the_start_is_the_only_output(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     (world / ".clawblox").write_text("a file where a directory should be")
     with terminal("up", str(world), "--run-dir", str(world)) as one:
@@ -530,7 +530,7 @@ def orchestrator_of(run_dir: Path) -> int:
 
 
 @pytest.mark.thorough
-def test_it_goes_to_the_background_when_all_are_ready_and_ends_with_the_last_of_them(
+def test_detached_up_returns_when_all_are_ready_and_ends_with_the_last_instance(
     detach: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = detach(make_world(tmp_path), "--metrics-port", "0")
@@ -589,7 +589,7 @@ def test_in_the_background_a_failed_start_is_reported_and_the_others_continue(
 
 
 @pytest.mark.thorough
-def test_if_every_start_fails_nothing_is_left_in_the_background(
+def test_detached_up_leaves_no_process_if_every_start_fails(
     detach: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     command = detach(make_world(tmp_path, "--exit-at-once", "4"))

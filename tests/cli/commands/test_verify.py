@@ -34,7 +34,7 @@ def replayed(outcome: Any, **fields: Any) -> VerifiedReplay:
     return VerifiedReplay(path, 2, "w003", progress, 1.5, link, start_checked_by=checked)
 
 
-def test_a_result_is_a_line() -> None:
+def test_verification_result_is_one_line() -> None:
     counts: dict[str, Any] = {"tick": 383, "events": 1, "frames": 63, "is_complete": True}
     equal = replayed("equal", **counts, has_begun_again=True, checked="seed")
     assert (
@@ -111,7 +111,7 @@ def test_a_result_is_a_line() -> None:
     assert words == ["equal", "different", "equal_unchecked_start", "impossible"]
 
 
-def test_long_values_are_shown_from_where_they_differ() -> None:
+def test_long_values_are_cut_to_the_part_that_differs() -> None:
     found = Divergence(1, 0.1, "the view", "", "a" * 500 + "b", None)
     text = describe_replay(replayed("different", divergence=found))
     assert len(text) < 400
@@ -156,7 +156,7 @@ def test_a_run_is_verified_and_its_results_are_kept(call: Start, lives: Path) ->
 
 
 @pytest.mark.thorough
-def test_a_recording_alone_begins_unchecked_and_is_refused_with_strict(
+def test_single_recording_has_an_unchecked_start_and_fails_with_strict(
     call: Start, lives: Path, tmp_path: Path
 ) -> None:
     shutil.copy(lives / "recordings" / "recording-0002.jsonl.zst", tmp_path / "alone")
@@ -174,7 +174,7 @@ def test_a_recording_alone_begins_unchecked_and_is_refused_with_strict(
 
 
 @pytest.mark.thorough
-def test_a_signal_to_a_verification_leaves_nothing(
+def test_signal_ends_a_verification_without_leftovers(
     start: Start, lives: Path, tmp_path: Path
 ) -> None:
     line = "        self.ticks += 1\n"
@@ -194,9 +194,7 @@ def is_up(log: Path) -> bool:
 
 
 @pytest.mark.parametrize("command", ["verify", "replay"])
-def test_an_archive_isno_recording_and_its_run_is_named(
-    call: Start, tmp_path: Path, command: str
-) -> None:
+def test_archive_is_refused_and_its_run_named(call: Start, tmp_path: Path, command: str) -> None:
     make_record(tmp_path / "run", 0)
     file = tmp_path / "run" / "checkpoints" / "gen001.ckpt"
     file.parent.mkdir()
@@ -207,7 +205,7 @@ def test_an_archive_isno_recording_and_its_run_is_named(
     assert f"hint: give its run, {tmp_path / 'run'}" in refused.err
 
 
-def test_a_number_thatno_recording_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_unknown_recording_number_is_refused_with_a_list_of_recordings(tmp_path: Path) -> None:
     found = [FoundRecording(tmp_path / "a"), FoundRecording(tmp_path / "b")]
     texts = [no_recording(tmp_path, 5, recordings).message for recordings in (found, found[:1])]
     assert texts == [
@@ -238,7 +236,7 @@ def test_a_score_function_without_scores_is_refused(call: Start, lives: Path) ->
     assert "--score is the function for --scores: add that" in command.err
 
 
-def test_the_recordings_of_a_run_need_nothing_of_experiments() -> None:
+def test_verify_of_a_run_does_not_import_experiments() -> None:
     """Importing all of it takes longer than the replay of a short recording."""
     code = (
         "import sys, clawblox.cli.commands.verify, clawblox.cli.commands.replay; "

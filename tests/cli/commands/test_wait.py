@@ -18,7 +18,7 @@ from tests.support.worlds import ask, make_world
 
 
 @pytest.mark.thorough
-def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
+def test_wait_prints_each_end_and_exits_with_the_first_failure_by_name(
     up: Start, start: Start, call: Start, run_dir: Path
 ) -> None:
     orchestrator = up()
@@ -41,7 +41,7 @@ def test_it_prints_each_end_and_exits_as_the_first_by_name_that_failed(
 
 
 @pytest.mark.thorough
-def test_a_restart_is_no_end_and_ctrl_c_leaves_the_run_alone(
+def test_wait_ignores_restarts_and_ctrl_c_does_not_affect_the_run(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path)
@@ -64,7 +64,7 @@ def test_a_restart_is_no_end_and_ctrl_c_leaves_the_run_alone(
 
 
 @pytest.mark.thorough
-def test_a_wrong_use_is_explained(call: Start, tmp_path: Path) -> None:
+def test_wrong_usage_of_wait_is_explained(call: Start, tmp_path: Path) -> None:
     assert call("wait", str(tmp_path / "nowhere")).wait() == 1
     (tmp_path / "empty").mkdir()
     assert "Nothing has run in" in call("wait", str(tmp_path / "empty")).err

@@ -75,7 +75,7 @@ def invoke(*words: str) -> Result:
     )
 
 
-def test_equal_nodes_have_each_fact_once(look: Callable[..., dict[str, Any]]) -> None:
+def test_equal_nodes_are_combined_into_one_fact(look: Callable[..., dict[str, Any]]) -> None:
     found = look(a=answer(), b=answer())
     assert {one["state"] for one in found.values()} == {"ok"}
     assert found["nodes"]["found"] == "2: a, b"
@@ -84,7 +84,7 @@ def test_equal_nodes_have_each_fact_once(look: Callable[..., dict[str, Any]]) ->
     assert {"same clawblox", "same engine", "same python", "processor", "libc"} < found.keys()
 
 
-def test_what_differs_between_nodes_is_marked_with_their_names(
+def test_differing_facts_are_listed_with_node_names(
     look: Callable[..., dict[str, Any]],
 ) -> None:
     old = {
@@ -101,7 +101,7 @@ def test_what_differs_between_nodes_is_marked_with_their_names(
     assert found["libc"]["found"].endswith("(a, c); musl 1.2 (b)")
 
 
-def test_a_version_that_is_not_that_of_this_process_is_a_missing_requirement(
+def test_node_with_another_version_is_a_missing_requirement(
     look: Callable[..., dict[str, Any]],
 ) -> None:
     for fact in ("clawblox", "engine", "python"):
@@ -111,7 +111,7 @@ def test_a_version_that_is_not_that_of_this_process_is_a_missing_requirement(
         assert row["found"] == f"{FACTS[fact]} (this process); 9.9 (a)"
 
 
-def test_free_space_may_differ_and_little_of_it_is_a_warning(
+def test_free_space_may_differ_between_nodes_and_little_space_is_a_warning(
     look: Callable[..., dict[str, Any]],
 ) -> None:
     found = look(a=answer(scratch_bytes=5 * 10**9), b=answer(scratch_bytes=7 * 10**9))
@@ -122,7 +122,7 @@ def test_free_space_may_differ_and_little_of_it_is_a_warning(
     assert look(a=answer(scratch_bytes=5))["scratch"]["state"] == "warning"
 
 
-def test_how_a_cluster_is_started_is_judged(look: Callable[..., dict[str, Any]]) -> None:
+def test_settings_of_a_cluster_start_are_checked(look: Callable[..., dict[str, Any]]) -> None:
     found = look(a=answer(token=False, tls=False, niceness=15, route_out=False))
     judged = {name: (one["state"], one["found"]) for name, one in found.items()}
     assert judged["niceness"] == ("warning", "15")
@@ -141,7 +141,7 @@ def test_a_node_without_an_answer_is_missing_and_the_others_are_compared(
     assert found["claude"]["found"] == "2.1.330"
 
 
-def test_an_answer_of_another_form_fails_its_checks_only(
+def test_malformed_answer_fails_only_its_own_checks(
     look: Callable[..., dict[str, Any]],
 ) -> None:
     found = look(status=1, a={"facts": FACTS, "checks": {}}, b="hello")
@@ -150,7 +150,9 @@ def test_an_answer_of_another_form_fails_its_checks_only(
     assert "cannot be checked" in found["claude"]["found"]
 
 
-def test_no_node_is_a_missing_requirement(look: Callable[..., dict[str, Any]]) -> None:
+def test_cluster_without_nodes_is_a_missing_requirement(
+    look: Callable[..., dict[str, Any]],
+) -> None:
     found = look(status=1)
     assert {name: one["found"] for name, one in found.items()} == {"nodes": "the cluster has none"}
 
@@ -163,6 +165,6 @@ def test_a_node_answers_with_plain_values(monkeypatch: pytest.MonkeyPatch) -> No
     assert json.loads(json.dumps(facts))["facts"].keys() == describe_node().keys()
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_invalid_cluster_address_is_refused() -> None:
     with pytest.raises(ConfigError, match='--cluster: must be "auto" or "host:port"'):
         invoke("ray://head:10001")

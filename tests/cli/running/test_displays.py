@@ -106,7 +106,7 @@ async def test_without_a_terminal_each_event_after_the_first_look_is_a_line(pipe
     assert failed == "r2 generation 1 failed (setup): no program"
 
 
-async def test_events_since_a_line_are_news(pipe: Reader) -> None:
+async def test_only_events_after_a_given_line_are_shown(pipe: Reader) -> None:
     display = make_display(pipe.output, ExperimentScene(Story().read, since=1))
     await display.finish(["that is all"])
     working, *rest = pipe.text().splitlines()

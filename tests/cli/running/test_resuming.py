@@ -102,7 +102,7 @@ def test_resume_in_the_background_returns_when_all_are_ready(call: Start, run_di
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("crash")
-def test_errors_of_resume_name_the_problem(
+def test_resume_errors_name_the_problem(
     call: Start, start: Start, tmp_path: Path, world: Path, run_dir: Path
 ) -> None:
     unknown = call("resume", str(run_dir), "w009")

@@ -41,7 +41,7 @@ def test_a_new_run_directory_is_made_and_printed_first(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("below", [".", "assets"])
-def test_in_a_world_s_sources_it_is_made_out_of_the_way(
+def test_run_directory_in_world_sources_is_below_the_state_directory(
     start: Start, call: Start, tmp_path: Path, below: str
 ) -> None:
     world = make_world(tmp_path)
@@ -72,7 +72,7 @@ def test_a_run_in_the_background_uses_the_printed_directory(call: Start, tmp_pat
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", WORDS)
 @pytest.mark.parametrize("was_there", [True, False])
-def test_a_start_that_cannot_be_tried_leaves_no_directory(
+def test_failed_start_attempt_leaves_no_run_directory(
     call: Start, tmp_path: Path, name: str, was_there: bool
 ) -> None:
     if was_there:
@@ -83,7 +83,9 @@ def test_a_start_that_cannot_be_tried_leaves_no_directory(
     assert not was_there or not list(Path("runs").iterdir())
 
 
-def test_a_read_only_place_is_an_error_with_a_hint(call: Start, tmp_path: Path) -> None:
+def test_read_only_parent_of_the_run_directory_is_an_error_with_a_hint(
+    call: Start, tmp_path: Path
+) -> None:
     Path("runs").write_text("a file where a directory should be")
     command = call("up", str(make_world(tmp_path)))
     assert command.wait() == 2
@@ -125,7 +127,7 @@ def test_a_run_inside_of_a_world_makes_no_second_run_directory(
         (("--run-dir", "other"), {"WORLD_RECORD_DIR": "/elsewhere/rec"}, "other"),
     ],
 )
-def test_a_requested_run_directory_wins_over_the_run_around_it(
+def test_requested_run_directory_overrides_the_enclosing_run(
     start: Start, tmp_path: Path, words: tuple[str, ...], env: dict[str, str], expected: str
 ) -> None:
     manifest = Path.cwd() / "run" / ".clawblox" / "manifest.json"
@@ -150,14 +152,12 @@ def test_the_recording_directory_of_the_environment_names_the_run(
     ("variable", "found"),
     [("/r/.clawblox/manifest.json", "/r"), ("", None), ("  ", None), ("a/b/c.json", None)],
 )
-def test_the_run_around_a_process_is_known_by_its_manifest(
-    variable: str, found: str | None
-) -> None:
+def test_enclosing_run_is_found_by_its_manifest(variable: str, found: str | None) -> None:
     assert outer_run_dir({"CLAWBLOX_MANIFEST_PATH": variable}) == (found and Path(found))
     assert outer_run_dir({}) is None
 
 
-def test_a_run_on_the_port_of_the_run_around_it_is_apart_from_that() -> None:
+def test_run_on_the_port_of_the_enclosing_run_gets_a_separate_directory() -> None:
     outer = {"CLAWBLOX_MANIFEST_PATH": "/r/.clawblox/manifest.json", "WORLD_PORT": "8080"}
     inner = {**outer, "CLAWBLOX_LEASE": "0.token"}
     assert inner_runs_dir(inner, 8080) == Path("/r/.clawblox/inner")
@@ -177,7 +177,7 @@ def test_a_run_on_the_port_of_the_run_around_it_is_apart_from_that() -> None:
         ("", "world"),
     ],
 )
-def test_its_name_is_fit_for_a_path_whatever_the_world_is_called(
+def test_run_directory_name_is_valid_for_any_world_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, stem: str
 ) -> None:
     at = run_dirs.utc_now()

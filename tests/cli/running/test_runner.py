@@ -57,7 +57,7 @@ async def test_the_first_signal_stops_and_further_signals_kill(
 
 
 @pytest.mark.anyio
-async def test_a_refused_signal_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_signal_does_not_end_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     command = Command(monkeypatch, refused=signal.SIGINT)
     async with command.signals.obeyed(command.stop, command.kill):
         await command.get(signal.SIGINT)

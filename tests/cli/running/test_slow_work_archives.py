@@ -78,7 +78,7 @@ def test_a_failed_save_is_no_longer_listed(archive: Path) -> None:
     assert not archive_work()
 
 
-def test_from_two_seconds_on_the_oldest_of_them_is_described(
+def test_oldest_archive_work_is_described_after_two_seconds(
     tmp_path: Path,
 ) -> None:
     with listed("Saving", tmp_path / "a.ckpt", None) as count, listed("Loading", tmp_path, None):

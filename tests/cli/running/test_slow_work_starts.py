@@ -48,7 +48,7 @@ def test_the_line_shows_the_result_of_the_probe(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_line_shows_that_the_world_listens_elsewhere(tmp_path: Path) -> None:
+def test_start_line_shows_another_port_that_the_world_listens_on(tmp_path: Path) -> None:
     other = free_port()
     world = make_world(tmp_path, "--bind-port", str(other))
     with terminal("run", str(world), "--port", "0") as one:

@@ -37,11 +37,11 @@ def decode(*chunks: bytes) -> list[str]:
         (b"\xf0\x9f\x99", []),
     ],
 )
-def test_keys_have_names_and_others_are_left_out(data: bytes, keys: list[str]) -> None:
+def test_known_keys_are_decoded_and_others_dropped(data: bytes, keys: list[str]) -> None:
     assert decode(data) == keys
 
 
-def test_chunks_make_no_difference() -> None:
+def test_decoded_keys_do_not_depend_on_chunks() -> None:
     for parts in product(PARTS, repeat=4):
         assert decode(*parts) == decode(b"".join(parts)), parts
 
@@ -55,7 +55,7 @@ def test_an_unfinished_sequence_does_not_grow() -> None:
     assert not decoder.is_waiting
 
 
-def test_silence_tells_the_escape_key_from_a_sequence() -> None:
+def test_escape_key_is_recognised_after_a_silence() -> None:
     decoder = KeyDecoder()
     assert decoder.feed(b"\x1b") == []
     assert decoder.is_waiting

@@ -62,7 +62,7 @@ def link_named(page: Page, name: str) -> str | None:
 # -- the head ------------------------------------------------------------------------------------
 
 
-def test_the_head_says_why_it_stopped_and_what_it_cost(tmp_path: Path) -> None:
+def test_agent_page_head_has_the_reason_and_the_cost(tmp_path: Path) -> None:
     used = Usage(input_tokens=100, cached_tokens=300, output_tokens=50, cost_usd=3.0, turns=14)
     came = Usage(cached_tokens=100, cost_usd=1.0, turns=4)
     reason = "budget of 14 turns used up"
@@ -81,13 +81,13 @@ def test_the_head_says_why_it_stopped_and_what_it_cost(tmp_path: Path) -> None:
     assert page.share == "#w000-id/agent/Ada"
 
 
-def test_an_error_that_the_reason_does_not_name_is_named(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_agent_page_names_an_error_missing_in_the_reason(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin()
     ada.events.add("limit", 1, message="limit until 2:53")
     assert "stopped on request; limit until 2:53" in words_of(open_page(tmp_path))
 
 
-def test_a_usage_limit_is_said_once_and_then_in_the_words_of_the_program(tmp_path: Path) -> None:
+def test_usage_limit_is_shown_once_with_the_programs_words(tmp_path: Path) -> None:
     limit = "the usage limit is reached, until 2026-11-30T04:38:43Z"
     told = "You've hit your limit · resets 2:53am (UTC)"
     ada = WrittenAgent(tmp_path, state="failed", reason=limit, turn=1)
@@ -102,7 +102,7 @@ def test_a_usage_limit_is_said_once_and_then_in_the_words_of_the_program(tmp_pat
     assert words_of(page, "steps").count(limit) == 1
 
 
-def test_a_live_agent_says_what_it_does_and_how_to_tell_it_something(
+def test_live_agent_page_has_the_last_action_and_the_send_command(
     ada: WrittenAgent, tmp_path: Path
 ) -> None:
     ada.status(state="working", turn=1)
@@ -117,7 +117,7 @@ def test_a_live_agent_says_what_it_does_and_how_to_tell_it_something(
     assert "→ no answer yet" in words_of(page, "steps")
 
 
-def test_checkpoints_are_lines_with_the_command_that_goes_on_there(tmp_path: Path) -> None:
+def test_checkpoint_lines_have_the_command_that_continues_from_them(tmp_path: Path) -> None:
     ada = WrittenAgent(tmp_path)
     saved = save_of("w000", 5)
     archive = {**saved, "path": "checkpoints/t5.ckpt", "created_at": "2026-11-22T11:10:03Z"}
@@ -159,9 +159,7 @@ def test_the_strip_shows_when_the_world_died_and_was_started_again(
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def test_calls_of_the_world_stand_out_with_what_they_changed(
-    ada: WrittenAgent, tmp_path: Path
-) -> None:
+def test_world_calls_are_shown_with_their_changes(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     ada.call(command=f"curl -s {URL}/api.md")
     ada.answer("# Marbles")
@@ -178,7 +176,9 @@ def test_calls_of_the_world_stand_out_with_what_they_changed(
     assert "Bash ls -la 6 B ✕ ls: no" in steps
 
 
-def test_a_window_knows_what_was_seen_before_it(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_window_shows_changes_since_observations_before_it(
+    ada: WrittenAgent, tmp_path: Path
+) -> None:
     ada.begin("Begin")
     ada.steer(0.5, 23)
     second = ada.steer(1, 23.25)
@@ -187,7 +187,7 @@ def test_a_window_knows_what_was_seen_before_it(ada: WrittenAgent, tmp_path: Pat
     assert "0.5, 0" not in steps
 
 
-def test_requests_to_continue_are_words_and_other_messages_are_marked(
+def test_continue_messages_are_shown_in_words_and_others_marked(
     ada: WrittenAgent, tmp_path: Path
 ) -> None:
     for prompt in ("Begin", None, "Come back <to> the camp"):
@@ -204,7 +204,7 @@ def test_requests_to_continue_are_words_and_other_messages_are_marked(
     assert [word for word in outline.split() if word.isdigit()] == ["1", "2", "3"]
 
 
-def test_long_texts_are_cut_and_lead_to_all_of_them(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_long_texts_are_cut_with_a_link_to_the_full_text(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     long = "".join(f"word {number} " for number in range(40_000))
     said = ada.say(long)
@@ -259,7 +259,7 @@ def test_hostile_words_are_text_everywhere(ada: WrittenAgent, tmp_path: Path, wh
     assert "alert(1)" in text
 
 
-def test_a_line_of_8_mb_is_bounded(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_agent_log_line_of_8_mb_is_cut(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     long = ada.say("x" * (7 << 20))
     ada.write({"type": "assistant", "filler": "y" * (9 << 20)})
@@ -311,7 +311,7 @@ def write_slowly(ada: WrittenAgent, monkeypatch: pytest.MonkeyPatch, minutes: in
     return starts
 
 
-def test_minutes_times_and_bytes_lead_to_their_steps(
+def test_page_parameters_for_minutes_times_and_bytes_select_steps(
     ada: WrittenAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = write_slowly(ada, monkeypatch, 20)
@@ -371,7 +371,7 @@ def test_windows_cover_every_step_once(
         assert len(re.findall(r"acts Steer", " ".join(texts))) == 20
 
 
-def test_a_search_leads_to_the_steps_that_it_has_found(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_search_results_link_to_the_matching_steps(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     said = ada.say('The "Needle" is <here>.')
     ada.call(command="grep needle notes")
@@ -418,7 +418,7 @@ def test_steps_have_the_simulated_times_of_their_inputs_in_the_recording(tmp_pat
 
 
 @pytest.mark.parametrize("why", ["time", "events"])
-def test_a_search_shows_lines_as_they_are_if_their_steps_cannot_be_told(
+def test_search_shows_raw_lines_without_readable_steps(
     ada: WrittenAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     ada.begin("Begin")
@@ -436,7 +436,7 @@ def test_a_search_shows_lines_as_they_are_if_their_steps_cannot_be_told(
 # -- logs that are not whole ---------------------------------------------------------------------
 
 
-def test_an_agent_without_a_log_says_so(tmp_path: Path) -> None:
+def test_page_of_an_agent_without_a_log_has_a_note(tmp_path: Path) -> None:
     ada = WrittenAgent(tmp_path)
     shutil.rmtree(ada.log.parent)
     ada.directory.events_file.unlink()
@@ -445,7 +445,7 @@ def test_an_agent_without_a_log_says_so(tmp_path: Path) -> None:
     assert "0 steps" in words_of(page, "steps")
 
 
-def test_the_end_of_a_turn_that_was_cut_off_stands_in_that_turn(
+def test_end_of_an_interrupted_turn_is_shown_in_that_turn(
     ada: WrittenAgent, tmp_path: Path
 ) -> None:
     ada.begin("Begin")
@@ -459,7 +459,7 @@ def test_the_end_of_a_turn_that_was_cut_off_stands_in_that_turn(
     assert "cut off" in steps
 
 
-def test_a_torn_line_and_a_cut_log_are_shown_as_far_as_they_go(
+def test_incomplete_line_and_cut_log_are_shown_up_to_the_cut(
     ada: WrittenAgent, tmp_path: Path
 ) -> None:
     ada.begin("Begin")
@@ -472,7 +472,7 @@ def test_a_torn_line_and_a_cut_log_are_shown_as_far_as_they_go(
     assert "0 B to" in words_of(open_page(tmp_path), "steps")
 
 
-def test_files_outside_of_the_directory_are_not_read(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_agent_files_outside_the_directory_are_not_read(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     ada.say("secret")
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
@@ -483,7 +483,7 @@ def test_files_outside_of_the_directory_are_not_read(ada: WrittenAgent, tmp_path
     assert "is not below" in text
 
 
-def test_a_run_that_was_moved_is_whole(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_page_of_a_moved_run_is_complete(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     ada.say("I was moved.")
     ada.finish()
@@ -603,7 +603,7 @@ def test_many_turns_are_drawn_in_columns_and_listed_in_part(
     assert len(html_of(page)) < 150_000
 
 
-def test_what_came_with_an_archive_has_no_time_but_its_own(tmp_path: Path) -> None:
+def test_steps_from_an_archive_keep_only_their_own_times(tmp_path: Path) -> None:
     ada = WrittenAgent(tmp_path)
     ada.begin("Begin")
     told = ada.say("I am the parent.")

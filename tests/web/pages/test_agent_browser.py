@@ -62,7 +62,7 @@ def test_steps_are_appended_and_opened_folds_stay(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", [1280, 390])
-def test_hostile_words_do_nothing_and_nothing_is_wider_than_the_page(
+def test_hostile_words_are_inert_and_fit_the_page(
     ada: WrittenAgent,
     tmp_path: Path,
     browser: Chromium,
@@ -81,7 +81,7 @@ def test_hostile_words_do_nothing_and_nothing_is_wider_than_the_page(
 
 
 @pytest.mark.thorough
-def test_the_list_of_turns_shows_the_turn_of_the_minute_that_is_gone_to(
+def test_turn_list_shows_the_turn_of_the_selected_minute(
     ada: WrittenAgent, tmp_path: Path, browser: Chromium, serve: Callable[[Path], Server]
 ) -> None:
     ada.finish()

@@ -41,7 +41,7 @@ def instances(site: Site, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
-def test_a_fork_and_its_parent_part_at_an_action(
+def test_fork_and_parent_first_differ_at_an_action(
     family: Path, tmp_path: Path, is_moved: bool
 ) -> None:
     name = "first"
@@ -65,7 +65,7 @@ def test_a_fork_and_its_parent_part_at_an_action(
     assert "tool calls" not in parting
 
 
-def test_branches_of_an_archive_part_at_the_archive_that_they_came_from(tmp_path: Path) -> None:
+def test_branches_of_an_archive_are_compared_from_the_archive_on(tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     archive = {"path": "checkpoints/gen001.ckpt", "time": 1.0, "created_at": "2026-06-23"}
     more = {"checkpoints": [save_of("first", 1), archive]}
@@ -97,7 +97,7 @@ def test_branches_of_an_archive_part_at_the_archive_that_they_came_from(tmp_path
     assert "They part at a-2.json of a at 2.0 s" in part(text, "parting")
 
 
-def test_a_number_has_two_lines(family: Path) -> None:
+def test_compared_number_has_a_line_for_each_side(family: Path) -> None:
     site = Site(family)
     idents = instances(site, "first")
     text = draw(site, "compare", a=idents["alpha"], b=idents["w000"])
@@ -106,7 +106,7 @@ def test_a_number_has_two_lines(family: Path) -> None:
     assert re.search(r"At the end A [\d.]+ and B [\d.]+, as \w+ saw it\.", number)
 
 
-def test_the_words_of_the_line_that_ends_higher_are_above(tmp_path: Path) -> None:
+def test_label_of_the_higher_line_is_above(tmp_path: Path) -> None:
     for name, gain in (("a", 1), ("b", 2)):
         home = tmp_path / "lab" / name / "worlds" / name
         home.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_the_last_saves_at_the_same_simulated_time_are_compared(tmp_path: Path) 
     assert "no JSON document of a world" in part(text, "world")
 
 
-def test_the_form_has_what_is_compared_and_refuses_what_cannot_be(family: Path) -> None:
+def test_comparison_form_keeps_the_choice_and_refuses_invalid_ones(family: Path) -> None:
     site = Site(family)
     runs = [find_run(site, name).ident for name in ("first", "second")]
     chosen = draw(site, "compare", a=runs[0], b=runs[1])
@@ -162,7 +162,7 @@ def test_the_form_has_what_is_compared_and_refuses_what_cannot_be(family: Path) 
             make(site, "compare", a=idents[0], b=idents[1])
 
 
-def test_runs_without_a_fork_or_a_common_time_say_so(tmp_path: Path) -> None:
+def test_comparison_without_fork_or_common_time_has_a_note(tmp_path: Path) -> None:
     for name, times in (("a", (1, 2)), ("b", (3, 4))):
         document = {"run": run_of(name), "checkpoints": [save_of(name, time) for time in times]}
         write_run(tmp_path / "lab" / name, {name: document})
@@ -173,7 +173,7 @@ def test_runs_without_a_fork_or_a_common_time_say_so(tmp_path: Path) -> None:
     assert "No recording: this axis shows host time alone." in part(text, "axis")
 
 
-def test_attempts_of_an_experiment_are_chosen_on_its_page_and_have_their_scores(
+def test_attempts_are_compared_from_the_experiment_page_with_their_scores(
     tmp_path: Path,
 ) -> None:
     directory = shutil.copytree(V1_SCORED, tmp_path / "lab" / "exp")
@@ -207,7 +207,7 @@ def write_agent(run: Path, *changes: tuple[str, str], **facts: object) -> AgentD
     return directory
 
 
-def test_without_recordings_the_calls_and_results_of_agents_say_where_they_part(
+def test_calls_and_results_are_compared_without_recordings(
     tmp_path: Path,
 ) -> None:
     for name, changes in (("a", ()), ("b", (("echo hi-there", f"echo {HOSTILE}"),))):
@@ -236,7 +236,7 @@ def test_without_recordings_the_calls_and_results_of_agents_say_where_they_part(
         ("0.123456789", "0.123456788", ("0.123456789", "0.123456788")),
     ],
 )
-def test_numbers_have_six_digits_unless_they_look_equal_then(
+def test_numbers_have_six_digits_unless_they_would_look_equal(
     tmp_path: Path, first: str, second: str, shown: tuple[str, str]
 ) -> None:
     for name, number in (("a", first), ("b", second)):
@@ -280,7 +280,7 @@ def test_addresses_ids_directories_and_times_are_equal(
     assert [*find_call_differences(paths, (None, None), NAMES)] == []
 
 
-def test_what_the_parent_did_before_the_fork_is_not_compared(tmp_path: Path) -> None:
+def test_calls_of_the_parent_before_the_fork_are_not_compared(tmp_path: Path) -> None:
     first = write_agent(tmp_path / "a")
     second = write_agent(tmp_path / "b")
     since = ("2026-11-22T11:10:30Z", None)

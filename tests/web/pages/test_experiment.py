@@ -39,13 +39,13 @@ def rows(text: str, part: str) -> list[str]:
     return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in found[1:]]
 
 
-def test_the_first_page_leads_to_every_experiment(site: Site) -> None:
+def test_first_page_links_to_every_experiment(site: Site) -> None:
     text = draw(site)
     for name in ("exp", "scored"):
         assert f'href="/experiment/{identify(name)}"' in text
 
 
-def test_every_chain_has_a_sign_for_each_generation_and_says_why(site: Site) -> None:
+def test_chain_has_a_sign_and_a_reason_for_each_generation(site: Site) -> None:
     chains = rows(page(site), "chains")
     assert [row.split()[0] for row in chains] == ["r1", "r2", "r1-f1-1", "r1-f1-2"]
     text = page(site)
@@ -102,7 +102,7 @@ def test_scores_are_compared_by_condition(site: Site) -> None:
     assert "<svg" in text
 
 
-def test_an_experiment_that_cannot_be_read_says_why(site: Site) -> None:
+def test_page_of_an_unreadable_experiment_has_the_reason(site: Site) -> None:
     journal = site.root / "exp" / "journal.jsonl"
     journal.write_text(f'{{"type": "{HOSTILE}"}}\n')
     text = draw(site)

@@ -40,7 +40,7 @@ def test_runs_are_a_tree_and_a_picture_whose_names_and_saves_are_links(
                 assert f'<a href="/{page}"' in picture
 
 
-def test_runs_without_relatives_are_counted_only(tmp_path: Path) -> None:
+def test_runs_without_relatives_are_only_counted(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_run(tmp_path / name, {name: {"run": run_of(name)}})
     text = draw(tmp_path, "lineage")
@@ -48,7 +48,7 @@ def test_runs_without_relatives_are_counted_only(tmp_path: Path) -> None:
     assert "<svg" not in text
 
 
-def test_a_circle_of_hand_edited_manifests_is_drawn_once(tmp_path: Path) -> None:
+def test_cycle_of_hand_edited_manifests_is_drawn_once(tmp_path: Path) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         run = run_of(name, (other, 1))
         run["resume_from"] = f"../../../{other}/worlds/{other}/checkpoints/{other}-1.json"

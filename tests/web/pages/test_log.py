@@ -51,7 +51,7 @@ def index(tmp_path: Path) -> LogIndex:
     return LogIndex(log, 0)
 
 
-def test_it_shows_the_end_and_links_lead_through_the_whole_log(tmp_path: Path) -> None:
+def test_log_page_shows_the_end_with_links_through_the_whole_log(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w000", numbered(20_000))
     page, seen = open_page(tmp_path), ""
     assert "line 019999" in lines_of(page)
@@ -66,9 +66,7 @@ def test_it_shows_the_end_and_links_lead_through_the_whole_log(tmp_path: Path) -
     assert 'data-key="later"' in html_of(page)
 
 
-def test_lines_have_the_times_at_which_they_came_and_ends_are_lines(
-    tmp_path: Path, index: LogIndex
-) -> None:
+def test_log_lines_have_arrival_times_and_ends_are_lines(tmp_path: Path, index: LogIndex) -> None:
     log = tmp_path / "run" / "logs" / "w000.log"
     index.begin_run()
     log.write_bytes(b"first\n")
@@ -84,14 +82,14 @@ def test_lines_have_the_times_at_which_they_came_and_ends_are_lines(
     assert '<time datetime="' in part_of(page, "log").body.html
 
 
-def test_without_an_index_the_page_says_that_times_are_not_known(tmp_path: Path) -> None:
+def test_log_page_without_an_index_has_a_note_about_missing_times(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w000", b"a line\n")
     page = open_page(tmp_path, "?since=10m")
     assert "the log has no index" in words_of(page, "head")
     assert "a line" in lines_of(page)
 
 
-def test_since_begins_where_lines_came_since_then(tmp_path: Path, index: LogIndex) -> None:
+def test_since_selects_lines_that_arrived_later(tmp_path: Path, index: LogIndex) -> None:
     log = tmp_path / "run" / "logs" / "w000.log"
     log.write_bytes(b"first\n")
     index.note_length()
@@ -136,7 +134,7 @@ def test_a_note_without_a_line_is_appended_once(
     assert log.read_bytes() == b"one\n"
 
 
-def test_places_stay_right_after_the_log_was_cut(tmp_path: Path, index: LogIndex) -> None:
+def test_log_places_stay_valid_after_a_cut(tmp_path: Path, index: LogIndex) -> None:
     log = tmp_path / "run" / "logs" / "w000.log"
     text = numbered(3000)
     place = text.index(b"line 002900")
@@ -200,7 +198,7 @@ def test_matches_have_the_times_of_their_lines_after_the_log_was_cut(
     assert f'datetime="{times.arrival(place - times.cut.moved)}"' in html_of(page)
 
 
-def test_the_search_of_a_log_finds_nothing_elsewhere(tmp_path: Path) -> None:
+def test_search_in_a_log_ignores_other_files(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w000", b"a needle\n")
     write_log(tmp_path / "run", "w001", b"another needle\n", world="needle")
     found = words_of(search(tmp_path, "needle"), "found")
@@ -226,7 +224,7 @@ def test_hostile_lines_are_shown_and_not_interpreted(tmp_path: Path, content: by
     assert not any(char in body for char in "\x00\x1b\x07\x9b\u202e\u2066\u200b")
 
 
-def test_a_line_of_8_MB_is_shown_in_windows(tmp_path: Path) -> None:
+def test_log_line_of_8_mb_is_shown_in_windows(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w000", b"x" * (8 << 20) + b"end\n")
     page = open_page(tmp_path)
     assert len(html_of(page)) < 80_000
@@ -249,7 +247,7 @@ def test_a_log_that_is_a_link_or_a_pipe_is_not_read(tmp_path: Path) -> None:
     assert "cannot be shown" in words_of(open_page(tmp_path / "site"))
 
 
-def test_a_record_that_names_a_file_elsewhere_shows_nothing_of_it(tmp_path: Path) -> None:
+def test_log_path_outside_the_directory_is_not_shown(tmp_path: Path) -> None:
     write_log(tmp_path / "run", "w000", b"", log_file="/etc/passwd")
     for query in ("", "?at=3", "?since=1d"):
         page = open_page(tmp_path, query)
@@ -257,7 +255,7 @@ def test_a_record_that_names_a_file_elsewhere_shows_nothing_of_it(tmp_path: Path
         assert "root:" not in html_of(page)
 
 
-def test_a_record_of_a_stranger_shows_no_other_file_of_the_directory(tmp_path: Path) -> None:
+def test_foreign_record_cannot_show_other_files_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("private")
     write_log(tmp_path / "run", "w000", b"", log_file=str(tmp_path / "notes.txt"))
     page = open_page(tmp_path)
@@ -266,7 +264,7 @@ def test_a_record_of_a_stranger_shows_no_other_file_of_the_directory(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["w001", "..", "%2e%2e", "w000.log", ""])
-def test_no_other_name_opens_a_log(tmp_path: Path, name: str) -> None:
+def test_log_page_requires_an_exact_instance_name(tmp_path: Path, name: str) -> None:
     write_log(tmp_path / "run", "w000", b"a\n")
     site = Site(tmp_path)
     with pytest.raises(NoSuchPage):

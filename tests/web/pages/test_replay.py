@@ -51,7 +51,7 @@ def record_tally(place: Path) -> Path:
     return place / "runs"
 
 
-def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path) -> None:
+def test_replay_page_shows_events_and_observations_of_its_moment(tally: Path) -> None:
     first, later = make(tally), make(tally, t="1.0")
     assert "0.000 ▶ this moment" in words(first, "events")
     assert "All recordings" not in words(first, "facts"), "it is the only recording"
@@ -63,7 +63,7 @@ def test_the_moment_of_an_address_has_its_events_and_what_agents_saw(tally: Path
     assert re.search(r"was \d", seen)
 
 
-def test_a_moment_before_or_after_the_recording_is_its_first_or_last(tally: Path) -> None:
+def test_moment_outside_the_recording_is_clamped(tally: Path) -> None:
     end = re.search(r"0\.00 to ([\d.]+) s", words(make(tally), "facts"))
     assert end is not None
     assert f"{end[1]} s" in words(make(tally, t="99999"), "player")
@@ -71,7 +71,7 @@ def test_a_moment_before_or_after_the_recording_is_its_first_or_last(tally: Path
         assert "0.00 s" in words(make(tally, t=strange), "player"), strange
 
 
-def test_a_line_has_at_most_1400_points_however_long_the_recording_is(tmp_path: Path) -> None:
+def test_number_line_has_at_most_1400_points(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     for tick in range(1, 4001):
         recorded.observe(tick, "a", {"tick": tick, "x": tick % 7, "ok": True, "far": [1, tick]})
@@ -121,7 +121,7 @@ def make_afresh(root: Path) -> Page:
     return make(root)
 
 
-def test_a_growing_recording_is_read_on_and_not_anew(tmp_path: Path) -> None:
+def test_growing_recording_is_read_incrementally(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     recorded.add(Track.INPUTS, 1, event="join", agent_id="a", name="Ann")
     recorded.flush()

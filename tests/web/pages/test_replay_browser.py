@@ -95,7 +95,7 @@ def test_the_slider_moves_frame_axis_table_and_trees(
         assert asked == {f"127.0.0.1:{app.port}"}
 
 
-def test_an_address_with_a_moment_opens_there_and_play_goes_on(
+def test_address_with_a_moment_opens_there_and_play_continues(
     browser: Chromium, race: tuple[Served, str]
 ) -> None:
     app, path = race

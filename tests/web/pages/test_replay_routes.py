@@ -83,7 +83,7 @@ def test_a_frame_has_no_other_files(box: tuple[Served, str, Path]) -> None:
         assert (answer.status, b"secret" in answer.body) == (404, False), path
 
 
-def test_a_frame_is_opened_by_its_own_key_alone(box: tuple[Served, str, Path]) -> None:
+def test_frame_opens_only_with_its_own_key(box: tuple[Served, str, Path]) -> None:
     app, frame, world = box
     wrong = f"/x/{'A' * 22}/"
     for target in (wrong, f"/x/{app.key}/", "/x/", "/x//", f"/x/{frame[3:-2]}/"):
@@ -97,7 +97,7 @@ def test_a_frame_is_opened_by_its_own_key_alone(box: tuple[Served, str, Path]) -
     assert app.ask(f"run/{run}/replay/1/states?from=0&to=1", Origin="null").status == 403
 
 
-def test_states_are_json_and_malformed_windows_are_none(box: tuple[Served, str, Path]) -> None:
+def test_states_are_json_and_malformed_windows_have_no_page(box: tuple[Served, str, Path]) -> None:
     app, _, world = box
     run = only_run(world.parent / "runs")
     states = app.ask(f"run/{run}/replay/1/states?from=0&to=9")
@@ -179,7 +179,7 @@ def test_a_foreign_page_cannot_start_a_viewer(viewer: tuple[Served, str]) -> Non
     assert marked_processes() == set()
 
 
-def test_a_viewer_that_cannot_be_started_says_why(viewer: tuple[Served, str], tally: Path) -> None:
+def test_page_shows_why_a_viewer_cannot_start(viewer: tuple[Served, str], tally: Path) -> None:
     app, page = viewer
     config = tally / "world" / "world.toml"
     before = config.read_text()

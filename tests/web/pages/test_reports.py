@@ -36,7 +36,7 @@ def test_the_report_of_a_changed_world_is_marked(world: Path) -> None:
     assert "Out of date: world.py changed since" in draw(Site(world), f"check/{identify('.')}")
 
 
-def test_a_report_that_cannot_be_read_says_why_and_hides_no_other(world: Path) -> None:
+def test_unreadable_report_has_the_reason_and_hides_no_other(world: Path) -> None:
     (world / ".clawblox" / "check.json").write_text(f'{{"schema_version": "{HOSTILE}"}}')
     text = draw(Site(world), "reports")
     assert "<script" not in text

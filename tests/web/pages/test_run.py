@@ -33,7 +33,7 @@ def open_page(root: Path, name: str | None = None) -> Page:
     return make(site, f"run/{run.ident}")
 
 
-def test_what_died_comes_first_with_its_last_line(tmp_path: Path) -> None:
+def test_dead_instances_come_first_with_their_last_log_line(tmp_path: Path) -> None:
     write_log(tmp_path, "w000", b"all well\n")
     write_log(tmp_path, "w001", b"begun\nValueError: no <b>ball\n\n", exit=ProcessExit(status=3))
     page = open_page(tmp_path)
@@ -59,9 +59,7 @@ def test_script_errors_are_named_with_their_number_and_the_last(tmp_path: Path) 
     assert "! w001" not in why
 
 
-def test_an_instance_that_came_back_is_named_with_its_death(
-    tmp_path: Path, alive: dict[str, Any]
-) -> None:
+def test_restarted_instance_is_listed_with_its_death(tmp_path: Path, alive: dict[str, Any]) -> None:
     write_manifest(
         tmp_path,
         {
@@ -78,7 +76,7 @@ def test_an_instance_that_came_back_is_named_with_its_death(
     assert why.endswith("● ready : 1 instance")
 
 
-def test_what_a_resume_would_bring_back_is_said_with_its_command(tmp_path: Path) -> None:
+def test_run_page_names_resumable_instances_with_the_command(tmp_path: Path) -> None:
     write_manifest(
         tmp_path, {"schema_version": 1, "run": run_of("w000"), "checkpoints": [save_of("w000", 7)]}
     )
@@ -91,7 +89,7 @@ def test_what_a_resume_would_bring_back_is_said_with_its_command(tmp_path: Path)
     assert f"clawblox resume {tmp_path}" in words_of(page, "how")
 
 
-def test_an_agent_says_why_it_stopped_and_what_it_used_itself(tmp_path: Path) -> None:
+def test_run_page_has_the_reason_and_own_usage_of_an_agent(tmp_path: Path) -> None:
     write_log(tmp_path, "w000", b"")
     agent = tmp_path / "agents" / "Ada"
     usage = Usage(input_tokens=3000, output_tokens=200, cost_usd=1.5, turns=14)
@@ -108,7 +106,7 @@ def test_an_agent_says_why_it_stopped_and_what_it_used_itself(tmp_path: Path) ->
     assert "Cost $0.50 Tokens 2.2k Inherited tokens 1.0k Turns 10" in words_of(page, "facts")
 
 
-def test_how_to_go_on_says_that_a_budget_is_used_up_and_which_option_raises_it(
+def test_used_up_budget_is_shown_with_the_option_that_raises_it(
     tmp_path: Path,
 ) -> None:
     write_log(tmp_path, "w000", b"")
@@ -128,7 +126,7 @@ def test_how_to_go_on_says_that_a_budget_is_used_up_and_which_option_raises_it(
     assert "budget" not in words_of(open_page(tmp_path), "how")
 
 
-def test_the_budget_of_an_attempt_is_to_be_used_up(tmp_path: Path) -> None:
+def test_used_up_budget_of_an_attempt_is_not_a_warning(tmp_path: Path) -> None:
     run = tmp_path / "chains" / "a" / "runs" / "g001"
     for name in (JOURNAL_NAME, PLAN_NAME):
         (tmp_path / name).write_text("")
@@ -139,7 +137,7 @@ def test_the_budget_of_an_attempt_is_to_be_used_up(tmp_path: Path) -> None:
     assert "raise it" not in how
 
 
-def test_how_to_go_on_says_until_when_a_usage_limit_lasts(tmp_path: Path) -> None:
+def test_run_page_shows_the_end_of_a_usage_limit(tmp_path: Path) -> None:
     ada = WrittenAgent(tmp_path, state="failed", reason="you have hit your limit")
     ada.begin("Begin")
     ada.events.add("limit", 1, 0, message="the limit", resets_at="2026-01-01T00:00:00Z")
@@ -151,7 +149,7 @@ def test_how_to_go_on_says_until_when_a_usage_limit_lasts(tmp_path: Path) -> Non
     assert "usage limit" not in words_of(open_page(tmp_path), "how")
 
 
-def test_how_to_go_on_says_what_brings_the_world_back_without_its_agents(tmp_path: Path) -> None:
+def test_run_page_has_the_command_for_the_world_without_agents(tmp_path: Path) -> None:
     left = {"state": "ready", "exit": None, "orchestrator_pid": 2**22 + 2}
     write_manifest(
         tmp_path, {"schema_version": 1, "run": run_of("w000"), "checkpoints": [save_of("w000", 7)]}
@@ -173,7 +171,7 @@ def test_how_to_go_on_says_what_brings_the_world_back_without_its_agents(tmp_pat
     assert "Fork it, without agents clawblox fork" in how
 
 
-def test_it_leads_to_the_save_that_it_came_from(tmp_path: Path) -> None:
+def test_run_page_links_to_the_save_of_its_origin(tmp_path: Path) -> None:
     for name, parent in (("first", None), ("second", "first")):
         run = run_of(name)
         if parent is not None:
@@ -214,7 +212,7 @@ def test_an_archive_without_a_digest_is_found_where_its_run_was_moved_to(
     assert any(to.endswith(f"/save/{ident}") for to in links_of(page))
 
 
-def test_archives_and_snapshots_are_told_apart_and_lead_to_their_pages(tmp_path: Path) -> None:
+def test_archives_and_snapshots_are_distinguished_and_linked(tmp_path: Path) -> None:
     archive = {"path": "gen001.ckpt", "time": 9.0, "size_bytes": 5000, "created_at": "2026-06-23"}
     write_manifest(
         tmp_path,
@@ -234,7 +232,7 @@ def test_archives_and_snapshots_are_told_apart_and_lead_to_their_pages(tmp_path:
     assert f"--resume {tmp_path / 'gen001.ckpt'}" in words_of(page, "how")
 
 
-def test_a_real_run_with_a_fork_and_a_restart(tmp_path: Path) -> None:
+def test_page_of_a_real_run_shows_its_fork_and_restart(tmp_path: Path) -> None:
     shutil.copytree(V1, tmp_path / "run")
     page = open_page(tmp_path)
     assert "w001 forked from w000" in html_of(page)
@@ -262,7 +260,7 @@ def test_a_running_world_is_live_until_it_ends(tmp_path: Path) -> None:
         make(site, "run/0123456789")
 
 
-def test_a_manifest_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_manifest_is_mentioned(tmp_path: Path) -> None:
     write_log(tmp_path, "w000", b"")
     manifest_path(tmp_path).write_text('{"schema_version": 1, "run": {"id"')
     assert "Not all can be read" in words_of(open_page(tmp_path), "why")

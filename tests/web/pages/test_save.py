@@ -28,7 +28,7 @@ def part(text: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
-def test_a_save_names_all_that_started_from_it_wherever_the_runs_are_now(
+def test_save_page_lists_its_descendants_even_in_moved_runs(
     family: Path, tmp_path: Path, is_moved: bool
 ) -> None:
     first, second = "first", "second"
@@ -50,7 +50,7 @@ def test_a_save_names_all_that_started_from_it_wherever_the_runs_are_now(
     assert f"{second} w001 started" in part(draw(site, middle), "starts")
 
 
-def test_a_save_is_compared_with_the_one_before_and_the_first_with_its_origin(
+def test_save_is_compared_with_its_predecessor_or_origin(
     family: Path,
 ) -> None:
     site = Site(family)
@@ -66,7 +66,7 @@ def test_a_save_is_compared_with_the_one_before_and_the_first_with_its_origin(
     assert f'href="/{saves_of(site, "first", "w000")[0][0]}"' in text
 
 
-def test_a_save_whose_file_is_gone_has_what_the_manifest_says(family: Path, tmp_path: Path) -> None:
+def test_page_of_a_missing_save_has_the_facts_of_the_manifest(family: Path, tmp_path: Path) -> None:
     site = Site(moved(family, tmp_path / "lab", ("first", "first")))
     (page, path), (oldest, _) = saves_of(site, "first", "alpha")
     path.unlink()
@@ -118,7 +118,7 @@ def test_files_that_were_added_removed_and_changed_are_listed_with_their_lines(
     assert '<span class="good">+ &lt;script&gt;alert(1)&lt;/script&gt;\n</span>' in text
 
 
-def test_of_a_long_file_the_beginning_is_shown_and_a_binary_file_is_not(tmp_path: Path) -> None:
+def test_long_file_is_cut_and_binary_file_not_shown(tmp_path: Path) -> None:
     run = write_run(tmp_path / "lab" / "run", {"w000": {"run": run_of("w000")}})
     save_agent(run, "a", "".join(f"line {number}\n" for number in range(30_000)), map="a\0b")
     site = Site(tmp_path / "lab")
@@ -204,7 +204,7 @@ def test_a_snapshot_elsewhere_or_behind_a_link_is_not_read(tmp_path: Path) -> No
 # -- generations -----------------------------------------------------------------------------------
 
 
-def test_what_a_generation_and_a_branch_were_handed_down_is_compared(tmp_path: Path) -> None:
+def test_handed_down_saves_of_generations_and_branches_are_compared(tmp_path: Path) -> None:
     directory = shutil.copytree(V1, tmp_path / "lab" / "exp")
     rows = read_experiment(directory).results().rows()
     saves = {(row.chain, row.generation): directory / row.checkpoint for row in rows}
@@ -237,7 +237,7 @@ def test_what_a_generation_and_a_branch_were_handed_down_is_compared(tmp_path: P
     assert "+ I fork." in branch
 
 
-def test_the_archives_of_a_run_follow_each_other_within_a_second(tmp_path: Path) -> None:
+def test_archives_within_a_second_are_kept_in_order(tmp_path: Path) -> None:
     run = write_run(tmp_path / "lab" / "run", {"w000": {"run": run_of("w000")}})
     entry = {"format": "clawblox-ckpt-v1", "created_at": "2026-06-22T18:00:00Z"}
     listed = [{**entry, "path": f"checkpoints/{name}.ckpt"} for name in "bac"]
@@ -251,7 +251,7 @@ def test_the_archives_of_a_run_follow_each_other_within_a_second(tmp_path: Path)
     assert part(draw(site, pages["b.ckpt"]), "since-0") == ""
 
 
-def test_a_branch_of_a_run_began_from_a_save_that_nobody_has(tmp_path: Path) -> None:
+def test_page_of_a_branch_from_a_missing_save_has_a_note(tmp_path: Path) -> None:
     document = {"run": run_of("w000", ("w009", 3)), "checkpoints": [save_of("w000", 5)]}
     write_run(tmp_path / "lab" / "run", {"w000": document})
     site = Site(tmp_path / "lab")

@@ -81,7 +81,7 @@ def test_every_page_fits_and_runs_no_foreign_script(
 
 
 @pytest.mark.thorough
-def test_two_runs_are_chosen_and_the_picture_of_their_lineage_leads_to_a_save(
+def test_two_runs_can_be_compared_and_their_lineage_links_to_a_save(
     lab: Path, site: Served, browser: Chromium
 ) -> None:
     with browser.open(site.address, width=1280, height=900) as page:
