@@ -293,7 +293,7 @@ class AsyncAgent:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise UsageError("this agent is open already", hint="use another AsyncAgent object")
+            raise UsageError("this agent is already open", hint="use another AsyncAgent object")
         self._beginning = anyio.Lock()
         self._residence = Residence(self._opened())
         self._tasks = await self._residence.__aenter__()
@@ -601,7 +601,7 @@ class AsyncAgent:
                     raise
             if order.start is Start.BEGIN:
                 hint = "send(prompt=…) talks to it; stop() ends it"
-                raise UsageError(f"the agent {self.name!r} runs already", hint=hint)
+                raise UsageError(f"the agent {self.name!r} is already running", hint=hint)
             return await owner.send(order.prompt)
 
         async def undo(_started: StartedAgent) -> None:
@@ -622,7 +622,7 @@ class AsyncAgent:
             await self._close_control()
         if (left := await run_blocking(find_left_cookie, directory.path)) is not None:
             for reason in (await end_orphans([left])).values():
-                raise AgentStartError(f"of its run before, {reason}", agent_dir=directory.path)
+                raise AgentStartError(f"of its previous run, {reason}", agent_dir=directory.path)
         calls = self._record, self.send, self._stop
         self._control = await open_control(name, directory, *calls)
         if self._control is not None:
@@ -659,7 +659,7 @@ class AsyncAgent:
 
     def _record(self) -> AgentRecord:
         if self._owner is None:
-            raise UsageError(f"the agent {self.name!r} is not started yet")
+            raise UsageError(f"the agent {self.name!r} has not been started yet")
         return self._owner.books.record()
 
     def _result(self) -> AgentResult:

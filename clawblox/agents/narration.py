@@ -106,7 +106,7 @@ def _turn_started(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
 
 
 def _confirmed(data: Mapping[str, Any]) -> Iterator[NarrationLine]:
-    words = (f"── conversation {_word(data.get('conversation_id'))}", _word(data.get("model")))
+    words = (f"── conversation {_word(data.get('session_id'))}", _word(data.get("model")))
     yield NarrationLine(", ".join(filter(None, words)) + " ──", "faint")
 
 

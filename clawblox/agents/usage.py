@@ -21,7 +21,7 @@ from clawblox.errors import AgentError
 from clawblox.foreign_values import finite_number, whole_number
 from clawblox.system.record_file import RecordFormat, publish_record
 
-_HINT: Final = "put back the file of an archive, or remove it to count from nothing"
+_HINT: Final = "restore the file from an archive, or remove it to count from zero"
 
 
 @attrs.frozen

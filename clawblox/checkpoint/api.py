@@ -228,7 +228,7 @@ async_save_checkpoint = _async_twin(
 async_load_checkpoint = _async_twin(
     load_checkpoint,
     verb="Loading",
-    cancellation="leaves the run directory as it was; if the state was already being moved\n"
+    cancellation="leaves the run directory unchanged; if the state was already being moved\n"
     "    into place, all of it is there.",
 )
 

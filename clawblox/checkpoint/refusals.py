@@ -73,7 +73,7 @@ def oversized_refusal(
         scanner: Searches the names for secrets.
     """
     names = sorted(sizes, key=lambda name: -sizes[name])
-    message = f"files exceed the limits of {limits[0]} bytes each and {limits[1]} bytes in all:"
+    message = f"files exceed the limits of {limits[0]} bytes each and {limits[1]} bytes in total:"
     return CheckpointLimitError(
         _list_names(message, {name: f": {sizes[name]} bytes" for name in names}, scanner),
         path=path,
@@ -90,7 +90,7 @@ def unreadable_refusal(name: str, path: Path) -> CheckpointError:
         path: Its path, or the path of the archive.
     """
     return CheckpointError(
-        "a file or directory may not be read by this process",
+        "this process is not permitted to read a file or directory",
         path=path,
         entry=name,
         hint='list it as excluded with on_unarchivable="record"',

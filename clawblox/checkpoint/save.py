@@ -238,7 +238,7 @@ class _Save:
         archive = Archive(fd, self._options.path)
         metadata, *others = map(archive.member, archive.entries)
         if others != members:
-            message = "the archive on the disk does not have the members that were written"
+            message = "the archive on disk does not have the members that were written"
             raise CheckpointFormatError(message, path=self._options.path)
         # Search it again: it now contains the summary of the scan.
         self._refuse(examination.run(fd, self._options.path, [metadata]))

@@ -169,7 +169,7 @@ def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
 
 def _make_rate_families(rates: Mapping[str, TickRate]) -> Iterator[Metric]:
     nominal = _gauge("instance_tick_rate_hz", "Rate that a world should reach.", "name")
-    achieved = _gauge("instance_achieved_rate_hz", "Rate that a world reached lately.", "name")
+    achieved = _gauge("instance_achieved_rate_hz", "Rate that a world reached recently.", "name")
     for instance, rate in rates.items():
         nominal.add_metric([instance], rate.nominal_hz)
         achieved.add_metric([instance], rate.achieved_hz)
@@ -190,7 +190,7 @@ def _make_agent_families(agents: Sequence[AgentMetrics]) -> Iterator[Metric]:
     info = _gauge("agent_info", text, "agent", "driver", "state")
     tokens = _counter("agent_tokens", "Tokens that an agent has used.", "agent", "kind")
     cost = _counter("agent_cost_usd", "Cost of an agent as its program reported it.", "agent")
-    turns = _counter("agent_turns", "Turns of an agent that have ended.", "agent")
+    turns = _counter("agent_turns", "Finished turns of an agent.", "agent")
     text = "Tokens that an agent inherited from an archive; they are not in its other counts."
     inherited = _gauge("agent_inherited_tokens", text, "agent", "kind")
     for agent in {agent.name: agent for agent in agents}.values():  # each series only once

@@ -129,7 +129,7 @@ async def test_stop_is_safe_before_the_start_and_twice(tmp_path: Path) -> None:
 async def test_a_second_start_is_refused_while_the_agent_works(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="hang")
-        with pytest.raises(UsageError, match="runs already"):
+        with pytest.raises(UsageError, match="is already running"):
             await agent.start(initial_prompt="work")
 
 
@@ -162,7 +162,7 @@ async def test_one_of_two_concurrent_starts_is_refused(tmp_path: Path) -> None:
             tasks.start_soon(start)
             tasks.start_soon(start)
         assert agent.state == "working"
-    assert refused == ["the agent 'Eko' runs already"]
+    assert refused == ["the agent 'Eko' is already running"]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800", "x" * 128 * 1024], ids=["NUL", "half", "long"])

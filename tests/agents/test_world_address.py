@@ -146,7 +146,7 @@ async def test_an_agent_that_is_closed_while_it_is_connected_keeps_no_address(
                 await wait_until_async(granting.is_set)
                 if is_cancelled:
                     scope.cancel()
-    assert ends == ([] if is_cancelled else ["this agent was closed meanwhile"])
+    assert ends == ([] if is_cancelled else ["this agent was closed in the meantime"])
     assert not agent.dir.joinpath("world_access.json").exists()
 
 

@@ -298,7 +298,7 @@ def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
     ("error", "message"),
     [
         (FileNotFoundError(2, "No such file or directory"), "vanished during the save"),
-        (PermissionError(13, "Permission denied"), "may not be read by this process"),
+        (PermissionError(13, "Permission denied"), "not permitted to read"),
     ],
 )
 def test_an_archive_without_the_conversation_is_refused(
@@ -357,7 +357,7 @@ def test_a_file_that_vanishes_or_may_not_be_read_is_recorded(
         "go.sh": failing(PermissionError(13, "Permission denied")),
     }
     with_sources(monkeypatch, lambda one: attrs.evolve(one, open=openers[one.path.name]))
-    with pytest.raises(CheckpointError, match="may not be read") as told:
+    with pytest.raises(CheckpointError, match="not permitted to read") as told:
         run.save()
     assert told.value.entry == "agents/rocky/workspace/go.sh"
     told = read_metadata(run.save(on_unarchivable="record"))
@@ -396,7 +396,7 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
         patched.setattr(os, "open", refusing)
         plan = save_module.tiers.plan({"rocky": run.agent}, backend=None, workspace_only=False)
     monkeypatch.setattr(save_module.tiers, "plan", lambda *_args, **_options: plan)
-    with pytest.raises(CheckpointError, match="may not be read") as told:
+    with pytest.raises(CheckpointError, match="not permitted to read") as told:
         run.save()
     assert told.value.entry == "agents/rocky/workspace/locked"
     assert run.archives() == []
@@ -581,7 +581,7 @@ def test_the_place_for_the_metadata_is_large_enough_if_no_file_is_a_member(
     plan = ArchivePlan(sources=sources)
     document = Document(plan=plan, created_at=created_at, caller={}, world=None, lineage={})
     scan = {"allowed": [], "files": 0}
-    reason = "its content is not the one that its name promises"
+    reason = "its content does not match its name"
     excluded = [Excluded(path=each.listed_as or each.name, reason=reason) for each in sources]
     assert len(document.as_bytes({}, excluded, scan)) <= document.largest_bytes((), scan)
 

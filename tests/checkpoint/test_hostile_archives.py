@@ -155,7 +155,7 @@ RENAMED = "agents/a/workspace/.renamed/0"
         (WORKSPACE + "odd:" + "x" * 252, "255"),
         (WORKSPACE + "odd:/" + "x/" * 2000 + "x", "deeper"),
         (WORKSPACE + ("odd:" * 50 + "/") * 21 + "x", "4096"),
-        (WORKSPACE + "plain", "a name itself"),
+        (WORKSPACE + "plain", "itself a valid name"),
         (WORKSPACE, "not canonical"),
         ("agents/b/workspace/odd:", "outside of its agent's workspace"),
         ("agents/a/session/odd:", "U\\+003A"),
@@ -313,10 +313,10 @@ def test_an_entry_of_a_directory_elsewhere_is_refused(refuse, name):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"external": REGULAR}, "is something else"),
-        ({"external": stat.S_IFLNK << 16}, "is something else"),
-        ({"external": stat.S_IFIFO << 16 | 0x10}, "is something else"),
-        ({"external": DIRECTORY | 0x20}, "is something else"),
+        ({"external": REGULAR}, "an entry for a directory is not a directory"),
+        ({"external": stat.S_IFLNK << 16}, "an entry for a directory is not a directory"),
+        ({"external": stat.S_IFIFO << 16 | 0x10}, "an entry for a directory is not a directory"),
+        ({"external": DIRECTORY | 0x20}, "an entry for a directory is not a directory"),
         ({"method": 8}, "has content"),  # without even the end of a block
         ({"crc": 1}, "has content"),
         ({"packed_size": 1}, "two different sizes"),
@@ -622,9 +622,9 @@ def test_a_file_that_is_used_as_a_directory_is_refused(refuse, path):
         (archive(Member("world.snapshot")), "first entry"),
         (archive(Member("world.snapshot"), metadata_member(PLAIN)), "first entry"),
         (archive(), "first entry"),
-        (b"", "no end record"),
-        (b"<!DOCTYPE html><html><body>404 Not Found</body></html>", "no end record"),
-        (b"\x1f\x8b\x08" + b"x" * 500, "no end record"),
+        (b"", "an end record"),
+        (b"<!DOCTYPE html><html><body>404 Not Found</body></html>", "an end record"),
+        (b"\x1f\x8b\x08" + b"x" * 500, "an end record"),
     ],
 )
 def test_an_archive_that_hides_or_lacks_something_is_refused(refuse, data, reason):
@@ -633,7 +633,7 @@ def test_an_archive_that_hides_or_lacks_something_is_refused(refuse, data, reaso
 
 @pytest.mark.parametrize("after", [b"\0", b"\n", b"PK", bytes(22), b"x" * 100_000])
 def test_bytes_behind_the_end_are_refused(refuse, after):
-    refuse(checkpoint(GOOD) + after, CheckpointFormatError, "no end record")
+    refuse(checkpoint(GOOD) + after, CheckpointFormatError, "an end record")
 
 
 def test_a_comment_is_refused_even_when_it_is_an_archive(refuse):

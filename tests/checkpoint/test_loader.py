@@ -200,7 +200,7 @@ def test_what_is_in_the_way_is_named_and_stays(refuse, existing, name, kind):
         place.mkdir()
     else:
         place.symlink_to(existing.parent if kind == "link" else "nowhere")
-    refuse(existing, place=place, reason="exists already", progress=never)
+    refuse(existing, place=place, reason="already exists", progress=never)
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
@@ -247,7 +247,7 @@ def test_what_appears_meanwhile_is_not_replaced(load_bytes, existing):
     def appear(_done, _total):
         (existing / "agents" / "b").mkdir(exist_ok=True)
 
-    with pytest.raises(CheckpointError, match="exists already") as refused:
+    with pytest.raises(CheckpointError, match="already exists") as refused:
         load_bytes(checkpoint(CONTENTS), existing, progress=appear)
     assert refused.value.path == existing / "agents" / "b"
     assert sorted(os.listdir(existing / "agents")) == ["b", "other"]
@@ -261,7 +261,7 @@ def test_a_run_directory_that_appears_meanwhile_is_not_replaced(load_bytes, run_
     def appear(_done, _total):
         run_dir.mkdir(exist_ok=True)
 
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         load_bytes(checkpoint(CONTENTS), run_dir, progress=appear)
     assert os.listdir(run_dir.parent) == ["run"]
     assert os.listdir(run_dir) == []
@@ -398,7 +398,7 @@ def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing
         "workspace/notes.txt": b"notes",
         "workspace/src/deep/empty": b"",
     }
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         load_bytes(checkpoint(CONTENTS), existing)
 
 
@@ -407,7 +407,7 @@ def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
 ):
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         load_bytes(checkpoint(CONTENTS), existing)
     assert (existing / "world.snapshot").read_bytes() == b"mine"
     assert os.listdir(existing / "agents") == ["other"]

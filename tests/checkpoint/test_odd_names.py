@@ -307,7 +307,7 @@ def test_no_error_shows_a_hidden_character_or_breaks_a_line(run: Run, tmp_path: 
     with pytest.raises(CheckpointError, match="larger than 1000 bytes") as limited:
         load_checkpoint(path, tmp_path / "new", limits=Limits(file_bytes=1000))
     load_checkpoint(path, tmp_path / name)
-    with pytest.raises(CheckpointError, match="exists already") as existing:
+    with pytest.raises(CheckpointError, match="already exists") as existing:
         load_checkpoint(path, tmp_path / name)
     for error in (too_large.value, limited.value, existing.value):
         assert not any(char in str(error) for char in HIDDEN)

@@ -246,7 +246,7 @@ async def test_existing_files_in_the_way_of_an_archive_are_kept(
     run_dir = tmp_path / "second"
     (run_dir / "agents" / "Rocky").mkdir(parents=True)
     async with AsyncWorld(dir=world_dir) as world:
-        with pytest.raises(CheckpointError, match="exists already"):
+        with pytest.raises(CheckpointError, match="already exists"):
             await world.start(resume=archive, run_dir=run_dir)
         # An option that is wrong is found before anything is loaded.
         with pytest.raises(ConfigError, match="its directory does not exist"):

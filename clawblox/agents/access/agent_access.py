@@ -177,7 +177,9 @@ class AgentAccess:
 
     def _require_begun(self) -> None:
         if self._is_closed:
-            raise UsageError("this agent was closed meanwhile", hint="connect it while it is open")
+            raise UsageError(
+                "this agent was closed in the meantime", hint="connect it while it is open"
+            )
 
     def hand_over(self, listener: socket.socket | None) -> None:
         """Serve on the listening socket of a new process too, and close the previous socket.
@@ -213,7 +215,7 @@ class AgentAccess:
         try:
             lease = take_free_port(_HOST)
         except (NoFreePort, OSError) as error:
-            raise AgentSetupError(f"there is no address for it: {error}") from error
+            raise AgentSetupError(f"no address is available for it: {error}") from error
         self._keep(*self._listen(lease))
         return f"http://{_HOST}:{lease.port}"
 
@@ -262,8 +264,8 @@ class AgentAccess:
         else:
             problem = f"taken: {error}"
             advice = (
-                f"stop what uses port {port}, such as another run from the same checkpoint; an"
-                " agent that was stopped there keeps its address until its close()"
+                f"stop the program that uses port {port}, such as another run from the same"
+                " checkpoint; a stopped agent there keeps its address until its close()"
             )
         return AgentResumeError(
             f"it knows its world as {base_url}, and that address is {problem}",
@@ -310,7 +312,7 @@ class AgentAccess:
             raise AgentResumeError(message, hint=_RECORD_HINT)
         if is_name is not self._is_sandboxed:
             message = f"it knows its world as {base_url}, which it cannot reach with this sandbox"
-            hint = f"make the agent with sandbox={is_name}, as before"
+            hint = f"create the agent with sandbox={is_name}, as before"
             raise AgentResumeError(message, hint=hint)
         return str(base_url)
 

@@ -206,7 +206,7 @@ class Proxy:
         limits = self._limits
         url = grant.upstream()
         if url is None:
-            raise RequestRefusal(503, "The world does not run at the moment. Try again later.")
+            raise RequestRefusal(503, "The world is not running at the moment. Try again later.")
         connections = self._connect(url)
         prepared = connections.prepare(
             request.method,
@@ -311,7 +311,7 @@ def _explain(policy: Policy) -> str:
     return (
         "This request is not part of the world's API for agents, which is:\n"
         f"{routes}\n"
-        "You have joined the world already, and every request carries your session by itself."
+        "You have joined the world already, and every request carries your session automatically."
     )
 
 

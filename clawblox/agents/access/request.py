@@ -137,7 +137,7 @@ def parse_head(head: bytes, hosts: Collection[str]) -> AgentRequest:
     headers = _parse_headers(lines)
     _check_origin(method, headers, hosts)
     if headers.get("expect", "100-continue").lower() != "100-continue":
-        raise RequestRefusal(417, "The only Expect header that is served is 100-continue.")
+        raise RequestRefusal(417, "The only supported Expect header is 100-continue.")
     return AgentRequest(
         method=method,
         path=path,

@@ -87,7 +87,7 @@ class AcpDriver(Driver):
             words = check_words(command, "command")
             return binary or words[0]
         if binary is None or PurePath(binary).name not in KNOWN_PROGRAMS:
-            hint = 'give the command line of any other, for example command=["my-agent", "--acp"]'
+            hint = 'for any other program, give command=["my-agent", "--acp"]'
             raise mismatch("binary", f"one of {', '.join(KNOWN_PROGRAMS)}", binary, hint=hint)
         return binary
 

@@ -351,7 +351,7 @@ class Bubblewrap(Enclosure):
         if not outcome.status:
             return None
         words = outcome.first_line.removeprefix("bwrap: ") or f"{command[-1]} is not visible inside"
-        return AgentSetupError(f"its sandbox cannot be made: {words}")
+        return AgentSetupError(f"its sandbox cannot be created: {words}")
 
     def _try(self, command: Sequence[str]) -> ProgramOutcome:
         """Run a command in the sandbox, as the program will run.
@@ -376,7 +376,7 @@ class Bubblewrap(Enclosure):
         except NamespaceRefused:
             raise
         except OSError as error:
-            raise AgentSetupError(f"its sandbox cannot be tried: {error}") from error
+            raise AgentSetupError(f"its sandbox cannot be tested: {error}") from error
         finally:
             entry.close()
         return outcome

@@ -166,7 +166,7 @@ def read_server_name(data: bytes) -> str | None:
     try:
         return _server_name(_Fields(message))
     except IndexError:
-        raise NoClientHello("it is cut short") from None
+        raise NoClientHello("it is truncated") from None
 
 
 def _first_message(data: bytes) -> bytes | None:
@@ -174,7 +174,7 @@ def _first_message(data: bytes) -> bytes | None:
     content = b""
     while data:
         if data[0] != _HANDSHAKE_RECORD:
-            raise NoClientHello("it is no TLS handshake")
+            raise NoClientHello("it is not a TLS handshake")
         end = _RECORD_HEAD + int.from_bytes(data[3:_RECORD_HEAD], "big")
         if len(data) < _RECORD_HEAD or len(data) < end:
             return None
@@ -182,7 +182,7 @@ def _first_message(data: bytes) -> bytes | None:
         data = data[end:]
         if len(content) >= _MESSAGE_HEAD:
             if content[0] != _CLIENT_HELLO:
-                raise NoClientHello("it is no ClientHello")
+                raise NoClientHello("it is not a ClientHello")
             length = _MESSAGE_HEAD + int.from_bytes(content[1:_MESSAGE_HEAD], "big")
             if len(content) >= length:
                 return content[_MESSAGE_HEAD:length]

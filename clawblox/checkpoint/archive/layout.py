@@ -238,7 +238,7 @@ def parse_end(tail: bytes, file_size: int) -> DirectoryEnd:
     record = tail[-_END.size :].rjust(_END.size)  # a shorter file has no signature at this offset
     signature, *disks, on_disk, count, size, offset, comment = _END.unpack(record)
     if signature != _END_SIGNATURE or comment:
-        _refuse("no archive, or not all of one: no end record exactly at the end of the file")
+        _refuse("not an archive, or truncated: the file does not end with an end record")
     if any(disks) or on_disk != count:
         _refuse("the end record names several disks or two different numbers of entries")
     end, end_offset = DirectoryEnd(offset, size, count), file_size - _END.size
@@ -393,7 +393,7 @@ def _parse_mode(external: int, name: str, *, is_directory: bool) -> int:
     mode, dos_attributes = external >> 16, external & _FULL_16
     if is_directory:
         if dos_attributes not in (0, _DOS_DIRECTORY) or stat.S_IFMT(mode) not in (0, stat.S_IFDIR):
-            _refuse("an entry for a directory is something else", name)
+            _refuse("an entry for a directory is not a directory", name)
         return stat.S_IRWXU  # its permissions are not restored
     if not mode or dos_attributes or stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         _refuse("an entry is not a regular file", name)
@@ -430,7 +430,7 @@ def _widen(narrow: tuple[int, ...], wide: bytes, name: str) -> tuple[int, ...]:
 
 def _check_system(made: int, name: str | None) -> None:
     if made >> 8 not in _SYSTEMS:
-        _refuse(f"the archive was made on system {made >> 8}", name)
+        _refuse(f"the archive was created on system {made >> 8}", name)
     if made & 0xFF != _INFO_ZIP:
         _check_version(made & 0xFF, name)
 

@@ -179,7 +179,7 @@ def _check_renamed(path: str, entry: ArchiveEntry) -> str:
         message = "a neutral name stands for a path outside of its agent's workspace"
         raise CheckpointPathError(message, entry=path)
     if names_itself(path):
-        message = "a neutral name stands for a path that is a name itself"
+        message = "a neutral name stands for a path that is itself a valid name"
         raise CheckpointPathError(message, entry=path)
     return path
 

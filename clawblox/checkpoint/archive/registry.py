@@ -188,7 +188,7 @@ def refuse_existing(path: Path) -> None:
 
 def _exists(path: Path) -> CheckpointError:
     hint = "choose another name, or replace it with overwrite=True"
-    return CheckpointError("a file of that name exists already", path=path, hint=hint)
+    return CheckpointError("a file of that name already exists", path=path, hint=hint)
 
 
 def _make_directory(path: Path) -> None:

@@ -316,7 +316,7 @@ class Staging:
 
     def _in_the_way(self, parts: Parts) -> CheckpointError:
         return CheckpointError(
-            "it exists already, and a load replaces nothing",
+            "it already exists, and a load never replaces files",
             path=self._place(parts),
             hint="load into another run directory, or move it out of the way",
         )

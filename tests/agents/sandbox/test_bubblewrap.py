@@ -369,7 +369,7 @@ def test_the_errors_of_bubblewrap_are_passed_on(
     )
     refusing.chmod(0o755)
     monkeypatch.setenv("PATH", f"{refusing.parent}:{os.environ['PATH']}")
-    expected = "its sandbox cannot be made: setting up uid map: Permission denied"
+    expected = "its sandbox cannot be created: setting up uid map: Permission denied"
     with pytest.raises(AgentSetupError, match=expected):
         Sandbox.open(tmp_path)
 

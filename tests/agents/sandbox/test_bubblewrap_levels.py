@@ -76,7 +76,7 @@ def test_a_machine_that_is_too_busy_does_not_lower_the_level(
 ) -> None:
     monkeypatch.setattr("clawblox.agents.sandbox.bubblewrap._PROBE_TIMEOUT_S", 0)
     sandbox = make()
-    with pytest.raises(AgentSetupError, match=r"cannot be tried: .* did not end within 0 s"):
+    with pytest.raises(AgentSetupError, match=r"cannot be tested: .* did not end within 0 s"):
         sandbox.open(make_directory(tmp_path), Path("/usr/bin/env"))
 
 

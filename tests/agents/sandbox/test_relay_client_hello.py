@@ -53,9 +53,9 @@ def test_it_may_come_in_several_records() -> None:
     [
         (hello(None), "does not name one server"),
         (hello("127.0.0.1"), "does not name one server"),
-        (b"GET / HTTP/1.1\r\n", "no TLS handshake"),
-        (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "no ClientHello"),
-        (b"\x16\x03\x01\x00\x04\x01\x00\x00\x00", "cut short"),
+        (b"GET / HTTP/1.1\r\n", "not a TLS handshake"),
+        (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", "not a ClientHello"),
+        (b"\x16\x03\x01\x00\x04\x01\x00\x00\x00", "truncated"),
         (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff" + b"\x16\x03\x01\xff\xff" * 7000, "too long"),
     ],
 )

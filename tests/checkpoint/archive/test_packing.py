@@ -196,7 +196,7 @@ def test_files_that_are_gone_or_unreadable_are_recorded_from_threads_too(
         "f001": "vanished",
         "f002": "unreadable",
     }
-    with pytest.raises(CheckpointError, match="may not be read"):
+    with pytest.raises(CheckpointError, match="not permitted to read"):
         run.save("refused")
     assert not run.archive("refused").exists()
 

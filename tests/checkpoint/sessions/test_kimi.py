@@ -24,7 +24,7 @@ from tests.checkpoint.agents import (
 from tests.checkpoint.archives import checkpoint
 from tests.checkpoint.sessions.support import KIMI_ID, archived, collect, restored
 
-WRONG = "its content is not the one that its name promises"
+WRONG = "its content does not match its name"
 
 
 def test_kimi_keeps_no_path_and_no_permission_in_an_archive(tmp_path):

@@ -325,7 +325,7 @@ def test_sandbox_that_cannot_run_is_reported_as_missing(
     fake_program(tmp_path, "bwrap", refuses)
     offer_only(tmp_path, monkeypatch)
     found = look("Sandboxes/bubblewrap")
-    assert (found.status, found.text) == (MISSING, "0.8.0: its sandbox cannot be made: no")
+    assert (found.status, found.text) == (MISSING, "0.8.0: its sandbox cannot be created: no")
     assert found.remedy is not None
     assert found.remedy.startswith("In a container, allow it: ")
     fake_program(tmp_path, "bwrap", "echo bubblewrap 0.8.0")

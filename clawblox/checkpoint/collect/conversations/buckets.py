@@ -289,4 +289,4 @@ def _check_blob(name: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
         digest.update(chunk)
         yield chunk
     if name not in digest.names():
-        raise RejectedContent("its content is not the one that its name promises")
+        raise RejectedContent("its content does not match its name")

@@ -175,7 +175,7 @@ class ConversationFormat(ABC):
             if located is not None:
                 return located
         raise CheckpointError(
-            f"session tier requested, no transcript for {conversation_id}",
+            f"a session tier is required, but there is no transcript for {conversation_id}",
             path=agent_dir / STATE_DIR,
             hint=WITHOUT_CONVERSATIONS,
         )
@@ -299,7 +299,7 @@ class ConversationFormat(ABC):
         conversation_id = recorded.decode(errors="replace").strip()
         if not self.program.id_pattern.fullmatch(conversation_id):
             raise CheckpointError(
-                f"{conversation_id!a:.60} is recorded, not a conversation id of {self.backend}",
+                f"must be a conversation id of {self.backend}, not {conversation_id!a:.60}",
                 path=agent_dir / self.program.id_file,
             )
         return conversation_id
