@@ -2,13 +2,13 @@
 
 - ``async_experiment``: runs, pauses, resumes and forks the chains of a plan, in a directory.
 - ``sync_experiment``: the same without ``await``.
-- ``running``: the time in which one process has an experiment open, and runs its chains.
+- ``running``: an open experiment, and runs of its chains.
 - ``reading``: an experiment as its directory records it, whoever runs it.
-- ``harness``: continues what the public generation scripts began.
+- ``harness``: continues experiments that the public generation scripts started.
 - ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.
-- ``leftovers``, ``links``: finds and removes what an experiment does not need; refuses links.
+- ``leftovers``, ``links``: finds and removes unneeded files; refuses links.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
-- ``history``: the journal, the state that follows from it, and what comes next.
+- ``history``: the journal, the state derived from it, and the next step.
 - ``schedule``: runs chains within the limits of a plan, over protocols for worlds and agents.
 - ``live``: these protocols on real worlds and agents.
 - ``cluster``: the same on the nodes of a cluster.

@@ -48,24 +48,25 @@ _log = OwnLog(__name__)
 class AsyncExperiment:
     """A plan, its directory, and the runs of its chains.
 
-    Leaving the ``async with`` block pauses what runs, with a checkpoint, and stops it. The same
-    call continues an experiment that was interrupted: by Ctrl-C, SIGKILL or a reboot.
+    Leaving the ``async with`` block pauses all running chains, with checkpoints, and stops them.
+    The same call continues an experiment that was interrupted by Ctrl-C, SIGKILL or a reboot.
 
     Args:
         plan: The plan. If the directory has an experiment already, it is compared with its plan.
         dir: Directory of the experiment; None means ``experiments/<name>``.
         score: Returns a number, or numbers by name, for a generation, in place of the plan's score.
-            Its agents have stopped, its world runs. An async one takes a :class:`LiveGeneration`,
-            another one, in a thread, a :class:`GenerationEnd`. After a crash it may be repeated.
+            Its agents have stopped, its world runs. An async function takes a
+            :class:`LiveGeneration`; a plain function is called in a thread with a
+            :class:`GenerationEnd`. After a crash the call may be repeated.
         stop: Returns why a generation should close now, or None; takes the same as ``score``, and
             is called at the end of turns and every 30 seconds.
         on_event: Called with each event, in a thread unless it is async.
         on_generation_end: Called with the row of each committed generation, in a thread unless it
             is async.
         env: Values of the environment variables that the plan names, and of the logins of programs
-            that this process does not have; None means those of this process. They are never
-            written to disk.
-        accept: Changes that are accepted: ``duration``, ``save``, ``stop``, ``world``, ``prompts``,
+            that this process does not have; None uses the environment of this process. They are
+            never written to disk.
+        accept: Accepted changes: ``duration``, ``save``, ``stop``, ``world``, ``prompts``,
             ``templates``; of agents, also ``budget``, ``version`` and limits, by their keys.
         retry_failed: Whether chains that have failed are tried again.
         resume_from: An archive of this package or of the public generation scripts, from which the
@@ -160,7 +161,7 @@ class AsyncExperiment:
     # -- the block ------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Begin the experiment in its directory, or open it.
+        """Create the experiment in its directory, or open an existing one.
 
         Raises:
             RunLockedError: Another process runs it.
@@ -226,7 +227,7 @@ class AsyncExperiment:
         )
 
     def _make_backend(self, plans: Plans) -> AttemptBackend:
-        """Return what makes the attempts; tests make another one."""
+        """Return the backend that makes the attempts; tests override this method."""
         on_event = self._events.pass_on
         place = (self._dir, plans, self._env)
         return make_backend(*place, grace_s=self._grace_s, on_event=on_event)
@@ -255,7 +256,7 @@ class AsyncExperiment:
         return self._require_open().record
 
     def status(self) -> ExperimentStatus:
-        """Return the status: chains, what they do and why, spending, and a forecast."""
+        """Return the status: chains, their states and reasons, spending, and a forecast."""
         return self._require_open().status()
 
     def events(self) -> Subscription[ExperimentEvent]:
@@ -271,7 +272,7 @@ class AsyncExperiment:
                 such as ``"20m"``, for the nearest checkpoint before; None means ``last``.
 
         Raises:
-            ConfigError: There is none; the error names those that exist.
+            ConfigError: There is no such checkpoint; the error names existing ones.
         """
         return self.record.find_checkpoint(place, at)
 
@@ -279,7 +280,7 @@ class AsyncExperiment:
         """Return the results so far.
 
         Args:
-            forked_from: Only the branches that began at this checkpoint; None for all chains.
+            forked_from: Only the branches from this checkpoint; None for all chains.
         """
         return self.record.results(forked_from=forked_from)
 
@@ -292,8 +293,8 @@ class AsyncExperiment:
             chains: Their names; None means all. Branches that are added meanwhile run too.
 
         Returns:
-            The run: await it for its :class:`RunOutcome`, or iterate over it for the row of
-            each generation as it is committed.
+            The run: await it for its :class:`RunOutcome`, or iterate over it for the row of each
+            generation as it is committed.
 
         Raises:
             ConfigError: There is no such chain.
@@ -312,7 +313,7 @@ class AsyncExperiment:
 
         Cancellation: has no effect.
         """
-        if chains is not None or self._opened is not None:  # a closed one has paused all
+        if chains is not None or self._opened is not None:  # closing has paused all chains
             self._require_open().pause(chains)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
@@ -325,13 +326,13 @@ class AsyncExperiment:
         Raises:
             ConfigError: There is no such chain.
 
-        Cancellation: they are stopped nevertheless.
+        Cancellation: the chains are stopped nevertheless.
         """
-        if chains is not None or self._opened is not None:  # a closed one has stopped all
+        if chains is not None or self._opened is not None:  # closing has stopped all chains
             await self._require_open().stop(chains, now=now)
 
     def kill_now(self) -> None:
-        """End everything that runs without checkpoints, and do not wait for it; idempotent."""
+        """End all attempts without checkpoints, and do not wait for them; idempotent."""
         if self._opened is not None:
             self._opened.kill_now()
 
@@ -349,7 +350,7 @@ class AsyncExperiment:
         reseed: int | None = None,
         parallel: int | None = None,
     ) -> list[str]:
-        """Add branches of a checkpoint: each has a copy of the world and of every agent's mind.
+        """Add branches of a checkpoint: each copies the world and all conversations of agents.
 
         The branches run in the current run, or in the next :meth:`run`. Each gets a world of
         its own, restored from the same snapshot, and copies of the agents' workspaces and
@@ -359,8 +360,8 @@ class AsyncExperiment:
         Args:
             source: The checkpoint; see :meth:`find_checkpoint`.
             count: Number of branches for each prompt.
-            prompts: First messages to the agents; None is a control, which continues as if nothing
-                had happened.
+            prompts: First messages to the agents; None makes a control branch, which continues
+                without a message.
             labels: Names of the prompts in tables, in their order; by default their first words.
             duration: Active seconds of each branch, or text such as ``"15m"``; None means the rest
                 of the generation.
@@ -374,8 +375,8 @@ class AsyncExperiment:
 
         Raises:
             ConfigError: An argument is wrong, or the branches lack something that they need.
-            UsageError: The agents ran outside a sandbox, and the branches would run in parallel;
-                or a driver cannot branch its conversations.
+            UsageError: The agents ran outside a sandbox, and the branches would run in parallel; or
+                a driver cannot branch its conversations.
 
         Cancellation: branches that were recorded exist.
         """
@@ -401,13 +402,13 @@ class AsyncExperiment:
 
         Args:
             score: As for the constructor; None means that of the constructor, or of the plan.
-            on_scored: Called with the number of generations that were scored, and of all.
+            on_scored: Called with the number of scored generations, and of all.
 
         Returns:
             The rows with the new scores.
 
         Raises:
-            ConfigError: There is none, or it cannot be imported.
+            ConfigError: There is no score, or it cannot be imported.
             UsageError: The experiment is running.
 
         Cancellation: scores that were recorded remain.

@@ -66,7 +66,7 @@ class InputDigests:
     def compare(self, new: InputDigests) -> tuple[PlanChange, ...]:
         """Return an amendment for each kind of input that has changed, with the changed names.
 
-        Chains and worlds that only one of the two has are left out.
+        Chains and worlds that only one of the two contains are left out.
 
         Args:
             new: The digests now.
@@ -98,7 +98,7 @@ def digest_world(
         check: Called often; ends the call by raising an error.
 
     Raises:
-        ConfigError: It does not exist, or a file in it cannot be read or is too large.
+        ConfigError: The directory does not exist, or a file in it cannot be read or is too large.
     """
     root = Path(os.path.realpath(directory))
     results = None if experiment_dir is None else Path(os.path.realpath(experiment_dir))
@@ -144,7 +144,7 @@ def copy_inputs(plan: Plan, directory: Path, *, check: Callable[[], None] = lamb
     """Copy the prompts and templates of a plan, and return the plan with the copies.
 
     Each copy is complete or absent, and named after its digest. Links in templates are copied as
-    links. A copy that exists is used.
+    links. Existing copies are reused.
 
     Args:
         plan: The plan.
@@ -244,12 +244,12 @@ def _reading(key: str, path: Path) -> Iterator[None]:
 def _differences(
     old: Mapping[str, str], new: Mapping[str, str], find_owner: Callable[[str], str]
 ) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Return old and new digests of the names that differ; None if there are none.
+    """Return the old and new digests of names that differ; None if no digest differs.
 
     Args:
         old: Old digests by name.
         new: New digests by name.
-        find_owner: Returns what a name belongs to; names are compared if both have it.
+        find_owner: Returns the owner of a name; names are compared if both sides have the owner.
     """
     owners = set(map(find_owner, old)) & set(map(find_owner, new))
     names = [

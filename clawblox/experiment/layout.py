@@ -2,8 +2,8 @@
 
 The directory of a chain has the layout of the experiments of the public generation scripts: a table
 of the generations, a pointer to the latest archive, and below ``runs`` an ordinary run directory
-for each attempt. So these scripts can resume a chain, and tools that read their files need no
-change.
+for each attempt. So these scripts can resume a chain, and tools that read their files work
+unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUTS_DIR: Final = "inputs"
 """Copies of prompts and templates."""
 TABLE_NAME: Final = "generation_chain.csv"
 RUN_DIRS: Final = ("runtime", "recordings", "logs", "agents", "checkpoints")
-"""The directories of every run."""
+"""The directories in every run directory."""
 
 _GENERATION: Final = re.compile(r"-g[0-9]{3}\Z")
 _INDEX: Final = re.compile(r"-a([0-9]{1,9})\Z")
@@ -44,13 +44,13 @@ def experiment_prefix(experiment: str, *, given: str | None = None) -> str:
 
     Args:
         experiment: The name of the experiment.
-        given: The prefix to use in place of that name; None for that name.
+        given: The prefix to use in place of that name; None uses the name.
     """
     return safe_name(experiment if given is None else given)
 
 
 def run_prefix(experiment: str, chain: str, layout: Layout, *, given: str | None = None) -> str:
-    """Return the prefix of a chain's runs, which no other chain of the experiment has.
+    """Return the prefix of a chain's runs, unique in the experiment.
 
     Args:
         experiment: The name of the experiment.
@@ -68,14 +68,14 @@ def attempt_name(prefix: str, generation: int, *, stamp: str | None = None) -> s
     Args:
         prefix: The prefix of the chain's runs.
         generation: The number of the generation, from 1.
-        stamp: The time of the attempt if the name without it is taken; None for none.
+        stamp: The time of the attempt, if the name without a time is taken; else None.
     """
     suffix = "" if stamp is None else f"-r{stamp}"
     return safe_name(f"{prefix}-g{generation:03d}{suffix}")
 
 
 def free_attempt_name(prefix: str, generation: int, at: datetime, taken: Container[str]) -> str:
-    """Return a name for a new attempt that no attempt has.
+    """Return an unused name for a new attempt.
 
     Args:
         prefix: The prefix of the chain's runs.
@@ -90,9 +90,9 @@ def free_attempt_name(prefix: str, generation: int, at: datetime, taken: Contain
 
 
 def next_prefix(name: str) -> str:
-    """Return the prefix with which the public scripts continue after an attempt.
+    """Return the prefix that the public scripts use after an attempt.
 
-    They remove the generation only from the end, so a name with a stamp is a prefix as a whole.
+    They remove the generation only from the end, so a name with a stamp is used whole.
 
     Args:
         name: The name of the attempt, or of its tmux session.
@@ -101,7 +101,7 @@ def next_prefix(name: str) -> str:
 
 
 def tmux_session(prefix: str | None, attempt_id: str, runs: str) -> str:
-    """Return the name of an attempt's tmux session, which no other attempt has.
+    """Return the name of an attempt's tmux session, unique to the attempt.
 
     Args:
         prefix: The prefix of the experiment's sessions; None if it uses no tmux.
@@ -115,12 +115,12 @@ def tmux_session(prefix: str | None, attempt_id: str, runs: str) -> str:
 
 
 def full_name(display: str, attempt_id: str, index: int) -> str:
-    """Return the full name of an agent, which is also that of its directory.
+    """Return the full name of an agent, which is also the name of its directory.
 
     Args:
-        display: Its name as the world shows it.
+        display: The agent's name in the world.
         attempt_id: The name of the attempt.
-        index: Its place in its world, from 0.
+        index: The agent's place in its world, from 0.
     """
     return safe_name(f"{display}-r{attempt_id}-w0-a{index}")
 

@@ -1,8 +1,8 @@
-"""Files that an experiment keeps but does not need: failed runs, and checkpoints. It blocks.
+"""Files that an experiment keeps but does not need: failed runs and old checkpoints. Blocks.
 
-The runs and periodic checkpoints of a generation serve its retries. When it is committed, only its
-committed run, its checkpoints at the boundary and the end, the archive that the pointer of its
-chain names with the run around it, and the checkpoints at which branches begin are needed.
+The runs and periodic checkpoints of a generation serve its retries. After its commit, the
+experiment needs only the committed run, the checkpoints at the boundary and the end, the archive
+that the pointer of the chain names with the run around it, and the sources of branches.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from clawblox.team.pointer import read_pointer
 LeftoverKind: TypeAlias = Literal["run", "checkpoint"]
 
 _SPENT: Final = frozenset({"periodic", "pause"})
-"""Kinds of checkpoints that serve only retries and pauses of their generation."""
+"""Kinds of checkpoints that only serve retries and pauses of their generation."""
 
 
 @attrs.frozen(kw_only=True)
 class Leftover:
-    """A run directory or an archive that is not needed.
+    """An unneeded run directory or archive.
 
     Attributes:
         path: The directory or file, absolute.
-        kind: What it is.
+        kind: Kind of the leftover.
         size_bytes: Its size.
-        checkpoints: The recorded checkpoints that it consists of, or contains.
+        checkpoints: The recorded checkpoints in it.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class Leftover:
 
 
 def list_leftovers(record: ExperimentRecord) -> list[Leftover]:
-    """Return what the experiment does not need, in the order of its journal.
+    """Return the unneeded files of an experiment, in the order of its journal.
 
     Args:
         record: The experiment.
@@ -69,11 +69,11 @@ def list_leftovers(record: ExperimentRecord) -> list[Leftover]:
 
 
 def remove_leftovers(directory: Path, leftovers: Sequence[Leftover]) -> None:
-    """Remove what an experiment does not need; the journal records it first.
+    """Remove unneeded files of an experiment; the journal records the removal first.
 
     Args:
         directory: The directory of the experiment.
-        leftovers: What to remove, from :func:`list_leftovers`; new sources of forks stay.
+        leftovers: The result of :func:`list_leftovers`; new sources of forks are kept.
 
     Raises:
         RunLockedError: A process runs the experiment.
@@ -128,6 +128,6 @@ def _list_archives(
 def _is_spent(
     generation: GenerationState, attempt: AttemptState, sources: Collection[CheckpointRef]
 ) -> bool:
-    """Return whether nothing can begin from an attempt that ended without being committed."""
+    """Return whether an uncommitted attempt that has ended can be the source of nothing."""
     refs = {point.ref for point in attempt.checkpoints}
     return refs.isdisjoint(sources) and (generation.is_over or not refs)

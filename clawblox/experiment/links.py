@@ -1,7 +1,7 @@
-"""Refuses the directory of an experiment in which a link stands for a directory. It blocks.
+"""Refuses an experiment's directory if a link stands in place of a directory. Blocks.
 
-Nothing here ever makes such a link. In a directory that came from elsewhere, it could lead whatever
-is written or removed below it to other files of the user.
+This package never makes such a link. In a directory from elsewhere, a link could redirect writes
+and removals to other files of the user.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def require_no_links(directory: Path, runs: Mapping[str, AbstractSet[str]], styl
     Args:
         directory: The directory of the experiment, which may be a link itself.
         runs: The names of the runs of each chain; other entries beside them are not used.
-        style: Its layout.
+        style: Layout of the experiment.
 
     Raises:
-        ClawbloxError: One of them is a symbolic link.
+        ClawbloxError: One of the directories is a symbolic link.
         OSError: A directory cannot be read.
     """
     for path in _list_directories(directory, runs, style):
@@ -40,11 +40,11 @@ def require_no_links(directory: Path, runs: Mapping[str, AbstractSet[str]], styl
 
 
 def require_no_link(*paths: Path) -> None:
-    """Check that paths in the directory of an experiment are no symbolic links.
+    """Check that paths in the directory of an experiment are not symbolic links.
 
     Raises:
-        ClawbloxError: One of them is.
-        OSError: Its directory cannot be read.
+        ClawbloxError: A path is a symbolic link.
+        OSError: The directory of a path cannot be read.
     """
     for path in paths:
         if _is_link(path):
@@ -70,7 +70,7 @@ def _list_directories(
         runs = layout.runs_dir(chain_dir)
         yield from (*([] if chain_dir == directory else [chain_dir]), runs)
         for run_dir in runs.iterdir() if runs.is_dir() else ():
-            # Failed, rescored and half-made runs have the name of an attempt with an addition.
+            # Failed, rescored and incomplete runs have the name of an attempt with an addition.
             name = run_dir.name
             if name.startswith(".") or not known.isdisjoint((name, _NAME.split(name)[0])):
                 yield run_dir

@@ -22,10 +22,10 @@ from clawblox.experiment.reading.record import ExperimentRecord, read_experiment
 class Experiment(Twin[AsyncExperiment]):
     """A plan, its directory, and the runs of its chains.
 
-    The first call begins the experiment or opens it. Leaving the optional ``with`` block, or the
-    end of the interpreter, pauses what runs, with a checkpoint, and stops it. Ctrl-C in :meth:`run`
-    does the same, and the same script continues. Another Ctrl-C while the block is left ends
-    everything without checkpoints.
+    The first call creates the experiment or opens it. Leaving the optional ``with`` block, or the
+    end of the interpreter, pauses all running chains, with checkpoints, and stops them. Ctrl-C in
+    :meth:`run` does the same, and running the script again continues. Another Ctrl-C while the
+    block is left ends everything without checkpoints.
 
     The arguments are those of :class:`AsyncExperiment`; hooks may be plain functions.
     """
@@ -43,10 +43,10 @@ class Experiment(Twin[AsyncExperiment]):
         self._async.kill_now()
 
     def close(self) -> None:
-        """Pause and stop what runs, and let others open the experiment; idempotent.
+        """Pause and stop all chains, and let others open the experiment; idempotent.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed: what still ran was ended without checkpoints.
+            KeyboardInterrupt: Ctrl-C was pressed: running attempts were ended without checkpoints.
         """
         self._leave()
 

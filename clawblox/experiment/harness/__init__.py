@@ -1,9 +1,9 @@
-"""Continues what the public generation scripts began, and lets them continue what began here.
+"""Continues experiments of the public generation scripts, and lets the scripts continue ours.
 
-- ``script_files``: reads and checks the files that the scripts write.
-- ``takeover``: records that in the journal of an experiment.
-- ``options``: the plan and the login that follow from the options of the public script.
-- ``replacing``: renames an experiment, so that another one can begin in its place.
+- ``script_files``: reads and checks the files of the scripts.
+- ``takeover``: records their generations in the journal of an experiment.
+- ``options``: the plan and the login from the options of the public script.
+- ``replacing``: renames an experiment, so that another experiment can take its place.
 """
 
 from __future__ import annotations

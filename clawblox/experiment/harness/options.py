@@ -1,4 +1,4 @@
-"""The options of the public generation script: the plan and the login that follow from them."""
+"""The options of the public generation script, and the plan and login derived from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from clawblox.rundir.experiments import JOURNAL_NAME
 from clawblox.system.regular_files import read_regular
 
 RESULTS_DIR: Final = "results"
-"""Directory below the world's with its experiments."""
+"""Directory of experiments, relative to the world's directory."""
 
 BACKENDS: Final = tuple(name for name in DRIVERS if name not in ("acp", "command"))
 """The drivers that need no further description of their program."""
@@ -40,7 +40,7 @@ BACKENDS: Final = tuple(name for name in DRIVERS if name not in ("acp", "command
 _USUAL_TEMPLATE: Final = Path("agent/template/agent")
 
 _SCRIPT_MODELS: Final = {"claude": "claude-opus-4-8", "codex": "gpt-5.5"}
-"""Models that the public script uses unless one is given, by driver."""
+"""Default models of the public script, by driver."""
 
 _PATHS: Final = {
     "backend": "agents.*.driver",
@@ -67,12 +67,12 @@ _PATHS: Final = {
     "tmux_prefix": "tmux",
     "prune_reconstructable_artifacts": "prune",
 }
-"""Fields of the plan that options set, by the names of the options."""
+"""Fields of the plan by the names of the options that set them."""
 _OFF_AT_ZERO: Final = {"save_time": "save", "checkpoint_every": "checkpoint.every"}
-"""Options whose 0 turns something off, with the field."""
+"""Options for which 0 turns a feature off, with the field."""
 
 FILE_VARIABLE: Final = "CLAWBLOX_ENV_FILE"
-"""The variable that names another file."""
+"""The variable that names the file with the login."""
 
 _TOKEN: Final = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - a name, not a token
 _USUAL_FILE: Final = Path(".env")
@@ -86,7 +86,7 @@ class GenerationOptions:
 
     Attributes:
         values: The values by the names of the options.
-        given: Names of the options that the command line or the environment gives.
+        given: Names of the options that the command line or the environment sets.
     """
 
     values: Mapping[str, Any]
@@ -113,13 +113,13 @@ class GenerationOptions:
 
     @property
     def archive(self) -> Path | None:
-        """The archive from which a generation continues; None for none."""
+        """The archive from which a generation continues, or None."""
         archive = self.values["resume_from"]
         return None if archive is None else Path(archive)
 
     @property
     def accepted(self) -> set[str]:
-        """The amendments of a recorded plan: an option that is given is accepted thereby."""
+        """The accepted amendments of a recorded plan: the fields of all given options."""
         fields = {path.partition(".")[0] for name, path in _PATHS.items() if name in self.given}
         return {*self.values["accept"], *(fields & {"duration", "save"})}
 
@@ -133,7 +133,7 @@ class GenerationOptions:
         """Directory of the world.
 
         Raises:
-            ConfigError: It does not exist.
+            ConfigError: The directory does not exist.
         """
         path = Path(self.values["world_dir"])
         if not path.is_dir():
@@ -147,7 +147,7 @@ class GenerationOptions:
         return int(self.values["parallel"])
 
     def choose_plan(self) -> Plan:
-        """Return the plan with which the experiment begins or continues. Blocks.
+        """Return the plan with which the experiment starts or continues. Blocks.
 
         Raises:
             ConfigError: The value of an option is wrong.
@@ -174,8 +174,8 @@ class GenerationOptions:
         """Return the plan of a new experiment.
 
         Args:
-            imported: What the public script has completed in its directory; None for nothing.
-            recorded: The options with which it did; None for a new experiment.
+            imported: Generations that the public script has completed in the directory, or None.
+            recorded: The options of those generations; None for a new experiment.
 
         Raises:
             ConfigError: A value is invalid; the error names the option.
@@ -202,11 +202,11 @@ class GenerationOptions:
         if imported is not None:
             values["tmux_prefix"] = imported.tmux_prefix or values["tmux_prefix"]
         if self.chains > 1:
-            values["base_port"] = None  # each world needs a port of its own
+            values["base_port"] = None  # each world needs its own port
         return self._apply(plan, values)
 
     def _recorded_values(self, recorded: RecordedOptions) -> dict[str, Any]:
-        """Return the values of the options; those that are not given are as they are recorded."""
+        """Return the values of the options; recorded values replace options that are not given."""
         driver = recorded.driver if recorded.driver in BACKENDS else self.values["backend"]
         known = {
             "backend": driver,
@@ -218,10 +218,10 @@ class GenerationOptions:
         return {**self.values, **defaults, **given}
 
     def changed_plan(self, recorded: Plan) -> Plan:
-        """Return the recorded plan of an experiment with the options that are given.
+        """Return the recorded plan of an experiment with the given options.
 
         Raises:
-            ConfigError: A value is invalid, or one differs that must be as before.
+            ConfigError: A value is invalid, or changes a field that must not change.
         """
         before = recorded.run_prefix or recorded.name
         prefix = safe_name(self.values["run_prefix"] or before)
@@ -270,20 +270,20 @@ def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
 async def make_room(options: GenerationOptions) -> Path | None:
     """Check everything that a new experiment needs, and rename an existing directory with --force.
 
-    Nothing is changed where something is missing.
+    If something is missing, nothing is changed.
 
     Args:
         options: The options.
 
     Returns:
-        The new path of the directory that was in its place; None if there was none.
+        The new path of the existing directory, or None.
 
     Raises:
         ConfigError: The value of an option is wrong, or something is missing.
-        RunLockedError: Another process runs the experiment that is to be replaced.
-        ClawbloxError: It cannot be renamed.
+        RunLockedError: Another process runs the existing experiment.
+        ClawbloxError: The existing directory cannot be renamed.
 
-    Cancellation: ends the programs of the checks; an existing directory was renamed or not.
+    Cancellation: ends the programs of the checks; the directory is either renamed or unchanged.
     """
 
     def prepare() -> tuple[Path, Plan, Mapping[str, str] | None]:
@@ -299,7 +299,7 @@ async def make_room(options: GenerationOptions) -> Path | None:
 
 
 def find_env(plan: Plan) -> Mapping[str, str] | None:
-    """Return the variables of agents, if one of them is in a file; None for the environment.
+    """Return the variables of agents if the login is in a file; None means the environment.
 
     Blocks.
 
@@ -312,7 +312,7 @@ def find_env(plan: Plan) -> Mapping[str, str] | None:
 
 
 def _has_run_here(directory: Path) -> bool:
-    """Return whether this package has run the experiment, and not only the public script."""
+    """Return whether this package, not only the public script, has run the experiment."""
     if not (directory / JOURNAL_NAME).exists():
         return False
     return any(line.type == "session.begun" for line in read_lines(directory))
@@ -322,17 +322,18 @@ def _has_run_here(directory: Path) -> bool:
 
 
 def read_login(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the token of Claude Code if a file has it, and the environment does not. Blocks.
+    """Return the token of Claude Code if a file, but not the environment, contains it. Blocks.
 
     The first line ``CLAUDE_CODE_OAUTH_TOKEN=…`` counts, with or without ``export`` and quotes;
-    whatever else the file has is ignored. The value stays in memory: agents get it, worlds do not.
+    other lines are ignored. The value stays in memory and is passed to agents only, never to
+    worlds.
 
     Args:
-        environ: The environment; its ``CLAWBLOX_ENV_FILE`` names the file, by default ``.env`` of
+        environ: The environment; its ``CLAWBLOX_ENV_FILE`` names the file, by default ``.env`` in
             the current directory, which need not exist.
 
     Returns:
-        The variable and its value, or nothing.
+        The variable and its value, or an empty dict.
 
     Raises:
         ConfigError: The file cannot be read. The error does not show its content.

@@ -1,4 +1,4 @@
-"""Renames the directory of an experiment, so that another one can begin in its place."""
+"""Renames the directory of an experiment, so that another experiment can take its place."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from clawblox.system.locks import lock_file, unlock_file
 async def set_experiment_aside(directory: Path) -> Path | None:
     """Rename the directory of an experiment to ``<name>.replaced-<time>``; nothing is deleted.
 
-    Worlds and agents that a killed orchestrator has left there are ended.
+    Remaining worlds and agents of a killed orchestrator are ended.
 
     Args:
         directory: The directory, of this package or of the public generation scripts.
 
     Returns:
-        Its new path; None if there is nothing.
+        Its new path; None if it does not exist.
 
     Raises:
         RunLockedError: Another process runs the experiment, or a run in it.
-        ClawbloxError: It is no directory, or cannot be renamed.
+        ClawbloxError: The path is not a directory, or cannot be renamed.
 
-    Cancellation: it is renamed or not.
+    Cancellation: the directory is either renamed or unchanged.
     """
     if not await run_blocking(os.path.lexists, directory):
         return None
@@ -68,7 +68,7 @@ def _lock(directory: Path) -> int:
 
 
 def _require_idle(directory: Path) -> None:
-    """Refuse an experiment in which a process runs worlds, such as a public script."""
+    """Refuse an experiment in which a process, such as a public script, runs worlds."""
     for run_dir in run_dirs(directory):
         if (owner := find_owner(run_dir)) not in (None, os.getpid()):
             raise _locked(run_dir, owner)

@@ -1,6 +1,6 @@
-"""Experiments that the public generation scripts began: what they record, checked.
+"""Reads and checks the records of experiments that the public generation scripts started.
 
-A table or an archive may come from a stranger. Nothing that it names is opened outside the
+A table or an archive may come from a stranger. No named file is opened outside the
 directory of the chain, no link is followed, and every value is checked before it becomes a line of
 a journal.
 """
@@ -52,7 +52,7 @@ class ImportedGeneration:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The content of its line in the journal."""
+        """Data of its line in the journal."""
         return {
             "run_id": self.rows[-1]["run_id"],
             "workspaces": [row["workspace_out"] for row in self.rows],
@@ -62,12 +62,12 @@ class ImportedGeneration:
 
 @attrs.frozen(kw_only=True)
 class ImportedChain:
-    """The generations of a table, and the names with which their chain continues.
+    """The generations of a table, and the prefixes with which their chain continues.
 
     Attributes:
         generations: The generations, by number.
         run_prefix: Prefix of the names of the next runs.
-        tmux_prefix: Prefix of the names of their tmux sessions; None without one.
+        tmux_prefix: Prefix of the names of their tmux sessions, or None.
     """
 
     generations: tuple[ImportedGeneration, ...]
@@ -77,11 +77,11 @@ class ImportedChain:
 
 @attrs.frozen(kw_only=True)
 class ResumePoint:
-    """Where an archive continues a generation.
+    """The point of a generation that an archive continues.
 
     Attributes:
         generation: The number of the generation, from 1.
-        elapsed_s: Seconds of the generation that had passed.
+        elapsed_s: Elapsed seconds of the generation.
         agents: The full names of the agents, in their order.
         driver: The driver of the first agent; empty if the archive does not name it.
     """
@@ -94,7 +94,7 @@ class ResumePoint:
 
 @attrs.frozen(kw_only=True)
 class RecordedOptions:
-    """Options with which generations were run, as far as their files record them.
+    """Recorded options of generations.
 
     Attributes:
         driver: The driver of the agents; empty if it is not recorded.
@@ -108,7 +108,7 @@ class RecordedOptions:
 
 
 def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
-    """Return where an archive continues a generation. Blocks.
+    """Return the point of a generation that an archive continues. Blocks.
 
     Args:
         archive: An archive of the public scripts or of this package.
@@ -116,7 +116,7 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
 
     Raises:
         CheckpointError: The archive cannot be read, or is not sound.
-        ConfigError: It has another number of agents, or its metadata is not that of a generation.
+        ConfigError: The archive has another number of agents, or no metadata of a generation.
     """
     metadata = read_metadata(archive)
     names = sorted(metadata.get("agents", ()), key=layout.agent_index)
@@ -142,7 +142,9 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
 def _find_driver(metadata: Mapping[str, Any]) -> str:
     """Return the driver of the first agent of an archive; empty if it is not recorded."""
     agents = metadata.get("agents")
-    states = list(agents.values()) if isinstance(agents, dict) else []  # old ones name them only
+    states = (
+        list(agents.values()) if isinstance(agents, dict) else []
+    )  # old archives only have names
     driver = states[0].get("backend") if states and isinstance(states[0], dict) else None
     return driver if isinstance(driver, str) else ""
 
@@ -192,9 +194,9 @@ def read_chain(chain_dir: Path, *, agents: int) -> ImportedChain:
 
 
 def _complete_run(rows: Sequence[Row], *, agents: int) -> Sequence[Row]:
-    """Return the rows of the latest complete run of a generation, by agents; empty without one.
+    """Return the rows of the latest complete run of a generation, by agents, or an empty sequence.
 
-    A generation that was completed again, from an older archive, has rows of several runs.
+    If a generation was completed again from an older archive, it has rows of several runs.
     """
     runs: dict[str, list[Row]] = {}
     for row in rows:
@@ -219,7 +221,7 @@ def _refuse_last(rows: Sequence[Row], path: Path, *, agents: int) -> NoReturn:
 
 
 def _located(chain_dir: Path, rows: Sequence[Row], *, is_last: bool) -> Iterator[Row]:
-    """Yield rows, each with its workspace relative to the directory of the chain."""
+    """Yield the rows with workspaces relative to the directory of the chain."""
     for row in rows:
         workspace = _find_workspace(chain_dir, row)
         if workspace is None and is_last:
@@ -235,8 +237,8 @@ def _located(chain_dir: Path, rows: Sequence[Row], *, is_last: bool) -> Iterator
 def _find_workspace(chain_dir: Path, row: Row) -> str | None:
     """Return the path of an existing workspace, relative to the directory of the chain.
 
-    The place that follows from the names comes first: the written path is that of a directory
-    which may have been moved.
+    The place derived from the names comes first, because the written path may be that of a
+    directory before a move.
     """
     written = os.path.relpath(chain_dir / row["workspace_out"], chain_dir)
     for path in (layout.workspace_path(row["run_id"], row["agent_name"]), written):
@@ -257,12 +259,12 @@ def _index(row: Row) -> int:
 def read_options(
     chain_dir: Path, chain: ImportedChain | None, archive: Path | None
 ) -> RecordedOptions:
-    """Return the options with which a chain was run, as far as its files record them. Blocks.
+    """Return the recorded options of a chain. Blocks.
 
     Args:
         chain_dir: The directory of the chain, absolute.
-        chain: The content of its table; None without one.
-        archive: The archive from which it continues; None for none.
+        chain: The content of its table, or None.
+        archive: The archive from which it continues, or None.
     """
     metadata = _read_first([archive] if archive is not None else _archives(chain_dir))
     driver, duration = _find_driver(metadata), metadata.get("generation_duration")
@@ -279,13 +281,13 @@ def read_options(
 
 
 def _archives(chain_dir: Path) -> Sequence[Path]:
-    """Return the archives of a chain, the latest generation first: their names begin with it."""
+    """Return the archives of a chain, the latest generation first, in the order of their names."""
     files = find_files(chain_dir, "runs/*/checkpoints/gen*.ckpt")
     return sorted((file.path for file in files), key=lambda path: path.name, reverse=True)
 
 
 def _read_first(archives: Iterable[Path]) -> Mapping[str, Any]:
-    """Return the metadata of the first archive that is sound; nothing without one."""
+    """Return the metadata of the first sound archive, or an empty mapping."""
     for archive in archives:
         with contextlib.suppress(CheckpointError):
             return read_metadata(archive)
@@ -293,7 +295,7 @@ def _read_first(archives: Iterable[Path]) -> Mapping[str, Any]:
 
 
 def _find_id_file(chain_dir: Path, row: Row) -> str:
-    """Return the driver that recorded a conversation of an agent; empty without one."""
+    """Return the driver that recorded a conversation of an agent, or an empty string."""
     workspace = PurePath(layout.workspace_path(row["run_id"], row["agent_name"]))
     files = find_files(chain_dir, str(workspace.with_name("*_session_id.txt")))
     names = {file.path.name for file in files}
@@ -307,7 +309,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a table, checked. Blocks.
 
     Raises:
-        ConfigError: It cannot be read, or a row is not valid.
+        ConfigError: The table cannot be read, or a row is not valid.
     """
     try:
         text = read_regular(path, max_bytes=_MAX_TABLE_BYTES).decode("utf-8-sig")
@@ -362,4 +364,4 @@ _CHECKS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "end_utc": _TIME,
     "duration_seconds": _COUNT,
 }
-"""By column: the check of a value, and the values that pass it."""
+"""Check of a value, and a description of valid values, by column."""

@@ -1,8 +1,8 @@
-"""Takes over what the public generation scripts did in the directory of a chain. Blocks.
+"""Takes over the work of the public generation scripts in the directory of a chain. Blocks.
 
 Their complete generations become lines of the journal. A generation that is continued from an
 archive becomes an attempt that was interrupted right after that checkpoint. So an experiment
-continues a directory that they began, or in which they have continued.
+can continue a directory that the scripts started or continued.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from clawblox.system.files import digest_file, make_private_dir
 
 
 def check_takeover(directory: Path, plan: Plan, archive: Path | None) -> bool:
-    """Refuse what cannot be taken over, before anything is recorded; return whether anything can.
+    """Check a takeover before anything is recorded; return whether there is anything to take over.
 
     Args:
         directory: The directory of the experiment.
         plan: Its plan.
-        archive: The archive from which its only chain continues; None for none.
+        archive: The archive from which its only chain continues, or None.
 
     Raises:
         CheckpointError: The archive cannot be read, or is not sound.
-        ConfigError: A table is not valid, or does not fit the plan, or the archive does not.
+        ConfigError: A table is not valid, or a table or the archive does not fit the plan.
     """
     checks = [_check(chain, place, archive) for chain, place in _places(directory, plan, archive)]
     return any(checks)
@@ -59,16 +59,16 @@ def take_over(
     plan: Plan,
     archive: Path | None,
 ) -> None:
-    """Record what the scripts have done in the directories of the chains. Idempotent.
+    """Record the work of the scripts in the directories of the chains. Idempotent.
 
-    A directory of theirs is renamed if a chain needs its name.
+    A directory of the scripts is renamed if a chain needs its name.
 
     Args:
         journal: The journal, open.
         state: The state of the experiment, which is kept up to date.
         directory: The directory of the experiment.
         plan: The plan in force.
-        archive: The archive from which the only chain continues; None for none.
+        archive: The archive from which the only chain continues, or None.
 
     Raises:
         CheckpointError: The archive cannot be read, or is not sound.
@@ -102,10 +102,10 @@ def _check(chain: Chain, chain_dir: Path, archive: Path | None) -> bool:
 
 
 def _import_rows(journal: Journal, state: ExperimentState, chain: Chain, chain_dir: Path) -> None:
-    """Record the complete generations of a chain's table that the journal does not have.
+    """Record the complete generations of a chain's table that are missing from the journal.
 
-    A generation that the scripts completed once more, from an older archive, counts as they
-    completed it: their later generations continue from there.
+    If the scripts completed a generation again from an older archive, the new completion counts,
+    because their later generations continue from it.
     """
     recorded = _recorded_runs(journal.lines, chain.name)
     for generation in _read_generations(chain, chain_dir):
@@ -122,7 +122,7 @@ def _read_generations(chain: Chain, chain_dir: Path) -> Sequence[ImportedGenerat
 
 
 def _recorded_runs(lines: Sequence[JournalLine], chain: str) -> set[tuple[int | None, str]]:
-    """Return the complete generations of a chain in the journal, with their names in its table."""
+    """Return the complete generations of a chain in the journal, with their names in the table."""
     return {
         (line.generation, str(line.data.get("run_id", line.data.get("files", line.attempt))))
         for line in lines
@@ -174,7 +174,7 @@ def _write_attempt(
 
 
 def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
-    """Return where an archive continues a chain whose generations up to ``last`` are complete."""
+    """Return the point that an archive continues, after the complete generations up to ``last``."""
     agents = chain.plan.agents
     point = find_resume_point(archive, agents=len(agents))
     if point.generation <= last:
@@ -197,7 +197,7 @@ def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
 def _find_facts(
     lines: Sequence[JournalLine], chain: str, attempt_id: str, path: Path
 ) -> Mapping[str, Any] | None:
-    """Return what the journal records about a checkpoint of this package; None if nothing."""
+    """Return the journal's facts about a checkpoint of this package, or None."""
     for line in reversed(lines):
         is_of_attempt = (line.chain, line.attempt) == (chain, attempt_id)
         if is_of_attempt and line.type == "checkpoint" and line.data["file"] == path.name:
@@ -231,7 +231,7 @@ def _place(chain_dir: Path, archive: Path, metadata: Mapping[str, Any]) -> tuple
 
 
 def _find_directory(chain_dir: Path, archive: Path) -> str | None:
-    """Return the name of the run directory that an archive is in; None outside of the chain."""
+    """Return the name of the run directory around an archive; None outside the chain."""
     runs = layout.runs_dir(chain_dir).resolve()
     if archive.parent.name == "checkpoints" and archive.parents[1].parent == runs:
         return archive.parents[1].name
@@ -239,7 +239,7 @@ def _find_directory(chain_dir: Path, archive: Path) -> str | None:
 
 
 def _require_names(chain_dir: Path, archive: Path) -> None:
-    """Check that an archive and its run have names that a journal may contain."""
+    """Check that a journal may contain the names of an archive and its run."""
     directory = _find_directory(chain_dir, archive.resolve())
     if directory is not None and not is_name(directory):
         raise ConfigError(
@@ -252,7 +252,7 @@ def _require_names(chain_dir: Path, archive: Path) -> None:
 
 
 def _set_aside_unknown(state: ExperimentState, chain: Chain, chain_dir: Path, prefix: str) -> None:
-    """Rename what an interrupted script left of the next generation, whose name is needed."""
+    """Rename an interrupted script's directory of the next generation, whose name is needed."""
     own = state.chain(chain.name)
     number = 1 if own.latest is None else own.latest.number + own.latest.is_over
     attempt_id = layout.attempt_name(prefix, number)

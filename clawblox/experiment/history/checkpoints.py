@@ -1,4 +1,4 @@
-"""Checkpoints of an experiment, and branches that begin at them, as values."""
+"""Checkpoints of an experiment and their branches, as values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clawblox.experiment.history.lines import (
 )
 
 _MAX_RESEED: Final = 1 << 65
-"""The seed of the first branch may be the last, and increases from branch to branch."""
+"""Bound on recorded seeds: the first may be the largest seed, and branches add to it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +31,7 @@ class CheckpointRef:
         generation: The generation that made it.
         attempt: The attempt that made it; the archive is in ``checkpoints`` of its run directory.
         file: Name of the archive.
-        sha256: Its digest.
+        sha256: Digest of the archive.
     """
 
     chain: Name
@@ -43,18 +43,18 @@ class CheckpointRef:
 
 @attrs.frozen(kw_only=True)
 class Branch:
-    """Why a chain begins at a checkpoint of another chain.
+    """The origin of a chain that continues a checkpoint of another chain.
 
     Attributes:
         source: The checkpoint.
         group: Number of the fork in the experiment, from 1; its branches share it.
         number: Number of the branch in the fork, from 1.
-        prompt: First message to the agents; None continues as if nothing had happened.
+        prompt: First message to the agents; None continues without a message.
         label: Short name of the prompt, for tables.
         elapsed_s: Active seconds of its generation when the checkpoint was made.
         duration_s: Active seconds of the branch; None means the rest of its generation.
-        generations: Number of generations of the branch, the first of them begun by the source.
-        reseed: Seed of the world's random state from then on; None keeps the random state.
+        generations: Number of generations of the branch, including the one that the source started.
+        reseed: New seed of the world's random state; None keeps the random state.
     """
 
     source: CheckpointRef
@@ -84,9 +84,9 @@ class Checkpoint:
         active_s: Active seconds of its generation.
         idle_s: Seconds of the generation in which all agents only waited for their providers.
         world_time: Simulation time; None if the world has none.
-        usage: Usage of each agent in the committed history of the generation up to here.
-        mid_turn: Names of agents that were cut in the middle of a turn.
-        close_reason: Why the generation closes; empty unless the checkpoint is one of its end.
+        usage: Usage of each agent in the committed history of the generation so far.
+        mid_turn: Names of agents that were interrupted in the middle of a turn.
+        close_reason: Why the generation closes; empty for checkpoints before its end.
     """
 
     ref: CheckpointRef

@@ -1,8 +1,8 @@
-"""The members of each type of line, as they are checked when a journal is read or written.
+"""The members of each type of line, checked when a journal is read or written.
 
-A journal may come from a stranger, or from a damaged disk. Its names become parts of paths, so each
-must have a form that this package or the public generation scripts give to names. Further members
-are allowed: newer versions add some. Every decoder is built at import.
+A journal may come from a stranger or from a damaged disk. Its names become parts of paths, so they
+must have the form of names of this package or of the public generation scripts. Unknown members
+are allowed, because newer versions add some. Decoders are built at import.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Workspace: TypeAlias = Annotated[
 ]
 """Path of a workspace, relative to the directory of the chain."""
 ForeignPath: TypeAlias = Annotated[str, Meta(pattern=r"\A[^\x00]{0,8192}\Z")]
-"""Path in a table of the public scripts; it is shown, and never opened."""
+"""Path in a table of the public scripts; shown, never opened."""
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Bound: TypeAlias = Annotated[float, Meta(ge=0.0, le=604_800.0)]
-"""Seconds for which a chain may have to wait; a week at most, whoever wrote the journal."""
+"""Seconds that a chain may have to wait; a week at most, even in a stranger's journal."""
 WorldTime: TypeAlias = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)]
 Score: TypeAlias = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0.0, le=float(MAX_NUMBER))]
 Time: TypeAlias = Annotated[
     str, Meta(pattern=r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[0-9.,:+Zz-]{0,24}\Z")
 ]
-"""UTC time; those in tables of the public scripts have further forms."""
+"""UTC time; tables of the public scripts use more forms."""
 
 
 # -- parts of data --------------------------------------------------------------------------------
@@ -112,11 +112,11 @@ class RowFacts(Struct):
 
 
 class NoFacts(Struct):
-    """Nothing that is read."""
+    """A line whose members are not read."""
 
 
 class Begun(Struct):
-    """An experiment begins."""
+    """The start of an experiment."""
 
     plan: Literal["plan.toml"]
     inputs: InputFacts | UnsetType = UNSET
@@ -138,7 +138,7 @@ class Amended(Struct):
 
 
 class ExperimentRunBegun(Struct):
-    """A process begins to run the experiment."""
+    """A process starts to run the experiment."""
 
     pid: Count = 0
     host: str = ""
@@ -187,7 +187,7 @@ class HostFacts(Struct):
 
 
 class Opened(Struct):
-    """An attempt begins."""
+    """The start of an attempt."""
 
     origin: CheckpointRef | None = None
     inherited: Name | None = None
@@ -211,7 +211,7 @@ class Prepared(Struct):
 
 
 class Working(Struct):
-    """World and agents were started."""
+    """The world and the agents were started."""
 
     agents: list[AgentFacts] = []
 
@@ -256,13 +256,13 @@ class Closing(Struct):
 
 
 class Saved(Struct):
-    """The agents have had their time for saving."""
+    """The time of the agents for saving is over."""
 
     world_time: WorldTime | None = None
 
 
 class Scored(Struct):
-    """The scores of a generation, or why there are none."""
+    """The scores of a generation, or the reason for their absence."""
 
     scores: dict[str, Score] = {}
     error: str = ""
@@ -356,7 +356,7 @@ def _require_pairs(workspaces: list[str], others: list[Any], name: str) -> None:
 
 
 class _ExperimentLine(Struct, Generic[_T]):
-    """A line about the experiment as a whole, or about anything in it."""
+    """A line about the experiment or one of its parts."""
 
     at: Time
     data: _T

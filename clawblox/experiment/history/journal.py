@@ -1,14 +1,13 @@
-"""The journal of an experiment, the only truth about it: a file of lines with one writer.
+"""The journal of an experiment: a file of lines with one writer, and the only record of its state.
 
-Every line is on disk before the next step begins. A last line that a killed writer left incomplete
-is cut off when the journal is opened. A small reserve file is given up when the disk is full, so
-that the last lines fit.
+Every line is on disk before the next step starts. An incomplete last line of a killed writer
+is cut off when the journal is opened. When the disk is full, a small reserve file is removed to
+make room for the last lines.
 
-A lock file, a lock on the journal and a lease keep a second process away; the lease holds where a
-file system ignores locks. Before each line, all must still be those of this process, and the
-journal as long as it left it. Otherwise nothing is appended any
-longer: the lines go into a file of their own, beside the journal, and a person decides which of the
-two histories continues.
+A lock file, a lock on the journal and a lease exclude a second process; the lease works even where
+a file system ignores locks. Before each line, the process checks that it still owns all three and
+that the length of the journal has not changed. If the check fails, nothing more is appended: the
+lines go into a separate file beside the journal, and a person decides which history continues.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from clawblox.system.regular_files import find_files, read_regular
 
 MAX_JOURNAL_BYTES: Final = 1 << 30
 JOURNAL_FORMAT: Final = 1
-"""Version of the journal's format, in the line ``experiment.begun``, which is its first."""
+"""Version of the journal's format, recorded in the first line, ``experiment.begun``."""
 _RESERVE_NAME: Final = "reserve"
 _RESERVE_BYTES: Final = 1 << 20
 
@@ -56,7 +55,7 @@ _RESERVE_BYTES: Final = 1 << 20
 class Journal:
     """The journal of one experiment, open for writing. Every method blocks.
 
-    Use it as a context manager: only one process has the journal of an experiment open.
+    Use it as a context manager: only one process can have the journal of an experiment open.
 
     Args:
         directory: The directory of the experiment, which exists.
@@ -85,7 +84,7 @@ class Journal:
 
         Raises:
             RunLockedError: Another process runs the experiment.
-            UsageError: A run has lost the journal, and nobody has decided what continues.
+            UsageError: A run has lost the journal, and nobody has chosen the history to continue.
             ClawbloxError: The journal cannot be read, or a line is not valid.
         """
         try:
@@ -103,8 +102,8 @@ class Journal:
     def _take(self) -> bytes:
         """Take the lease and both locks, and return the complete lines.
 
-        The lease comes before anything is read: locks may keep nobody away. The lock file comes
-        last: where the journal has an owner, it is left to that owner.
+        The lease is taken before anything is read, since locks may be ineffective. The lock file
+        comes last, so that it stays with the owner of the journal.
         """
         require_no_link(self._lock_path.parent)
         self.lease.take()
@@ -123,7 +122,7 @@ class Journal:
 
     @property
     def is_lost(self) -> bool:
-        """True if another program has changed the journal; then nothing is appended any more."""
+        """True if another program has changed the journal; then nothing more is appended."""
         return self._lost is not None
 
     def __exit__(self, *_: object) -> None:
@@ -145,12 +144,12 @@ class Journal:
         Args:
             type: Its type.
             data: Further facts, JSON values by name; None for none.
-            about: The part of the experiment that it is about.
+            about: The part of the experiment concerned.
 
         Raises:
             UsageError: The journal is closed.
-            JournalLostError: Another program has changed the journal; nothing is appended any more.
-            OSError: The line is not in the journal.
+            JournalLostError: Another program has changed the journal; nothing more is appended.
+            OSError: The line could not be written.
         """
         if not self._log.is_open:
             raise UsageError("the experiment is closed")
@@ -209,14 +208,14 @@ class Journal:
         return JournalLostError(message, journal=self._path, kept=kept, hint=hint)
 
     def _make_reserve(self) -> None:
-        """Reserve space for the last lines of a full disk, if there is any."""
+        """Reserve space for the last lines on a full disk, if possible."""
         with contextlib.suppress(OSError):
             if not self._reserve.exists():
                 publish_bytes(self._reserve, bytes(_RESERVE_BYTES), durable=False)
 
 
 def read_lines(directory: Path) -> list[JournalLine]:
-    """Return the complete lines of an experiment's journal, whoever writes it. Blocks.
+    """Return the complete lines of a journal, even while another process writes. Blocks.
 
     Args:
         directory: The directory of the experiment.
@@ -290,7 +289,7 @@ def _require_known_format(path: Path, version: object) -> None:
 
 
 def require_none_lost(directory: Path) -> None:
-    """Refuse an experiment with two histories, of which a person has chosen none. Blocks.
+    """Refuse an experiment with two histories until a person has chosen one. Blocks.
 
     Args:
         directory: The directory of the experiment.
@@ -309,7 +308,7 @@ def require_none_lost(directory: Path) -> None:
 
 
 def _explain_lost(journal: Path, kept: Path) -> str:
-    """Return how to continue after another program has changed a journal."""
+    """Return instructions for continuing after another program has changed a journal."""
     path, copy, aside = (shlex.quote(str(file)) for file in (journal, kept, f"{kept}.old"))
     return (
         f"stop the other program, and compare both files. To continue from the kept history: mv"

@@ -1,4 +1,4 @@
-"""The lines of an experiment's journal: facts and decisions, in the order in which they happened.
+"""The lines of an experiment's journal: facts and decisions in chronological order.
 
 This module names their types and the forms of their members, and encodes them. ``journal`` keeps
 the file, ``state`` computes the state of an experiment from its lines.
@@ -50,11 +50,11 @@ LineType: TypeAlias = Literal[
 """Types of a :class:`JournalLine`."""
 
 CheckpointKind: TypeAlias = Literal["periodic", "pause", "boundary", "end"]
-"""Why a checkpoint was made: at the interval, before a pause, before the save prompt, or at the end
+"""The occasion of a checkpoint: the interval, a pause, the save prompt, or the end
 of a generation."""
 
 Phase: TypeAlias = Literal["work", "save", "score"]
-"""Where an attempt begins: with the work of the agents, with the save prompt, or with the score."""
+"""The start of an attempt: with the work of the agents, with the save prompt, or with the score."""
 
 PauseReason: TypeAlias = Literal[
     "limit", "auth", "disk", "secret", "checkpoint", "dollars", "wall", "request"
@@ -72,7 +72,7 @@ MAX_SECONDS: Final = 1e12
 Name: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN)]
 """Name of a chain, of an attempt or an agent, and of its directory."""
 FileName: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\x00]{1,255}\Z")]
-"""Name of an archive; that of an imported archive was given by a person."""
+"""Name of an archive; people may have named imported archives."""
 Number: TypeAlias = Annotated[int, Meta(ge=1, le=999_999_999)]
 """Number of a generation, of a branch or of a revision, from 1."""
 Seconds: TypeAlias = Annotated[float, Meta(ge=0.0, le=MAX_SECONDS)]
@@ -81,12 +81,12 @@ ENDINGS: Final[frozenset[str]] = frozenset({"committed", "paused", "failed", "in
 """Types of the lines that end an attempt."""
 
 WORK: Final[frozenset[str]] = frozenset({"working", "checkpoint", "imported"})
-"""Types of the lines after which a plan has done something."""
+"""Types of the lines that show that a plan has had effects."""
 
 
 @attrs.frozen
 class About:
-    """The part of an experiment that a line is about; by default the whole.
+    """The part of an experiment that a line concerns; by default the whole.
 
     Attributes:
         chain: Name of the chain; None for the experiment as a whole.
@@ -111,7 +111,7 @@ class JournalLine:
         seq: Its number, from 1, without gaps.
         at: UTC time, ``2026-06-22T18:59:25.104Z``.
         type: Its type.
-        chain: Name of the chain that it is about; None for the experiment as a whole.
+        chain: Name of the chain; None for the experiment as a whole.
         generation: Number of the generation, from 1; None for the chain as a whole.
         attempt: The attempt, named like its run directory; None for the generation as a whole.
         data: Further facts, JSON values by name. Paths are relative to the chain's directory.
@@ -131,7 +131,7 @@ _to_usage: Final = converter(tuple[Usage, ...])
 
 
 def encode(line: JournalLine) -> bytes:
-    """Return a line as it is written, with its newline."""
+    """Return the encoded line with its newline."""
     members = attrs.asdict(line, recurse=False)
     return encode_line({name: value for name, value in members.items() if value is not None})
 
@@ -144,7 +144,7 @@ def decode(text: bytes, number: int) -> JournalLine:
         number: Its number in the file, from 1.
 
     Raises:
-        ValueError: It is not valid, or has another number.
+        ValueError: The line is not valid, or has another number.
     """
     try:
         line = _decoder.decode(text)
@@ -173,5 +173,5 @@ def usage_data(usage: Sequence[Usage]) -> list[dict[str, Any]]:
 
 
 def read_usage(data: object) -> tuple[Usage, ...]:
-    """Return the usage that a line records for each agent; empty if it records none."""
+    """Return the recorded usage of each agent; empty if none is recorded."""
     return _to_usage(data) if data else ()

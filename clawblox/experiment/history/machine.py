@@ -1,25 +1,26 @@
 """The next step of a chain, decided from the state of the experiment. Pure.
 
 A generation is a sequence of steps: ``opened``, ``prepared``, ``working``, ``checkpoint`` any
-number of times, ``closing``, ``saved``, ``scored``, ``committed``. Every step first does its work,
-and then writes its line: the line is the step. So the lines alone determine how an experiment
-continues that was killed at any moment.
+number of times, ``closing``, ``saved``, ``scored``, ``committed``. Each step does its work first,
+then writes its line. So the lines alone determine how an experiment continues
+after a kill at any moment.
 
-| killed after | what continues |
+| killed after | continuation |
 |---|---|
-| ``opened`` | the same attempt, unless its plan was mended: its directory is made, or adopted |
+| ``opened`` | the same attempt, unless its plan was corrected: its directory is made, or adopted |
 | ``prepared``, ``working`` | a new attempt, from the same origin |
 | ``checkpoint`` | a new attempt from that checkpoint, with the rest of the time |
 | ``closing`` | a new attempt from the checkpoint at the boundary: the save prompt is sent again |
 | ``checkpoint`` at the end | the world alone continues from it, and is scored |
 | ``scored`` | the files are checked again, and the generation is committed; nothing is started |
 
-A failure goes back one step further each time: to the latest checkpoint, to the one before, and to
-the beginning of the generation. A generation that continues from a given archive goes back to that
-at most: its agents are never replaced by new ones. The count begins again with each new checkpoint.
-An address that another program uses is no reason to go back. Interruptions and pauses never count.
-Nor does the loss of a node, and it never goes back further than to the latest checkpoint; but three
-in a row without a new checkpoint count as one failure, as an attempt may be what ends its nodes.
+Each further failure goes back one step more: to the latest checkpoint, to the previous one, and
+finally to the start of the generation. A generation that continues from a given archive goes back
+to the archive at most: its agents are never replaced by new agents. A new checkpoint resets the
+count. An address in use by another program does not cause a step back. Interruptions and pauses
+never count. The loss of a node does not count either, and never goes back further than to the
+latest checkpoint; but three losses in a row without a new checkpoint count as one failure, because
+the attempt may be ending its nodes.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from clawblox.experiment.history.state import AttemptState, ChainState, Generati
 from clawblox.experiment.plan.plan import Chain
 
 _FATAL: Final[frozenset[FailureCause]] = frozenset({"setup", "secret", "plan"})
-"""Causes that another attempt would meet again."""
+"""Causes that would recur in another attempt."""
 
 _LOST_IN_A_ROW: Final = 3
 """Lost nodes that count as one failure."""
 
 _PHASES: Final[dict[str, Phase]] = {"boundary": "save", "end": "score"}
-"""Where an attempt begins that continues from a checkpoint of a kind."""
+"""Phase of an attempt that continues from a checkpoint, by the checkpoint's kind."""
 
 
 @attrs.frozen(kw_only=True)
 class Commit:
-    """Commit an attempt that was scored.
+    """Commit a scored attempt.
 
     Attributes:
         order: The attempt, with its totals.
@@ -58,7 +59,7 @@ class Commit:
 
 @attrs.frozen(kw_only=True)
 class CloseAttempt:
-    """Close an attempt that nothing runs any longer.
+    """Close an attempt that is no longer running.
 
     Attributes:
         attempt: The attempt.
@@ -69,7 +70,7 @@ class CloseAttempt:
 
 @attrs.frozen(kw_only=True)
 class Finished:
-    """The chain does nothing more.
+    """The chain is finished.
 
     Attributes:
         status: Whether all generations are committed, or one has failed.
@@ -79,12 +80,12 @@ class Finished:
 
 
 Next: TypeAlias = AttemptOrder | Commit | CloseAttempt | Finished
-"""What a chain does next; an order with a name continues an attempt that was opened, but whose
+"""The next step of a chain; an order with a name continues an opened attempt whose
 directory may not exist yet."""
 
 
 def next_step(plans: Plans, chain: Chain) -> Next:
-    """Return what a chain does next that nothing runs now.
+    """Return the next step of a chain that is not running.
 
     Args:
         plans: The plans of the experiment.
@@ -133,7 +134,7 @@ class _Decision:
 
     @property
     def _after_a_break(self) -> int | None:
-        """Checkpoints to skip after a break without a failure; None begins at the beginning."""
+        """Checkpoints to skip after a break without a failure; None restarts the generation."""
         return 0 if self.chain.archives_conversations else None
 
     def _continue(self, generation: GenerationState, attempt: AttemptState) -> Next:
@@ -172,7 +173,7 @@ class _Decision:
         if attempt.is_lost:
             back = self._after_a_break
         if back and cause == "address":
-            back = 0  # no checkpoint is to blame for what another program does with a port
+            back = 0  # a port taken by another program says nothing about the checkpoint
         return self._begin_again(generation, back, f"failed: {cause}")
 
     def _begin_again(
@@ -182,11 +183,11 @@ class _Decision:
 
         Args:
             generation: The generation.
-            back: Number of checkpoints to skip, from the latest; None for the beginning.
+            back: Number of checkpoints to skip, from the latest; None for the start.
             retry_reason: Why there is another attempt.
         """
         path = generation.ancestry()
-        # It has no time left for anything else.
+        # No time is left for anything else.
         if path and (path[0].kind == "end" or (path[0].kind in _PHASES and back is not None)):
             return self._begin_from(path[0], retry_reason)
         if back is not None and back < len(path):
@@ -209,7 +210,7 @@ class _Decision:
         )
 
     def _begin(self, number: int, retry_reason: str = "") -> AttemptOrder:
-        """Return an attempt at the beginning of a generation."""
+        """Return an attempt from the start of a generation."""
         branch = self.own.branch
         if branch is not None and number == branch.source.generation:
             active_s = branch.elapsed_s if branch.duration_s is None else 0.0

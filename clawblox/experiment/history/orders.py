@@ -1,4 +1,4 @@
-"""The order for an attempt: what it continues, and what its generation has used before."""
+"""The order for an attempt: its origin, and the usage of its generation so far."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class AttemptOrder:
         chain: The chain, with the plan in force.
         generation: The generation, from 1.
         attempt_id: Name of the attempt and of its run directory; empty before it is opened.
-        phase: Where it begins.
-        origin: The checkpoint from which world and agents continue; None for new agents.
+        phase: Where the attempt starts.
+        origin: The checkpoint that world and agents continue from; None for new agents.
         inherited: Attempt whose workspaces new agents inherit; None for the templates.
-        world: The checkpoint from which only the world continues, with new agents; None for a fresh
+        world: The checkpoint that the world alone continues from, with new agents; None for a fresh
             world.
         active_s: Active seconds of the generation so far.
         idle_s: Seconds so far in which all agents only waited for their providers.
         world_time: Simulation time so far; None if it is not known.
         used: Usage of each agent in the generation so far; empty for none.
         close_reason: Why the generation closes; empty in the phase ``work``.
-        branch: The branch that begins with the attempt; None otherwise.
+        branch: The branch that starts with the attempt, or None.
         retry_reason: Why there is another attempt; empty for the first of a generation.
         revision: Revision of the plan.
     """

@@ -1,4 +1,4 @@
-"""The plans of an experiment: which of them is in force, and the chains of each. Pure."""
+"""The plans of an experiment: the plan in force, and the chains of each. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clawblox.experiment.plan.plan import Chain, Plan
 
 @attrs.frozen(eq=False)
 class Plans:
-    """The plan of an experiment in each revision, with the chains to which it expands.
+    """All revisions of an experiment's plan, with the chains of each.
 
     Args:
-        revisions: The plan in each revision, the first as it was begun.
+        revisions: The plan in each revision, the original first.
         state: The state of the experiment, which may advance.
     """
 
@@ -34,7 +34,7 @@ class Plans:
 
     @property
     def chains(self) -> Mapping[str, Chain]:
-        """The chains by name: those of the plan in force in its order, then the branches.
+        """The chains by name: the chains of the plan in force, in its order, then the branches.
 
         A branch has the plan, repeat and labels of its source. Its label ``prompt`` is the short
         name of its first message.
@@ -44,18 +44,20 @@ class Plans:
     def chains_at(self, revision: int) -> Mapping[str, Chain]:
         """Return the chains with the plan of a revision, as :attr:`chains` does."""
         count, chains = self._expanded.get(revision, (-1, {}))
-        if count != len(self.state.chains):  # the first line of a chain makes it a branch, or not
+        if count != len(
+            self.state.chains
+        ):  # the first line of a chain decides whether it is a branch
             chains = _expand(self.revisions[revision], self.state)
             self._expanded[revision] = len(self.state.chains), chains
         return chains
 
     def in_force(self, chain: Chain, generation: int) -> tuple[Chain, int]:
-        """Return a chain with the plan under which a generation was begun, and its revision.
+        """Return a chain with the plan under which a generation was started, and its revision.
 
-        Its world and its programs are where the plan in force says.
+        The places of its world and programs come from the plan in force.
 
         Args:
-            chain: The chain, with the plan in force, under which a new generation begins.
+            chain: The chain, with the plan in force, under which new generations start.
             generation: The generation.
         """
         begun = self.state.chain(chain.name).generations.get(generation)
@@ -94,7 +96,7 @@ def _branch_off(source: Chain, name: str, branch: Branch, *, index: int) -> Chai
 
 
 def _with_places(chain: Chain, present: Chain) -> Chain:
-    """Return a chain of an earlier plan whose world and programs are where they are now."""
+    """Return a chain of an earlier plan with the present places of its world and programs."""
     world = attrs.evolve(chain.plan.world, dir=present.plan.world.dir)
     agents = [
         agent.but(binary=now.binary, command=now.command)

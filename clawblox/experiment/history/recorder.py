@@ -1,4 +1,4 @@
-"""Writes the lines of a journal one after the other, and keeps the state up to date."""
+"""Writes the lines of a journal one at a time, and keeps the state up to date."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class JournalRecorder:
 
     Args:
         journal: The journal, open for writing.
-        state: The state, which takes every line into account that is written.
-        on_line: Called with each line that was written.
+        state: The state, which is updated by every written line.
+        on_line: Called with each written line.
         call: Calls a function that blocks.
-        derive: Brings the files of the chains up to date with the lines.
+        derive: Updates the files of the chains from the lines.
     """
 
     _journal: Journal
@@ -46,17 +46,17 @@ class JournalRecorder:
         Args:
             type: Its type.
             data: Further facts, JSON values by name; None for none.
-            about: The part of the experiment that it is about.
-            condition: Asked right before, when no other line can come between; without it, nothing
-                is written.
+            about: The part of the experiment concerned.
+            condition: Checked immediately before, when no other line can intervene; if it is false,
+                nothing is written.
 
         Returns:
-            The line; None without the condition.
+            The line; None if the condition was false.
 
         Raises:
-            OSError: The line is not in the journal.
+            OSError: The line could not be written.
 
-        Cancellation: the line is written nevertheless.
+        Cancellation: the line is still written.
         """
         append = partial(self._journal.append, type, data, about)
         with anyio.CancelScope(shield=True):

@@ -1,7 +1,7 @@
-"""The scores of a generation, merged by name from all lines that have some. Pure.
+"""The scores of a generation, merged by name from its lines. Pure.
 
-A line adds its scores to those before, and replaces those of the same names. So an error, or a
-function that returns other names, never removes a score that was computed before.
+A line adds its scores to the earlier scores, and replaces scores of the same names. So an error, or
+a function that returns other names, never removes an earlier score.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _SHOWN_DIGEST_CHARS: Final = 12
 
 @attrs.frozen(kw_only=True)
 class Scores:
-    """Scores by name, and where they come from.
+    """Scores by name, with the versions of their functions.
 
     Attributes:
         values: The scores.
-        versions: The version of the function that computed each; empty if it is not recorded.
+        versions: The version of the function that computed each score; empty if it is not recorded.
     """
 
     values: Mapping[str, float] = attrs.field(factory=dict)
     versions: Mapping[str, str] = attrs.field(factory=dict)
 
     def merge(self, data: Mapping[str, Any], version: str) -> Self:
-        """Return the scores with those of a later line; values that are no numbers are left out.
+        """Return the scores merged with a later line's; values that are not numbers are left out.
 
         Args:
             data: Data of a line ``scored`` or ``rescored``.
@@ -52,7 +52,7 @@ class Scores:
 
 
 def read_score(value: object) -> float | None:
-    """Return a score, or None if the value is not a finite number that can be one."""
+    """Return a score, or None if the value is not a finite number within the limits."""
     return finite_number(value, low=-MAX_SCORE, high=MAX_SCORE)
 
 
@@ -60,7 +60,7 @@ def format_version(function: object) -> str:
     """Return the version of a function as text, such as ``scores:points@1f2e3d4c5b6a``.
 
     Args:
-        function: Its name and digest, as lines of the journal have them; None if none has.
+        function: Its name and digest, as in lines of the journal; None if not recorded.
     """
     if not isinstance(function, Mapping):
         return ""
@@ -69,11 +69,11 @@ def format_version(function: object) -> str:
 
 
 def is_same_version(one: str, other: str) -> bool:
-    """Return whether two versions have the same source, wherever it was imported from."""
+    """Return whether two versions have the same source, regardless of the place of import."""
     return one.rpartition("@")[2] == other.rpartition("@")[2]
 
 
 def is_revision(version: str, before: str) -> bool:
-    """Return whether a version is of the function of an earlier one, and has another source."""
+    """Return whether a version has the same function as an earlier one, with another source."""
     name = version.rpartition("@")[0]
     return name != "" and name == before.rpartition("@")[0] and not is_same_version(version, before)

@@ -25,10 +25,10 @@ from clawblox.experiment.history.scores import Scores, format_version, is_revisi
 from clawblox.typed_values import converter
 
 Step: TypeAlias = Literal["opened", "prepared", "working", "closing", "saved", "scored"]
-"""The last step of an attempt that its lines record."""
+"""The last recorded step of an attempt."""
 
 IMPORTED: Final = "imported"
-"""Reason of the line that opens an attempt which ended elsewhere, after its checkpoint."""
+"""Reason in the line that opens an attempt that ended in another harness."""
 
 _STEPS: Final = frozenset({"prepared", "working", "closing", "saved", "scored"})
 
@@ -42,18 +42,18 @@ class AttemptState:
         generation: Its generation.
         attempt_id: Its name.
         opened: Its first line.
-        phase: Where it began.
-        origin: The checkpoint from which it began; None for a fresh world.
-        step: The last step that it has done.
-        checkpoints: Its checkpoints that exist, in order.
+        phase: The phase in which it started.
+        origin: The checkpoint that it started from; None for a fresh world.
+        step: Its last completed step.
+        checkpoints: Its existing checkpoints, in order.
         working: Data of its line ``working``; empty before.
         close_reason: Why the generation closes; empty before.
-        active_s: Active seconds of the generation, as far as its lines record them.
-        idle_s: Seconds in which all agents only waited for their providers, likewise.
-        world_time: Simulation time, likewise; None without.
+        active_s: Recorded active seconds of the generation.
+        idle_s: Recorded seconds in which all agents only waited for their providers.
+        world_time: Recorded simulation time; None if the world has none.
         scores: Data of its line ``scored``; None before.
         scored_by: Version of the function that computed them; empty if it is not recorded.
-        ending: The line that ended it; None while it is under way.
+        ending: The line that ended it; None while it is running.
     """
 
     chain: str
@@ -75,22 +75,22 @@ class AttemptState:
 
     @property
     def outcome(self) -> str | None:
-        """Type of the line that ended it; None while it is under way."""
+        """Type of the line that ended it; None while it is running."""
         return None if self.ending is None else self.ending.type
 
     @property
     def end_data(self) -> Mapping[str, Any]:
-        """Data of the line that ended it; empty while it is under way."""
+        """Data of the line that ended it; empty while it is running."""
         return {} if self.ending is None else self.ending.data
 
     @property
     def dir_name(self) -> str:
-        """Name of its run directory, which a failure has renamed."""
+        """Name of its run directory, which differs from its own after a failure."""
         return str(self.end_data.get("moved_to") or self.attempt_id)
 
     @property
     def spent(self) -> tuple[Usage, ...]:
-        """Usage of each agent in this attempt; empty while it is under way."""
+        """Usage of each agent in this attempt; empty while it is running."""
         return read_usage(self.end_data.get("usage"))
 
     @property
@@ -122,11 +122,11 @@ class GenerationState:
         chain: Its chain.
         number: Its number, from 1.
         attempts: Its attempts, in order.
-        imported: Data of the line that imported it from another harness; None otherwise. It is
-            then over, whatever attempts there are.
+        imported: Data of the line that imported it from another harness, or None. An imported
+            generation is over regardless of its attempts.
         rescored: Data of its lines ``rescored``, each with the version of the function.
         failures_from: Number of the line from which failures count.
-        mended_at: Number of the line that mended the plan before anything had worked; 0 without.
+        mended_at: Number of the line that corrected the plan before anything had worked, or 0.
     """
 
     chain: str
@@ -150,7 +150,7 @@ class GenerationState:
 
     @property
     def scores(self) -> Scores:
-        """Its scores: those of the committed attempt, and those that were computed later."""
+        """Its scores, from the committed attempt and from later computations."""
         scores, committed = Scores(), self.committed
         if committed is not None and committed.scores is not None:
             scores = scores.merge(committed.scores, committed.scored_by)
@@ -160,7 +160,7 @@ class GenerationState:
 
     @property
     def score_error(self) -> str:
-        """Why its latest score failed, or left out a name; empty if it did not."""
+        """Why its latest score failed or left out a name; empty otherwise."""
         committed = None if self.committed is None else self.committed.scores
         latest = self.rescored[-1][0] if self.rescored else committed
         return "" if latest is None else str(latest.get("error", ""))
@@ -172,7 +172,7 @@ class GenerationState:
 
     @property
     def revision(self) -> int | None:
-        """Revision of the plan under which it was begun; None if it has not been, or in vain."""
+        """Revision of the plan under which it was started; None without a lasting start."""
         begun = (attempt for attempt in self.attempts if attempt.opened.seq > self.mended_at)
         return next((attempt.revision for attempt in begun), None)
 
@@ -185,7 +185,7 @@ class GenerationState:
     def source(self) -> str | None:
         """Attempt whose workspaces the next generation inherits; None before the end.
 
-        It is not the committed attempt if that has only scored what another has left.
+        It is not the committed attempt if that one only scored the result of another attempt.
         """
         if self.imported is not None:
             return str(self.imported["run_id"])
@@ -195,22 +195,22 @@ class GenerationState:
         return str(committed.end_data.get("files", committed.attempt_id))
 
     def find_attempt(self, attempt_id: str) -> AttemptState | None:
-        """Return an attempt by its name; None if there is none."""
-        latest_first = reversed(self.attempts)  # lines are about the latest, with few exceptions
+        """Return an attempt by its name, or None."""
+        latest_first = reversed(self.attempts)  # most lines are about the latest attempt
         return next((attempt for attempt in latest_first if attempt.attempt_id == attempt_id), None)
 
     @property
     def latest_checkpoint(self) -> Checkpoint | None:
-        """Its latest checkpoint that exists, whatever continued from it; None without one."""
+        """Its latest existing checkpoint, or None."""
         return max(self.checkpoints(), key=lambda point: point.seq, default=None)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield its checkpoints that exist, in order."""
+        """Yield its existing checkpoints, in order."""
         for attempt in self.attempts:
             yield from attempt.checkpoints
 
     def ancestry(self) -> list[Checkpoint]:
-        """Return the latest checkpoint, and those from which it came, the latest first."""
+        """Return the latest checkpoint and its ancestors, the latest first."""
         newest = self.latest_checkpoint
         path: list[Checkpoint] = []
         while newest is not None:
@@ -229,7 +229,7 @@ class ChainState:
 
     Attributes:
         name: Its name.
-        branch: Why it begins at a checkpoint; None for a chain of the plan.
+        branch: Its origin if it is a branch; None for a chain of the plan.
         generations: Its generations by number, in order.
     """
 
@@ -250,7 +250,7 @@ class ChainState:
 
     @property
     def last_ending(self) -> JournalLine | None:
-        """The line that ended its latest attempt; None if none has ended it."""
+        """The line that ended its latest attempt, or None."""
         latest = self.latest
         return latest.attempts[-1].ending if latest is not None and latest.attempts else None
 
@@ -265,18 +265,17 @@ class ExperimentState:
         ValueError: A line contradicts the lines before it.
 
     Attributes:
-        chains: Its chains with any line, by name, in the order of their first line.
+        chains: Chains with at least one line, by name, in the order of their first line.
         revision: Revision of the plan.
         plan_file: Name of the file with the plan.
-        accounts: Data of the latest line of each account that is limited.
-        wall_s: Seconds of the runs that have ended.
-        waits: Why each chain waits that the latest run has left, by its name; empty while one
-            runs.
-        current_run: The line with which the current or a killed run began; None without one.
+        accounts: Data of the latest line of each limited account.
+        wall_s: Total seconds of the runs that have ended.
+        waits: Why chains wait since the end of the latest run, by name; empty during a run.
+        current_run: The first line of the current or a killed run, or None.
         hooks: Name and digest of each hook in the latest run, by its argument.
         score_versions: Latest version of the function that computes each score, by its name.
         seq: Number of the last line.
-        endings: Number of attempts that have ended.
+        endings: Number of ended attempts.
     """
 
     def __init__(self, lines: Iterable[JournalLine] = ()) -> None:
@@ -303,23 +302,23 @@ class ExperimentState:
 
     @property
     def fork_sources(self) -> set[CheckpointRef]:
-        """The checkpoints at which branches begin."""
+        """The checkpoints that branches start from."""
         return {branch.source for branch in self.branches.values()}
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield all checkpoints that exist."""
+        """Yield all existing checkpoints."""
         for chain in self.chains.values():
             for generation in chain.generations.values():
                 yield from generation.checkpoints()
 
     def chain(self, name: str) -> ChainState:
-        """Return the state of a chain; an empty one if it has no line."""
+        """Return the state of a chain; an empty state if it has no line."""
         return self.chains.get(name) or ChainState(name=name)
 
     def find_attempt(
         self, chain: str | None, generation: int | None, attempt_id: str | None
     ) -> AttemptState | None:
-        """Return an attempt by its chain, its generation and its name; None if there is none."""
+        """Return an attempt by its chain, generation and name, or None."""
         found = self.chain(str(chain)).generations.get(generation or 0)
         return None if found is None else found.find_attempt(str(attempt_id))
 
@@ -328,7 +327,7 @@ class ExperimentState:
         return self.current_run is not None and line.seq > self.current_run.seq
 
     def apply(self, line: JournalLine) -> None:
-        """Take the next line into account; lines that change nothing are ignored."""
+        """Apply the next line; lines without an effect are ignored."""
         self.seq = line.seq
         handler = _HANDLERS.get(line.type)
         if handler is not None:
@@ -414,7 +413,7 @@ class ExperimentState:
     def _note_version(self, line: JournalLine, function: object) -> str:
         """Return the version of the function that computed the scores of a line.
 
-        A function that has been changed, and fails, has not computed the scores that are kept.
+        If a changed function fails, the kept scores still have the version of the earlier function.
         """
         version = format_version(function)
         known = self.score_versions
@@ -470,7 +469,7 @@ class ExperimentState:
         return attempt
 
     def _require_made(self, line: JournalLine, ref: CheckpointRef) -> None:
-        """Require that an earlier attempt made a checkpoint: no chain leads back to itself."""
+        """Require that an earlier attempt made a checkpoint, so that chains contain no cycle."""
         if self.find_attempt(ref.chain, ref.generation, ref.attempt) is None:
             raise _contradiction(line, f"there is no attempt {ref.attempt} of {ref.chain}")
 

@@ -1,8 +1,9 @@
 """Decides from the lines of a journal which notices are due. Pure.
 
 An event is due once. Its line ``hook.called`` has keys that name the event, and later lines decide
-whether the same trouble is another event: an account that has worked again may be limited again,
-a chain that has worked again may be paused again. A resume that only finds a pause is none.
+whether the same trouble is a new event: if an account has worked in between, its next limit is new,
+and so is the next pause of a chain that has worked in between. A resume that only finds a pause is
+not an event.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ NoticeEvent: TypeAlias = Literal["pause", "failure", "done"]
 """Subject of a notice."""
 
 _OF_CHAIN: Final = frozenset({"secret", "checkpoint"})
-"""Reasons of pauses that concern one chain, whatever the others do."""
+"""Reasons of pauses that concern one chain only."""
 _OF_RUN: Final = frozenset({"disk", "dollars", "wall", "auth", "limit"})
-"""Reasons of pauses with which a run ends."""
+"""Reasons of pauses that end a run."""
 _TRIGGERS: Final = frozenset({"failed", "paused", "account.limited", "session.ended"})
 """Types of the lines after which an event may be due."""
 
 
 @attrs.frozen(kw_only=True)
 class Notice:
-    """An event of which a command or an address is notified.
+    """An event for which a command or an address is notified.
 
     Attributes:
         event: The event.
         reason: Reason of the pause, or cause of the failure; empty when all is done.
-        is_running: Whether the experiment ran on after the event.
+        is_running: Whether the experiment kept running after the event.
         chains: Why each chain is paused or has failed, by its name.
-        keys: Names of the event in the journal, by which it is recognised.
+        keys: Names that identify the event in the journal.
     """
 
     event: NoticeEvent
@@ -54,7 +55,7 @@ class Notice:
 
 
 class NoticeBook:
-    """The events of an experiment that were announced, and those that are due.
+    """The announced events of an experiment, and the due events.
 
     Args:
         lines: The lines of its journal so far.
@@ -71,7 +72,7 @@ class NoticeBook:
             self.note(line)
 
     def note(self, line: JournalLine) -> bool:
-        """Take the next line into account; return whether an event may be due after it."""
+        """Process the next line; return whether an event may be due after it."""
         if line.type in ENDINGS or line.type == "imported":
             self._ending = line.seq
         match line.type:
@@ -97,9 +98,9 @@ class NoticeBook:
         self._told[reason, is_running] = seq
 
     def _is_told(self, reason: str) -> bool:
-        """Return whether a pause of the experiment is the one that was announced last.
+        """Return whether a pause of the experiment was the last one to be announced.
 
-        A usage limit is announced again when it has ended the run, which waits no longer.
+        A usage limit is announced again when it ends the run.
         """
         states = (False,) if reason == "limit" else (False, True)
         told = max(self._told.get((reason, state), 0) for state in states)
@@ -155,7 +156,7 @@ class NoticeBook:
     def _find_ends(
         self, ended: JournalLine, plans: Plans, failed: Mapping[str, JournalLine]
     ) -> Iterator[tuple[int, Notice]]:
-        """Yield what the end of a run shows, with the number of its line."""
+        """Yield the events at the end of a run, with the number of its line."""
         status = ended.data.get("reason")
         if status == "done" and all(
             next_step(plans, chain) == Finished(status="done") for chain in plans.chains.values()
@@ -176,7 +177,7 @@ class NoticeBook:
 
 
 def merge(notices: Collection[Notice]) -> list[Notice]:
-    """Return notices with one for all events of the same kind, reason and time."""
+    """Return the notices with events of the same kind, reason and time merged."""
     groups: dict[Any, list[Notice]] = {}
     for notice in notices:
         groups.setdefault((notice.event, notice.reason, notice.is_running), []).append(notice)
@@ -207,7 +208,7 @@ def _find_failed(plans: Plans) -> Iterator[tuple[str, JournalLine]]:
 
 
 def _find_pause(state: ExperimentState, name: str) -> JournalLine | None:
-    """Return the line by which a chain is paused, if its account is not the reason."""
+    """Return the line that paused a chain, unless its account is the reason."""
     ending = state.chain(name).last_ending
     if ending is None or ending.type != "paused" or "reason" not in ending.data:
         return None

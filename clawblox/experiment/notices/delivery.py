@@ -1,7 +1,7 @@
-"""Hands a notice to a command or an address, within a time limit.
+"""Delivers a notice to a command or an address, within a time limit.
 
-A command gets the notice on its standard input, and a short list of variables that holds no secret.
-Its processes end with it. An address gets less, by one request that follows no redirect.
+A command gets the notice on its standard input, and a few variables without secrets.
+Its processes end with it. An address gets a shorter notice, in one request without redirects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clawblox.supervision.tree import SharedStop
 from clawblox.system.process import CannotExecute, Process, spawn
 
 DELIVERY_S: Final = 10.0
-"""Seconds in which a command must have ended, and an address must have answered."""
+"""Time limit in seconds for the end of a command and the answer of an address."""
 VARIABLES: Final = (
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ"),
     *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
@@ -49,8 +49,8 @@ def check_program(program: str, hook: str) -> None:
         hook: Name of the hook, for the error.
 
     Raises:
-        ConfigError: It cannot be executed, or is in the directory of an experiment or of an agent,
-            who may have written it.
+        ConfigError: The program cannot be executed, or is in the directory of an experiment or of
+            an agent, which may have written it.
     """
     found = shutil.which(program)
     if found is None:
@@ -64,7 +64,7 @@ def check_program(program: str, hook: str) -> None:
 
 
 async def run_command(words: Sequence[str], hook: str, notice: bytes, cwd: Path) -> None:
-    """Run a command that gets a notice, and end all processes that it started.
+    """Run a command with a notice as input, and end all processes that it started.
 
     Args:
         words: The program and its arguments.
@@ -73,9 +73,9 @@ async def run_command(words: Sequence[str], hook: str, notice: bytes, cwd: Path)
         cwd: Its working directory.
 
     Raises:
-        DeliveryError: It cannot be run, has failed, or did not end in time.
+        DeliveryError: The command cannot be run, has failed, or did not end in time.
 
-    Cancellation: ends its processes.
+    Cancellation: ends the processes of the command.
     """
     try:
         await run_blocking(check_program, words[0], hook)
@@ -114,7 +114,7 @@ def _start(words: Sequence[str], notice: bytes, cwd: Path, cookie: str, output: 
 async def post(address: str, notice: bytes) -> None:
     """Send a notice to an address. Only the status of the answer is read.
 
-    Certificates are verified, also against those that ``SSL_CERT_FILE`` names. No proxy, cookie,
+    Certificates are verified; those in ``SSL_CERT_FILE`` are trusted too. No proxy, cookie,
     login or ``.netrc`` is used.
 
     Args:
@@ -122,11 +122,11 @@ async def post(address: str, notice: bytes) -> None:
         notice: The body.
 
     Raises:
-        DeliveryError: There was no answer in time, or another than success.
+        DeliveryError: There was no answer in time, or its status was not success.
 
     Cancellation: the notice may have been received.
     """
-    import httpx  # takes longer to load than everything else
+    import httpx  # loading it takes longer than everything else
 
     try:
         with anyio.fail_after(DELIVERY_S):

@@ -1,8 +1,8 @@
 """Records each notice in the journal, and then delivers it.
 
-The line ``hook.called`` comes first, so no notice is delivered twice. An event whose process was
-killed before that line is announced when the experiment is opened again; a process that is killed
-between the line and the delivery takes the notice with it.
+The line ``hook.called`` comes first, so no notice is delivered twice. If the process is
+killed before that line, the event is announced when the experiment is opened again; if it is killed
+between the line and the delivery, the notice is lost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Notifier:
         self._pending = self._book.take_due(self._plans)
 
     def note(self, line: JournalLine) -> None:
-        """Take a line into account that was written."""
+        """Process a written line."""
         if not self._book.note(line):
             return
         due = self._book.take_due(self._plans, line.chain)
@@ -75,7 +75,7 @@ class Notifier:
             self._news = anyio.Event()
 
     async def flush(self) -> None:
-        """Deliver all notices that are due.
+        """Deliver all due notices.
 
         Cancellation: takes effect after the notice that is being delivered.
         """
@@ -107,13 +107,13 @@ class Notifier:
                 _log.warning("hook failed", hook=notice.hook, error=str(error))
                 failure = {"hook": notice.hook, "error": clean_text(str(error))}
                 await self._recorder.write("hook.failed", failure)
-        except OSError as error:  # not in the journal, so it is due again at the next open
+        except OSError as error:  # without its line, it is due at the next open
             _log.warning("hook not recorded", hook=notice.hook, error=str(error))
 
     # -- the notice -----------------------------------------------------------------------------
 
     def _describe(self, notice: Notice) -> Mapping[str, Any]:
-        """Return what a command gets."""
+        """Return the notice for a command."""
         status = self._status()
         chains = list(notice.chains.items())[:_MAX_CHAINS]
         return {
@@ -126,7 +126,7 @@ class Notifier:
         }
 
     def _describe_shortly(self, notice: Notice) -> Mapping[str, Any]:
-        """Return what an address gets: names and the reason."""
+        """Return the notice for an address: names and the reason."""
         return {
             "event": notice.event,
             "experiment": self._plans.present.name,
@@ -138,7 +138,7 @@ class Notifier:
         }
 
     def _summarise(self, notice: Notice) -> str:
-        """Return a sentence of names and the reason."""
+        """Return a sentence with names and the reason."""
         names = ", ".join([*notice.chains][:3]) + (", …" if len(notice.chains) > 3 else "")
         what = {"pause": "paused", "failure": "failed", "done": "done"}[notice.event]
         reason = f" ({notice.reason})" if notice.reason else ""

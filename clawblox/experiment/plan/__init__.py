@@ -1,10 +1,10 @@
 """Plans of experiments: frozen values, checked on construction.
 
 - ``plan``: the plan, and its chains.
-- ``parts``: its parts: agents, the world, limits and so on.
-- ``cluster``: the cluster on whose nodes attempts run.
-- ``changes``: the differences between two plans, and which of them a resume may make.
-- ``save_times``: whether the time for saving leaves any for work.
+- ``parts``: its parts, such as agents, the world and limits.
+- ``cluster``: the cluster whose nodes run the attempts.
+- ``changes``: the differences between two plans, and the changes that a resume may make.
+- ``save_times``: checks that saving leaves time for work.
 - ``smoke``: the plan of a short try of each condition.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.

@@ -1,10 +1,10 @@
-"""The differences between two plans of an experiment, and those that a resume may make. Pure.
+"""The differences between two plans of an experiment, and the changes that a resume may make. Pure.
 
-Chains are compared by name, with the values of their conditions, so a value that no chain uses is
-no change. A file with the same name in another directory is a free change, as directories move;
-prompts and templates are copied, so theirs is none. The contents are compared by
-``experiment.inputs``. The path of the score function is compared as a whole: it is where the
-function is imported from.
+Chains are compared by name, with the values of their conditions, so an unused value is
+not a change. A file with the same name in another directory is an allowed change, because
+directories move; for prompts and templates, which are copied, it is not a change at all.
+``experiment.inputs`` compares the contents. The path of the score function is compared as a whole,
+because it is the function's place of import.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TEMPLATES: Final = "templates"
 WORLD: Final = "world"
 
 _PLACES: Final = ("name", "layout", "run_prefix")
-"""Fields that name the files of the experiment, so that even an unused plan keeps them."""
+"""Fields that name the files of the experiment; they are fixed even before the plan is used."""
 _FILES: Final = {"agents.*.template": TEMPLATES, "agents.*.system_prompt": PROMPTS}
-"""Fields with the path of a file, with the name under which its content is compared."""
+"""Fields with the path of a file, and the kind of input that its content belongs to."""
 ACCEPTABLE: Final = (
     *(
         key
@@ -42,7 +42,7 @@ ACCEPTABLE: Final = (
     ),
     *(WORLD, PROMPTS, TEMPLATES),
 )
-"""The names of the amendments that may be accepted."""
+"""Names of the amendments that may be accepted."""
 
 
 def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
@@ -67,8 +67,8 @@ def require_acceptable(
     Args:
         changes: All changes.
         accept: Names of the accepted amendments, of :data:`ACCEPTABLE`.
-        has_worked: Whether anything has been done by the old plan; before, almost all of it may be
-            mended.
+        has_worked: Whether the old plan has had effects; before that, almost all fields may be
+            corrected.
 
     Raises:
         PlanChangedError: An amendment is not accepted, or a change is never possible.
@@ -127,7 +127,7 @@ def _compare_conditions(old: Plan, new: Plan) -> Iterator[PlanChange]:
 
 
 def _save_times(old: Plan, new: Plan) -> tuple[float | None, float | None]:
-    """Return ``save.before`` of two plans, the same where only its default is written out."""
+    """Return ``save.before`` of two plans; an explicit default equals None."""
     assert old.save is not None
     assert new.save is not None
     times = old.save.before, new.save.before
@@ -135,7 +135,7 @@ def _save_times(old: Plan, new: Plan) -> tuple[float | None, float | None]:
         case (None, time) if time == old.saving_s:
             return time, time
         case (time, None) if time in (USUAL_SAVING_S, new.saving_s):
-            return time, time  # earlier versions wrote it out, whatever the duration
+            return time, time  # earlier versions wrote the default, whatever the duration
     return times
 
 
@@ -149,7 +149,7 @@ def _judge(field: str, old: Any, new: Any) -> Iterator[PlanChange]:  # noqa: ANN
 
 
 def _has_moved(field: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - plain values
-    """Return whether only the directory of a file differs: of the world, or of a program."""
+    """Return whether only the directory of the world or of a program differs."""
     if field == "world.dir":
         return Path(old).name == Path(new).name
     if not _generalise(field).startswith("agents.*.command"):
@@ -169,7 +169,7 @@ def _select(plan: Plan, *, of_chains: bool) -> dict[str, Any]:
 
 
 def _differences(parent: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401
-    """Yield the dotted names of different values, with both; None where there is no value."""
+    """Yield the dotted names of different values, with both values; None for a missing value."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys((*old, *new)):
             field = f"{parent}.{key}" if parent else key
@@ -189,6 +189,6 @@ def _find_kind(field: str) -> PlanChangeKind:
 
 
 def _generalise(field: str) -> str:
-    """Return the field of any agent for the field of one."""
+    """Return the path of a field with the agent replaced by ``*``."""
     first, *rest = field.split(".")
     return ".".join(("agents", "*", *rest[1:])) if first == "agents" and rest else field

@@ -1,4 +1,4 @@
-"""The table ``[cluster]`` of a plan: where its attempts run. Pure."""
+"""The table ``[cluster]`` of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from clawblox.experiment.plan.values import (
 )
 
 KeySource: TypeAlias = Literal["driver", "node"]
-"""Whose environment variables agents on a node get."""
+"""Source of the environment variables of agents on a node."""
 
 _SHORTEST_LEASE_S: Final = 10.0
-"""A connection that loses some packets is silent for 6 s, so a shorter lease ends healthy hosts."""
+"""A connection that loses packets can be silent for 6 s; a shorter lease ends healthy hosts."""
 _LONGEST_LEASE_S: Final = 3600.0
 _CLIENT: Final = "ray://"
 _ADDRESS: Final = re.compile(r"auto|(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
@@ -77,20 +77,19 @@ def _to_bytes(value: int | str | None) -> int | None:
 
 @attrs.frozen(kw_only=True)
 class Cluster:
-    """The cluster on whose nodes attempts run, and what each of them reserves there.
+    """The cluster whose nodes run the attempts, and the resources that each attempt reserves.
 
     Attributes:
-        address: Address of the cluster: ``"auto"`` for the one of this machine, or
+        address: Address of the cluster: ``"auto"`` for the cluster of this machine, or
             ``"host:port"``.
         cpus: Processors that an attempt reserves.
-        memory: Bytes of memory that it reserves, also as text (``"3GB"``); None reserves none.
-        gpus: Graphics processors that it reserves.
-        resources: Further resources that it reserves: amounts by the names that the cluster has
-            for them.
-        lease: Seconds for which an attempt continues when its node does not hear from the
-            experiment, 10 to 3600.
-        keys: Whose environment variables agents get: those of the ``driver``, the process that
-            runs the experiment, or those of the ``node``.
+        memory: Bytes of memory that an attempt reserves, also as text (``"3GB"``); None reserves
+            none. gpus: Graphics processors that an attempt reserves. resources: Further resources
+            that an attempt reserves: amounts by the cluster's names of resources.
+        lease: Seconds that an attempt continues while its node does not hear from the experiment,
+            10 to 3600.
+        keys: Source of the agents' environment variables: the ``driver``, which is the process that
+            runs the experiment, or the ``node``.
         trusted_network: Whether keys may travel to the nodes without encryption.
 
     Raises:
@@ -114,7 +113,7 @@ class Cluster:
 
 
 def require_fit(tmux: object, port: object, host: object) -> None:
-    """Refuse what only worlds and agents of this machine can have, for a plan with a cluster.
+    """Refuse fields of a plan with a cluster that only work on this machine.
 
     Args:
         tmux: The field ``tmux`` of the plan.
@@ -122,7 +121,7 @@ def require_fit(tmux: object, port: object, host: object) -> None:
         host: The address to which its world binds.
 
     Raises:
-        ConfigError: One of them is given; the error names the field.
+        ConfigError: One of the fields is given; the error names it.
     """
     given = {
         "tmux": (tmux, "sessions would be on nodes, where nobody sees them"),

@@ -28,21 +28,21 @@ from clawblox.spelling import suggest_nearest
 _Plan = TypeVar("_Plan", bound=attrs.AttrsInstance)
 
 _WHOLE: Final = ("world", "agents")
-"""The fields of which only parts may be set."""
+"""Fields that may only be set in parts."""
 _ALL: Final = "*"
 _NEVER_SET: Final = ("name", "layout", "sweep", "conditions")
 
 
 def apply_settings(plan: _Plan, settings: Mapping[str, Any]) -> _Plan:
-    """Return a plan with other values for some fields, or raise all their faults together.
+    """Return a plan with new values for some fields, or raise all faults together.
 
     Args:
         plan: The plan.
         settings: The values by dotted path, such as ``limits.worlds`` or ``agents.*.model``.
 
     Raises:
-        ConfigError: Paths are unknown, or values are invalid; the key is the whole path, or another
-            field of the plan that the value does not fit.
+        ConfigError: Paths are unknown, or values are invalid; the key is the whole path, or a field
+            of the plan that conflicts with the value.
     """
     fields = [name for name in attrs.fields_dict(type(plan)) if name not in _NEVER_SET]
     faults: list[ConfigError] = []
@@ -64,13 +64,13 @@ def set_value(
     value: object,
     fields: Sequence[str] = (),
 ) -> Any:  # noqa: ANN401
-    """Return the plan with another value at ``path``.
+    """Return the plan with a new value at ``path``.
 
     Args:
         plan: The plan.
         path: The path.
         value: The value, or its plain form.
-        fields: The fields of the plan that may be set; by default those of its conditions.
+        fields: The fields of the plan that may be set; by default the fields allowed in conditions.
 
     Raises:
         ConfigError: There is no such path, or the value is invalid there.
@@ -89,7 +89,7 @@ def set_value(
 
 
 def read_value(plan: Any, path: str) -> Any:  # noqa: ANN401 - any value
-    """Return the value at a path of the plan; of the first agent where a path concerns several."""
+    """Return the value at a path of the plan; for several agents, the value of the first."""
     first, *steps = path.split(".")
     part: Any = getattr(plan, first)
     if first == "agents":
@@ -129,7 +129,7 @@ def _set_below(
         current = getattr(part, field.name)
         if current is None and PART in field.metadata:
             current = field.metadata[PART]()
-        if isinstance(current, FrozenMapping):  # of names such as those of models, with dots
+        if isinstance(current, FrozenMapping):  # its keys, such as models, may have dots
             value = {**current, ".".join(rest): value}
         else:
             value = _set_below(current, rest, value, unknown)
@@ -154,7 +154,7 @@ def _unknown_path(plan: Any, path: str, fields: Sequence[str]) -> UnknownKeyErro
 
 
 def _agent_paths(path: str) -> Iterator[str]:
-    """Yield the paths of agents, with the selection of agents that ``path`` has."""
+    """Yield the paths of agents, with the same selection of agents as ``path``."""
     first, *rest = path.split(".")
     who = rest[0] if first == "agents" and len(rest) > 1 else _ALL
     names = [name for name in fields_by_key(AgentSpec) if name != "name"]

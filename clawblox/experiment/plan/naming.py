@@ -1,15 +1,15 @@
-"""Names of chains, agents and files, which stay the same when a plan is extended. Pure.
+"""Names of chains, agents and files that stay the same when a plan is extended. Pure.
 
-The word of a swept value depends on the value and on the values before it in its list, so values
-that are appended rename nothing. It is the last word of letters of a text (``claude-fable-5``:
-``fable``), the whole text where it has none, and the key with the value for numbers and booleans
-(``turns20``, ``no_record``). If an earlier value has the same word, the whole text is used, then a
-number is appended. Words contain no ``-``, so joining them by ``-`` is unambiguous.
+The word of a swept value depends on the value and on the values before it in its list, so appended
+values rename nothing. It is the last word of letters of a text (``claude-fable-5``:
+``fable``), the whole text if it has no such word, and the key with the value for numbers and
+booleans (``turns20``, ``no_record``). If an earlier value has the same word, the whole text is
+used, then a number is appended. Words contain no ``-``, so joining them by ``-`` is unambiguous.
 
-A long value (a text of several words or of more than 40 characters, or a table) is a word as a
-whole if it fits, else by its beginning and a digest: ``Play_the_game_3f2a91``. Paths count by their
-last step, as directories move. Experiments of earlier versions have the rules 1, without digests
-and with the label of branches also for a swept value.
+A long value (a text of several words or of more than 40 characters, or a table) is used whole
+if it fits, else as its first words with a digest: ``Play_the_game_3f2a91``. Only the last step of a
+path counts, because directories move. Experiments of earlier versions use rules 1, without digests;
+there a swept value may have the label of branches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clawblox.config.arguments import checked, mismatch
 from clawblox.experiment.plan.values import fields_by_key, to_optional, to_plain
 
 NAME_PATTERN: Final = r"\A(?!\.+\Z)[A-Za-z0-9._-]{1,255}\Z"
-"""Names of chains, runs and agents, by this package and by the public generation scripts."""
+"""Names of chains, runs and agents, given by this package or by the public generation scripts."""
 
 BRANCH_LABEL: Final = "prompt"
 """Label of branches: the short name of their first message."""
@@ -40,7 +40,7 @@ _NOT_IN_WORDS: Final = re.compile(r"[^A-Za-z0-9.]+")
 _LETTERS: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 _COPY: Final = re.compile(r"^(?:[0-9a-f]{16}-)+(?=.)")
 NAMINGS: Final = (1, 2)
-"""The rules for names that an experiment may have; new ones have the last."""
+"""The versions of the rules for names; new experiments use the last."""
 
 _MAX_COPY_CHARS: Final = 200
 _MAX_PLAIN_CHARS: Final = 40
@@ -49,13 +49,13 @@ _STEM_DIGEST_CHARS: Final = 6
 _MAX_WORD_CHARS: Final = 20
 _MAX_BASE_CHARS: Final = 38
 _DIGEST_CHARS: Final = {1: 8, 2: 12}
-"""Length of the digest of joined words, by the rules: ten thousand chains must all differ."""
+"""Length of the digest of joined words, by rules; ten thousand chains must differ."""
 _MAX_LABEL_CHARS: Final = 60
 _LABEL_START_CHARS: Final = 50
 
 
 def safe_name(text: str) -> str:
-    """Return a name for files, with ``_`` for all but letters, digits, ``.``, ``_`` and ``-``."""
+    """Return a name for files; ``_`` replaces all but letters, digits, ``.``, ``_`` and ``-``."""
     return _UNSAFE.sub("_", text)
 
 
@@ -70,11 +70,11 @@ def _check_name(value: object, key: str) -> None:
 
 
 OPTIONAL_NAME: Final = checked(_check_name, optional=True)
-"""Accepts names of experiments and beginnings of the names of runs, and None."""
+"""Accepts names of experiments, prefixes of names of runs, and None."""
 
 
 def numbered(text: str) -> Iterator[str]:
-    """Yield a text, then the text with a number behind a dot: ``x``, ``x.2``, ``x.3``, …."""
+    """Yield a text, then the text with a dot and a number: ``x``, ``x.2``, ``x.3``, …."""
     return itertools.chain([text], (f"{text}.{number}" for number in itertools.count(2)))
 
 
@@ -99,12 +99,12 @@ def copy_name(digest: str, name: str) -> str:
 
 
 def original_name(name: str) -> str:
-    """Return the name of the original for the name of a copy; other names only made safe."""
+    """Return the name of the original for the name of a copy; other names are only made safe."""
     return safe_name(_COPY.sub("", name))[:_MAX_COPY_CHARS]
 
 
 def choose_words(path: str, values: Sequence[Any], naming: int = NAMINGS[-1]) -> list[str]:
-    """Return a different word for each of the values of a swept path.
+    """Return a different word for each value of a swept path.
 
     Args:
         path: The path.
@@ -120,9 +120,9 @@ def choose_words(path: str, values: Sequence[Any], naming: int = NAMINGS[-1]) ->
 def choose_labels(
     path: str, values: Sequence[Any], words: Sequence[str], naming: int
 ) -> list[str | int | float | bool]:
-    """Return a different label for each of the values of a swept path.
+    """Return a different label for each value of a swept path.
 
-    By the rules 1, values with the same last word have the same label.
+    With rules 1, values with the same last word have the same label.
 
     Args:
         path: The path.
@@ -154,11 +154,11 @@ def chain_name(base: str, suffix: str, naming: int) -> str:
 
 
 def label_keys(paths: Sequence[str], naming: int = NAMINGS[-1]) -> dict[str, str]:
-    """Return a short key for each path: its last step, with earlier steps where that is taken.
+    """Return a short key for each path: its last step, with earlier steps if that is taken.
 
     Args:
         paths: The paths.
-        naming: The rules. By the rules 1, a key may be the label of branches.
+        naming: The rules. With rules 1, a key may be the label of branches.
     """
     if naming == 1:
         return {path: _label_key(path, _distinct_steps(path, paths)) for path in paths}
@@ -168,7 +168,7 @@ def label_keys(paths: Sequence[str], naming: int = NAMINGS[-1]) -> dict[str, str
 
 
 def _distinct_steps(path: str, paths: Sequence[str], taken: str = "") -> int:
-    """Return how many last steps of a path distinguish it from the others and a taken key."""
+    """Return the number of last steps that distinguish a path from the others and a taken key."""
     for steps in range(1, path.count(".") + 1):
         keys = [taken, *(_label_key(other, steps) for other in paths)]
         if keys.count(_label_key(path, steps)) == 1:
@@ -177,7 +177,7 @@ def _distinct_steps(path: str, paths: Sequence[str], taken: str = "") -> int:
 
 
 def label_value(path: str, value: Any, naming: int) -> str | int | float | bool:  # noqa: ANN401
-    """Return the value of a label for a swept value."""
+    """Return the label for a swept value."""
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, int | float):
@@ -234,13 +234,13 @@ def _text_words(key: str, text: str, naming: int) -> tuple[str, str]:
 
 
 def _fit(text: str, key: str, whole: str) -> str:
-    """Return a text as a word; the beginning with a digest of the whole if it is too long."""
+    """Return a text as a word; a long text is cut and ends in a digest of ``whole``."""
     word = _NOT_IN_WORDS.sub("_", text).strip("_.")
     return word or key if len(word) <= _MAX_WORD_CHARS else _cut(text, key, whole)
 
 
 def _cut(text: str, key: str, whole: str) -> str:
-    """Return the first words of a text that fit, and a digest of the whole."""
+    """Return the first words of a text that fit, and a digest of ``whole``."""
     word = _NOT_IN_WORDS.sub("_", text).strip("_.")
     stem = word[:_STEM_CHARS]
     if len(word) > _STEM_CHARS and word[_STEM_CHARS] != "_" and "_" in stem:

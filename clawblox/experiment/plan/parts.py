@@ -1,8 +1,8 @@
 """The parts of a plan. Pure; values are checked on construction, and no file is read.
 
 All durations are seconds as float; constructors also accept text: ``"90s"``, ``"30m"``, ``"1.5h"``,
-``"2d"``. Relative paths are resolved against the current directory; the program of a command is
-looked for there, and is in the workspace of its agent otherwise.
+``"2d"``. Relative paths are resolved against the current directory; the program of a command may
+also be in the workspace of its agent.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ DEFAULT_SAVE_PROMPT: Final = (
     "You will be reset in 5 minutes. Update your workspace memory files now."
 )
 USUAL_SAVING_S: Final = 300.0
-"""Seconds for saving where a plan does not say it."""
+"""Default seconds for saving."""
 MAX_SAVING_SHARE: Final = 0.25
-"""The part of a generation that they take at most."""
+"""Maximum share of a generation that the default takes."""
 DEFAULT_PROMPT: Final = "Begin"
 
 AgentsEnded: TypeAlias = Literal["all", "any", "never"]
-"""How many agents must have ended by themselves to end a generation."""
+"""The agents that must have ended without a stop to end a generation."""
 RetrySource: TypeAlias = Literal["checkpoint", "template"]
-"""Where a failed generation is continued: at its last checkpoint, or at its beginning."""
+"""The point where a failed generation continues: its last checkpoint, or its start."""
 OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]
-"""What happens to the other chains when a chain fails."""
+"""The effect of a failed chain on the other chains."""
 
 _CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
 
@@ -134,7 +134,7 @@ def _check_command(value: object, key: str) -> None:
     )
 )
 class AgentSpec(CommonAgentOptions):
-    """An agent of every world of an experiment.
+    """An agent in every world of an experiment.
 
     Attributes:
         driver: Driver of its program: ``claude``, ``codex``, ``kimi``, ``opencode``, ``acp`` or
@@ -143,16 +143,16 @@ class AgentSpec(CommonAgentOptions):
             position.
         template: Directory with the files of its workspace in the first generation; None means an
             empty workspace.
-        system_prompt: File with its system prompt; None means ``system_prompt.md`` of the world,
-            or else the default of the package.
+        system_prompt: File with its system prompt; None means ``system_prompt.md`` of the world, or
+            else the default of the package.
         prompt: Its first message.
-        env: Names of the environment variables that it gets. The values are those of the process
-            that runs the experiment, and are never written to disk.
-        version: Version of the program that is required; None accepts any.
+        env: Names of the environment variables that it gets. The values come from the process that
+            runs the experiment, and are never written to disk.
+        version: Required version of the program; None accepts any.
         budget: Limits of usage per generation; None sets no limit.
-        command: What to run for the drivers ``command`` and ``acp``; None for the others. A program
-            with a slash is relative to the directory of the plan if it is there, else to the
-            workspace.
+        command: The command of the drivers ``command`` and ``acp``; None for other drivers. A
+            program with a slash is relative to the directory of the plan if it exists there, else
+            to the workspace.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -197,7 +197,7 @@ class AgentSpec(CommonAgentOptions):
     )
 
     def but(self, **changes: Any) -> Self:
-        """Return the agent with other values for some fields.
+        """Return the agent with new values for some fields.
 
         Raises:
             ConfigError: A value is invalid.
@@ -211,14 +211,14 @@ _NOT_IN_PLANS: Final = {
     "tmux": "the key 'tmux' of the plan names the sessions of worlds and agents",
     "restart_window": f"'max_restarts' counts within {DEFAULT_RESTART_WINDOW_S:g} s in all plans",
 }
-"""The options of agents that plans refuse, with the reasons."""
+"""Options of agents that plans refuse, with the reasons."""
 
 
 def build_agent(given: object, key: str) -> AgentSpec:
-    """Return an agent of a plan, built from its plain form unless it already is one.
+    """Return an agent of a plan, built from its plain form if necessary.
 
     Raises:
-        ConfigError: As for ``values.build``; it explains which options of agents plans lack.
+        ConfigError: As for ``values.build``; the error explains refused options.
     """
     for name in given if isinstance(given, Mapping) else ():
         if name in _NOT_IN_PLANS:
@@ -256,8 +256,8 @@ class WorldSpec(CommonOptions):
     Attributes:
         dir: Directory of the world, or the address of a folder on GitHub.
         record: Whether the world records.
-        env: Additional environment variables. They are part of the plan, so none may be secret.
-        port: Port of the world; None leases a free one for each.
+        env: Additional environment variables, which must not be secret: the plan records them.
+        port: Port of the world; None leases a free port for each world.
         port_wait: Seconds to wait until a given port becomes free; 0 does not wait.
 
     Raises:
@@ -288,8 +288,8 @@ class Save:
 
     Attributes:
         prompt: The message.
-        before: Seconds before the end of the generation at which it is sent; None means 300, and at
-            most a quarter of the duration.
+        before: Seconds before the end of the generation at which the message is sent; None means
+            300, but at most a quarter of the duration.
         budget: Limits of usage for the answer; None sets no limit.
         full: Whether to wait out the whole time even if all agents are done.
 
@@ -305,13 +305,13 @@ class Save:
 
 @attrs.frozen(kw_only=True)
 class Checkpoints:
-    """When checkpoints of a world and its agents are made.
+    """The times of checkpoints of a world and its agents.
 
     Attributes:
         every: Seconds between periodic checkpoints; None makes none.
         keep: Number of periodic checkpoints to keep per generation; None keeps all.
         idle_quiet: Seconds without a request of an agent that count as idle.
-        idle_wait: Seconds to wait for an idle moment before a checkpoint is made in a turn.
+        idle_wait: Seconds to wait for an idle moment before a checkpoint is made during a turn.
         boundary: Whether to make a checkpoint before the save prompt.
         end: Whether to make a checkpoint at the end of each generation.
         required: Whether a chain is paused after three failed checkpoints in a row.
@@ -356,7 +356,8 @@ class Stop:
 
     Attributes:
         world_time: Seconds of simulated time; None sets no limit.
-        agents_ended: Whether it ends when ``all`` agents have ended, or ``any``, or ``never``.
+        agents_ended: Whether the generation ends when ``all`` agents have ended, or ``any``, or
+            ``never``.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -393,7 +394,7 @@ class Limits:
         dollars: Cost of all agents; None sets no limit.
         wall: Seconds for which the experiment may run, in all its runs; None sets no limit.
         min_free: Bytes that must remain free on disk, also as text (``"5GB"``); None sets no limit.
-        per_model: Number of agents at a time that use a model, by model.
+        per_model: Number of agents at a time, by model.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -420,12 +421,12 @@ class Retry:
     Attributes:
         attempts: Number of retries of a generation without progress before its chain fails.
         delay: Seconds before a retry.
-        source: Where a retry begins: ``checkpoint`` or ``template``; ``from`` in TOML.
+        source: The start of a retry: ``checkpoint`` or ``template``; ``from`` in TOML.
         on_failure: Whether the other chains continue when a chain fails (``keep_others``) or are
             stopped (``stop_all``).
-        pause_after: Seconds of unbroken waiting for the provider of the model after which a chain
+        pause_after: Seconds of uninterrupted waiting for the model's provider after which a chain
             is paused.
-        longest_pause: Seconds after which a pause ends the run; resume it later.
+        longest_pause: Seconds after which a pause ends the run, to be resumed later.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -456,10 +457,10 @@ class Price:
     """The price of a model, in dollars per million tokens.
 
     Attributes:
-        input: Of input tokens.
-        output: Of output tokens.
-        cached: Of cached input tokens; None means the same as ``input``.
-        cache_write: Of input tokens written to the cache; None means the same as ``input``.
+        input: Price of input tokens.
+        output: Price of output tokens.
+        cached: Price of cached input tokens; None means the same as ``input``.
+        cache_write: Price of input tokens written to the cache; None means the same as ``input``.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -484,7 +485,7 @@ class Condition:
     """A condition that is not part of the sweep.
 
     Attributes:
-        name: Its name, unique in the plan; the names of its chains begin with it.
+        name: Its name, unique in the plan; the names of its chains start with it.
         set: Values by dotted path, such as ``{"agents.*.model": "…"}``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The plan of an experiment, and the chains that it consists of."""
+"""The plan of an experiment, and its chains."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ from clawblox.experiment.plan.values import (
 from clawblox.results import Labels
 
 Order: TypeAlias = Literal["breadth", "depth"]
-"""Whether all chains advance together, or each chain is finished before another begins."""
+"""Whether all chains advance together, or each chain is finished before the next starts."""
 Layout: TypeAlias = Literal["chains", "flat"]
-"""Whether chains have directories of their own, or the only chain uses the experiment's."""
+"""Whether each chain has its own directory, or the only chain uses the experiment's directory."""
 
 _MAX_AGENT_NAME_CHARS: Final = 128
 _LONGEST_RUN_SUFFIX: Final = "-g001-r20260101T000000Z-w0-a00"
@@ -171,37 +171,37 @@ class Plan:
         name: Name of the experiment and of its directory; None means the name of the world's
             directory. Characters that are unsafe in names of files are replaced by ``_``.
         generations: Number of generations per chain.
-        duration: Seconds of a generation, in which the world and the agents work. The time for
-            saving is included.
+        duration: Active seconds of a generation, including the time for saving.
         repeats: Number of chains per condition.
         seeds: Seeds of the worlds, instead of ``repeats``: one chain for each.
         labels: Texts, numbers or booleans by name that describe the experiment.
         save: The message that asks agents to save their memory; None sends none.
         checkpoint: When checkpoints are made.
-        inherit: What a generation inherits from the previous one.
-        stop: What ends a generation early.
+        inherit: The parts that a generation inherits from the previous one.
+        stop: The conditions that end a generation early.
         limits: Limits of the whole experiment.
-        retry: What happens after failures.
+        retry: The reactions to failures and pauses.
         score: Function that scores each generation at its end, such as ``scores:points`` for
             ``points`` in ``scores.py``; None for none.
         sweep: Lists of values by dotted path, such as ``agents.*.model``; all combinations are
             conditions.
-        conditions: Further conditions, by name. Without a sweep, they are the only ones.
-        on_pause: Command or address to notify when the experiment, or a chain, is paused by a
-            limit or by anything else but a request; None for none.
-        on_failure: The same when a chain has failed, and when the experiment ends with failures.
-        on_done: The same when all generations are committed.
-        order: Whether all chains advance together (``breadth``), or each is finished before another
-            begins (``depth``).
+        conditions: Further conditions, by name. Without a sweep, these are all conditions.
+        on_pause: Command or address to notify when the experiment or a chain is paused for any
+            reason except a request; None for none.
+        on_failure: Command or address to notify when a chain fails, and when the experiment ends
+            with failures; None for none.
+        on_done: Command or address to notify when all generations are committed; None for none.
+        order: Whether all chains advance together (``breadth``), or each is finished before the
+            next starts (``depth``).
         prices: Prices of models, for programs that do not report their cost.
         layout: ``chains``, or ``flat`` for a single chain in the directory of the experiment.
-        run_prefix: Beginning of the names of runs, before the name of the chain; None means the
-            name of the experiment.
-        cluster: The cluster on whose nodes attempts run; None runs them on this machine.
-        tmux: Beginning of the names of tmux sessions for worlds and agents; None opens none.
-        prune: Whether files that can be made again are removed from the directories of agents when
-            their generation is committed: versions of programs, and virtual environments.
-        naming: Rules for the names of chains. An experiment keeps those under which it was begun.
+        run_prefix: Prefix of the names of runs, before the name of the chain; None means the name
+            of the experiment.
+        cluster: The cluster whose nodes run the attempts; None runs them on this machine.
+        tmux: Prefix of the names of tmux sessions for worlds and agents; None opens no sessions.
+        prune: Whether reproducible files are removed from the directories of agents when their
+            generation is committed: versions of programs, and virtual environments.
+        naming: Rules for the names of chains. An experiment keeps its original rules.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -331,7 +331,7 @@ class Plan:
                 raise mismatch(f"agents.{index}.name", "a name that no other agent has", name)
 
     def _check_limits(self) -> None:
-        """Check that the agents of a world may run at the same time; else no world ever starts."""
+        """Check that the agents of a world may run at the same time, or no world could start."""
         limits, least = self.limits, "must be at least {}, the number in a world"
         if limits.agents is not None and limits.agents < len(self.agents):
             text = least.format(len(self.agents))
@@ -357,7 +357,7 @@ class Plan:
         self._check_lengths(variants)
 
     def _check_lengths(self, variants: Sequence[Variant]) -> None:
-        """Check the lengths of the full names of agents, as they contain the names of runs."""
+        """Check the lengths of the full names of agents, because they contain the names of runs."""
         suffix = f"s{max(self.seeds)}" if self.seeds else f"r{self.repeats}"
         chain = max(
             (chain_name(variant.base, suffix, self.naming) for variant in variants), key=len
@@ -377,14 +377,14 @@ class Plan:
 
     @property
     def saving_s(self) -> float:
-        """Seconds before the end of a generation at which the save prompt is sent; 0 without."""
+        """Seconds before the end of a generation when the save prompt is sent; 0 for none."""
         if self.save is None:
             return 0.0
         usual_s = min(USUAL_SAVING_S, MAX_SAVING_SHARE * self.duration)
         return usual_s if self.save.before is None else self.save.before
 
     def but(self, **changes: Any) -> Self:
-        """Return the plan with other values for some fields.
+        """Return the plan with new values for some fields.
 
         Raises:
             ConfigError: A value is invalid.
@@ -396,11 +396,11 @@ class Plan:
         """Read a plan from a TOML file. Blocks.
 
         Args:
-            path: The file; its directory is the base of the relative paths in it.
+            path: The file; relative paths in it are resolved against its directory.
 
         Raises:
             ConfigError: The file cannot be read, or is not TOML, or has unknown keys or invalid
-                values; the error names all of them with their lines.
+                values; the error names all faults with their lines.
         """
         file = check_path(path, "path").absolute()
         try:
@@ -431,8 +431,8 @@ class Plan:
         """Return the plan as a TOML document with every value; ``loads`` is the inverse.
 
         Args:
-            base: Directory of the document; paths below it are written relative to it. None
-                writes absolute paths.
+            base: Directory of the document; paths below it are written relative to it. None writes
+                absolute paths.
         """
         tables = to_plain(self)
         if base is not None:
@@ -440,9 +440,9 @@ class Plan:
         return format_tables(tables)
 
     def chains(self) -> tuple[Chain, ...]:
-        """Return the chains: the first repeat or seed of all conditions, then the second, and on.
+        """Return the chains: the first repeat or seed of each condition, then the second, etc.
 
-        Their names are stable: appending values to a sweep, conditions, repeats or seeds renames
+        Names are stable: appending values to a sweep, conditions, repeats or seeds renames
         no chain.
         """
         variants = self._variants()
@@ -473,12 +473,12 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class Chain:
-    """A line of generations: one condition of a plan, and one repeat or seed.
+    """A sequence of generations: one condition of a plan, and one repeat or seed.
 
     Attributes:
         name: Its name, unique in the experiment, valid as the name of a directory.
         index: Its position in the plan, from 0.
-        repeat: Number of its repeat or seed within the condition, from 1.
+        repeat: Number of the repeat or seed within the condition, from 1.
         seed: Seed of its worlds; None if the plan has no seeds.
         condition: The values of its condition by dotted path, in plain form.
         labels: The labels of the plan, and the values of its condition by short keys.

@@ -22,14 +22,14 @@ from clawblox.experiment.plan.values import UnknownKeyError, is_function
 _MAX_FAULTS: Final = 20
 _AGENT_PATHS: Final = ("template", "system_prompt", "binary")
 PROGRAM: Final = "program"
-"""Name by which :func:`map_paths` calls the program of a command."""
+"""Name of the program of a command in :func:`map_paths`."""
 _HOOK: Final = "hook"
-"""Name by which it calls the program of a hook."""
+"""Name of the program of a hook in :func:`map_paths`."""
 _WORLD_PATH: Final = "world.dir"
 _SCORE: Final = "score"
 _TABLE_LISTS: Final = ("agents", "conditions")
 _BY_PATHS: Final = ("sweep", "conditions")
-"""Keys of values that are set by paths."""
+"""Keys whose values are set by paths."""
 _STAND_INS: Final[Mapping[str, object]] = {
     "world": {"dir": "."},
     "world.dir": ".",
@@ -37,7 +37,7 @@ _STAND_INS: Final[Mapping[str, object]] = {
     "agents.*": {"driver": "claude"},
     "agents.*.driver": "claude",
 }
-"""Valid values in place of invalid ones that plans need, so that other faults are found too."""
+"""Valid substitutes for required values that are invalid, so that other faults are found too."""
 
 _Built = TypeVar("_Built")
 _Tables = dict[str, Any]
@@ -50,8 +50,8 @@ _Copied = TypeVar("_Copied", bound=_Tables | list[Any])
 def format_tables(tables: Mapping[str, Any]) -> str:
     """Return the plain form of a plan as a TOML document.
 
-    The order of swept values and of the values of conditions is kept, as names depend on it. A
-    table within a table would be moved to its end, so they are written inline.
+    The order of swept values and of the values of conditions is kept, because names depend on it.
+    Nested tables are written inline; otherwise they would move to the end.
     """
     import tomlkit  # few processes write a plan
 
@@ -71,7 +71,7 @@ def format_tables(tables: Mapping[str, Any]) -> str:
 
 
 def map_paths(tables: Mapping[str, Any], change: Callable[[str, str], str]) -> _Tables:
-    """Return a copy of the plain form of a plan with other paths of files.
+    """Return a copy of the plain form of a plan with changed paths of files.
 
     Invalid values, addresses, names of programs to look up in PATH, and programs in workspaces are
     unchanged.
@@ -153,7 +153,7 @@ def shorten_paths(tables: Mapping[str, Any], base: Path) -> _Tables:
     """Return the plain form of a plan with the paths below a directory relative to it."""
 
     def shorten(field: str, path: str) -> str:
-        if field == PROGRAM:  # where it is not, it would be one of the workspace
+        if field == PROGRAM:  # a program that is not there would be in the workspace
             return path
         is_below = Path(path).is_relative_to(base) and ".." not in Path(path).parts
         return f"{os.curdir}{os.sep}{Path(path).relative_to(base)}" if is_below else path
@@ -173,14 +173,14 @@ def build_all(
 ) -> _Built:
     """Construct a plan, or raise one error that names all faults with their lines.
 
-    After a fault, construction is repeated without the value, or with another in its place if it
-    is required, or without the table that lacks one.
+    After a fault, construction is repeated without the value, or with a substitute if it
+    is required, or without the table that lacks it.
 
     Args:
         tables: The values of the document.
         construct: Constructs the plan, or raises an error for the first fault.
         text: The document.
-        path: Its file, for errors; None if it is in no file.
+        path: Its file, for errors; None if there is no file.
         known: The keys of the whole document.
 
     Raises:
@@ -207,7 +207,7 @@ def build_all(
 
 
 def _find_keys(tables: Any, key: str) -> Keys:  # noqa: ANN401
-    """Return the position of a dotted key, whose steps may contain dots themselves."""
+    """Return the position of a dotted key whose steps may contain dots."""
     steps = key.split(".") if key else []
     for count in range(len(steps), 0, -1):
         step: str | int = ".".join(steps[:count])
@@ -219,18 +219,18 @@ def _find_keys(tables: Any, key: str) -> Keys:  # noqa: ANN401
 
 
 def _repair(tables: _Tables, keys: Keys, *, is_again: bool) -> _Tables | None:
-    """Return the values without one that is invalid or missing; None if that is impossible.
+    """Return the values without an invalid or missing value; None if that is impossible.
 
     Args:
         tables: The values.
         keys: Position of the value.
-        is_again: Whether it was repaired before.
+        is_again: Whether the value was repaired before.
     """
     while len(keys) > 1 and not isinstance(_read(tables, keys[:-1]), dict | list):
         keys = keys[:-1]  # such as world.dir of world = ""
     pattern = ".".join("*" if isinstance(key, int) else key for key in keys)
     if pattern in _STAND_INS and not is_again:
-        # Paths may name agents that are not there now.
+        # Paths may name agents that were removed.
         others = {key: value for key, value in tables.items() if key not in _BY_PATHS}
         return _with(others, keys, _STAND_INS[pattern])
     rest = keys if has_value(tables, keys) else keys[:-1]  # the table that lacks a key
@@ -240,7 +240,7 @@ def _repair(tables: _Tables, keys: Keys, *, is_again: bool) -> _Tables | None:
 
 
 def _with(tables: _Copied, keys: Keys, *values: object) -> _Copied:
-    """Return a copy with another value, or without one."""
+    """Return a copy with a new value at ``keys``, or without a value there."""
     first, *rest = keys
     copy: Any = tables.copy()
     if rest:
@@ -255,7 +255,7 @@ def _with(tables: _Copied, keys: Keys, *values: object) -> _Copied:
 def _locate(
     error: ConfigError, keys: Keys, text: str, path: Path | None, known: Collection[str] = ()
 ) -> ConfigError:
-    """Return an error about a value of a document with its line, in the words of TOML."""
+    """Return an error about a value of a document with its line, in TOML's terms."""
     tables = parse_toml(text, path)
     written = _read(tables, keys)
     hint = None
@@ -277,16 +277,16 @@ def _read(tables: Any, keys: Keys) -> Any:  # noqa: ANN401 - any value
 
 
 def _find_line(text: str, keys: Keys) -> int | None:
-    """Return the line of a value, or of the innermost table around it that the document has."""
+    """Return the line of a value, or of the innermost existing table around it."""
     lines = (find_line(text, keys[:end]) for end in range(len(keys), 0, -1))
     return next(filter(None, lines), None)
 
 
 def locate_fault(error: ConfigError, text: str, path: Path) -> ConfigError:
-    """Return an error about a plan with the places of its faults in a document that has their keys.
+    """Return an error about a plan with the lines of its faults in a document.
 
     Args:
-        error: The error; its keys may have the name of an agent in place of its position.
+        error: The error; its keys may contain the name of an agent in place of its position.
         text: The document.
         path: Its file.
     """
@@ -305,7 +305,7 @@ def locate_fault(error: ConfigError, text: str, path: Path) -> ConfigError:
 
 
 def join_faults(faults: Sequence[ConfigError]) -> ConfigError:
-    """Return one error with all faults; those that are alike, and equal hints, are shown once."""
+    """Return one error with all faults; similar faults and equal hints are shown once."""
     different = {(fault.subject, fault.message): fault for fault in faults}
     hints: set[str | None] = set()
     shown: list[ConfigError] = []

@@ -1,4 +1,4 @@
-"""The programs of commands and hooks: where a path with a slash leads."""
+"""The programs of commands and hooks, and the meaning of paths with a slash."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from clawblox.agents.options import IN_WORKSPACE
 from clawblox.config.arguments import mismatch
 
 COMMANDS: Final = ("command", "start", "resume")
-"""Fields of agents that begin with a program, or consist of such fields."""
+"""Fields of agents that start with a program, or consist of such fields."""
 HOOKS: Final = ("on_pause", "on_failure", "on_done")
 """Fields of plans with a command or an address to notify of an event."""
 
 HookTarget: TypeAlias = Sequence[str] | str
-"""The words of a command; or an address, ``https://…``."""
+"""The words of a command, or an address: ``https://…``."""
 
 _MAX_WORDS: Final = 64
 _MAX_WORD_CHARS: Final = 4096
 
 
 def map_program(command: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any plain value
-    """Return a command with another path of its program; a name to look up in PATH stays.
+    """Return a command with a new path of its program; a name to look up in PATH is kept.
 
     Args:
-        command: The words of a command, or a table of such; any other value is returned unchanged.
+        command: The words of a command, or a table of commands; other values are returned
+            unchanged.
         change: Returns the new path.
     """
     if isinstance(command, Mapping):
@@ -40,13 +41,13 @@ def map_program(command: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN
 
 
 def find_program(base: Path, program: str) -> str:
-    """Return the path of a program: in a directory, or else in the workspace of its agent.
+    """Return the path of a program in a directory, or else in the workspace of its agent.
 
     Blocks: looks for the program.
 
     Args:
         base: The directory.
-        program: The path; one that is absolute, or in the workspace already, is returned.
+        program: The path; an absolute path, or a path in the workspace, is returned unchanged.
     """
     path = base / program
     if program.startswith(IN_WORKSPACE) or Path(program).is_absolute():
@@ -59,7 +60,7 @@ def to_hook_target(value: Any) -> Any:  # noqa: ANN401 - invalid values are left
     """Return the target of a hook with an absolute program, or None for False.
 
     Args:
-        value: The target; a relative program with a slash is one of the current directory.
+        value: The target; a relative program with a slash is relative to the current directory.
     """
     if not isinstance(value, list | tuple):
         return None if value is False else value
@@ -70,7 +71,7 @@ def check_hook_target(value: object, key: str) -> None:
     """Check that a value is a command or an address.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: The value is neither.
     """
     if isinstance(value, str) and "://" in value:
         _check_address(value, key)
@@ -94,7 +95,7 @@ def _check_address(text: str, key: str) -> None:
         is_address = has_login = False
     is_plain = text.isascii() and text.isprintable() and not set(text) & set(" #\\")
     if not is_address or not is_plain or len(text) > _MAX_WORD_CHARS:
-        shown = f"{text.partition('://')[0]}://…"  # the rest may be a secret
+        shown = f"{text.partition('://')[0]}://…"  # the other words may be secret
         raise mismatch(key, "an address such as https://example.org/notices", shown)
     if has_login:
         raise mismatch(

@@ -1,4 +1,4 @@
-"""The time for saving, at a pause and at the end of generations: whether it leaves any. Pure."""
+"""Checks that the time for saving leaves time for work. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PAUSE_IDLE_WAIT_S: Final = 5.0
 def find_long_saves(plan: Plan, recorded: Plan | None = None) -> Iterator[ConfigError]:
     """Yield an error for each ``save.before`` of a plan that leaves no time for work.
 
-    A recorded plan may have such times, as earlier versions and the public scripts took them: one
-    second is left for work then.
+    A recorded plan may have such times, because earlier versions and the public scripts accepted
+    them; then one second is left for work.
 
     Args:
         plan: The plan.
-        recorded: The plan that it changes, whose times stay allowed; None for a new experiment.
+        recorded: The recorded plan, whose times stay allowed; None for a new experiment.
     """
     known = set() if recorded is None else set(map(_times, recorded.chains()))
     chains = plan.chains()
@@ -43,7 +43,7 @@ def require_time_to_work(plan: Plan, recorded: Plan | None = None) -> None:
     """Check that saving leaves time for work; see :func:`find_long_saves`.
 
     Raises:
-        ConfigError: It does not.
+        ConfigError: Saving leaves no time for work.
     """
     for error in find_long_saves(plan, recorded):
         raise error

@@ -21,8 +21,8 @@ _TIMES: Final = ("duration", "save.before")
 def make_smoke_plan(plan: Plan) -> Plan:
     """Return the plan of a smoke run; its chains are those of :func:`first_chains`, in that order.
 
-    Everything that may go wrong at a start stays: worlds, agents, prompts, saves, checkpoints and
-    the score. Nothing is tried again, and no pause is waited out.
+    The plan keeps everything that may fail at a start: worlds, agents, prompts, saves, checkpoints
+    and the score. It has no retries, and no pause is waited out.
 
     Args:
         plan: The plan.

@@ -1,4 +1,4 @@
-"""The conditions of a plan: a grid over swept values, and conditions given by name. Pure."""
+"""The conditions of a plan: a grid over swept values, and named conditions. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Variant:
     """One condition of a plan.
 
     Attributes:
-        base: Beginning of the names of its chains; ``""`` if the plan has a single condition.
+        base: Prefix of the names of its chains; ``""`` if the plan has a single condition.
         condition: Its values by dotted path, in plain form.
         labels: Its values by short keys, for tables.
         plan: The plan with these values.
@@ -104,7 +104,7 @@ def expand(
     sweep: Mapping[str, Sequence[Any]],
     conditions: Sequence[Condition],
 ) -> list[Variant]:
-    """Return the conditions of a plan: the combinations of the sweep, then those given by name.
+    """Return the conditions of a plan: the combinations of the sweep, then the named conditions.
 
     Args:
         plan: The plan without conditions.
@@ -137,7 +137,7 @@ def expand(
 
 
 def _require_different_names(variants: Sequence[Variant], naming: int) -> None:
-    """Check that no two combinations have the same name, because their digests are the same."""
+    """Check that no two combinations have the same name, as equal digests would cause."""
     names: set[str] = set()
     for variant in variants:
         name = chain_name(variant.base, "", naming)

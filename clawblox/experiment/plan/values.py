@@ -35,11 +35,11 @@ from clawblox.results import Labels
 from clawblox.spelling import suggest_nearest
 
 KEY: Final = "key"
-"""Metadata of a field: its key in plain form, where it differs from its name."""
+"""Metadata of a field: its key in plain form, if it differs from the name."""
 PART: Final = "part"
 """Metadata of a field: the class of its value, or of the values in its list."""
 RESUME: Final = "resume"
-"""Metadata of a field: whether a resume may change it, as in a ``PlanChange``; never without."""
+"""Metadata of a field: whether a resume may change it, as in a ``PlanChange``; never by default."""
 FREE: Final = {RESUME: "free"}
 """Metadata of a field that a resume may change: it affects no measurement, or only new chains."""
 AMENDMENT: Final = {RESUME: "amendment"}
@@ -48,13 +48,13 @@ _OF_CHAINS: Final = "of_chains"
 OF_CHAINS: Final = {_OF_CHAINS: True}
 """Metadata of a field of a plan that may differ between conditions."""
 FLAG: Final = checked(check_flag)
-"""Validates a field with a truth value."""
+"""Validates a boolean field."""
 DURATION: Final = checked(check_duration)
 """Validates a field with seconds above 0."""
 OPTIONAL_DURATION: Final = checked(check_duration, optional=True)
 """Validates a field with seconds above 0, or None."""
 _DURATIONS: Final[Mapping[Any, Any]] = {SECONDS: DURATION, OPTIONAL_SECONDS: OPTIONAL_DURATION}
-"""The validators of durations in plans, by those of options."""
+"""The validators of durations in plans, by the validators of options."""
 
 _Part = TypeVar("_Part", bound=attrs.AttrsInstance)
 _WORD: Final = r"[^\W\d]\w*"
@@ -62,7 +62,7 @@ _FUNCTION: Final = re.compile(rf"(.*/)?({_WORD}(?:\.{_WORD})*)(?<!\.py):({_WORD}
 _NEARLY: Final = re.compile(
     rf"((?:.*/)?{_WORD})(?:\.py::?|::?|\.(?!py\b))({_WORD})(?:\(\))?", re.DOTALL
 )
-"""The name of a function as other tools have it: ``scores.py:gold``, ``scores.gold``."""
+"""The name of a function in other tools' notation: ``scores.py:gold``, ``scores.gold``."""
 _MODULE: Final = re.compile(rf"((?:.*/)?{_WORD})(?:\.py)?", re.DOTALL)
 _MAX_DISPLAY_CHARS: Final = 32
 _DISPLAY_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*")
@@ -111,7 +111,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - any value
 
 
 def chain_fields(plan: type[attrs.AttrsInstance]) -> tuple[str, ...]:
-    """Return the keys of the fields of a plan that may differ between conditions."""
+    """Return the keys of a plan's fields that may differ between conditions."""
     return tuple(key for key, field in fields_by_key(plan).items() if _OF_CHAINS in field.metadata)
 
 
@@ -120,7 +120,7 @@ def inherit_fields(
 ) -> Callable[[type, list[attrs.Attribute[Any]]], list[attrs.Attribute[Any]]]:
     """Return a ``field_transformer`` for a part that inherits the options of a world or an agent.
 
-    The part's own fields come first. The inherited ones also take their plain form: durations as
+    The part's own fields come first. Inherited fields also accept their plain form: durations as
     text, and False for None.
 
     Args:
@@ -157,7 +157,7 @@ def fields_by_key(kind: type[attrs.AttrsInstance]) -> dict[str, attrs.Attribute[
 
 
 def build(kind: type[_Part], given: object, key: str) -> _Part:
-    """Return a part, built from its plain form unless it already is one.
+    """Return a part, built from its plain form if necessary.
 
     Args:
         kind: Class of the part.
@@ -190,7 +190,7 @@ def build(kind: type[_Part], given: object, key: str) -> _Part:
 
 
 def _with_key(error: ConfigError, fields: Mapping[str, attrs.Attribute[Any]]) -> ConfigError:
-    """Return the error with the key of its field, where that differs from the name."""
+    """Return the error with the key of its field in place of the name."""
     for key, field in fields.items():
         if error.key == field.name != key:
             return error.but(key=key)
@@ -206,7 +206,7 @@ def unknown_key(
 ) -> UnknownKeyError:
     """Return the error for an unknown key, with the nearest known name.
 
-    A table is not shown: it may be one of environment variables, misspelled, with secrets.
+    A table is not shown, since it may contain environment variables with secrets.
     """
     if isinstance(value, Mapping):
         value = None
@@ -223,7 +223,7 @@ def join_keys(parent: str, key: str) -> str:
 
 
 def below(error: ConfigError, parent: str) -> ConfigError:
-    """Return the error with the parent key before its key."""
+    """Return the error with the parent key added to its key."""
     key = error.key or ""
     is_below = not parent or key == parent or key.startswith(f"{parent}.")
     return error.but(key=key if is_below else join_keys(parent, key) if key else parent)
@@ -258,7 +258,7 @@ def to_optional(value: Any) -> Any:  # noqa: ANN401 - any value
 
 
 def to_duration(value: float | str) -> float:
-    """Return seconds; invalid values unchanged."""
+    """Return the seconds; invalid values are returned unchanged."""
     seconds: Any = parse_duration(value) if isinstance(value, str) else value
     if type(seconds) is int:
         return float(seconds)
@@ -266,22 +266,22 @@ def to_duration(value: float | str) -> float:
 
 
 def to_optional_duration(value: float | str | None) -> float | None:
-    """Return seconds, or None for None and False; invalid values unchanged."""
+    """Return the seconds, or None for None and False; invalid values are returned unchanged."""
     return None if to_optional(value) is None else to_duration(value)  # type: ignore[arg-type]
 
 
 def to_number(value: Any) -> Any:  # noqa: ANN401 - any value
-    """Return whole numbers as float, None for False, and every other value unchanged."""
+    """Return integers as float, None for False, and other values unchanged."""
     return float(value) if type(value) is int else to_optional(value)
 
 
 def to_frozen(value: Any) -> Any:  # noqa: ANN401 - any value
-    """Return the value frozen; an empty mapping for None."""
+    """Return the frozen value; an empty mapping for None."""
     return FrozenMapping({}) if value is None else freeze(value)
 
 
 def to_labels(value: Labels | None) -> Labels:
-    """Return labels frozen.
+    """Return the frozen labels.
 
     Raises:
         ConfigError: A label is invalid.
@@ -290,15 +290,15 @@ def to_labels(value: Labels | None) -> Labels:
 
 
 def to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: ANN401
-    """Return a list of any kind as a tuple; text and mappings are none.
+    """Return a list of any kind as a tuple; text and mappings are refused.
 
     Args:
         value: The list.
         key: The argument, for the error.
-        expected: What the value must be, for the error.
+        expected: Description of valid values, for the error.
 
     Raises:
-        ConfigError: The value is no list.
+        ConfigError: The value is not a list.
     """
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise mismatch(key, expected, value)
@@ -306,10 +306,10 @@ def to_tuple(value: Any, key: str, expected: str) -> tuple[Any, ...]:  # noqa: A
 
 
 def to_seeds(value: Iterable[int]) -> tuple[int, ...]:
-    """Return different seeds as a tuple.
+    """Return the seeds as a tuple.
 
     Raises:
-        ConfigError: The value is no list of seeds, or has one twice.
+        ConfigError: The value is not a list of seeds, or contains a seed twice.
     """
     seeds = to_tuple(value, "seeds", "a list of seeds")
     used: set[int] = set()
@@ -325,7 +325,7 @@ def to_function(value: str | None) -> str | None:
     """Return the name of a function with the absolute path of its module: ``DIR/MODULE:FUNC``.
 
     Args:
-        value: The name; a relative path is that of the current directory. Invalid values are
+        value: The name; a relative path is relative to the current directory. Invalid values are
             returned unchanged, and False as None.
     """
     match = _FUNCTION.fullmatch(value) if isinstance(value, str) else None
@@ -346,7 +346,7 @@ def check_function(value: object, key: str) -> None:
     """Check that a value is the name of a function in a module.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not such a name.
     """
     if not is_function(value):
         expected = "a module and a function, such as scores:cubes"
@@ -359,7 +359,7 @@ def is_function(value: object) -> bool:
 
 
 def _suggest_function(value: object) -> str | None:
-    """Return how to write the name of a function that is written as other tools have it."""
+    """Return our notation for a function's name in other tools' notation, or None."""
     text = value if isinstance(value, str) else ""
     if nearly := _NEARLY.fullmatch(text):
         return f"write {nearly[1]}:{nearly[2]}"
@@ -369,10 +369,10 @@ def _suggest_function(value: object) -> str | None:
 
 
 def check_display_name(value: object, key: str) -> None:
-    """Check a name of an agent: later a run suffix follows it, and it is a step of dotted paths.
+    """Check a name of an agent, which becomes part of full names and of dotted paths.
 
     Raises:
-        ConfigError: It is not such a name.
+        ConfigError: The value is not a valid name.
     """
     is_name = (
         isinstance(value, str)
@@ -394,10 +394,10 @@ def check_not_negative(value: object, key: str, *, expected: str = "a number, 0 
     Args:
         value: The value.
         key: The argument, for the error.
-        expected: What it must be, for the error.
+        expected: Description of valid values, for the error.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not such a number.
     """
     is_number = isinstance(value, float) or type(value) is int
     if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
@@ -408,7 +408,7 @@ def check_names(value: object, key: str) -> None:
     """Check that a value is a tuple of different names of environment variables.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The value is not such a tuple.
     """
     hint = "give names only; the values are those of the environment at each start"
     if not isinstance(value, tuple):
@@ -425,7 +425,7 @@ def check_names(value: object, key: str) -> None:
 
 
 def _hide_values(value: object) -> object:
-    """Return the names of variables that a faulty value contains, and none of its secrets."""
+    """Return the names of variables in a faulty value, without its secrets."""
     if isinstance(value, Mapping):
         return list(value)
     if not isinstance(value, str):

@@ -1,9 +1,9 @@
-"""An experiment while one process has it open: from its opening to the end of its runs.
+"""An experiment that this process has open.
 
-- ``opening``: begins an experiment in its directory, or compares it with its plan.
-- ``open_experiment``: owns all that exists while an experiment is open, and answers requests.
-- ``experiment_run``: the time in which the process runs its chains.
+- ``opening``: creates an experiment in its directory, or compares it with its plan.
+- ``open_experiment``: owns the parts of an open experiment, and answers requests.
+- ``experiment_run``: runs chains.
 - ``backends``: chooses where attempts run.
-- ``events``: what an experiment reports.
-- ``forking``, ``rescoring``: branches that begin at a checkpoint, and new scores.
+- ``events``: the events of an experiment.
+- ``forking``, ``rescoring``: branches of a checkpoint, and new scores.
 """

@@ -1,4 +1,4 @@
-"""Where the attempts of an experiment are made: on this machine, or on a cluster."""
+"""Chooses the backend of an experiment: this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_backend(
     grace_s: float,
     on_event: Callable[[AttemptOrder, Event], object],
 ) -> AttemptBackend:
-    """Return the backend of an experiment; that of a cluster connects when it needs a node.
+    """Return the backend of an experiment; the backend of a cluster connects on demand.
 
     Args:
         directory: Directory of the experiment.
@@ -46,7 +46,7 @@ def make_backend(
 
 
 async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
-    """Check everything that an experiment needs, where it will run; nothing is started or written.
+    """Check everything that an experiment needs, in the place where it will run; start nothing.
 
     Args:
         plan: The plan.
@@ -68,7 +68,7 @@ async def survey_experiment(plan: Plan, directory: Path, **how: Any) -> Survey:
 def _make_remote(
     directory: Path, layout: Layout, env: Mapping[str, str], cluster: Cluster, **more: Any
 ) -> RemoteBackend:
-    from clawblox.experiment.cluster.connect import connect  # here, since few use a cluster
+    from clawblox.experiment.cluster.connect import connect  # few experiments use a cluster
     from clawblox.experiment.cluster.remote_backend import RemoteBackend
 
     return RemoteBackend(directory, layout, env, cluster=cluster, connect=connect, **more)

@@ -1,6 +1,6 @@
-"""Events of an experiment: lines of its journal, and what its worlds and agents report.
+"""Events of an experiment: lines of its journal, and reports of its worlds and agents.
 
-Hooks of the caller are called here; their errors are events, and end nothing.
+Hooks of the caller are called here. An error in a hook is reported as an event, and ends nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KINDS: Final = {
     "hook.failed": "hook.failed",
 }
 _ACTIONS: Final = frozenset({"message", "tool.called", "retry", "limit", "error"})
-"""Types of an agent's events that are its latest action."""
+"""Types of events that count as an agent's latest action."""
 
 _log = OwnLog(__name__)
 
@@ -48,8 +48,8 @@ class ExperimentEvent(Event):
     the line in the journal. Events of worlds and agents have the kinds ``world.…`` and ``agent.…``.
 
     Attributes:
-        generation: The generation that it is about; None for others.
-        attempt: The attempt that it is about; None for others.
+        generation: The generation concerned; None for other events.
+        attempt: The attempt concerned; None for other events.
     """
 
     generation: int | None = None
@@ -76,7 +76,7 @@ RowHook: TypeAlias = Callable[[Row], object]
 
 
 class ExperimentEvents(Hub[ExperimentEvent]):
-    """Hands the events and rows of an experiment to streams and hooks.
+    """Passes the events and rows of an experiment to streams and hooks.
 
     Args:
         on_event: The hook for events; None for none.
@@ -102,7 +102,9 @@ class ExperimentEvents(Hub[ExperimentEvent]):
             return
         async with self.subscribe() as events:
             async for event in events:
-                is_known = event.kind == "hook.failed"  # reported events must not cause others
+                is_known = (
+                    event.kind == "hook.failed"
+                )  # reported events must not cause other events
                 await self._call("on_event", self._on_event, event, is_reported=not is_known)
 
     async def report_row(self, row: Row) -> None:
@@ -122,7 +124,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         self._report(kind, text=text)
 
     def pass_on(self, order: AttemptOrder, event: Event) -> None:
-        """Publish an event of a world or an agent, and remember what an agent did."""
+        """Publish an event of a world or an agent, and remember the agent's action."""
         source = "agent" if isinstance(event, AgentEvent) else "world"
         if isinstance(event, AgentEvent) and event.kind in _ACTIONS:
             with _log.contain("action not described", kind=event.kind, agent=event.subject):

@@ -1,4 +1,4 @@
-"""A run of an experiment: the time in which one process runs its chains."""
+"""A run of an experiment: one process runs its chains."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _log = OwnLog(__name__)
 _REQUEST = PauseRequest(reason="request", text="stopped on request")
 
 RunStatus: TypeAlias = Literal["done", "failed", "paused", "stopped"]
-"""How a run ended: all generations are committed, a chain has failed, chains are paused by
-something that passes, or a person has stopped it."""
+"""Outcomes of a run: all generations are committed, a chain has failed, chains are paused by a
+temporary condition, or a person has stopped the run."""
 
 EXIT_STATUS: Final = {"done": 0, "failed": 1, "paused": 75, "stopped": 130}
-"""Exit status of a command for each; 75 is EX_TEMPFAIL of sysexits.h."""
+"""Exit status of a command for each outcome; 75 is EX_TEMPFAIL of sysexits.h."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,9 +47,9 @@ class RunOutcome:
     """The outcome of a run of an experiment.
 
     Attributes:
-        status: How it ended.
+        status: The kind of outcome.
         text: Why chains are paused or have failed, a line for each; empty if all are done.
-        rows: The rows of the generations that it committed.
+        rows: The rows of the generations that the run committed.
     """
 
     status: RunStatus
@@ -70,7 +70,7 @@ class RunOutcome:
 
 @attrs.frozen(kw_only=True)
 class RunContext:
-    """The parts of an open experiment with which its runs work.
+    """The parts of an open experiment that its runs use.
 
     Attributes:
         plans: Its plans, with the state.
@@ -78,8 +78,8 @@ class RunContext:
         recorder: Writes the lines.
         backend: Makes the attempts.
         callbacks: The hooks of generations.
-        hooks: Name and digest of each of them, by its argument.
-        events: Takes warnings, and knows the latest actions of agents.
+        hooks: Name and digest of each hook, by its argument.
+        events: Receives warnings, and knows the latest actions of agents.
         clock: The clock.
         tasks: Task group of the runs.
     """
@@ -96,7 +96,7 @@ class RunContext:
 
 
 class ExperimentRun:
-    """Runs chains of an open experiment, from the moment when it is awaited or iterated.
+    """Runs chains of an open experiment; starts when it is awaited or iterated.
 
     ``await run`` returns the :class:`RunOutcome`. ``async for row in run`` yields the row
     of each generation as it is committed; the run continues when the loop is left early, until
@@ -107,9 +107,9 @@ class ExperimentRun:
         chosen: Names of the chains to run; None means all.
 
     Attributes:
-        is_over: Set when none of its chains runs any longer.
+        is_over: Set when no chain of the run is running.
 
-    Cancellation: of ``await run`` pauses the run, and waits for its checkpoints.
+    Cancellation: cancelling ``await run`` pauses the run and waits for its checkpoints.
     """
 
     def __init__(self, context: RunContext, chosen: Collection[str] | None = None) -> None:
@@ -175,16 +175,16 @@ class ExperimentRun:
 
     @property
     def is_running(self) -> bool:
-        """True after its start and before its end."""
+        """True between the start and the end of the run."""
         return self._is_begun and not self.is_over.is_set()
 
     @property
     def running(self) -> Collection[str]:
-        """Names of the chains that have an attempt under way."""
+        """Names of the chains with a running attempt."""
         return self._scheduler.runners.keys()
 
     async def run(self) -> None:
-        """Run the chains to their ends; what fails is raised by :meth:`wait`.
+        """Run the chains to their ends; :meth:`wait` raises the errors.
 
         Cancellation: worlds and agents are ended; their attempts are interrupted.
         """
@@ -226,7 +226,7 @@ class ExperimentRun:
             self._hooks = await run_blocking(self._context.callbacks.load, plan)
 
     def _starts_agents(self, chain: Chain) -> bool:
-        """Return whether a chain does more than to score and commit its last generation."""
+        """Return whether a chain has work left besides the score of its last generation."""
         plans, latest = self._plans, self._plans.state.chain(chain.name).latest
         step = next_step(plans, chain)
         if isinstance(step, Finished):
@@ -237,7 +237,7 @@ class ExperimentRun:
         return not is_at_end and not isinstance(step, Commit)
 
     async def _begin(self) -> bool:
-        """Write that the run begins; return whether that was possible."""
+        """Write the first line of the run; return whether the disk had room."""
         hooks, before = self._hooks, self._plans.state.hooks
         facts = {"pid": os.getpid(), **self._context.journal.facts, "hooks": hooks}
         try:
@@ -263,12 +263,12 @@ class ExperimentRun:
             _log.warning("end of a run not recorded", error=str(error))
 
     async def watch_lease(self) -> None:
-        """End everything once another process drives the experiment, or the lease is not renewed.
+        """End everything once another process drives the experiment, or the lease expires.
 
-        Where the file system hangs, nothing may end: the guard kills this process at the end of
-        the lease, with its worlds and agents, since another process may drive from then on.
+        If the file system hangs, this cannot end anything; then the guard kills this process with
+        its worlds and agents at the end of the lease, since another process may drive from then on.
 
-        Cancellation: the run is not watched any longer.
+        Cancellation: stops watching the run.
         """
         lease = self._context.journal.lease
         quarter_s = lease.driver.lease_s / 4
@@ -288,11 +288,11 @@ class ExperimentRun:
                         await self.is_over.wait()
                         return
                     rest_s = lease.remaining_s
-                await run_abandonable(lambda _call: guard.lease(1.0))  # long ago: kill at once
+                await run_abandonable(lambda _call: guard.lease(1.0))  # long ago: kill immediately
                 return
 
     async def wait(self) -> RunOutcome:
-        """Return the outcome, at the end.
+        """Wait for the end of the run, and return its outcome.
 
         Raises:
             Exception: The run failed.
@@ -305,7 +305,7 @@ class ExperimentRun:
         return self._outcome()
 
     def halt(self) -> None:
-        """Ask everything to make checkpoints and to stop; before that began, begin nothing."""
+        """Ask all chains to make checkpoints and stop; an unstarted run starts none."""
         self._is_stopped = True
         self._scheduler.halt(_REQUEST)
         self._checking.cancel()  # on a cluster without room it would wait forever
@@ -340,7 +340,7 @@ class ExperimentRun:
             self._scheduler.add(self._plans.chains[name])
 
     def note(self, row: Row) -> None:
-        """Hand out the row of a generation that was committed."""
+        """Pass on the row of a committed generation."""
         self._rows.append(row)
         self._hub.publish(row)
 
@@ -366,12 +366,12 @@ class ExperimentRun:
         return [chain for chain in chains if self._chosen is None or chain.name in self._chosen]
 
     def _has_worked(self) -> bool:
-        """Return whether agents have worked before: then an expired login is a pause."""
+        """Return whether agents have worked before; if so, an expired login only pauses the run."""
         chains = self._plans.state.chains.values()
         return any(attempt.working for chain in chains for attempt in chain.attempts)
 
     def _recall_limits(self) -> None:
-        """Take the limits into account that an earlier run has met."""
+        """Take over the account limits that an earlier run has met."""
         for account, facts in self._plans.state.accounts.items():
             until = parse_utc(facts.get("until"))
             self._scheduler.accounts.recall(account, facts["reason"], until)
@@ -379,7 +379,7 @@ class ExperimentRun:
     # -- the outcome ----------------------------------------------------------------------------
 
     def _find_end(self, chain: Chain) -> Finished | None:
-        """Return how a chain is over; None if it is not."""
+        """Return the end of a chain; None if it is not over."""
         step = next_step(self._plans, chain)
         return step if isinstance(step, Finished) else None
 
@@ -387,7 +387,7 @@ class ExperimentRun:
         return self._scheduler.pauses.get(chain.name) or self._scheduler.halted
 
     def _describe_waits(self) -> list[dict[str, Any]]:
-        """Return why chains wait that are not over, for the journal."""
+        """Return for the journal why unfinished chains wait."""
         chains: dict[PauseRequest, list[str]] = {}
         for chain in self._chains():
             pause = self._find_pause(chain)

@@ -1,4 +1,4 @@
-"""Forks of an experiment: which branches begin at a checkpoint, with which first messages."""
+"""Forks of an experiment: the branches of a checkpoint, and their first messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clawblox.experiment.history.state import ExperimentState
 from clawblox.experiment.plan.plan import Chain
 
 CONTROL: Final = "control"
-"""Label of the branches that continue as if nothing had happened."""
+"""Label of the branches that continue without a message."""
 
 _MAX_BRANCHES: Final = 1000
 _MAX_LABEL_CHARS: Final = 24
@@ -34,12 +34,12 @@ def _to_duration(duration: float | str | None) -> float | None:
 
 @attrs.frozen(kw_only=True)
 class ForkRequest:
-    """A fork, with its arguments in the form in which all callers give them.
+    """The arguments of a fork, as all callers give them.
 
     Attributes:
-        source: The checkpoint at which the branches begin.
+        source: The checkpoint that the branches start from.
         count: Number of branches for each prompt.
-        prompts: First messages; None continues as if nothing had happened.
+        prompts: First messages; None continues without a message.
         labels: Names of the prompts in tables, in their order; empty derives them.
         duration: Active seconds of each branch; None means the rest of the generation.
         generations: Number of generations of each branch.
@@ -67,7 +67,7 @@ FORK_ARGUMENTS: Final = tuple(
 def plan_fork(
     fork: ForkRequest, chain: Chain, state: ExperimentState, running: Collection[str]
 ) -> list[tuple[str, Branch]]:
-    """Return the names of the branches of a fork, and why each begins.
+    """Return the branches of a fork, by name.
 
     Args:
         fork: The fork.
@@ -101,7 +101,7 @@ def plan_fork(
 
 
 def _require_source(fork: ForkRequest, state: ExperimentState) -> None:
-    """Check that the checkpoint still exists, since the oldest of a generation are removed."""
+    """Check that the checkpoint exists, since a generation's oldest checkpoints are removed."""
     ref = fork.source.ref
     generation = state.chain(ref.chain).generations.get(ref.generation)
     points = [] if generation is None else list(generation.checkpoints())
@@ -130,12 +130,12 @@ async def record_branches(
 
     Args:
         recorder: Writes the lines.
-        source: The checkpoint at which they begin.
+        source: The checkpoint that they start from.
         branches: Result of :func:`plan_fork`.
 
     Raises:
-        ConfigError: The checkpoint was removed meanwhile.
-        OSError: A line is not in the journal.
+        ConfigError: The checkpoint has been removed since.
+        OSError: A line could not be written.
 
     Cancellation: branches that were recorded exist.
     """
@@ -180,7 +180,7 @@ def _choose_labels(fork: ForkRequest, state: ExperimentState) -> Sequence[str]:
 
 
 def _derive_label(prompt: str | None, known: dict[str, str | None]) -> str:
-    """Return a short name of a prompt for tables, with a digest where another prompt has it.
+    """Return a short name of a prompt for tables, with a digest if the name is taken.
 
     Args:
         prompt: The prompt.
@@ -199,7 +199,7 @@ def _derive_label(prompt: str | None, known: dict[str, str | None]) -> str:
 
 
 def _require_branching(chain: Chain) -> None:
-    """Check that the conversations of all agents can be carried in archives, and branched."""
+    """Check that the conversations of all agents can be archived and branched."""
     for agent in chain.plan.agents:
         driver = find_driver(agent.driver)
         if not (driver.archives_conversation and driver.can_branch):

@@ -65,10 +65,10 @@ class OpenExperiment:
         plans: Its plans, with the state, which is kept up to date.
         backend: Makes the attempts.
         callbacks: The hooks of generations.
-        hooks: Name and digest of each of them, by its argument.
-        events: Takes the events.
+        hooks: Name and digest of each hook, by its argument.
+        events: Receives the events.
         clock: The clock.
-        tasks: Runs what an open experiment does by itself, and its runs.
+        tasks: Task group of the experiment's own tasks and of its runs.
     """
 
     def __init__(
@@ -103,17 +103,17 @@ class OpenExperiment:
         self._notifier = Notifier(directory, plans, journal.lines, recorder, self.status)
         self._control = ControlServer(directory, _NAME, self._operations())
         self._run: ExperimentRun | None = None
-        self._forking = anyio.Lock()  # two forks at once would find the same free names
+        self._forking = anyio.Lock()  # two simultaneous forks would find the same free names
 
     @property
     def record(self) -> ExperimentRecord:
         """The experiment as its directory records it now."""
-        known = self.plans.state.seq  # a thread may have written more
+        known = self.plans.state.seq  # a thread may have written more lines
         lines = self._context.journal.lines[:known]
         return ExperimentRecord(dir=self._dir, plans=self.plans, lines=lines)
 
     def status(self) -> ExperimentStatus:
-        """Return the status: chains, what they do and why, spending, and a forecast."""
+        """Return the status: chains, their states and reasons, spending, and a forecast."""
         now = self._context.clock.utc()
         return make_status(self._dir, self.plans, now=now, pid=self._pid, live=self._live())
 
@@ -128,12 +128,12 @@ class OpenExperiment:
     # -- from the start to the end --------------------------------------------------------------
 
     async def start(self) -> None:
-        """Finish what a crash has interrupted, and begin to answer requests and to write tables.
+        """Finish steps that a crash interrupted, and start to answer requests and to write tables.
 
         Raises:
             OSError: The directory of a failed attempt cannot be renamed.
 
-        Cancellation: some are renamed.
+        Cancellation: some directories are renamed.
         """
         await self._set_aside_failed()
         start_soon = self._context.tasks.start_soon
@@ -158,9 +158,9 @@ class OpenExperiment:
                     await backend.set_aside(chain.name, attempt.attempt_id, str(moved_to))
 
     async def close(self) -> None:
-        """Pause what runs, and write and announce the rest.
+        """Pause all chains, and write and announce the remaining lines.
 
-        Cancellation: has no effect before all of that is done.
+        Cancellation: takes effect only afterwards.
         """
         with anyio.CancelScope(shield=True):
             if self._run is not None and self._run.is_running:
@@ -172,7 +172,7 @@ class OpenExperiment:
         await self._control.aclose()
 
     def _note(self, line: JournalLine) -> None:
-        """Hand out a line that was written, and the row of the generation that it commits."""
+        """Pass on a written line, and the row of the generation that it commits."""
         self._files.note(line)
         self._notifier.note(line)
         if line.type == "committed" and self._run is not None:
@@ -212,7 +212,7 @@ class OpenExperiment:
         Raises:
             ConfigError: There is no such chain.
 
-        Cancellation: they are stopped nevertheless.
+        Cancellation: the chains are stopped nevertheless.
         """
         names = self._check_chains(chains)
         if self._run is None:
@@ -224,7 +224,7 @@ class OpenExperiment:
         await self._run.wait_idle(names)
 
     def kill_now(self) -> None:
-        """End what runs without checkpoints, and do not wait for it; idempotent."""
+        """End all attempts without checkpoints, and do not wait for them; idempotent."""
         if self._run is not None:
             self._run.cancel()
 
@@ -254,7 +254,7 @@ class OpenExperiment:
             running = () if self._run is None else self._run.running
             chain = self.plans.chains[fork.source.ref.chain]
             branches = plan_fork(fork, chain, self.plans.state, running)
-            if not running:  # not recorded if it could not be run
+            if not running:  # not recorded if it cannot be run
                 plan = context.callbacks.without_replaced(self.plans.present)
                 await context.backend.survey(plan, has_worked=True)
             await record_branches(context.recorder, fork.source, branches)

@@ -1,4 +1,4 @@
-"""Opens the directory of an experiment for writing: begins it, or compares it with its plan.
+"""Opens the directory of an experiment for writing: creates the experiment, or compares the plans.
 
 A plan may be changed at a resume as ``plan.changes`` allows. Each changed plan is a revision: a
 file of its own, and a line in the journal.
@@ -41,7 +41,7 @@ def begin_or_continue(
     resume_from: Path | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Plans:
-    """Begin an experiment or continue it, and return its plans with the state. Blocks.
+    """Create or continue an experiment, and return its plans with the state. Blocks.
 
     Args:
         journal: Its journal, open.
@@ -53,14 +53,14 @@ def begin_or_continue(
         check: Called often while files are read; ends the call by raising an error.
 
     Raises:
-        UsageError: There is no experiment, and no plan.
+        UsageError: There is neither an experiment nor a plan.
         PlanChangedError: The plan, or a file that it names, has changed, and that is not accepted.
         ConfigError: The plan leaves no time for work.
         ClawbloxError: A file cannot be read.
         OSError: A file cannot be written.
     """
     lines = journal.lines
-    require_no_link(directory / INPUTS_DIR)  # the first directory to which anything is written
+    require_no_link(directory / INPUTS_DIR)  # nothing is written before this
     if not lines:
         if plan is None:
             hint = "give the directory of an experiment, by default experiments/<name>"
@@ -100,7 +100,7 @@ def _amend(
     accept: Collection[str],
     check: Callable[[], None],
 ) -> None:
-    """Compare the plan with the recorded one, and record the changes that are accepted."""
+    """Compare the plan with the recorded plan, and record accepted changes."""
     plan, facts = check_amendment(directory, journal.lines, given, accept, check)
     if facts["changes"]:
         _write_plan(directory, facts["plan"], plan, check)
@@ -167,7 +167,7 @@ def _end_killed_run(journal: Journal, state: ExperimentState) -> None:
 
 
 def _retry_failed(journal: Journal, plans: Plans) -> None:
-    for name in list(plans.state.chains):  # a plan that was mended may have other chains
+    for name in list(plans.state.chains):  # a corrected plan may have other chains
         if name in plans.chains and next_step(plans, plans.chains[name]) == Finished(
             status="failed"
         ):

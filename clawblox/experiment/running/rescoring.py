@@ -23,27 +23,27 @@ from clawblox.system.clock import TimeSource
 from clawblox.telemetry.own_log import OwnLog
 
 OnRescored: TypeAlias = Callable[[int, int], None]
-"""Called with the number of generations that were scored, and of all that can be."""
+"""Called with the number of scored generations, and of all that can be scored."""
 
 
 def ignore_rescored(_done: int, _total: int) -> None:
-    """Ignore how far a rescoring is."""
+    """Ignore the progress of a rescoring."""
 
 
 _log = OwnLog(__name__)
 
 
 def find_end(generation: GenerationState) -> Checkpoint | None:
-    """Return the checkpoint at the end of a committed generation; None without one."""
+    """Return the checkpoint at the end of a committed generation, or None."""
     ends = [point for point in generation.checkpoints() if point.kind == "end"]
     return ends[-1] if generation.committed is not None and ends else None
 
 
 class ScoreSink(Protocol):
-    """Takes the scores; a :class:`Recorder` writes them to the journal."""
+    """Receives the scores; a :class:`Recorder` writes them to the journal."""
 
     async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> object:  # noqa: A002
-        """Take the scores of a generation, as data of a line ``rescored``."""
+        """Write the scores of a generation, as data of a line ``rescored``."""
 
 
 @attrs.define(eq=False)
@@ -57,8 +57,8 @@ class Rescoring:
         callbacks: The hooks, with the score.
         clock: The clock.
         wanted: Returns whether a generation is scored; by default all are.
-        world_dir: Directory of the world, in place of every one that the plan names; None leaves
-            these.
+        world_dir: Directory of the world, in place of all directories in the plan; None uses the
+            plan's.
     """
 
     _plans: Plans
@@ -81,7 +81,7 @@ class Rescoring:
         """Score all generations that have a checkpoint at the end.
 
         Args:
-            on_progress: Called at the beginning, and after each generation.
+            on_progress: Called at the start, and after each generation.
 
         Raises:
             ConfigError: There is no score, or it cannot be imported.
