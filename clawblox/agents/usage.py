@@ -33,8 +33,7 @@ class _ConversationUsage:
         last_tokens: The last token reading that covered the whole conversation.
         last_cost: The last cost reading that covered the whole conversation; None if unknown.
         counted: Everything counted for the conversation.
-        files: Tokens of each kind already counted from each of its files, by the name of the
-            file.
+        files: Tokens of each kind already counted from each of its files, by the name of the file.
     """
 
     version: str | None = None
@@ -186,7 +185,7 @@ class Ledger:
             scope: Scope of the reading.
             cost_scope: Scope of its cost; None means the same scope.
             past_cost_scope: Scope of the costs of the version that gave the last reading of the
-                conversation: ``process`` means that the program kept no total with it.
+            conversation: ``process`` means that the program kept no total with it.
             files: Usage recorded by each file, for the scope ``recorded``.
 
         Returns:
@@ -318,7 +317,7 @@ class Budget:
     Args:
         tokens: Tokens of all kinds, including cached tokens.
         output_tokens: Answer tokens, including reasoning.
-            usd: Cost in US dollars, if the program reports it.
+        usd: Cost in US dollars, if the program reports it.
         turns: Turns.
         minutes: Minutes since the agent's first start in this process.
 

@@ -61,7 +61,7 @@ class Repositories:
     Attributes:
         nested: Git directories of submodules and linked worktrees, inside a ``.git``.
         above: These directories, and the directories between them and the ``.git``.
-            strays: Directories with a ``HEAD`` in other places; git would run commands from their
+        strays: Directories with a ``HEAD`` in other places; git would run commands from their
             ``config``.
     """
 

@@ -84,8 +84,10 @@ class Cluster:
             ``"host:port"``.
         cpus: Processors that an attempt reserves.
         memory: Bytes of memory that an attempt reserves, also as text (``"3GB"``); None reserves
-            none. gpus: Graphics processors that an attempt reserves. resources: Further resources
-            that an attempt reserves: amounts by the cluster's names of resources.
+            none.
+        gpus: Graphics processors that an attempt reserves.
+        resources: Further resources that an attempt reserves: amounts by the cluster's names of
+            resources.
         lease: Seconds that an attempt continues while its node does not hear from the experiment,
             10 to 3600.
         keys: Source of the agents' environment variables: the ``driver``, which is the process that

@@ -115,9 +115,9 @@ class Row(CommonFacts):
         world_time: Simulation time at the end; None if the world has none.
         scores: The scores, by name.
         score_versions: The version of the function that computed each score, by the name of the
-            score: ``scores:points@`` and the digest of its source; empty if it is not recorded.
-        kept_scores: Names of the scores that were kept from another version of their function,
-            as the latest one has not computed them for this generation.
+        score: ``scores:points@`` and the digest of its source; empty if it is not recorded.
+        kept_scores: Names of the scores that were kept from another version of their function, as
+            the latest one has not computed them for this generation.
         error: Why the latest attempt failed or paused, or why a score could not be computed; else
             empty.
         script_errors: Number of script errors that the world of the latest attempt reported last;
@@ -131,8 +131,8 @@ class Row(CommonFacts):
         plan_revision: Revision of the plan of the latest attempt.
         run_dir: Run directory with the results, or that of the latest attempt; empty without one.
         node: Node of a cluster where the latest attempt ran; empty for the experiment's machine.
-        differs: How the machines of the nodes differed on which the generation was continued;
-            empty if they did not, as far as that is known.
+        differs: How the machines of the nodes differed on which the generation was continued; empty
+            if they did not, as far as that is known.
     """
 
     attempts: int

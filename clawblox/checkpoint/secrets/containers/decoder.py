@@ -194,7 +194,7 @@ class CompressedStream:
         inside: Receives the decoded bytes.
 
     Attributes:
-            given: Number of decoded bytes so far.
+        given: Number of decoded bytes so far.
     """
 
     def __init__(self, codec: Codec, inside: Sink) -> None:
