@@ -1,10 +1,10 @@
-"""What the proxy between an agent and its world costs: time added to a request, processor time.
+"""Cost of the proxy between an agent and its world: added request time, and processor time.
 
     python -m benchmarks.agent_proxy [--rounds 5] [--json FILE] [--quick]
 
-The floor is the same request sent to the world itself. Each request has a connection of its own, as
-with curl. The client runs in a process of its own and takes turns between the two addresses; the
-proxy runs in the benchmark's process, which has nothing else to do.
+The floor is the same request sent directly to the world. Each request has its own connection, like
+with curl. The client runs in its own process and alternates between the two addresses; the proxy
+runs in the otherwise idle process of the benchmark.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def served(access: AgentAccess, backend: str) -> Iterator[None]:
 
 
 def take(url: str, scratch: Path, backend: str, requests: int) -> dict[str, float]:
-    """Return latencies in ms, and processor time of the proxy for each request in µs."""
+    """Return latencies in ms, and processor time of the proxy per request in µs."""
     grant = Grant(
         world="agents",
         headers={"X-Session": "s-1"},
@@ -109,7 +109,7 @@ def take(url: str, scratch: Path, backend: str, requests: int) -> dict[str, floa
 
 
 def take_peer_check(calls: int) -> float:
-    """Return the time in ms that it takes to find out whose a connection is."""
+    """Return the time in ms for finding the owner of a connection."""
     with (
         socket.create_server((HOST, 0)) as server,
         socket.create_connection(server.getsockname()),

@@ -1,10 +1,10 @@
-"""What agents cost their orchestrator: starts, idleness, output and the way to the world.
+"""Cost of agents for their orchestrator: starts, idle time and output.
 
     python -m benchmarks.agents [--rounds 5] [--json FILE] [--quick]
 
-The agents' program is a stand-in that writes what Claude Code writes (``stand_in_agent``), so that
-nothing but the orchestrator is measured: its processor time and memory, each case in a fresh
-process. The floor of a start is the spawn of the same program by ``subprocess``.
+The agents' program is a stand-in with the output of Claude Code (``stand_in_agent``), to measure
+only the processor time and memory of the orchestrator, with a fresh process per case. The floor of
+a start is the spawn of the same program with ``subprocess``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.measure import Row, median, report, resident_bytes
 from clawblox import AsyncAgent
 
 GOAL_LINE_US: Final = {1: 50.0, 16: 20.0, 64: 15.0}
-"""Processor time for a line, by number of agents: 5 % of a core for one, a core for 64."""
+"""Processor time per line, by number of agents: 5 % of a core for one, a core for 64."""
 
 COUNTS: Final = tuple(GOAL_LINE_US)
 LINES_PER_S: Final = 1000
@@ -38,7 +38,7 @@ _SETTLE_S = 1.0
 
 
 def bench_starts(scratch: Path, rounds: int) -> list[Row]:
-    """Compare the start of an agent with the spawn of its program, up to its first answer."""
+    """Compare the start of an agent with the spawn of its program, up to the first answer."""
     program = write_program(scratch)
     taken = [
         call_in_fresh_process(take_starts, str(program), str(scratch / f"starts-{number}"))
@@ -49,7 +49,7 @@ def bench_starts(scratch: Path, rounds: int) -> list[Row]:
 
 
 async def take_starts(program: str, scratch: str) -> dict[str, float]:
-    """Start an agent, and spawn its program, until it has answered a message."""
+    """Start an agent, and spawn its program, up to the answer to a message."""
     async with make_agent(program, f"{scratch}-first") as warm:
         await warm.start(initial_prompt="Begin", env=KEY)
     begun = time.monotonic()
@@ -92,7 +92,7 @@ def bench_idle(scratch: Path, seconds: float) -> list[Row]:
 
 
 def bench_output(scratch: Path, counts: tuple[int, ...], seconds: float) -> list[Row]:
-    """Measure agents whose programs write without an end."""
+    """Measure agents with endlessly writing programs."""
     program = write_program(scratch)
     rows: list[Row] = []
     for count in counts:
@@ -113,7 +113,7 @@ def bench_output(scratch: Path, counts: tuple[int, ...], seconds: float) -> list
 async def take_load(
     program: str, run_dir: str, count: int, rate: int, seconds: float
 ) -> dict[str, float]:
-    """Watch over agents that write ``rate`` lines a second, for some seconds."""
+    """Run agents that write ``rate`` lines per second, for some seconds."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(make_agent(program, f"{run_dir}/first"))
         await first.start(initial_prompt="Begin", env=KEY)

@@ -1,10 +1,10 @@
-"""What an agent's calls cost its client: processor time for each observation and each input.
+"""Cost of an agent's calls for its client: processor time per observation and per input.
 
     python -m benchmarks.agents_io [--rounds 5] [--json FILE] [--quick]
 
-Clients that differ in nothing but their HTTP talk to one world that answers at once. Each sends the
-same requests, in its own fresh process, on kept connections, and decodes the same JSON. The floor
-is ``http.client`` of the standard library with a thread for each agent.
+Clients that differ only in their HTTP code call a world that answers immediately. Each sends the
+same requests, in its own fresh process, on persistent connections, and decodes the same JSON. The
+floor is ``http.client`` of the standard library with a thread per agent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def clawblox_agents(url: str, run_dir: str, count: int) -> AsyncIterator[l
 
 @asynccontextmanager
 async def httpx_agents(url: str, run_dir: str, count: int) -> AsyncIterator[list[Agent]]:
-    """Yield agents with a client each: the cost of a request grows with its connections."""
+    """Yield agents with a client each, since request cost grows with a client's connections."""
     import httpx
 
     def make(client: httpx.AsyncClient) -> Agent:
@@ -183,7 +183,7 @@ WITH_GOAL: Final = ("clawblox", "clawblox, trio")
 
 
 def take(client: str, url: str, run_dir: str, requests: int) -> dict[str, float]:
-    """Return µs of processor time for each request, by number of agents and verb."""
+    """Return processor time per request in µs, by number of agents and verb."""
     if client in ASYNC_CLIENTS:
         make, backend = ASYNC_CLIENTS[client]
         return anyio.run(_take_async, make, url, run_dir, requests, backend=backend)

@@ -1,7 +1,7 @@
-"""A world for many agents that costs next to nothing: all but joins are answered with one text.
+"""A very cheap world for many agents: all requests except joins get the same answer.
 
-It serves all connections at once, keeps them, and reads bodies by their length. An observation has
-the size of one of the marbles example. Run as ``python -I``; standard library only.
+It serves all connections concurrently, keeps them open, and reads bodies by length. An observation
+has the size of one in the marbles example. Run as ``python -I``; standard library only.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ SEEN_ANSWER = make_answer(SEEN)
 
 
 def make_join_answer() -> bytes:
-    """Return the answer to a join, with a session of its own."""
+    """Return the answer to a join, with a new session."""
     number = next(SESSIONS)
     return make_answer({"session": f"s-{number}", "agent_id": f"a-{number}"})
 
 
 class Peer(asyncio.Protocol):
-    """One connection."""
+    """A connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to read."""
+        """Start to read."""
         self.transport = transport
         self.received = b""
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is complete."""
+        """Answer every complete request."""
         self.received += data
         while b"\r\n\r\n" in self.received:
             head, _, rest = self.received.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Two kinds of charts: bars in panels that share no unit, and lines on logarithmic axes."""
+"""Two kinds of charts: bars in panels with separate units, and lines on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LINE_COLOURS: Final[tuple[Colour, ...]] = ("muted", "first", "fourth", "second"
 
 @attrs.frozen
 class Bar:
-    """One bar.
+    """A bar.
 
     Attributes:
-        label: What it stands for.
+        label: Its label.
         value: Its length, in the unit of its panel.
-        text: What is written at its end.
+        text: Text at its end.
         colour: Its colour.
-        goal: A value that it should not exceed, if there is one.
+        goal: A value that it should not exceed, or None.
     """
 
     label: str
@@ -47,11 +47,11 @@ class Panel:
     """Bars that share an axis.
 
     Attributes:
-        title: What is compared.
+        title: Title of the comparison.
         axis: Name of the axis, with its unit.
         bars: The bars, from the top down.
-        reference: Where a line is drawn through all bars, and what it means.
-        is_log: Whether the axis is logarithmic; dots are drawn then, for a bar would need a zero.
+        reference: Position and meaning of a line through all bars.
+        is_log: Whether the axis is logarithmic; dots are drawn instead of bars, which need a zero.
     """
 
     title: str
@@ -93,7 +93,7 @@ class Scale:
 
 
 def format_number(value: float) -> str:
-    """Return a number with three significant digits, as a person writes it."""
+    """Return a number with three significant digits, without an exponent."""
     if value == 0:
         return "0"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
@@ -146,7 +146,7 @@ def _draw_bar(canvas: Canvas, bar: Bar, panel: Panel, scale: Scale, y: float) ->
 
 
 def _text_begin(bar: Bar, panel: Panel, scale: Scale) -> float:
-    """Return where the text of a bar begins, beyond the marks that it would cross."""
+    """Return the start of a bar's text, beyond the marks that it would cross."""
     begin = scale(bar.value) + 8
     marks = [bar.goal, panel.reference[0] if panel.reference else None]
     for mark in sorted(scale(mark) for mark in marks if mark is not None):
@@ -203,7 +203,7 @@ def draw_lines(
 
 
 def _spread(heights: Mapping[str, float], least: float) -> dict[str, float]:
-    """Move labels apart that would overlap."""
+    """Move overlapping labels apart."""
     spread: dict[str, float] = {}
     above = -math.inf
     for name, height in sorted(heights.items(), key=lambda pair: pair[1]):

@@ -1,12 +1,12 @@
-"""What a checkpoint costs: save, scan and load of a large workspace beside a copy and ``zip -1``.
+"""Cost of a checkpoint of a large workspace, compared to a copy and ``zip -1``.
 
-``python -m benchmarks.checkpoints`` makes an agent's workspace of 2,000 files and 200 MB and a
-world's snapshot of 50 MB, and measures in rounds, each contender in a process of its own:
+``python -m benchmarks.checkpoints`` creates an agent's workspace of 2,000 files and 200 MB and a
+world's snapshot of 50 MB, and measures in rounds, with a separate process for each contender:
 
-* the floors: a plain copy of the same files, and ``zip -1`` of them where it is installed;
-* the first save of a process, a save with nothing changed, and one with a twentieth changed;
+* the floors: a plain copy of the same files, and ``zip -1`` if it is installed;
+* the first save of a process, a save without changes, and a save with a twentieth changed;
 * the secret scan of the archive alone, ``verify`` and ``load``;
-* peak growth of resident memory, and the lag of an event loop while ``async_save_checkpoint`` runs.
+* peak growth of resident memory, and the lag of an event loop during ``async_save_checkpoint``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def change_some(root: Path, every: int = 20) -> None:
             file.write(b"\n# one more line\n")
 
 
-# -- what is measured, each called in a fresh process --------------------------------------------
+# -- the measured functions, each called in a fresh process --------------------------------------
 
 
 def copy(root: str, target: str) -> dict[str, float]:
@@ -130,7 +130,7 @@ def load(archive: str, target: str) -> dict[str, float]:
 
 
 async def save_in_a_loop(root: str, target: str) -> dict[str, float]:
-    """Save while an event loop ticks."""
+    """Save while an event loop is ticking."""
     await anyio.sleep(0.1)
     async with watch() as seen:
         await async_save_checkpoint(

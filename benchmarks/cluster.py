@@ -1,4 +1,4 @@
-"""What experiments on a cluster cost: calls, files, hosts, leases, and what they cost without one.
+"""Cost of experiments on a cluster: calls, files, hosts, leases, and the cost without a cluster.
 
     python -m benchmarks.cluster [--only PART] [--json FILE] [--quick]
 
@@ -71,7 +71,7 @@ _NO_RAY: Final = "Ray is not installed"
 
 @attrs.frozen
 class Scale:
-    """How much is measured."""
+    """The extent of the measurements."""
 
     rounds: int = 3
     seconds: float = 3.0
@@ -88,13 +88,13 @@ QUICK: Final = Scale(1, 0.5, 1.0, (1, 8), ((4, _MB),), (1,), (1, 2), 3)
 
 @attrs.frozen
 class Bench:
-    """Where and how it is measured.
+    """The environment of the measurements.
 
     Attributes:
-        scale: How much.
-        kinds: The engines that there are.
+        scale: The extent of the measurements.
+        kinds: The available engines.
         address: Address of the Ray cluster; empty without Ray.
-        directory: A directory that every driver and every raylet names.
+        directory: A directory in the command line of every driver and every raylet.
         env: Variables for the drivers.
     """
 
@@ -109,7 +109,7 @@ class Bench:
         return call_in_fresh_process(function, *arguments, env=self.env)
 
     def without_ray(self, what: str) -> list[Row]:
-        """Return a row that tells why there is none for Ray, if there is none."""
+        """Return a row that states why there are no figures for Ray, if Ray is missing."""
         return [] if "ray" in self.kinds else [Row(what, None, "", note=_NO_RAY)]
 
 
@@ -117,7 +117,7 @@ class Bench:
 
 
 def bench_calls(bench: Bench, _scratch: Path) -> list[Row]:
-    """Measure calls with 1 kB there and back."""
+    """Measure calls with 1 kB in each direction."""
     rows: list[Row] = []
     for callers in bench.scale.callers:
         what = f"calls of 1 kB, {callers} {'caller' if callers == 1 else 'callers'}"
@@ -151,7 +151,7 @@ def _call_rows(what: str, taken: dict[str, dict[str, float]], goal_ms: float | N
 
 
 def bench_files(bench: Bench, scratch: Path) -> list[Row]:
-    """Measure files that come to the driver."""
+    """Measure the transfer of files to the driver."""
     rows: list[Row] = []
     for files, size in bench.scale.transfers:
 
@@ -210,7 +210,7 @@ def bench_starts(bench: Bench, _scratch: Path) -> list[Row]:
 
 
 async def drive(directory: str, kind: str) -> None:
-    """Run an experiment on the nodes of an engine; the target of the process that is measured."""
+    """Run an experiment on the nodes of an engine, as the target of the measured process."""
     if kind == "local":
         connect.connect = lambda cluster: LocalEngine({"here": _MANY})
     async with AsyncExperiment.open(directory, env=ENV) as experiment:
@@ -221,7 +221,7 @@ async def drive(directory: str, kind: str) -> None:
 def attempts(
     bench: Bench, kind: str, chains: int, lease_s: float
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a driver whose agents wait for messages; at the end, it is killed and nothing is left."""
+    """Run a driver whose agents wait for messages; at the end, kill it and its processes."""
     with tempfile.TemporaryDirectory(dir=bench.directory) as place:
         table = {"address": bench.address or "auto", "cpus": 0.01, "lease": lease_s}
         plan = make_plan(Path(place), chains).but(checkpoint={"every": None}, cluster=table)
@@ -241,7 +241,7 @@ def find_hosts(directory: Path) -> dict[int, int]:
     """Return the guards of hosts, by the pids of the hosts.
 
     Args:
-        directory: A directory that the parents of the hosts name, which are drivers or raylets.
+        directory: A directory named by the parents of the hosts, which are drivers or raylets.
     """
     lines = {pid: command_line(pid).split(" ") for pid in live_processes()}
     guards = {int(words[-2]): pid for pid, words in lines.items() if words[-3:-2] == [GUARD_NAME]}
@@ -254,7 +254,7 @@ def find_hosts(directory: Path) -> dict[int, int]:
 
 
 def seconds_until_gone(pids: Collection[int]) -> float:
-    """Wait until no process of some lives, and return the seconds."""
+    """Wait until some processes have ended, and return the seconds."""
     begun_at = time.monotonic()
     while any(is_alive(pid) for pid in pids):
         if time.monotonic() - begun_at > _DEADLINE_S:
@@ -264,7 +264,7 @@ def seconds_until_gone(pids: Collection[int]) -> float:
 
 
 def bench_attempts(bench: Bench, _scratch: Path) -> list[Row]:
-    """Measure drivers with attempts that do nothing, and the memory of their hosts."""
+    """Measure drivers with idle attempts, and the memory of their hosts."""
     rows: list[Row] = []
     for kind in bench.kinds:
         few, many = bench.scale.attempts
@@ -301,7 +301,7 @@ def bench_attempts(bench: Bench, _scratch: Path) -> list[Row]:
 
 
 def proportional_mb(pid: int) -> float:
-    """Return the memory of a process, to which shared pages count in proportion, in MB."""
+    """Return the proportional set size of a process, in MB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     (size,) = (line.split()[1] for line in lines if line.startswith("Pss:"))
     return int(size) * 1024 / 1e6
@@ -311,7 +311,7 @@ def proportional_mb(pid: int) -> float:
 
 
 def bench_pause(bench: Bench, _scratch: Path) -> list[Row]:
-    """Measure how long what was stopped for longer than its lease lives when it is continued."""
+    """Measure when processes stopped for longer than their lease end after continuing."""
     rows: list[Row] = []
     for kind in bench.kinds:
         taken = []
@@ -355,7 +355,7 @@ _BENCHES: Final[dict[str, Callable[[Bench, Path], list[Row]]]] = {
 
 @contextmanager
 def prepare(scale: Scale) -> Iterator[Bench]:
-    """Run a Ray cluster where Ray is installed, and return what the parts need."""
+    """Run a Ray cluster if Ray is installed, and yield the environment of the parts."""
     if find_missing("ray"):
         with tempfile.TemporaryDirectory(prefix="clawblox-cluster-") as place:
             yield Bench(scale, ("local",), "", Path(place), {**os.environ, **_scratch(place)})
@@ -396,7 +396,7 @@ def main() -> None:
                     rows += measure(bench, Path(scratch))
                     after, note = os.getloadavg()[0], f"{before:.1f} before"
                     rows.append(Row(f"load of the machine after: {name}", after, "", note=note))
-                if options.json:  # also if a later part fails
+                if options.json:  # even if a later part fails
                     write_json(options.json, _TITLE, rows)
     print_rows(_TITLE, rows)
     print_checks(rows)

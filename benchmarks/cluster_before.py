@@ -1,7 +1,7 @@
-"""What clusters cost those who use none: imports, and the first start of a world.
+"""Cost of the cluster code for users without clusters: imports, and the first start of a world.
 
-This state of the package is compared with the last one without clusters, from copies beside each
-other; their interpreters have the same requirements.
+This state of the package is compared with the last commit without clusters, from adjacent copies
+whose interpreters have the same requirements.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def measure_before(scratch: Path, rounds: int) -> list[Row]:
     for name in pythons:
         start(name)  # compiles
     taken = take_rounds(rounds, {name: partial(start, name) for name in pythons})
-    for what, member in (("first start of a world", "wall_ms"), ("CPU of it", "cpu_ms")):
+    for what, member in (("first start of a world", "wall_ms"), ("CPU of the start", "cpu_ms")):
         after, before = (median(taken[name][member]) for name in ("after", "before"))
         rows.append(Row(f"{what}, against {BEFORE}", after, "ms", before, 1.03))
     return rows

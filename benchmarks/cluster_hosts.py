@@ -1,7 +1,7 @@
-"""What drivers do with hosts that run no attempt, for :mod:`benchmarks.cluster`.
+"""Operations of drivers with hosts that do not run attempts, for :mod:`benchmarks.cluster`.
 
-Each function runs in a fresh process, with an engine of its own: Ray, whose cluster ``RAY_ADDRESS``
-names, or the local one, whose hosts are processes behind a socket.
+Each function runs in a fresh process, with its own engine: Ray, with the cluster named by
+``RAY_ADDRESS``, or the local engine, whose hosts are processes behind a socket.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _IMPORTS: Final = {
 
 
 class EchoHost(AttemptHost):
-    """A host that also sends back what it gets, and makes files that can be read."""
+    """A host that also echoes calls, and creates files for reading."""
 
     async def _reply(self, name: str, arguments: tuple[Any, ...]) -> Reply:
         if name not in ("echo", "make_files"):
@@ -69,7 +69,7 @@ class EchoHost(AttemptHost):
         return data
 
     def _make_files(self, count: int, size: int) -> tuple[str, list[str]]:
-        """Return the digest of the files, and their names; all have the same bytes."""
+        """Return the digest and the names of the files, which have the same bytes."""
         paths = [self._files.place / f"file{number}" for number in range(count)]
         for path in paths:
             write_file(path, size)
@@ -78,7 +78,7 @@ class EchoHost(AttemptHost):
 
 
 def write_file(path: Path, size: int) -> None:
-    """Write a file of bytes that do not compress, the same ones each time."""
+    """Write a file of incompressible bytes, the same each time."""
     block = bytes((number * number * 31 + (number >> 8) * 17) & 255 for number in range(1 << 16))
     block *= _BLOCK_BYTES // len(block)
     with path.open("wb") as file:
@@ -94,7 +94,7 @@ def serve() -> None:
 
 @contextmanager
 def connect(kind: str) -> Iterator[Engine]:
-    """Connect to Ray or to this machine; at the end, no host is left."""
+    """Connect to Ray or to this machine; at the end, end all hosts."""
     if kind == "ray":
         from clawblox.experiment.cluster.ray_engine import RayEngine
 
@@ -110,7 +110,7 @@ def connect(kind: str) -> Iterator[Engine]:
 
 @asynccontextmanager
 async def host(engine: Engine) -> AsyncIterator[HostCaller]:
-    """Run a host, which has answered once."""
+    """Run a host that has answered once."""
     handle = engine.start_host(_SMALL)
     renewer = Renewer(handle, LEASE_S)
     renewer.start()
@@ -127,11 +127,11 @@ async def host(engine: Engine) -> AsyncIterator[HostCaller]:
 
 
 async def call_often(kind: str, size: int, callers: int, seconds: float) -> dict[str, float]:
-    """Have callers call one host in closed loops; the same bytes travel there and back.
+    """Let callers call one host in closed loops, with the same bytes in both directions.
 
     Returns:
-        Calls a second, their median and 99th percentile in ms, and the processor time of this
-        process for each of them in ms.
+        Calls per second, their median and 99th percentile in ms, and the processor time of this
+        process per call in ms.
     """
     data, taken = os.urandom(size), [0.0]
     with connect(kind) as engine:
@@ -166,7 +166,7 @@ async def call_often(kind: str, size: int, callers: int, seconds: float) -> dict
 
 
 async def start_hosts(kind: str, count: int) -> dict[str, float]:
-    """Start hosts at once.
+    """Start hosts concurrently.
 
     Returns:
         Seconds to connect, and seconds until all of them have answered.
@@ -192,7 +192,7 @@ async def start_hosts(kind: str, count: int) -> dict[str, float]:
 
 
 def start_floor(kind: str, count: int) -> dict[str, float]:
-    """Start as many interpreters at once that import what a host does.
+    """Start the same number of interpreters concurrently, with the imports of a host.
 
     Returns:
         Seconds until all of them have ended.
@@ -208,18 +208,18 @@ def start_floor(kind: str, count: int) -> dict[str, float]:
 
 
 async def pull(kind: str, hosts: int, count: int, size: int, directory: str) -> dict[str, float]:
-    """Bring files of hosts here, from each host one file after the other.
+    """Transfer files from hosts to this process, one file after the other per host.
 
     Args:
         kind: The engine.
-        hosts: How many hosts give files at the same time.
-        count: Files of each host.
-        size: Bytes of each file.
-        directory: Where the files come to.
+        hosts: Number of hosts that send files concurrently.
+        count: Number of files per host.
+        size: Size of each file in bytes.
+        directory: Directory for the received files.
 
     Returns:
-        Seconds for all files, and the growth of this process's memory in bytes: its peak, and that
-        of the memory which is this process's own.
+        Seconds for all files, and the growth of this process's memory in bytes: its peak, and the
+        peak of its private memory.
     """
     targets = _make_targets(hosts, directory)
     with connect(kind) as engine:
@@ -227,7 +227,7 @@ async def pull(kind: str, hosts: int, count: int, size: int, directory: str) -> 
             callers = [await stack.enter_async_context(host(engine)) for _ in range(hosts)]
             for caller, target in zip(callers, targets, strict=True):
                 first = await call_host(caller, "make_files", 1, 1 << 20)
-                await _pull_files(caller, target, 1 << 20, *first)  # what only the first one costs
+                await _pull_files(caller, target, 1 << 20, *first)  # one-time cost of the first
             given = [await call_host(caller, "make_files", count, size) for caller in callers]
             reset_peak()
             before = peak_resident_bytes()
@@ -250,10 +250,10 @@ async def _pull_files(
 
 
 def pull_floor(hosts: int, count: int, size: int, directory: str) -> float:
-    """Bring the same files here over a bare TCP connection for each host; return the seconds.
+    """Transfer the same files over a bare TCP connection per host; return the seconds.
 
-    Each connection has a process that reads the files, and a thread that writes and syncs them.
-    There are no digests.
+    Each connection has a process that reads the files, and a thread that writes and syncs them,
+    without digests.
     """
     targets = _make_targets(hosts, directory)
     senders = []

@@ -1,9 +1,9 @@
-"""What worlds of Luau scripts cost: ticks, snapshots, memory, answers, and many on one core.
+"""Cost of worlds of Luau scripts: ticks, snapshots, memory, answers, and many worlds on one core.
 
     python -m benchmarks.engine [--rounds 5] [--json FILE] [--quick]
 
-Times of ticks are CPU time, taken in a fresh process each. Floors: the same bodies in rapier
-alone; a world in bare asyncio with the same routes. A world of MuJoCo stands beside them.
+Times of ticks are CPU time, each measured in a fresh process. Floors: the same bodies in rapier
+alone; a world in bare asyncio with the same routes. A MuJoCo world is shown for comparison.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _TITLES = {"engine": "engine", "mujoco": "MuJoCo", "asyncio": "asyncio"}
 
 @attrs.frozen
 class Scale:
-    """How much is measured.
+    """The extent of the measurements.
 
     Attributes:
-        rounds: How often each thing is measured.
-        ticks: Ticks of a measurement.
-        members: How often each property or event is measured a thousand times.
-        snapshots: Snapshots of a measurement.
-        seconds: How long an idle world is watched.
-        trips: Requests of a measurement.
-        worlds: Worlds on one core.
-        crowd_s: How long those run.
+        rounds: Number of rounds.
+        ticks: Ticks per measurement.
+        members: Number of rounds of a thousand operations for each property or event.
+        snapshots: Snapshots per measurement.
+        seconds: Duration of the measurement of an idle world, in seconds.
+        trips: Requests per measurement.
+        worlds: Number of worlds on one core.
+        crowd_s: Run time of the worlds on one core, in seconds.
     """
 
     rounds: int = 5
@@ -78,7 +78,7 @@ def _shuffled(kinds: Iterable[str]) -> list[str]:
 def _rounds(
     scale: Scale, kinds: Iterable[str], function: Callable[..., Any], *args: object
 ) -> dict[str, list[Any]]:
-    """Return what a function returns for each kind in each round, in a fresh process each."""
+    """Return the results of a function for each kind and round, each in a fresh process."""
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for _ in range(scale.rounds):
         for kind in _shuffled(found):

@@ -1,6 +1,7 @@
-"""A world in bare asyncio: 60 ticks a second of nothing, and the same routes with small JSON.
+"""A world in bare asyncio: 60 empty ticks per second, and the same routes with small JSON.
 
-The floor of the engine's server: no framework, no checks, one HTTP/1.1 parser of a few lines.
+This is the floor of the engine's server, without framework and checks, and with a minimal HTTP/1.1
+parser.
 
     python -m benchmarks.engine_floor --port 8080
 """
@@ -16,14 +17,14 @@ _TICK_S = 1 / 60
 
 
 class World:
-    """A world in which nothing happens."""
+    """An empty world."""
 
     def __init__(self) -> None:
         self.tick = 0
         self.inputs: list[Any] = []
 
     def observe(self) -> dict[str, Any]:
-        """Return what an agent sees."""
+        """Return the observation of an agent."""
         entities = [
             {"id": number, "name": "Part", "position": [number, 0.0, 0.5], "size": [1, 1, 1]}
             for number in range(20)
@@ -31,7 +32,7 @@ class World:
         return {"tick": self.tick, "game_status": "active", "world": {"entities": entities}}
 
     async def run(self) -> None:
-        """Let time pass."""
+        """Run empty ticks."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
@@ -41,7 +42,7 @@ class World:
             await asyncio.sleep(due - loop.time())
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
+        """Answer the requests of a connection."""
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode("latin-1").lower().split("\r\n")

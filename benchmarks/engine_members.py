@@ -1,6 +1,6 @@
-"""What a script pays for a property or an event of an instance.
+"""Cost of properties and events of instances for scripts.
 
-Everything is CPU time of the process, without the loop around it.
+All times are CPU time of the process, without the surrounding loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _G.bodies = {}
 
 
 def measure_members(rounds: int) -> dict[str, float]:
-    """Return the CPU time of each operation of `MEMBERS`, in ns: the least of some rounds."""
+    """Return the CPU time of each operation in `MEMBERS`, in ns: the minimum over some rounds."""
     return run_deep(lambda: _measure(rounds))
 
 

@@ -1,4 +1,4 @@
-"""Worlds as processes of their own: memory, CPU, round trips, and how time passes in many."""
+"""Worlds as separate processes: memory, CPU, round trips, and the tick rate of many worlds."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _INPUTS: Final[dict[str, Any]] = {
 
 
 class Served:
-    """A world that serves, and a connection to it.
+    """A serving world, and a connection to it.
 
     Attributes:
-        pid: Its process.
-        port: Where it listens.
+        pid: Its process id.
+        port: Its port.
     """
 
     def __init__(self, pid: int, port: int) -> None:
@@ -61,7 +61,7 @@ class Served:
         self._headers = {"Content-Type": "application/json"}
 
     def wait(self) -> None:
-        """Wait until it answers, and join it."""
+        """Wait until the world answers, and join."""
         give_up = time.monotonic() + _READY_S
         while True:
             try:
@@ -75,7 +75,7 @@ class Served:
         self._headers["X-Session"] = session
 
     def join(self, name: str) -> str:
-        """Join one more agent and return its session."""
+        """Join another agent and return its session."""
         without_session = {"Content-Type": self._headers["Content-Type"]}
         joined = self._send("POST", f"/join?name={name}", None, without_session)
         return str(joined["session"])
@@ -84,7 +84,7 @@ class Served:
         """Send a request and return the answer.
 
         Raises:
-            RuntimeError: The world refuses.
+            RuntimeError: The world refuses the request.
         """
         return self._send(method, path, body, self._headers)
 
@@ -102,12 +102,12 @@ class Served:
         self._connection.close()
 
     def cpu_s(self) -> float:
-        """Return the CPU time that it has used."""
+        """Return the CPU time used by the world."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_mib(self) -> float:
-        """Return its resident memory."""
+        """Return the resident memory of the world."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -136,7 +136,7 @@ def _serve(command: list[str], directory: Path, port: int | None = None) -> Iter
 
 @contextmanager
 def _copied_examples() -> Iterator[Path]:
-    """Yield a directory with copies of the examples, in which worlds may write."""
+    """Yield a writable directory with copies of the examples."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "examples"
         shutil.copytree(_ROOT / "examples", copy)
@@ -146,9 +146,9 @@ def _copied_examples() -> Iterator[Path]:
 
 @contextmanager
 def serve_on_first_core(commands: Sequence[list[str]]) -> Iterator[list[Served]]:
-    """Serve worlds on the first core, while this process has the others; each has an agent.
+    """Serve worlds on the first core, with an agent each, and this process on the others.
 
-    The programs run where the examples and the scene are.
+    The programs run in the directory with the examples and the scene.
     """
     cores = sorted(os.sched_getaffinity(0))
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def serve_on_first_core(commands: Sequence[list[str]]) -> Iterator[list[Served]]
 
 
 def measure_idle(kind: str, seconds: float) -> dict[str, float]:
-    """Return the share of a core and the memory of a world that an agent has joined and left."""
+    """Return the share of a core and the memory of a world after an agent has joined and left."""
     with _copied_examples() as examples, _serve(_PROGRAMS[kind], examples) as world:
         world.wait()
         if kind != "asyncio":
@@ -180,7 +180,7 @@ def measure_idle(kind: str, seconds: float) -> dict[str, float]:
 
 
 def measure_trips(kind: str, times: int) -> dict[str, float]:
-    """Return how long an observation and an input take over a kept connection, in ms."""
+    """Return the time of an observation and an input over a persistent connection, in ms."""
     with _copied_examples() as examples, _serve(_PROGRAMS[kind], examples) as world:
         world.wait()
         return {
@@ -199,11 +199,11 @@ def _median_trip(times: int, ask: Any) -> float:
 
 
 def measure_crowd(count: int, seconds: float) -> dict[str, float]:
-    """Run worlds of the scene on one core, each with a player who walks all the time.
+    """Run worlds of the scene on one core, each with a continuously walking player.
 
     Returns:
-        The ticks that were due, those that the slowest world has run, and the CPU used, as a share
-        of the core.
+        The number of due ticks, the number of ticks of the slowest world, and the CPU used, as a
+        share of the core.
     """
     with serve_on_first_core([SCENE_PROGRAM] * count) as worlds:
         _walk_all(worlds, -30)

@@ -1,6 +1,6 @@
-"""Engine worlds within this process: what a tick costs, and of what it is made.
+"""Engine worlds within this process: the cost of a tick and of its components.
 
-Everything is CPU time of the process, threads of the physics included.
+All times are CPU time of the process, including threads of the physics.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _PLAYERS: Final = 8
 _CHUNKS: Final = 20
 _WALK: Final = 120  # ticks; a walk of two seconds goes 32 studs
 
-os.environ.setdefault("RAYON_NUM_THREADS", "1")  # as the engine's own process has it
+os.environ.setdefault("RAYON_NUM_THREADS", "1")  # like in the engine's own process
 
 Act = tuple[str, Any]
 
 
 class Played:
-    """A world with players who act in every tick that is due for it.
+    """A world with players that act when due.
 
     Args:
-        directory: The world; its name says how it is played.
-        players: How many players.
+        directory: The world, whose name determines the players' actions.
+        players: Number of players.
     """
 
     def __init__(self, directory: Path, players: int = _PLAYERS) -> None:
@@ -70,21 +70,21 @@ class Played:
 
 
 def _walk(played: Played, number: int, tick: int) -> Iterator[Act]:
-    """Half of the players walk to and fro without end."""
+    """Let half of the players walk back and forth endlessly."""
     if tick % _WALK == 0 and number < _PLAYERS // 2:
         side = 30 if tick // _WALK % 2 else -30
         yield "MoveTo", {"position": [side + number * 3, 0, number * 7 - 10]}
 
 
 def _race(played: Played, number: int, tick: int) -> Iterator[Act]:
-    """Everyone runs for the next checkpoint, and leaps twice a second."""
+    """Let all players run to the next checkpoint, and leap twice per second."""
     if (tick + number) % 30 == 0:
         seen = played.world.observe(played.agents[number])["player"]
         yield "Leap", {"position": seen["attributes"]["NextPosition"]}
 
 
 def _build(played: Played, number: int, tick: int) -> Iterator[Act]:
-    """Everyone gathers, walks about, crafts and builds."""
+    """Let all players gather, walk around, craft and build."""
     at = tick + 7 * number
     angle = at / 100 + number
     place = [10 * math.cos(angle), 2, 16 + 10 * math.sin(angle)]
@@ -106,7 +106,7 @@ _PLAYS: Final[dict[str, Callable[[Played, int, int], Iterator[Act]]]] = {
 
 
 def _median_ms(step: Callable[[], None], ticks: int) -> float:
-    """Return the CPU time of a step: the median of twenty stretches of steps."""
+    """Return the CPU time of a step: the median over twenty batches of steps."""
     size = max(1, ticks // _CHUNKS)
     taken = []
     for _ in range(_CHUNKS):
@@ -188,7 +188,7 @@ def _timed(function: Callable[[], None], taken: list[float]) -> Callable[[], Non
 
 
 def _measure_rapier(played: Played, ticks: int) -> float:
-    """Return the CPU time of the same bodies in rapier alone, moved as the scene moves them."""
+    """Return the CPU time of the same bodies in rapier alone, with the motion of the scene."""
     space = played.world._parts.parts.space
     world = PhysicsWorld()
     moved, walkers = [], []

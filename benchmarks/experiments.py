@@ -1,4 +1,4 @@
-"""What an experiment costs: its orchestrator, its return after SIGKILL, its journal and its forks.
+"""Cost of an experiment: its orchestrator, its return after SIGKILL, its journal and its forks.
 
     python -m benchmarks.experiments [--worlds 16] [--json FILE] [--quick]
 
@@ -84,7 +84,7 @@ def make_plan(scratch: Path, chains: int, template: Path | None = None) -> Plan:
 
 
 async def run_experiment(directory: str) -> None:
-    """Run an experiment; the target of the process that is measured and killed."""
+    """Run an experiment, as the target of the measured and killed process."""
     async with AsyncExperiment.open(directory, env=ENV) as experiment:
         await experiment.run()
 
@@ -119,7 +119,7 @@ def bench_processes(scratch: Path, chains: int, seconds: float) -> list[Row]:
 
 
 def bench_idle(scratch: Path, chains: int, seconds: float) -> list[Row]:
-    """Measure the process while nothing happens."""
+    """Measure the idle process."""
     plan = make_plan(scratch, chains).but(checkpoint={"every": None})
     directory = scratch / "experiment"
     anyio.run(begin, plan, directory)
@@ -134,14 +134,14 @@ def bench_idle(scratch: Path, chains: int, seconds: float) -> list[Row]:
 
 
 async def begin(plan: Plan, directory: Path) -> None:
-    """Begin an experiment in its directory; nothing is run."""
+    """Create an experiment in its directory, without running it."""
     async with AsyncExperiment(plan, dir=directory, env=ENV):
         pass
 
 
 @contextmanager
 def orchestrate(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an experiment in a process, which is killed at the end."""
+    """Run an experiment in a process, killed at the end."""
     words = [sys.executable, "-m", "benchmarks.experiments", "--orchestrate", str(directory)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         try:
@@ -151,7 +151,7 @@ def orchestrate(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for(process: subprocess.Popen[bytes], is_reached: Callable[[], bool]) -> float:
-    """Return the seconds until a process has reached something."""
+    """Return the seconds until a process has reached a condition."""
     begun_at = time.monotonic()
     while not is_reached():
         if process.poll() is not None:
@@ -163,23 +163,23 @@ def wait_for(process: subprocess.Popen[bytes], is_reached: Callable[[], bool]) -
 
 
 def count(directory: Path, kind: str) -> int:
-    """Return the number of lines of a type in a journal that another process writes."""
+    """Return the number of lines of a type in another process's journal."""
     return (directory / JOURNAL_NAME).read_bytes().count(b'"type": "%s"' % kind.encode())
 
 
 def saved(directory: Path, *, distinct: bool = True) -> list[str]:
-    """Return the chains of the checkpoints in a journal, once or as often as there are any."""
+    """Return the chains of the checkpoints in a journal, optionally with repetitions."""
     chains = [str(line.chain) for line in read_lines(directory) if line.type == "checkpoint"]
     return sorted(set(chains)) if distinct else chains
 
 
 def count_messages(directory: Path) -> int:
-    """Return the number of messages that agents have got, as their transcripts show them."""
+    """Return the number of messages that agents have received, from their transcripts."""
     return count_lines(directory, "projects/*/*.jsonl")
 
 
 def count_signals(directory: Path) -> int:
-    """Return the number of signals that the programs of agents have noted."""
+    """Return the number of signals recorded by the programs of agents."""
     return count_lines(directory, "signals")
 
 
@@ -190,7 +190,7 @@ def count_lines(directory: Path, pattern: str) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has used."""
+    """Return the processor time used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -210,7 +210,7 @@ def bench_journal(scratch: Path, lines: int, rounds: int) -> list[Row]:
 
 
 def write_journal(directory: Path, lines: int) -> None:
-    """Write a journal with as many lines as a long experiment."""
+    """Write a journal with the length of that of a long experiment."""
     usage = [{"input_tokens": 10, "output_tokens": 500, "cost_usd": 0.1, "turns": 3}] * AGENTS
     texts = [
         JournalLine(
@@ -276,7 +276,7 @@ def bench_forks(scratch: Path, size: int) -> list[Row]:
 
 
 def make_workspace(template: Path, size: int) -> None:
-    """Write files that do not compress."""
+    """Write incompressible files."""
     rng = random.Random(_SEED)
     for number in range(_FILES):
         path = template / f"part{number % 20:02}" / f"file{number:04}.bin"
@@ -285,7 +285,7 @@ def make_workspace(template: Path, size: int) -> None:
 
 
 async def fork_often(plan: Plan, directory: Path) -> float:
-    """Run a generation, prepare branches of its end, and return the seconds of the preparations."""
+    """Run a generation, prepare branches from its end, and return the preparation time."""
     async with AsyncExperiment(plan, dir=directory, env=ENV) as experiment:
         await experiment.run()
         source = experiment.find_checkpoint("r1/g001", "end")
@@ -312,7 +312,7 @@ def order_branch(plan: Plan, source: Checkpoint, number: int) -> AttemptOrder:
 
 
 def bench_fakes(chains: int, generations: int) -> list[Row]:
-    """Measure the scheduler with worlds and agents that cost nothing."""
+    """Measure the scheduler with fake worlds and agents."""
     taken = call_in_fresh_process(run_fakes, chains, generations, timeout=600.0)
     what = f"{chains} chains of {generations} generations over fakes"
     note = f"{taken['lines']:,.0f} lines"
@@ -323,7 +323,7 @@ def bench_fakes(chains: int, generations: int) -> list[Row]:
 
 
 def run_fakes(chains: int, generations: int) -> dict[str, float]:
-    """Run an experiment over fakes, on a clock that jumps."""
+    """Run an experiment with fakes, on a simulated clock."""
     from clawblox.experiment.schedule.callbacks import Callbacks
     from tests.experiment.fakes import make_plan as make_fake_plan
     from tests.experiment.histories import History, SessionScript

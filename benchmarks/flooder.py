@@ -1,8 +1,8 @@
-"""Clients that ask a world for as much as it gives; `floods` runs them in a process of their own.
+"""Clients that send requests to a world at the maximum rate; `floods` runs them in a process.
 
     python -m benchmarks.flooder KIND PORT CONNECTIONS [SESSION ...]
 
-A client whose connection is closed connects again. It runs until it is killed.
+A client whose connection is closed reconnects. The program runs until it is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _head(port: int, method_and_path: str, *headers: str) -> bytes:
 
 
 def _ping(port: int, connections: int, sessions: Sequence[str]) -> None:
-    """Send empty pings on each connection, 0.1 MB/s in all."""
+    """Send empty pings on all connections, 0.1 MB/s in total."""
     opening = _head(
         port,
         "GET /spectate/ws",
@@ -69,7 +69,7 @@ def _closed(client: socket.socket | None) -> None:
 
 
 def _pipeline(port: int, connections: int, sessions: Sequence[str]) -> None:
-    """Ask for what spectators see, without waiting for answers."""
+    """Request the spectator state without waiting for answers."""
     requests = _head(port, "GET /spectate") * 64
     with selectors.DefaultSelector() as selector:
         for _ in range(connections):
@@ -88,7 +88,7 @@ def _pipeline(port: int, connections: int, sessions: Sequence[str]) -> None:
 
 
 def _observe(port: int, connections: int, sessions: Sequence[str]) -> None:
-    """Let agents observe: on each connection the next request follows each answer."""
+    """Let agents observe in a closed loop on each connection."""
     with selectors.DefaultSelector() as selector:
         for number in range(connections):
             session = sessions[number % len(sessions)]
@@ -108,7 +108,7 @@ def _observe(port: int, connections: int, sessions: Sequence[str]) -> None:
 
 
 KINDS: Final = {"ping": _ping, "pipeline": _pipeline, "observe": _observe}
-"""What clients do, by name."""
+"""The behaviours of clients, by name."""
 
 
 if __name__ == "__main__":

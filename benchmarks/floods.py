@@ -1,9 +1,9 @@
-"""How many ticks a world runs while clients ask for as much as it gives.
+"""Tick rate of a world while clients send requests at the maximum rate.
 
     python -m benchmarks.floods [--rounds 3] [--json FILE] [--quick]
 
-The world is the scene of the engine's benchmark, on a core of its own; the clients have the others.
-Each flood is compared with the same world before it, without clients.
+The world is the scene of the engine's benchmark, on its own core; the clients have the others. Each
+flood is compared with the same world before the flood, without clients.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _GOAL: Final = 1.11
 
 @attrs.frozen
 class Flood:
-    """One kind of clients.
+    """A kind of clients.
 
     Attributes:
         what: Its title.
-        kind: What the clients do, one of `benchmarks.flooder.KINDS`.
-        connections: How many connections they open.
+        kind: The behaviour of the clients, from `benchmarks.flooder.KINDS`.
+        connections: Number of connections.
     """
 
     what: str
@@ -56,8 +56,8 @@ def measure(rounds: int, seconds: float) -> list[Row]:
     """Measure each flood.
 
     Args:
-        rounds: How often.
-        seconds: How long ticks are counted, with and without the flood.
+        rounds: Number of rounds.
+        seconds: Duration of counting ticks with and without the flood.
     """
     taken = {flood: [_measure_flood(flood, seconds) for _ in range(rounds)] for flood in FLOODS}
     rows = []
@@ -69,7 +69,7 @@ def measure(rounds: int, seconds: float) -> list[Row]:
 
 
 def _measure_flood(flood: Flood, seconds: float) -> tuple[float, float]:
-    """Return how many ticks a second the world runs without and with a flood."""
+    """Return the ticks per second of the world without and with a flood."""
     with ExitStack() as stack:
         (world,) = stack.enter_context(serve_on_first_core([SCENE_PROGRAM]))
         sessions = [world.join(f"Player{number}") for number in range(1, _PLAYERS)]

@@ -1,7 +1,7 @@
-"""The floors: what the same work costs without an orchestrator.
+"""The floors: the cost of the same work without an orchestrator.
 
-Worlds are spawned, known to be ready and ended with nothing but system calls, and snapshots go
-from plain blocking sockets into fsynced files, without digest, check or manifest.
+Worlds are spawned, awaited and ended with plain system calls, and snapshots go from plain blocking
+sockets to fsynced files, without digest, check or manifest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SILENT = [
 
 
 def start_floor(specs: Sequence[WorldSpec], readiness: Readiness) -> tuple[float, float]:
-    """Start worlds, wait until each reports that it listens, stop them.
+    """Start worlds, wait until each reports that it is listening, and stop them.
 
     Returns:
         Seconds until all were ready, and seconds until all had stopped.
@@ -49,7 +49,7 @@ def start_floor(specs: Sequence[WorldSpec], readiness: Readiness) -> tuple[float
 
 
 def spawn(specs: Sequence[WorldSpec]) -> list[int]:
-    """Start worlds with nothing but ``posix_spawn``; return their process ids."""
+    """Start worlds with plain ``posix_spawn``; return their process ids."""
     pids: list[int] = []
     try:
         for spec in specs:
@@ -63,19 +63,19 @@ def spawn(specs: Sequence[WorldSpec]) -> list[int]:
 
 
 def end(pids: Sequence[int]) -> None:
-    """Kill child processes and wait until they are gone."""
+    """Kill child processes and wait for their end."""
     for pid in pids:
         kill(pid)
         os.waitpid(pid, 0)
 
 
 def save_floor(ports: Sequence[int], directory: str, threads: int) -> float:
-    """Save a snapshot of every port into ``directory``; return the seconds it took.
+    """Save a snapshot of every port into ``directory``; return the duration in seconds.
 
     Args:
-        ports: Where the worlds listen.
-        directory: Where the files go; they are removed afterwards.
-        threads: How many transfers at once.
+        ports: Ports of the worlds.
+        directory: Directory for the files, which are removed afterwards.
+        threads: Number of concurrent transfers.
     """
     targets = [Path(directory) / f"floor-{port}" for port in ports]
     with ThreadPoolExecutor(threads) as pool:

@@ -1,6 +1,6 @@
-"""Calls in a fresh process, where no earlier measurement has left memory or threads.
+"""Calls in a fresh process, without memory or threads from earlier measurements.
 
-The function's arguments and its result travel as JSON; what it prints goes to standard error.
+Arguments and result of the function are passed as JSON; its output goes to standard error.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def call_in_fresh_process(
     Args:
         function: The function.
         *args: Its arguments.
-        timeout: Seconds for the call.
-        env: Environment of the process; None for that of this one.
+        timeout: Maximum duration of the call, in seconds.
+        env: Environment of the process; None for that of this process.
 
     Raises:
-        CalledProcessError: It failed; its traceback was written to standard error.
-        TimeoutExpired: It did not return within ``timeout`` seconds and was killed.
+        CalledProcessError: The function failed; its traceback was written to standard error.
+        TimeoutExpired: The function did not return within ``timeout`` seconds and was killed.
     """
     spec = sys.modules[function.__module__].__spec__
-    assert spec is not None  # it has the module's name even where that is __main__
+    assert spec is not None  # the spec has the module's name even for __main__
     command = [sys.executable, "-m", __name__, spec.name, function.__qualname__]
     finished = subprocess.run(
         [*command, json.dumps(args)], stdout=subprocess.PIPE, timeout=timeout, check=True, env=env

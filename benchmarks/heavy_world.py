@@ -1,6 +1,6 @@
-"""A world as a web framework makes it: Starlette on uvicorn, with nothing of clawblox in it.
+"""A world based on a web framework: Starlette on uvicorn, without clawblox code.
 
-It writes the monotonic time at which it really listens into the path that ``BENCH_READY`` names.
+It writes the monotonic time at which it starts to listen to the path in ``BENCH_READY``.
 """
 
 import os
@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 
 class Server(uvicorn.Server):
-    """A uvicorn that reports when it listens."""
+    """A uvicorn server that reports when it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen and report it."""
+        """Start to listen and report the time."""
         await super().startup(sockets)
         at = time.monotonic()
         Path(os.environ["BENCH_READY"]).write_text(f"{at:.9f}\n")  # a fifo: at once or never

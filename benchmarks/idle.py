@@ -1,4 +1,4 @@
-"""What instances that do nothing cost their orchestrator, with and without liveness probes."""
+"""Cost of idle instances for their orchestrator, with and without liveness probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETTLE_S = 1.0
 
 
 def bench_idle(scratch: Path, readiness: Readiness, *, count: int, seconds: float) -> list[Row]:
-    """Measure ``count`` light worlds that do nothing, for ``seconds`` with and without probes."""
+    """Measure ``count`` idle light worlds, for ``seconds`` with and without probes."""
     rows: list[Row] = []
     for name, more in (("idle", ""), ("probed", "[run.liveness]\nperiod = 10.0")):
         world_dir = write_world(scratch / name, "light", more=more)
@@ -35,7 +35,7 @@ def bench_idle(scratch: Path, readiness: Readiness, *, count: int, seconds: floa
 async def take_idle(
     world_dir: str, run_dir: str, env: dict[str, str], count: int, seconds: float
 ) -> dict[str, float]:
-    """Watch over idle instances."""
+    """Run idle instances."""
     async with AsyncWorld(dir=world_dir) as world:
         await world.start(run_dir=f"{run_dir}-first", env=env)
         await world.stop()

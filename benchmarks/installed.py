@@ -1,10 +1,10 @@
-"""Takes one sample with the clawblox that this interpreter has installed.
+"""Takes one sample with the clawblox installation of this interpreter.
 
     PYTHON -P benchmarks/installed.py FUNCTION JSON
 
-:mod:`benchmarks.paired` runs it with two installations. It uses the public API and the standard
-library only, so that any two states of the package can be compared, whatever their modules are
-called. The arguments and the result are JSON objects.
+:mod:`benchmarks.paired` runs it with two installations. It uses only the public API and the
+standard library, to compare any two states of the package regardless of their module names. The
+arguments and the result are JSON objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clawblox import AsyncWorld
 async def start_and_stop(
     world_dir: str, run_dir: str, env: dict[str, str], count: int
 ) -> dict[str, float]:
-    """Start and stop a batch, after one world for what only the first start costs."""
+    """Start and stop a batch, after one world to exclude one-time costs."""
     async with AsyncWorld(dir=world_dir) as world:
         await world.start(run_dir=f"{run_dir}-first", env=env)
         await world.stop()
@@ -49,7 +49,7 @@ async def start_and_stop(
 
 
 async def save(world_dir: str, run_dir: str, env: dict[str, str], count: int) -> dict[str, float]:
-    """Save a batch of worlds, after one save of each for what only the first costs."""
+    """Save a batch of worlds, after one save of each to exclude one-time costs."""
     async with AsyncWorld(dir=world_dir) as world:
         started = await world.start_many(count, run_dir=run_dir, env=env)
         started.raise_if_failed()
@@ -69,7 +69,7 @@ async def save(world_dir: str, run_dir: str, env: dict[str, str], count: int) ->
 
 
 class Clocks:
-    """The time now: of the wall, of this process, and of this thread, which runs the loop."""
+    """The current wall time, and the CPU times of this process and of the loop's thread."""
 
     def __init__(self) -> None:
         self.wall = time.monotonic()
@@ -83,7 +83,7 @@ def resident_bytes() -> int:
 
 
 def main() -> None:
-    """Take the sample; what else is printed goes to standard error."""
+    """Take the sample; other output goes to standard error."""
     result_fd = os.dup(1)
     os.dup2(2, 1)
     function = {"start_and_stop": start_and_stop, "save": save}[sys.argv[1]]

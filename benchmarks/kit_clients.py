@@ -1,7 +1,7 @@
-"""Agents in a closed loop: each sends its next request when the answer to the last one is complete.
+"""Agents in a closed loop: each sends its next request after the complete answer to the last.
 
-All agents share one process, with kept connections and one epoll. It only looks for the end of each
-answer, so it takes a fraction of the time of a server; `client_share` shows how much.
+All agents share one process, with persistent connections and one epoll. It only searches for the
+end of each answer, so it needs a fraction of a server's time, shown by `client_share`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ VERBS: Final = {
     "observe": (b"GET /observe", b""),
     "input": (b"POST /input", _BODY),
 }
-"""What agents do: the begin of the request line, and the body."""
+"""Actions of agents: the start of the request line, and the body."""
 
 _WARM_UP: Final = 0.2
-"""Share of the time in which answers are not counted yet."""
+"""Share of the time before answers are counted."""
 _LEAST_ANSWERS: Final = 2
-"""Answers that are waited for, however long they take."""
+"""Minimum number of answers to wait for, regardless of their duration."""
 _BUSY_ANSWERS: Final = 8
-"""Answers of each busy agent before others connect."""
+"""Number of answers of each busy agent before others connect."""
 _CHUNK: Final = 1 << 16
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
@@ -52,7 +52,7 @@ class _Agent:
         self.socket.sendall(self._request)
 
     def receive(self) -> bool:
-        """Receive a part of the answer; return whether it is complete."""
+        """Receive a part of the answer; return whether the answer is complete."""
         data = self.socket.recv(_CHUNK)
         if not data:
             raise ConnectionResetError("the server closed a connection")
@@ -73,12 +73,12 @@ def drive(port: int, verb: str, sessions: Sequence[str], seconds: float) -> dict
         port: Port of the server.
         verb: One of :data:`VERBS`.
         sessions: A session for each agent.
-        seconds: How long they send requests, after each has had an answer.
+        seconds: Duration of sending requests, after each agent has received an answer.
 
     Returns:
-        `answers` in all; then, without the warm-up, `rate` in answers a second, `p50_ms` and
-        `p99_ms` from a request until its answer is complete, and `client_share`, the share of a
-        core that this process used.
+        The total number of `answers`; and without the warm-up, `rate` in answers per second,
+        `p50_ms` and `p99_ms` from a request to its complete answer, and `client_share`, the share
+        of a core used by this process.
     """
     with ExitStack() as stack:
         poll = stack.enter_context(select.epoll())
@@ -94,7 +94,7 @@ def connect_while_busy(port: int, sessions: Sequence[str]) -> float:
     """Let the second half of the agents connect while the first half observes in a closed loop.
 
     Returns:
-        The time in ms until each of the second half has its first observation.
+        The time in ms until each agent of the second half has its first observation.
     """
     half = len(sessions) // 2
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ def connect_while_busy(port: int, sessions: Sequence[str]) -> float:
 
 
 def _observe_again(poll: select.epoll, agents: dict[int, _Agent], busy: Set[int]) -> set[int]:
-    """Return the agents whose answers have come; those that are busy observe again."""
+    """Return the agents with complete answers; let the busy agents observe again."""
     answered = {fd for fd, _ in poll.poll() if agents[fd].receive()}
     for fd in answered & busy:
         agents[fd].send(time.perf_counter())

@@ -1,7 +1,7 @@
-"""What recording adds to a world in real time, and how fast `clawblox verify` repeats it.
+"""Cost of recording for a world in real time, and speed of `clawblox verify`.
 
-Two agents play the same world twice at a time: one records, one does not, and both share a core, so
-whatever else the machine does disturbs both alike.
+Two agents play two copies of the same world concurrently, with and without recording. Both worlds
+share a core, so other activity on the machine affects them equally.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _AGENTS: Final = 2
 _OBSERVE_S: Final = 0.1
 _MINUTE_TICKS: Final = 3600
 _WARM_UP: Final = 0.5
-"""Time that is played before, as a share of the time that counts: recorders start with a burst."""
+"""Warm-up time as a share of the measured time, since recorders start with a burst."""
 _ACT_EVERY: Final = 5
-"""Observations of an agent between two of its inputs."""
+"""Number of observations of an agent between two inputs."""
 
 Input = tuple[str, Any]
 
@@ -62,7 +62,7 @@ WORLDS: Final[dict[str, tuple[list[str], Callable[[int, Any], Input]]]] = {
     "platform_race": ([*_ENGINE, "platform_race"], _race),
     "workshop": ([*_ENGINE, "workshop"], _build),
 }
-"""The programs of the worlds, by name, and what their agents do."""
+"""The programs of the worlds and the actions of their agents, by name."""
 
 
 def measure_recording(name: str, seconds: float) -> dict[str, float]:
@@ -70,12 +70,12 @@ def measure_recording(name: str, seconds: float) -> dict[str, float]:
 
     Args:
         name: One of :data:`WORLDS`.
-        seconds: How long they play while processor time counts; they have played before.
+        seconds: Duration of the measurement, after the warm-up.
 
     Returns:
-        For a simulated minute: `plain_s` and `recorded_s`, the CPU time without and with a
-        recording; `bytes`, and the same by track; `verify_s`, the real time in which `clawblox
-        verify` repeats it. And `start_bytes`, the size of the first block, which is not counted.
+        Per simulated minute: `plain_s` and `recorded_s`, the CPU time without and with a
+        recording; `bytes`, and the same by track; `verify_s`, the real time of `clawblox verify`.
+        Also `start_bytes`, the size of the first block, which is excluded from the other sizes.
 
     Raises:
         RuntimeError: The replay differs from the recording.
@@ -92,7 +92,7 @@ def measure_recording(name: str, seconds: float) -> dict[str, float]:
 
 
 def _play(worlds: list[Served], choose: Callable[[int, Any], Input], seconds: float) -> list[float]:
-    """Play all worlds alike; return the CPU time of each for a simulated minute."""
+    """Play all worlds equally; return the CPU time of each per simulated minute."""
     agents = [[world, *_join(world)] for world in worlds]
     begun_at = time.monotonic()
     turn = _play_until(begun_at + _WARM_UP * seconds, 0, agents, choose)
@@ -129,7 +129,7 @@ def _tick(world: Served) -> int:
 
 
 def _join(world: Served) -> list[Served]:
-    """Let further agents join, each with a connection of its own."""
+    """Let further agents join, each with its own connection."""
     others = [Served(world.pid, world.port) for _ in range(_AGENTS - 1)]
     for other in others:
         other.wait()
@@ -156,7 +156,7 @@ def _read_sizes(path: Path) -> dict[str, float]:
 
 
 def _verify(path: Path, name: str) -> float:
-    """Return the real time in which a simulated minute is verified, start included."""
+    """Return the real time for verifying a simulated minute, including the start."""
     words = ["verify", str(path), "--world", str(_EXAMPLES / name), "--json"]
     verifying = subprocess.run(
         [sys.executable, "-m", "clawblox", *words], capture_output=True, text=True, check=False

@@ -1,9 +1,9 @@
-"""The servers whose round trips are compared: the kit, Starlette on uvicorn, bare asyncio.
+"""The compared servers: the kit of `clawblox.server`, Starlette on uvicorn, bare asyncio.
 
     python -m benchmarks.kit_servers {kit,starlette,asyncio} --port PORT [FLAG ...]
 
-The kit serves a small world like the marbles of the examples, and takes its own flags. The floors
-answer with the same bytes each time: the first observation of that world.
+The kit serves a small world like the marbles example, and takes its own flags. The floors always
+answer with the same bytes: the first observation of that world.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Table(Simulation):
-    """Marbles that roll and bounce off the walls of a table; agents steer the first of them.
+    """Marbles that roll and bounce off the walls of a table; agents steer the first marbles.
 
-    A tick and an observation cost little, and an observation has the size of one of the example
-    `marbles`, however many agents there are.
+    Ticks and observations are cheap, and an observation has the size of one in the example
+    `marbles`, regardless of the number of agents.
     """
 
     format = "bench-table-v1"
@@ -119,7 +119,7 @@ def _serve_kit(port: int, flags: Sequence[str]) -> None:
 
 
 def _serve_starlette(port: int, flags: Sequence[str]) -> None:
-    """Serve with the parser and the event loop that the kit uses, and nothing else of it."""
+    """Serve only with the parser and the event loop that the kit uses."""
     import uvicorn
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -149,7 +149,7 @@ def _serve_starlette(port: int, flags: Sequence[str]) -> None:
 
 
 class _Protocol(asyncio.Protocol):
-    """A connection of the floor: it looks for the path and the length, and checks nothing."""
+    """A connection of the floor, which reads path and length without checks."""
 
     def __init__(self, answers: dict[bytes, bytes]) -> None:
         self._answers = answers

@@ -1,15 +1,15 @@
-"""A world that costs next to nothing, so that the figures are the orchestrator's.
+"""A very cheap world, to measure the cost of the orchestrator only.
 
-Raw sockets, one connection after the other, run as ``python -I -S``. It takes a listening
-socket that it inherits (``LISTEN_FDS``), else it binds one itself. It writes the monotonic time
-at which it really listens into what ``BENCH_READY`` names, a path or a descriptor, and serves
-``GET /snapshot`` by ``sendfile`` from the file that ``BENCH_SNAPSHOT`` names. With
-``BENCH_LINES`` it also writes that many lines a second to its log, and ``GET /longest-write``
-answers how long the longest write took since the last such request. ``BENCH_STOP_S`` is how
-long it takes to obey TERM, as a world that cleans up.
+It uses raw sockets, one connection after the other, and runs as ``python -I -S``. It uses an
+inherited listening socket (``LISTEN_FDS``) or binds one itself. It writes the monotonic time at
+which it starts to listen to the path or descriptor in ``BENCH_READY``, and serves ``GET /snapshot``
+with ``sendfile`` from the file in ``BENCH_SNAPSHOT``. With ``BENCH_LINES`` it also writes this
+number of lines per second to its log, and ``GET /longest-write`` returns the duration of the
+longest write since the last such request. ``BENCH_STOP_S`` is the delay before it obeys TERM, like
+a world that cleans up.
 """
 
-import _signal  # without the enum that `signal` brings along
+import _signal  # avoids the enum imported by `signal`
 import _thread
 import os
 import socket
@@ -39,16 +39,16 @@ def main() -> None:
 
 
 def clean_up(number: int, frame: object) -> None:
-    """Take as long as BENCH_STOP_S says, and end."""
+    """Wait for BENCH_STOP_S, and end."""
     time.sleep(float(os.environ["BENCH_STOP_S"]))
     os._exit(0)
 
 
 def open_listener() -> socket.socket:
-    """Return the inherited listening socket, or one of our own."""
+    """Return the inherited listening socket, or a new one."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()):
         listener = socket.socket(fileno=3)
-        listener.setblocking(True)  # the process that made it shares the flag
+        listener.setblocking(True)  # the flag is shared with the process that created it
         return listener
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +58,7 @@ def open_listener() -> socket.socket:
 
 
 def tell_ready(at: float) -> None:
-    """Write the time at which the world listened to the place that was asked for."""
+    """Write the time at which the world started to listen to the requested place."""
     ready = os.environ.get("BENCH_READY", "")
     if not ready:
         return
@@ -70,7 +70,7 @@ def tell_ready(at: float) -> None:
 
 
 def write_lines(per_second: int) -> None:
-    """Write lines for ever, each by a write of its own, in a hundred bursts a second."""
+    """Write lines endlessly, with one write per line, in a hundred bursts per second."""
     due = time.monotonic()
     while True:
         for _ in range(per_second // BURSTS_PER_S):
@@ -115,7 +115,7 @@ def send(connection: socket.socket, body: bytes) -> None:
 
 
 def send_snapshot(connection: socket.socket) -> None:
-    """Send the prepared snapshot without touching its bytes."""
+    """Send the prepared snapshot without copying its bytes."""
     with open(os.environ["BENCH_SNAPSHOT"], "rb") as file:
         size = os.fstat(file.fileno()).st_size
         connection.sendall(ANSWER % (b"200 OK", size))

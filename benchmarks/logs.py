@@ -1,4 +1,4 @@
-"""Log capture: what many talkative worlds cost their orchestrator, and whether it blocks them."""
+"""Log capture: the cost of many logging worlds for their orchestrator, and blocked writes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REQUEST = b"GET /longest-write HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 def bench_logs(
     scratch: Path, readiness: Readiness, *, count: int, lines_per_s: int, seconds: float
 ) -> list[Row]:
-    """Measure worlds that write to their logs all the time.
+    """Measure worlds that write to their logs continuously.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
         count: Number of light worlds.
-        lines_per_s: Lines that each of them writes a second.
-        seconds: Length of each phase.
+        lines_per_s: Lines per second and world.
+        seconds: Duration of each phase.
     """
     world_dir = write_world(scratch / "talkative", "light")
     env = {**readiness.env, "BENCH_LINES": str(lines_per_s)}
@@ -60,7 +60,7 @@ def bench_logs(
 async def take_logs(
     world_dir: str, run_dir: str, env: dict[str, str], count: int, seconds: float
 ) -> dict[str, float]:
-    """Watch the worlds write without and with subscribers, and while the loop stands still."""
+    """Measure writing worlds without and with subscribers, and with a blocked loop."""
     async with AsyncWorld(dir=world_dir) as world:
         batch = await world.start_many(count, run_dir=run_dir, env=env)
         batch.raise_if_failed()
@@ -90,13 +90,13 @@ async def take_logs(
 
 
 class _Counter:
-    """Counts the lines that subscribers get."""
+    """Counts the lines that subscribers receive."""
 
     def __init__(self) -> None:
         self.lines = 0
 
     async def follow(self, world: AsyncWorld, name: str) -> None:
-        """Subscribe to the log of one instance."""
+        """Subscribe to the log of an instance."""
         async with world.logs(instance=name, follow=True, tail=0) as lines:
             async for _ in lines:
                 self.lines += 1
@@ -110,7 +110,7 @@ async def _cpu_share(seconds: float) -> float:
 
 
 def longest_write_s(ports: Sequence[int]) -> float:
-    """Ask the worlds for their longest write since they were last asked."""
+    """Return the longest write of the worlds since the last call."""
     longest = 0.0
     for port in ports:
         with socket.create_connection((HOST, port)) as connection:

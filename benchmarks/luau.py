@@ -1,6 +1,6 @@
 """Times the Luau implementation against hand-written CPython and lupa's Lua 5.4.
 
-Without lupa (``pip install lupa``), the comparison with Lua is left out.
+Without lupa (``pip install lupa``), the comparison with Lua is omitted.
 
     python -m benchmarks.luau [--repeat 5]
 
@@ -22,7 +22,7 @@ from benchmarks.luau_memory import measure_memory
 from benchmarks.measure import Row, measure_loops, report
 from clawblox.luau import VM, Host, HostObject, HostType, Vector, VectorType, run_deep
 
-_OPERATION_ROUNDS = 12  # for each repetition of the programs
+_OPERATION_ROUNDS = 12  # per repetition of the programs
 LUAU = {
     "fib": """
         local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
@@ -173,7 +173,7 @@ def string() -> float:
     return n
 
 
-# The same data as in Luau: a table is a dictionary.
+# The same data as in Luau, with dictionaries as tables.
 ENTITIES = [
     {"pos": {"x": float(i), "y": 0.0, "z": 0.0}, "vel": {"x": 1.0, "y": 2.0, "z": 3.0}}
     for i in range(1, 201)
@@ -388,7 +388,7 @@ OPERATIONS = {
 
 
 class Own(HostObject):
-    """An object that answers by itself, with Luau values."""
+    """An object with its own lookup of Luau values."""
 
     __slots__ = ("fields", "methods")
 
@@ -403,7 +403,7 @@ class Own(HostObject):
 
 
 def make_engine() -> VM:
-    """Return a VM with the kinds of vectors and objects that an engine lends."""
+    """Return a VM with the kinds of vectors and objects that an engine provides."""
     host = Host()
     kind = host.type(
         HostType(
@@ -432,7 +432,7 @@ def make_engine() -> VM:
 
 
 def operations(repeat: int, turns: int = 5_000) -> list[Row]:
-    """Time single operations, without the loop around them."""
+    """Time single operations, without the surrounding loop."""
     vm = make_engine()
     local = "local v, w, own, plain, raw, s, x = v, w, own, plain, raw, 'abc'"
     table = "local C = {} C.__index = C function C:get(k) return k end"

@@ -1,6 +1,6 @@
-"""How far the memory of a process outgrows the limit of a VM, for kinds of values.
+"""Memory of a process relative to the limit of a VM, for kinds of values.
 
-Each kind grows in a process of its own until the limit stops it.
+Values of each kind are created in a separate process until the limit stops the script.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS: Final[Mapping[str, str]] = {
     "userdata": "t[i] = newproxy(true)",
     "iterators over long strings": "t[i] = (('x'):rep(500) .. i):gmatch('.')",
 }
-"""What adds a value to a table."""
+"""Statements that add a value to a table, by kind."""
 _SOURCE: Final = """
     local t, v = {}, vector.create(1, 2, 3)
     local function deep(n) if n == 0 then coroutine.yield() else deep(n - 1) end return n end
@@ -44,10 +44,10 @@ _SOURCE: Final = """
 
 
 def fill_up(kind: str, limit_bytes: int) -> None:
-    """Run a script that keeps values of a kind until the limit stops it.
+    """Run a script that creates values of a kind until the limit stops it.
 
     Raises:
-        AssertionError: It ends in another way.
+        AssertionError: The script ends in another way.
     """
     vm = VM(memory_bytes=limit_bytes)
     main = vm.coroutine(vm.load(_SOURCE.replace("BODY", KINDS[kind])))
@@ -60,7 +60,7 @@ def fill_up(kind: str, limit_bytes: int) -> None:
 
 
 def measure_growth(kind: str, limit_bytes: int) -> int:
-    """Return by how many bytes this process has grown at most, the walks over the heap included."""
+    """Return the peak growth of this process in bytes, including measurements of the heap."""
     VM().call(VM().load("return 1"))
     before = resident_bytes()
     reset_peak()

@@ -1,4 +1,4 @@
-"""What clawblox costs for dozens of worlds: each part beside its floor, in one run.
+"""Cost of clawblox for dozens of worlds: each part compared to its floor, in one run.
 
     python -m benchmarks.many_worlds [--json FILE] [--only PART,...] [--quick]
 
@@ -30,7 +30,7 @@ PARTS = ("starts", "snapshots", "logs", "idle", "peers")
 
 @attrs.frozen
 class Scale:
-    """How much of everything is measured."""
+    """The extent of the measurements."""
 
     light: Sequence[int] = (1, 8, 32, 128)
     heavy: int = 32
@@ -64,15 +64,15 @@ QUICK = Scale(
 
 
 class Run:
-    """The parts that were asked for, and what they found.
+    """The requested parts, and their results.
 
     Args:
-        scratch: Directory for everything that is written.
-        scale: How much of everything is measured.
+        scratch: Directory for all files.
+        scale: The extent of the measurements.
 
     Attributes:
         rows: The rows of all parts.
-        more: What else belongs into the JSON.
+        more: Further members of the JSON.
     """
 
     def __init__(self, scratch: Path, scale: Scale) -> None:

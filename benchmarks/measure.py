@@ -1,4 +1,4 @@
-"""What every benchmark needs: medians, memory, loop lag, a table and JSON."""
+"""Shared code of the benchmarks: medians, memory, loop lag, a table and JSON."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _TICK_S = 0.001
 
 @attrs.frozen
 class Row:
-    """One line of a benchmark's table.
+    """A row of a benchmark's table.
 
     Attributes:
-        what: What was measured.
+        what: Name of the measured quantity.
         value: Its median.
         unit: Unit of the value.
-        floor: Median of the floor in the same rounds, if there is one.
-        goal: Largest ratio (or value, where there is no floor) that is meant to be reached.
-        note: Why there is no value, or what else to know.
+        floor: Median of the floor in the same rounds, or None.
+        goal: Maximum ratio (without a floor, maximum value) to achieve, or None.
+        note: Reason for a missing value, or other remarks.
     """
 
     what: str
@@ -69,7 +69,7 @@ class Row:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the goal is reached; None without a goal."""
+        """True if the goal is reached; None without a goal."""
         measured = self.value if self.ratio is None else self.ratio
         return None if self.goal is None or measured is None else measured <= self.goal
 
@@ -82,15 +82,14 @@ def median(samples: Iterable[float]) -> float:
 def measure_loops(
     loops: Mapping[str, Callable[[], object]], turns: int, rounds: int
 ) -> dict[str, float]:
-    """Return the CPU time of a turn of each loop, in ns, without that of the empty loop.
+    """Return the CPU time of an iteration of each loop, in ns, minus that of the empty loop.
 
-    The loops run in turn, so that none has the quiet moments for itself; the least of the rounds
-    counts.
+    The loops alternate, to share quiet moments equally; the minimum over the rounds counts.
 
     Args:
-        loops: The loops by name; the empty one has no name.
-        turns: Turns of each loop in one round.
-        rounds: How many rounds are measured.
+        loops: The loops by name; the name of the empty loop is empty.
+        turns: Iterations of each loop per round.
+        rounds: Number of rounds.
     """
     taken: dict[str, list[float]] = {name: [] for name in loops}
     for _ in range(rounds):
@@ -120,12 +119,12 @@ def take_rounds(
 
 @attrs.define
 class Watch:
-    """What a running measurement has seen so far.
+    """The state of a running measurement.
 
     Attributes:
-        lag_s: Longest delay of a tick of the event loop, in seconds.
-        private_bytes: Largest growth of the memory that is this process's own; pages of mapped
-            files, which belong to the page cache, are not in it.
+        lag_s: Maximum delay of a tick of the event loop, in seconds.
+        private_bytes: Maximum growth of this process's private memory, without pages of mapped
+            files, which belong to the page cache.
     """
 
     lag_s: float = 0.0
@@ -162,19 +161,19 @@ def resident_bytes() -> int:
 
 
 def reset_peak() -> None:
-    """Begin anew to note the peak of this process's resident memory; see proc(5)."""
+    """Reset the peak of this process's resident memory; see proc(5)."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_resident_bytes() -> int:
-    """Return the largest resident memory of this process since :func:`reset_peak`."""
+    """Return the peak resident memory of this process since :func:`reset_peak`."""
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = next(line for line in lines if line.startswith("VmHWM:"))
     return int(peak.split()[1]) * 1024
 
 
 def machine() -> str:
-    """Describe the machine in a few words."""
+    """Return a short description of the machine."""
     model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     processor = f" ({model[1]})" if model else ""
     release = ".".join(platform.release().split(".")[:2])
@@ -183,7 +182,7 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with a plus sign where the code differs from it."""
+    """Return the commit of this checkout, with a plus sign if the code differs."""
     root = Path(__file__).parents[1]
     head = _git(root, "rev-parse", "--short=7", "HEAD")
     changes = _git(root, "status", "--porcelain", "--", "*.py", "pyproject.toml")
@@ -196,7 +195,7 @@ def _git(root: Path, *words: str) -> str:
 
 
 def file_system(directory: Path) -> str:
-    """Return the type of the file system that a directory is on, for example ``ext4``."""
+    """Return the file system type of a directory, for example ``ext4``."""
     place = directory.resolve()
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     types = {Path(fields[4]): fields[fields.index("-") + 1] for fields in mounts}
@@ -204,7 +203,7 @@ def file_system(directory: Path) -> str:
 
 
 def report(name: str, rows: Sequence[Row], json_path: Path | None) -> None:
-    """Print a table of the rows, and write them to ``json_path`` when it is given."""
+    """Print a table of the rows, and write them to ``json_path`` if given."""
     print_rows(name, rows)
     if json_path is not None:
         write_json(json_path, name, rows)
@@ -224,7 +223,7 @@ def print_rows(name: str, rows: Sequence[Row]) -> None:
 
 
 def write_json(path: Path, name: str, rows: Sequence[Row], **more: Any) -> None:
-    """Write the rows, and whatever else was measured, to a file."""
+    """Write the rows, and further results, to a file."""
     document = {
         "benchmark": name,
         "machine": machine(),

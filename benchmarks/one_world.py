@@ -1,11 +1,11 @@
-"""What clawblox costs for one world: start, calls, saves; each beside its floor, in one run.
+"""Cost of clawblox for one world: start, calls and saves, compared to their floors in one run.
 
     python -m benchmarks.one_world [--rounds 15] [--json FILE] [--quick]
 
 Floors: ``posix_spawn`` of the same world and a blocking read of its readiness pipe; the same
 request over a raw blocking socket; the same body read from a blocking socket, written and
 fsynced, without digest, check or manifest. Rounds of floor and clawblox alternate, and medians
-are compared, so that a machine that slows down slows both.
+are compared, so a slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_world(directory: Path) -> Path:
 
 
 def write_snapshot(path: Path, megabytes: int, *, keys_first: bool) -> None:
-    """Write a JSON snapshot of about that size, ``format`` and ``time`` first or last."""
+    """Write a JSON snapshot of about this size, with ``format`` and ``time`` first or last."""
     head = '"format": "bench-v1", "time": 1.5'
     row = json.dumps([0.123456789, -1.5, 42, "body-17"]) + ","
     rows = row * (megabytes * 1_000_000 // len(row))
@@ -51,7 +51,7 @@ def write_snapshot(path: Path, megabytes: int, *, keys_first: bool) -> None:
 
 
 def floor_start() -> float:
-    """Spawn the world and wait for its own word that it listens; return seconds."""
+    """Spawn the world and wait for its report that it listens; return seconds."""
     (port,) = free_ports(1)
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
@@ -118,7 +118,7 @@ async def bench_start(world_dir: Path, scratch: Path, rounds: int) -> list[Row]:
 
 
 async def bench_calls(world_dir: Path, scratch: Path) -> list[Row]:
-    """Measure an async call that goes to the world."""
+    """Measure an async call to the world."""
     async with AsyncWorld(dir=world_dir) as world:
         started = await world.start(run_dir=scratch / "run")
         with socket.create_connection((HOST, started.port)) as connection:
@@ -134,7 +134,7 @@ async def bench_calls(world_dir: Path, scratch: Path) -> list[Row]:
 
 
 def bench_facade(world_dir: Path) -> list[Row]:
-    """Measure what the sync facade adds to a call that does nothing."""
+    """Measure the overhead of the sync facade for an empty call."""
     samples = []
     with World(dir=world_dir) as world:
         for _ in range(CALLS):
@@ -179,8 +179,8 @@ async def run(rounds: int, sizes: Sequence[tuple[int, int]]) -> list[Row]:
     """Run everything.
 
     Args:
-        rounds: How often a start is measured, and a save of the first size.
-        sizes: Sizes of snapshots in megabytes; by how much each has fewer rounds.
+        rounds: Number of rounds for starts, and for saves of the first size.
+        sizes: Snapshot sizes in megabytes, with the divisor for the number of rounds.
     """
     with tempfile.TemporaryDirectory(prefix="clawblox-bench-") as name:
         scratch = Path(name)

@@ -1,13 +1,13 @@
-"""Whether google-re2 and isal pay: the cost of checkpoints with and without each of them.
+"""Benefit of google-re2 and isal: the cost of checkpoints with and without each package.
 
-The package uses google-re2 where it is installed. It does not use isal, which this script puts in
-the place of zlib to measure what that would gain.
+clawblox uses google-re2 if it is installed. It does not use isal, which this script substitutes for
+zlib to measure the potential gain.
 
 ``python -m benchmarks.optional_packages`` saves an agent with the standard library of this Python,
-10 MB of other text and 30 MB of binary data, and a snapshot of 12 MB: first, with nothing changed,
-and with a twentieth of the files changed. Each contender runs in a process of its own on one core,
-so no helper process takes part, and the contenders take turns. CPU time counts, because other work
-on the machine changes it less than the time on the clock; the least of the rounds counts.
+10 MB of other text and 30 MB of binary data, and a snapshot of 12 MB: first, without changes, and
+with a twentieth of the files changed. Each contender runs in its own process on one core, without
+helper processes, and the contenders alternate. CPU time is measured, because other work on the
+machine affects it less than wall time; the minimum over the rounds counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def measure_round(root: Path, scratch: Path) -> dict[str, dict[str, float]]:
 
 
 def make_rows(rounds: list[dict[str, dict[str, float]]]) -> list[Row]:
-    """Return the least of the rounds, against that of the contender without either package."""
+    """Return the minimum over the rounds, compared to the contender without both packages."""
     rows: list[Row] = []
     for what in ("first save", "save, nothing changed", "save, a twentieth changed"):
         least = {name: min(found[name][what] for found in rounds) for name in _CONTENDERS}

@@ -1,12 +1,12 @@
-"""Two installations of clawblox beside each other and beside the floor, in one run.
+"""Two installations of clawblox compared to each other and to the floor, in one run.
 
     python -m benchmarks.paired BEFORE_PYTHON AFTER_PYTHON [--json FILE] [--dir DIR]...
                                 [--rounds N] [--quick]
 
 Each argument is the interpreter of a virtual environment in which one state of clawblox is
 installed. Within a round, floor, before and after come in shuffled order, each in fresh
-processes; medians over the rounds are compared. What the samples write is removed at the end:
-deleting files makes the next files of some file systems dearer.
+processes; medians over the rounds are compared. The files of the samples are removed only at the
+end, since deletions slow down the creation of files on some file systems.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ENV", "PairedRow", "measure_imports"]
 _ROOT = Path(__file__).parent.parent
 _SAMPLER = Path(__file__).with_name("installed.py")
 _THREADS = 4
-"""As many transfers as clawblox runs at once."""
+"""Number of concurrent transfers, the same as in clawblox."""
 
 _SHARED_MEMORY = Path("/dev/shm")
 _IMPORTS = {
@@ -43,23 +43,23 @@ _IMPORTS = {
 }
 
 ENV = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-"""Without the switch that would have one of the two compiled again at each import."""
+"""The environment without the variable that would disable the bytecode cache."""
 
 Samples = dict[str, list[dict[str, float]]]
-"""What was measured, by contender."""
+"""The samples by contender."""
 
 
 @attrs.frozen
 class PairedRow:
-    """One line of the comparison.
+    """A row of the comparison.
 
     Attributes:
-        where: File system, or an empty string where it does not matter.
-        what: What was measured.
+        where: File system, or an empty string if irrelevant.
+        what: Name of the measured quantity.
         unit: Unit of the three values.
         before: Median of the first installation.
-        after: Median of the second one.
-        floor: Median of the floor in the same rounds, if there is one.
+        after: Median of the second installation.
+        floor: Median of the floor in the same rounds, or None.
     """
 
     where: str
@@ -81,7 +81,7 @@ class PairedRow:
 
 @attrs.frozen
 class Scale:
-    """How much is measured."""
+    """The extent of the measurements."""
 
     counts: Sequence[int] = (32, 128)
     saved: int = 64
@@ -97,8 +97,8 @@ class Pair:
 
     Args:
         pythons: Interpreters of the installations, by contender.
-        scratch: Directory for everything that is written.
-        scale: How much is measured.
+        scratch: Directory for all files.
+        scale: The extent of the measurements.
     """
 
     def __init__(self, pythons: dict[str, str], scratch: Path, scale: Scale) -> None:
@@ -193,7 +193,7 @@ def _save_rows(where: str, count: int, samples: Samples) -> list[PairedRow]:
 
 
 class _RowMaker:
-    """Makes rows of one set of samples."""
+    """Creates rows from a set of samples."""
 
     def __init__(self, where: str, samples: Samples) -> None:
         self._where = where

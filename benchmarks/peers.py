@@ -1,8 +1,8 @@
-"""clawblox beside other tools that its user might pick, each running the same worlds.
+"""clawblox compared to other tools that its user might choose, each running the same worlds.
 
-Every tool runs in processes of its own (``python -m benchmarks.tools``) and is asked for two
-things: to start and stop N worlds, and what is left of them when it is killed by SIGKILL.
-Processor time and memory are those of all its processes, the worlds excluded.
+Every tool runs in its own processes (``python -m benchmarks.tools``). Two things are measured: the
+start and stop of N worlds, and the number of surviving worlds after the tool is killed with
+SIGKILL. Processor time and memory include all processes of the tool, but not the worlds.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = ["ToolRow", "bench_peers", "print_tools", "use_tool"]
 
 _STEP_TIMEOUT_S = 120.0
 _SHORT = "t"
-"""A directory's name: the path of a socket has at most 107 characters, and Ray wants 64 below."""
+"""Short directory name, since socket paths have at most 107 characters, of which Ray needs 64."""
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ToolFailed(Exception):  # noqa: N818 - says the condition
-    """A tool did not do what it was asked; the message gives the reason."""
+    """A tool failed; the message gives the reason."""
 
 
 _FAILURES = (ToolFailed, OSError, subprocess.TimeoutExpired)
@@ -54,13 +54,13 @@ _FAILURES = (ToolFailed, OSError, subprocess.TimeoutExpired)
 
 @attrs.frozen
 class Use:
-    """What one use of a tool took.
+    """The measurements of one use of a tool.
 
     Attributes:
-        init_s: What had to be there before the first world.
+        init_s: Time for the preparations before the first world.
         known_s: From the call until the tool's user knew that all worlds serve.
-        ready_s: From the call until all worlds said that they listen.
-        stop_s: The stop of all of them.
+        ready_s: From the call until all worlds reported that they listen.
+        stop_s: Time for stopping all worlds.
         cpu_s: Processor time of the tool for the start.
         rss_bytes: Memory of the tool while the worlds run.
     """
@@ -75,13 +75,13 @@ class Use:
 
 @attrs.frozen
 class ToolRow:
-    """One line of the comparison: medians, None for what was not measured.
+    """A row of the comparison, with medians, or None for missing measurements.
 
     Attributes:
-        tool: Its name.
-        use: What a use of it took.
-        survivors: Worlds that lived on after the tool had been killed.
-        note: What was done with it, or why there are no figures.
+        tool: Name of the tool.
+        use: The measurements of its use.
+        survivors: Number of worlds that survived the kill of the tool.
+        note: Remarks, or the reason for missing figures.
     """
 
     tool: str
@@ -91,12 +91,12 @@ class ToolRow:
 
 
 class ToolProcess:
-    """The process that uses one tool, step by step; a context manager that leaves nothing.
+    """The process that uses a tool, step by step; a context manager that cleans up.
 
     Args:
         name: The tool.
-        specs: The worlds for it to run.
-        directory: Where it may write; removed at the end.
+        specs: The worlds to run.
+        directory: Its working directory; removed at the end.
     """
 
     def __init__(self, name: str, specs: Sequence[WorldSpec], directory: Path) -> None:
@@ -137,11 +137,11 @@ class ToolProcess:
 
     @property
     def pids(self) -> set[int]:
-        """The process and the descendants that it had when it last answered."""
+        """The process and its descendants at the time of its last answer."""
         return set(self._seen)
 
     def tell(self, line: str) -> None:
-        """Give the process what it waits for: the specs, then a word for every step."""
+        """Send a line to the process: first the specs, then a word for every step."""
         self._stdin.write(line.encode() + b"\n")
         self._stdin.flush()
 
@@ -149,7 +149,7 @@ class ToolProcess:
         """Return the tool's answer to the last step.
 
         Raises:
-            ToolFailed: It is not installed, it failed, or it took too long.
+            ToolFailed: The tool is not installed, failed, or took too long.
         """
         if not select.select([self._stdout], [], [], _STEP_TIMEOUT_S)[0]:
             raise ToolFailed(f"no answer within {_STEP_TIMEOUT_S:g} s")
@@ -172,7 +172,7 @@ class ToolProcess:
         self._seen |= descendants(self._process.pid)
 
     def _end_rest(self) -> None:
-        # Some have their title where the environment stood, others another parent by now.
+        # Some have overwritten their environment with a title, others have a new parent.
         def kill_seen() -> bool:
             live = {(pid, process.start_time) for pid, process in all_processes().items()}
             found = live & self._seen.items()
@@ -215,10 +215,10 @@ def use_tool(name: str, specs: Sequence[WorldSpec], readiness: Readiness, scratc
 def count_survivors(
     name: str, specs: Sequence[WorldSpec], readiness: Readiness, scratch: Path, patience_s: float
 ) -> int:
-    """Kill a tool whose worlds run; return how many of them live ``patience_s`` later.
+    """Kill a tool with running worlds; return the number of worlds alive ``patience_s`` later.
 
     Raises:
-        ToolFailed: It could not start them.
+        ToolFailed: The tool could not start the worlds.
     """
     with ToolProcess(name, specs, scratch / _SHORT) as tool:
         tool.answer()
@@ -230,7 +230,7 @@ def count_survivors(
 
 
 def descendants(root: int) -> dict[int, int]:
-    """Return the start times of a process and of what descends from it, by process id."""
+    """Return the start times of a process and its descendants, by process id."""
     processes = all_processes()
     found = fresh = {root} & processes.keys()
     while fresh:
@@ -260,11 +260,11 @@ def bench_peers(
     """Measure every tool, and the floor in the same rounds.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
-        count: How many light worlds.
-        rounds: How many samples each tool gives.
-        patience_s: How long worlds may live on after their tool was killed.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
+        count: Number of light worlds.
+        rounds: Number of samples per tool.
+        patience_s: Time after which worlds count as surviving the kill of their tool.
     """
     uses: dict[str, list[Use]] = {name: [] for name in ("floor", *TOOLS)}
     reasons: dict[str, str] = {}
@@ -317,7 +317,7 @@ def _with_survivors(
 
 
 def print_tools(rows: Iterable[ToolRow], count: int) -> None:
-    """Print the comparison; seconds, megabytes, and how many worlds survived."""
+    """Print the comparison: seconds, megabytes, and the number of surviving worlds."""
     print(f"\nside by side, {count} light worlds; seconds, CPU and RSS without the worlds")
     heads = ("init", "known", "ready", "stop", "CPU")
     print(f"{'tool':<16}" + "".join(f"{head:>8}" for head in heads) + f"{'RSS MB':>8}{'left':>6}")

@@ -1,4 +1,4 @@
-"""The plot of each benchmark, from the document that it has written."""
+"""The plot of each benchmark, from its JSON document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["case_title", "draw"]
 
 _FLOOR: Final = (1.0, "the floor")
 _WIDE: Final = 30
-"""Where ratios lie further apart than this factor, their axis is logarithmic."""
+"""Factor between ratios above which their axis is logarithmic."""
 
 _SERIES: Final = {
     "floor": "floor: posix_spawn",
@@ -60,7 +60,7 @@ def draw(document: Mapping[str, Any]) -> Canvas:
 
 
 def _draw_soak(title: str, samples: list[dict[str, float]]) -> Canvas:
-    """Draw each figure of a soak over time, as a multiple of what it was in the second fifth."""
+    """Draw each figure of a soak over time, relative to its value in the second fifth."""
     fifth = max(1, len(samples) // 5)
     series = {}
     for field, (name, _) in FIGURES.items():

@@ -5,8 +5,8 @@
     python -m benchmarks.report --run starts,idle    # run some of them first
     python -m benchmarks.report --run paired --before PYTHON
 
-``paired`` compares with an earlier state, which is installed in the virtual environment of
-``--before``; without that option it is not run.
+``paired`` compares with an earlier state installed in the virtual environment of ``--before``, and
+only runs with this option.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BENCHMARKS: Final[Mapping[str, Sequence[str]]] = {
 
 MARKED: Final = re.compile(r"<!-- results: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _MOST_ROWS: Final = 14
-"""Longer tables are folded."""
+"""Number of rows above which tables are folded."""
 
 
 def run(name: str, before: str | None, *, is_quick: bool) -> bool:
@@ -76,19 +76,19 @@ def run(name: str, before: str | None, *, is_quick: bool) -> bool:
 
 
 def write_page() -> None:
-    """Draw all plots and write all tables, from the results that are there."""
+    """Draw all plots and write all tables, from the existing results."""
     for path in sorted(RESULTS.glob("*.json")):
         draw(json.loads(path.read_text())).write(path.with_suffix(".svg"))
     PAGE.write_text(render_page(PAGE.read_text()))
 
 
 def render_page(text: str) -> str:
-    """Return the text of the page with the sections that the results give."""
+    """Return the text of the page with the sections for the results."""
     return MARKED.sub(lambda match: _render_section(match[1]), text)
 
 
 def _render_section(name: str) -> str:
-    """Return what stands between the marks of a benchmark, the marks included."""
+    """Return the section of a benchmark, including its marks."""
     path = RESULTS / f"{name}.json"
     body = "No results yet.\n"
     if path.exists():
@@ -186,7 +186,7 @@ def _clients_table(
 
 
 def main() -> None:
-    """Parse the arguments, run what is asked for, draw and write."""
+    """Parse the arguments, run the requested benchmarks, draw and write."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

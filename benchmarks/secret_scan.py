@@ -1,9 +1,9 @@
-"""What the secret scan costs, and what it finds where no secret should be.
+"""Cost of the secret scan, and its findings in files without secrets.
 
 ``python -m benchmarks.secret_scan [PATH…]`` scans every file below the paths, by default the
 standard library and the installed packages of this interpreter, and prints the speed of a first
-and of a second pass, how late another thread came meanwhile, and every finding by rule. With
-``--without-re2`` the package google-re2 is not used even where it is installed. With ``--json
+and of a second pass, the delays of another thread, and every finding by rule. With
+``--without-re2`` the package google-re2 is not used even if it is installed. With ``--json
 FILE`` the figures are also written to a file; ``--quick`` scans this repository's benchmarks only.
 """
 
@@ -28,7 +28,7 @@ _TICK_S = 0.001
 
 
 class Ticker(threading.Thread):
-    """Notes how much later than it asked a thread is woken while others work."""
+    """Records the wake-up delays of a thread while other threads work."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -36,14 +36,14 @@ class Ticker(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
-        """Tick until told to stop."""
+        """Tick until stopped."""
         while not self._is_over.is_set():
             before = time.perf_counter()
             time.sleep(_TICK_S)
             self.lags.append(time.perf_counter() - before - _TICK_S)
 
     def stop(self) -> Sequence[float]:
-        """End the thread and return the lags in seconds, in order of size."""
+        """End the thread and return the delays in seconds, sorted."""
         self._is_over.set()
         self.join()
         return sorted(self.lags)

@@ -1,11 +1,11 @@
-"""What the kit of `clawblox.server` costs: round trips, recordings and verified replays.
+"""Cost of the kit of `clawblox.server`: round trips, recordings and verified replays.
 
     python -m benchmarks.server_kit [--rounds 5] [--json FILE] [--quick]
 
-Agents observe or act in a closed loop, each on a kept connection of its own. The servers share the
-first core, and one at a time is asked; the process of the agents has the other cores. In each
-round the servers are new, and all cases come in shuffled order. The floors of round trips are
-Starlette and bare asyncio; that of a recording is the same world without it.
+Agents observe or act in a closed loop, each on its own persistent connection. The servers share the
+first core and are measured one at a time; the process of the agents has the other cores. Each round
+uses new servers and a shuffled order of cases. The floors of round trips are Starlette and bare
+asyncio; the floor of a recording is the same world without recording.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Trips = Mapping[str, Mapping[str, float]]
 
 @attrs.frozen
 class Scale:
-    """How much is measured.
+    """The extent of the measurements.
 
     Attributes:
-        rounds: How often each thing is measured.
+        rounds: Number of rounds.
         counts: Numbers of agents.
-        trips_s: How long agents send requests, in seconds.
-        record_s: How long agents play a world that is recorded, in seconds.
+        trips_s: Duration of sending requests, in seconds.
+        record_s: Duration of playing a recorded world, in seconds.
     """
 
     rounds: int = 5
@@ -63,7 +63,7 @@ QUICK: Final = Scale(1, (1, 8), 0.2, 1.0)
 def measure_trips(scale: Scale) -> dict[str, dict[str, float]]:
     """Return the medians of all figures of round trips, by server and case.
 
-    What it takes to connect while others are busy has the case ``connect``.
+    The time to connect while other agents are busy has the case ``connect``.
     """
     samples: dict[str, list[dict[str, float]]] = {}
     for _ in range(scale.rounds):
@@ -85,7 +85,7 @@ def _take_trips(scale: Scale) -> dict[str, dict[str, float]]:
             for title, world in servers.items()
         }
         for world in worlds:
-            world.close()  # it would be closed while it is idle
+            world.close()  # otherwise closed while idle
         cases = list(itertools.product(servers, VERBS, scale.counts))
         for title, verb, count in random.sample(cases, len(cases)):
             joined = sessions[title][:count]
@@ -159,7 +159,7 @@ def _speed_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
 
 
 def _realtime_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
-    """Return latencies in real time; an input waits for the next tick, so its floor is a tick."""
+    """Return latencies in real time; inputs wait for the next tick, so their floor is a tick."""
     titles = {"p50_ms": "latency, median", "p99_ms": "latency, p99"}
     return [
         Row(
@@ -175,7 +175,7 @@ def _realtime_rows(trips: Trips, counts: Sequence[int]) -> list[Row]:
 
 
 def _client_rows(trips: Trips) -> list[Row]:
-    """Return how much of a core the agents used at most: below 100 %, they are not the limit."""
+    """Return the maximum share of a core used by the agents, which must be below 100 %."""
     rows = []
     for title in PROGRAMS:
         shares = [
@@ -197,7 +197,7 @@ def measure_recordings(scale: Scale) -> dict[str, dict[str, float]]:
 
 
 def make_recording_rows(recordings: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    """Return the rows of recordings: for a simulated minute, but sizes for an hour."""
+    """Return the rows of recordings: times per simulated minute, and sizes per hour."""
     rows = []
     for name, figures in recordings.items():
         recorded, plain = figures["recorded_s"], figures["plain_s"]
@@ -220,7 +220,7 @@ def _megabytes_per_hour(bytes_per_minute: float) -> float:
 
 
 def measure(scale: Scale) -> tuple[list[Row], dict[str, Any]]:
-    """Measure everything; return the rows, and all figures behind them."""
+    """Measure everything; return the rows, and all underlying figures."""
     trips, recordings = measure_trips(scale), measure_recordings(scale)
     rows = [*make_rows(trips, scale.counts), *make_recording_rows(recordings)]
     return rows, {"trips": trips, "recordings": recordings}

@@ -1,7 +1,7 @@
-"""Snapshots of many worlds at once, beside plain sockets into fsynced files.
+"""Concurrent snapshots of many worlds, compared to plain sockets into fsynced files.
 
-The same worlds serve both: the orchestrator's process starts them and saves them, and between
-two of its saves a fresh process takes the floor with as many threads.
+Both use the same worlds: the orchestrator's process starts and saves them, and between two saves a
+fresh process measures the floor with the same number of threads.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from clawblox import AsyncWorld
 __all__ = ["bench_snapshots"]
 
 _THREADS = 4
-"""As many transfers as clawblox runs at once."""
+"""Number of concurrent transfers, the same as in clawblox."""
 
 
 def bench_snapshots(
     scratch: Path, readiness: Readiness, *, sizes: Sequence[tuple[int, int]], rounds: int
 ) -> list[Row]:
-    """Measure every (worlds, megabytes); one that the disk has no room for is left out.
+    """Measure every (worlds, megabytes) pair for which the disk has room.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
-        sizes: How many worlds, and how many megabytes each of their snapshots has.
-        rounds: How often floor and clawblox take turns.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
+        sizes: Pairs of the number of worlds and the snapshot size in megabytes.
+        rounds: Number of rounds of floor and clawblox.
     """
     world_dir = write_world(scratch / "saved", "light")
     rows: list[Row] = []
@@ -71,7 +71,7 @@ def bench_snapshots(
 async def take_saves(
     world_dir: str, run_dir: str, env: dict[str, str], count: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Save all worlds and take the floor, in turns; return the samples by their names."""
+    """Save all worlds and measure the floor, in turns; return the samples by name."""
     samples: dict[str, list[float]] = {}
     async with AsyncWorld(dir=world_dir) as world:
         batch = await world.start_many(count, run_dir=run_dir, env=env)

@@ -1,11 +1,11 @@
-"""Ten minutes of saves, crashes, forks, joins and agents: nothing may grow.
+"""Ten minutes of saves, crashes, forks, joins and agents, without growth of resources.
 
     python -m benchmarks.soak [--seconds 600] [--json FILE]
 
-Worlds are saved at an interval all the time, with ``keep=3``. Meanwhile one is killed now and then,
-one is forked, and agents join and leave; an agent behind a proxy stays in each world through all of
-that. Every twenty seconds this pauses, but for the saves, and the orchestrator is measured. The
-last fifth of the time is compared with the second fifth: in the first one, caches fill.
+Worlds are saved regularly, with ``keep=3``. Meanwhile worlds are killed and forked from time to
+time, and agents join and leave; an agent behind a proxy stays in each world throughout. Every
+twenty seconds all activity except the saves pauses, and the orchestrator is measured. The last
+fifth of the time is compared with the second fifth, since caches fill during the first fifth.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SAVE_EVERY_S: Final = 0.5
 _DISTURB_S: Final = 16.0
 _MEASURE_S: Final = 4.0
 _LOOKS_AT_DISK: Final = 10
-"""How often the files are looked at in the time of a save, which has files for a moment."""
+"""Number of checks of the files during a save, which creates temporary files."""
 _FLAT: Final = 1.1
 
 FIGURES: Final[dict[str, tuple[str, float]]] = {
@@ -50,22 +50,22 @@ FIGURES: Final[dict[str, tuple[str, float]]] = {
     "descriptors": ("descriptors", 1.0),
     "disk_bytes": ("bytes on disk per living instance, kB", 1e-3),
 }
-"""What is measured: a title, and the factor to its unit."""
+"""The measured quantities: title, and factor to the unit."""
 
 
 @attrs.frozen
 class Sample:
-    """One measurement of the orchestrator.
+    """A measurement of the orchestrator.
 
     Attributes:
         at_s: Seconds since the beginning.
-        cpu_per_save_s: Processor time of this process for each save, while there are saves alone.
-        reference_s: Processor time of a piece of work that is always the same, for the speed of the
+        cpu_per_save_s: Processor time of this process per save, without other activity.
+        reference_s: Processor time of a constant piece of work, which shows the speed of the
             machine at that time.
         rss_bytes: Its resident memory.
-        tasks: Its tasks.
-        descriptors: Its file descriptors.
-        disk_bytes: Bytes in the directories of the living instances, for each of them.
+        tasks: Number of its tasks.
+        descriptors: Number of its file descriptors.
+        disk_bytes: Bytes in the directories of the running instances, per instance.
     """
 
     at_s: float
@@ -91,7 +91,7 @@ class _Agent:
         self.access = AgentAccess(self.name, AgentDir(self.dir), is_sandboxed=False)
 
     def grant_access(self, grant: Grant) -> str:
-        """Accept what a world gives."""
+        """Accept the grant of a world."""
         return self.access.grant(grant)
 
 
@@ -108,12 +108,12 @@ async def _served(agent: _Agent) -> AsyncIterator[None]:
 
 @attrs.define
 class _Soak:
-    """One soak.
+    """A soak.
 
     Attributes:
         world: The world.
         run_dir: Its run directory.
-        seconds: How long it lasts.
+        seconds: Its duration.
         disturb_s: Seconds of disturbance before each measurement.
         measure_s: Seconds of each measurement.
     """
@@ -133,7 +133,7 @@ class _Soak:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     async def run(self, names: list[str]) -> None:
-        """Disturb and measure by turns."""
+        """Disturb and measure in turns."""
         begun_at = time.monotonic()
         while (now := time.monotonic() - begun_at) < self.seconds:
             with anyio.move_on_after(self.disturb_s):
@@ -147,16 +147,16 @@ class _Soak:
             print(f"{now:5.0f} s  {self.samples[-1]}  {self.counts}", file=sys.stderr, flush=True)
 
     async def _settle(self, names: list[str]) -> None:
-        """Wait until the worlds are back, and stop what a fork has left."""
+        """Wait until the worlds are back, and stop leftover forks."""
         with anyio.fail_after(60.0):
             while not set(names) <= set(self.world.instances):
                 await anyio.sleep(0.05)
         for name in set(self.world.instances) - set(names):
             await self.world.stop(instance=name, grace_seconds=1)
-        await anyio.sleep(2.5)  # what looks once a second has looked
+        await anyio.sleep(2.5)  # all checks with an interval of a second have run
 
     async def _measure(self, names: list[str], begun_at: float) -> Sample:
-        """Measure; of what a save takes for a moment, such as a task, the least counts."""
+        """Measure, using the minimum for resources that a save takes briefly, such as tasks."""
         saves, cpu = self.world.metrics.saves, time.process_time()
         until = anyio.current_time() + self.measure_s
         tasks, descriptors, references = [], [], []
@@ -210,7 +210,7 @@ class _Soak:
                     self._count("joins")
 
     async def watch(self) -> None:
-        """Follow the events: which process is an instance's, and where its last save is."""
+        """Follow the events, to know the process and the last save of each instance."""
         async with self.world.events() as events:
             async for event in events:
                 if event.kind == "saved":
@@ -242,11 +242,11 @@ def _disk_bytes(directory: Path) -> int:
 async def soak(
     scratch: Path, seconds: float, disturb_s: float = _DISTURB_S, measure_s: float = _MEASURE_S
 ) -> tuple[list[Sample], dict[str, int]]:
-    """Return the measurements of a soak, and how often what happened.
+    """Return the measurements of a soak, and the number of events by kind.
 
     Args:
         scratch: An empty directory.
-        seconds: How long it lasts.
+        seconds: Its duration.
         disturb_s: Seconds of disturbance before each measurement.
         measure_s: Seconds of each measurement.
     """
@@ -279,7 +279,7 @@ async def soak(
 
 
 def course(samples: Sequence[Mapping[str, float]], field: str) -> list[float]:
-    """Return a figure over time; processor time as it were if the machine were always as fast."""
+    """Return a figure over time, with processor time normalized to constant machine speed."""
     values = [sample[field] for sample in samples]
     if field == "cpu_per_save_s":
         references = [sample.get("reference_s", 1.0) for sample in samples]
@@ -289,7 +289,7 @@ def course(samples: Sequence[Mapping[str, float]], field: str) -> list[float]:
 
 
 def compare(samples: list[Sample]) -> list[Row]:
-    """Return the last fifth of the samples against the second fifth, figure by figure."""
+    """Return a comparison of the last fifth of the samples with the second fifth, by figure."""
     fifth = max(1, len(samples) // 5)
     rows = []
     documents = [attrs.asdict(sample) for sample in samples]

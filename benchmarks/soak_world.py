@@ -1,4 +1,4 @@
-"""A world of the kit whose snapshot has a size as that of a real one: 128 kB."""
+"""A world on the kit with a snapshot of realistic size, 128 kB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PAD = "0123456789abcdef" * 8192
 
 
 class Counter(Simulation):
-    """Agents add numbers."""
+    """A simulation in which agents add numbers."""
 
     format = "soak-counter-v1"
     api_doc = "# Counter\nSend `Add` with a whole number.\n"
@@ -24,15 +24,15 @@ class Counter(Simulation):
         return self.ticks / self.tick_rate
 
     def content_hash(self) -> str:
-        """Return what the snapshots of this version have in common."""
+        """Return the identifier of this version for snapshots."""
         return "soak counter, rules 1"
 
     def join(self, agent_id: str, name: str) -> None:
-        """Let an agent begin at 0."""
+        """Let an agent join with the sum 0."""
         self.sums[agent_id] = 0
 
     def leave(self, agent_id: str) -> None:
-        """Forget an agent."""
+        """Remove an agent."""
         del self.sums[agent_id]
 
     def act(self, agent_id: str, action: str, data: Json) -> None:
@@ -54,7 +54,7 @@ class Counter(Simulation):
         return {"ticks": self.ticks, "sums": dict(self.sums), "pad": _PAD}
 
     def restore(self, state: Json) -> None:
-        """Take over a state."""
+        """Restore a state."""
         assert isinstance(state, dict)
         self.ticks, self.sums = state["ticks"], state["sums"]  # type: ignore[assignment]
 

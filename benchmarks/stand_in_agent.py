@@ -1,9 +1,10 @@
-"""A program that writes what Claude Code writes, as fast as it is told to; for ``agents``.
+"""A program with the output of Claude Code at a given rate; for ``agents``.
 
-It answers the flags and the messages of Claude Code's message loop, and keeps a transcript where
-the real program keeps it. The word ``lines=N`` in a message makes it write N lines a second until
-its input ends; any other message is answered by one short turn. Signals that it gets, and a SIGSTOP
-by the SIGCONT that ends it, become lines of the file ``signals`` next to its transcripts.
+It supports the flags and messages of Claude Code's message loop, and writes a transcript to the
+same place as the real program. The word ``lines=N`` in a message makes it write N lines per second
+until its input ends; other messages are answered with one short turn. Received signals, and a
+SIGSTOP when it ends with SIGCONT, are written as lines to the file ``signals`` next to its
+transcripts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _note_signals(path: str) -> None:
-    """Write the names of signals to a file, except of those that should end this program."""
+    """Write the names of signals to a file, except those that should end this program."""
 
     def note(number: int, _frame: object) -> None:
         with open(path, "a", encoding="utf-8") as file:

@@ -1,8 +1,7 @@
 """Starts and stops of N worlds: floor, clawblox (two ways) and a plain script, in one run.
 
-Every sample of clawblox is taken in a fresh process that has started and stopped one world
-before, so that its first imports and its guard are not counted once per world; what that very
-first start costs is a row of its own.
+Every sample of clawblox is taken in a fresh process that has already started and stopped one world,
+to exclude first imports and the guard. The cost of the very first start has its own row.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ Series = dict[str, list[tuple[int, float]]]
 
 _LATENCY_GOALS_MS = {"clawblox": 25, "inherited": 2}
 _RSS_COUNT = 32
-"""With fewer worlds, what is not per world hides what is."""
+"""Minimum number of worlds for the memory per world, since fixed costs dominate below."""
 
 
 @attrs.frozen
 class Sample:
-    """What one round of one contender took.
+    """The measurements of one round of a contender.
 
     Attributes:
-        ready_s: From the call until its return, all worlds being ready.
-        stop_s: The stop of all of them.
-        latency_s: From the last world's own report that it listens until the return.
+        ready_s: From the call to its return with all worlds ready.
+        stop_s: Time for stopping all worlds.
+        latency_s: From the last world's own report that it listens to the return.
         cpu_s: Processor time of the orchestrator for the start.
-        rss_bytes: What its memory grew by.
+        rss_bytes: Growth of its memory.
     """
 
     ready_s: float
@@ -62,7 +61,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """How the rows call it."""
+        """Its name in the rows."""
         return f"{self.count} {self.kind}"
 
 
@@ -70,8 +69,8 @@ class Bench:
     """Takes samples.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
     """
 
     def __init__(self, scratch: Path, readiness: Readiness) -> None:
@@ -98,7 +97,7 @@ class Bench:
             self._readiness.end_carriers()
 
     def first_batch(self, kind: str, count: int) -> Sample:
-        """Let a process that has started nothing yet start a batch."""
+        """Start a batch in a process without earlier starts."""
         return self._clawblox(Case(kind, count, ()), world_dir=self._dirs[kind], warm=False)
 
     def _floor(self, case: Case) -> Sample:
@@ -132,7 +131,7 @@ class Bench:
 async def start_and_stop(
     world_dir: str, run_dir: str, env: dict[str, str], count: int, warm: bool
 ) -> dict[str, float]:
-    """Start and stop a batch; return the fields of a sample, and when the start returned."""
+    """Start and stop a batch; return the fields of a sample, and the time of the start's return."""
     async with AsyncWorld(dir=world_dir) as world:
         if warm:
             await world.start(run_dir=f"{run_dir}-first", env=env)
@@ -160,11 +159,11 @@ async def start_and_stop(
 
 @attrs.frozen
 class ResumeSample:
-    """What a resume took, against a start of as many in a directory of their own.
+    """The measurements of a resume, compared to a start of the same number in a new directory.
 
     Attributes:
-        start_s: The start.
-        resume_s: The resume, each from its last save.
+        start_s: Time for the start.
+        resume_s: Time for the resume, each world from its last save.
         start_cpu_s: Processor time of the orchestrator for the start.
         resume_cpu_s: The same for the resume.
     """
@@ -210,13 +209,13 @@ async def start_and_resume(
 
 
 def bench_resume(scratch: Path, readiness: Readiness, *, count: int, rounds: int) -> Iterator[Row]:
-    """Measure a resume of light worlds against a start of as many.
+    """Measure a resume of light worlds, compared to a start of the same number.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
-        count: How many worlds.
-        rounds: How many samples.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
+        count: Number of worlds.
+        rounds: Number of samples.
     """
     world_dir = write_world(scratch / "resumed", "light")
     snapshot = scratch / "resumed.json"
@@ -239,14 +238,14 @@ def bench_resume(scratch: Path, readiness: Readiness, *, count: int, rounds: int
 def bench_starts(
     scratch: Path, readiness: Readiness, *, counts: Sequence[int], heavy: int, rounds: int
 ) -> tuple[list[Row], Series]:
-    """Measure every case; return its rows and what a plot needs.
+    """Measure every case; return the rows, and the data for a plot.
 
     Args:
-        scratch: Directory for everything that is written.
-        readiness: What the worlds write into.
-        counts: How many light worlds, case by case.
-        heavy: How many heavy worlds.
-        rounds: How many samples each contender gives.
+        scratch: Directory for all files.
+        readiness: Receives the readiness of the worlds.
+        counts: Numbers of light worlds, per case.
+        heavy: Number of heavy worlds.
+        rounds: Number of samples per contender.
     """
     bench = Bench(scratch, readiness)
     contenders = ("floor", "clawblox", "inherited", "script")
@@ -306,7 +305,7 @@ def _cost_rows(case: Case, name: str, taken: Sequence[Sample]) -> Iterable[Row]:
 
 
 def _first_batch_row(bench: Bench, count: int, rounds: int) -> Row:
-    """Measure what the rows above leave out."""
+    """Measure the first batch, which the other rows exclude."""
     samples = [bench.first_batch("light", count) for _ in range(rounds)]
     note = "with the guard's start and the first use of everything"
     ready = 1e3 * median(sample.ready_s for sample in samples)

@@ -1,6 +1,6 @@
-"""Runs, agents, logs and recordings to look at, written by the package's own writers.
+"""Generated runs, agents, logs and recordings, written by the package's own writers.
 
-Nothing has run: it would take weeks. Runs that are live belong to the process that writes them.
+They do not come from real runs, which would take weeks. Live runs belong to the writing process.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def make_runs(root: Path, count: int, *, live: int, agents: int = 2) -> list[Pat
     """Write run directories with a world, three saves and some agents each.
 
     Args:
-        root: Where they are made.
-        count: How many there are.
-        live: How many of them, the last ones, run in this process.
-        agents: How many agents each has.
+        root: Parent directory of the run directories.
+        count: Number of runs.
+        live: Number of runs, the last ones, that are live in this process.
+        agents: Number of agents per run.
     """
     runs = [root / f"batch-{number // 100:02}" / f"r{number:04}" for number in range(count)]
     for number, run in enumerate(runs):
@@ -138,11 +138,11 @@ def _save(run: Path, index: int, begun: datetime) -> dict[str, Any]:
 
 
 def make_recording(run: Path, seconds: int) -> None:
-    """Write the recording of a world in which an agent steers and looks, twice a second.
+    """Write the recording of a world in which an agent steers and observes twice per second.
 
     Args:
-        run: The run directory, of a world that has ended.
-        seconds: How long it is, in seconds of simulation time.
+        run: The run directory of an ended world.
+        seconds: Length of the recording, in seconds of simulation time.
     """
     directory = run / "recordings"
     directory.mkdir()
@@ -216,12 +216,12 @@ def add_turn(agent: AgentDir, turn: int, *, is_live: bool = True) -> None:
 
 
 def write_turns(agent: AgentDir, size: int, *, steps: int = 25) -> int:
-    """Write turns into the log and the events of an agent, until the log has a size.
+    """Write turns to the log and the events of an agent, until the log has a size.
 
     Args:
         agent: The agent.
-        size: Bytes of the log, which has an index as that of a running agent.
-        steps: Calls in a turn.
+        size: Size of the log in bytes; the log has an index like that of a running agent.
+        steps: Number of calls per turn.
 
     Returns:
         The number of turns.
@@ -283,7 +283,7 @@ def _line(kind: str, session: str, ident: str, content: list[Any]) -> bytes:
 
 
 def make_log(path: Path, size: int) -> None:
-    """Write the log of a world: numbered lines of 100 bytes; the last one says ``needle``."""
+    """Write the log of a world: numbered lines of 100 bytes, with ``needle`` in the last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     block = b"".join(
         b"%-98s\n" % b"2026-11-01T00:00:00.000Z tick %07d: %s" % (number, _WORDS[:40].encode())

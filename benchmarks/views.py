@@ -1,4 +1,4 @@
-"""What looking costs: the pages of ``clawblox app``, asked for as a browser asks.
+"""Cost of the pages of ``clawblox app``, requested like a browser does.
 
     python -m benchmarks.views [--json FILE] [--quick]
 
@@ -74,7 +74,7 @@ _SEEK: Final = """new Promise((done) => {
 
 @attrs.frozen
 class Scale:
-    """How much is looked at, and how often.
+    """The extent of the measurements.
 
     Attributes:
         runs: Number of run directories.
@@ -82,8 +82,8 @@ class Scale:
         agent_bytes: Size of an agent's log.
         log_bytes: Size of a world's log.
         recorded_s: Length of a recording in seconds of simulation time.
-        idle_s: How long an idle page is watched.
-        rounds: How often a short figure is taken.
+        idle_s: Duration of the measurement of an idle page, in seconds.
+        rounds: Number of rounds of short measurements.
     """
 
     runs: int = 1000
@@ -113,7 +113,7 @@ class App:
         self._connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=300)
 
     def get(self, page: str, status: int = 200) -> tuple[float, bytes]:
-        """Return how long an answer takes, in seconds, and its body."""
+        """Return the time of an answer in seconds, and its body."""
         begun = time.perf_counter()
         self._connection.request("GET", f"/{self._key}/{page}")
         answer = self._connection.getresponse()
@@ -123,7 +123,7 @@ class App:
         return time.perf_counter() - begun, body
 
     def rest(self, seconds: float) -> None:
-        """Wait, longer than the server keeps a connection."""
+        """Wait for longer than the server keeps a connection."""
         self.close()
         time.sleep(seconds)
 
@@ -136,21 +136,21 @@ class App:
         return 1e3 * median(self.get(page)[0] for _ in range(rounds))
 
     def ask_for_changes(self, page: str, seen: dict[str, str]) -> tuple[float, dict[str, str]]:
-        """Ask for what has changed on a page, as its script does.
+        """Request the changes of a page, like its script.
 
         Args:
             page: The page.
             seen: The versions of its parts, by name.
 
         Returns:
-            How long the answer takes, in seconds, and the versions of the parts in it.
+            The time of the answer in seconds, and the versions of the parts in it.
         """
         words = ",".join(f"{name}:{version}" for name, version in seen.items())
         taken, body = self.get(f"changes?{urlencode({'page': page, 'seen': words})}")
         return taken, dict(_PART.findall("".join(json.loads(body or b"[]"))))
 
     def poll(self, page: str, seconds: float, between: Callable[[int], object]) -> float:
-        """Ask once a second for changes as a page does; return the share of a core in percent."""
+        """Request changes once per second like a page; return the share of a core in percent."""
         seen = dict(_PART.findall(self.get(page)[1].decode()))
         before, begun = self.served.cpu_s(), time.monotonic()
         for second in range(1, int(seconds) + 1):
@@ -160,7 +160,7 @@ class App:
         return 100 * (self.served.cpu_s() - before) / (time.monotonic() - begun)
 
     def poll_constant(self, seconds: float) -> float:
-        """Ask once a second for a constant file; return the share of a core in percent."""
+        """Request a constant file once per second; return the share of a core in percent."""
         before, begun = self.served.cpu_s(), time.monotonic()
         for second in range(1, int(seconds) + 1):
             time.sleep(max(0.0, begun + second - time.monotonic()))
@@ -168,7 +168,7 @@ class App:
         return 100 * (self.served.cpu_s() - before) / (time.monotonic() - begun)
 
     def peak_mb(self) -> float:
-        """Return the largest resident memory of the process."""
+        """Return the peak resident memory of the process."""
         lines = Path(f"/proc/{self.served.pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1e3
 
@@ -268,7 +268,7 @@ def bench_experiment(root: Path, scale: Scale) -> list[Row]:
 
 
 def _add_attempts(directory: Path, attempts: int) -> None:
-    """Let each of many chains have the first generation of the first one."""
+    """Copy the first generation of the first chain to many chains."""
     plan = directory / "plan.toml"
     plan.write_text(plan.read_text().replace("repeats = 1", f"repeats = {attempts}"))
     journal = directory / "journal.jsonl"
@@ -286,7 +286,7 @@ def _add_attempts(directory: Path, attempts: int) -> None:
 
 
 def read_trajectory(directory: str, rounds: int) -> dict[str, float]:
-    """Read windows of an agent's log; the target of a process."""
+    """Read windows of an agent's log, as the target of a process."""
     reset_peak()
     begun = time.perf_counter()
     turns = TurnIndex(Path(directory))
@@ -303,7 +303,7 @@ def read_trajectory(directory: str, rounds: int) -> dict[str, float]:
 
 
 def bench_trajectory(root: Path, scale: Scale) -> list[Row]:
-    """Measure windows of an agent's log, its page where there is one, and a search in all."""
+    """Measure windows of an agent's log, its page if it has one, and a search of the whole log."""
     run, *_ = make_runs(root, 1, live=0, agents=0)
     agent = make_agent(run / AGENTS_DIR / "A", is_live=False)
     write_turns(agent, scale.agent_bytes)
@@ -365,7 +365,7 @@ def _time_search(what: str, log: Path, wanted: bytes, goal: float) -> list[Row]:
 
 
 def bench_log(root: Path, scale: Scale) -> list[Row]:
-    """Measure the page of a long log at its end and in its middle, and a search in all."""
+    """Measure the page of a long log at its end and in its middle, and a full search."""
     run, *_ = make_runs(root, 1, live=0, agents=0)
     log = run / "logs" / "w000.log"
     make_log(log, scale.log_bytes)
@@ -387,7 +387,7 @@ def bench_log(root: Path, scale: Scale) -> list[Row]:
 
 
 def bench_replay(root: Path, scale: Scale) -> list[Row]:
-    """Measure the page of a long recording, and what another moment of it costs."""
+    """Measure the page of a long recording, and the seek to another moment."""
     run, *_ = make_runs(root, 1, live=0, agents=1)
     make_recording(run, scale.recorded_s)
     page = f"run/{identify(os.path.relpath(run, root))}/replay/1"
@@ -416,7 +416,7 @@ def bench_replay(root: Path, scale: Scale) -> list[Row]:
 
 
 def _seek(address: str, moments: Sequence[float]) -> float | None:
-    """Return how long the slider takes to show what agents saw, in milliseconds."""
+    """Return the time until the slider shows the observations of agents, in milliseconds."""
     with browsing() as browser:
         if browser is None:
             return None
@@ -427,7 +427,7 @@ def _seek(address: str, moments: Sequence[float]) -> float | None:
 
 @contextlib.contextmanager
 def browsing() -> Iterator[Chromium | None]:
-    """Run Chromium until the block ends; None where there is none."""
+    """Run Chromium until the block ends; yield None if it is missing."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         yield None
@@ -444,7 +444,7 @@ def browsing() -> Iterator[Chromium | None]:
 
 
 def bench_browser(root: Path, scale: Scale) -> list[Row]:
-    """Measure what a person waits for, with one tab and with eight."""
+    """Measure the waiting times of a user, with one tab and with eight."""
     with browsing() as browser:
         if browser is None:
             return [Row("a step until it is seen", None, "ms", note="no chromium")]
@@ -502,7 +502,7 @@ def _watch(browser: Chromium, root: Path, scale: Scale) -> list[Row]:
 
 
 def bench_inspect(log: Path, what: str, page_ms: float) -> list[Row]:
-    """Compare with what Inspect's viewer does before it can show a sample."""
+    """Compare with the work of Inspect's viewer before it can show a sample."""
     name = f"{what}, against inspect_ai reading the sample"
     python = _INSPECT / "bin" / "python"
     try:

@@ -1,10 +1,10 @@
-"""Inspect's viewer on the same trajectory, in a virtual environment of its own.
+"""Inspect's viewer on the same trajectory, in a separate virtual environment.
 
     INSPECT_PYTHON -P benchmarks/views_inspect.py write LOG DIRECTORY
     INSPECT_PYTHON -P benchmarks/views_inspect.py read FILE
 
-``write`` makes an ``.eval`` file of an agent's log, ``read`` reads its sample back as the viewer's
-server does, and prints the seconds. It uses the standard library and ``inspect_ai`` only.
+``write`` creates an ``.eval`` file from an agent's log; ``read`` reads its sample back like the
+viewer's server, and prints the seconds. Only the standard library and ``inspect_ai`` are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 def write(log: Path, directory: Path) -> None:
-    """Write one sample with the messages of a log."""
+    """Write a sample with the messages of a log."""
     from inspect_ai.log import (
         EvalConfig,
         EvalDataset,

@@ -1,10 +1,9 @@
-"""The worlds that the benchmarks start, and what they report about themselves.
+"""The worlds that the benchmarks start, and their readiness reports.
 
-Every world has ``BENCH_READY=<fifo>`` in its environment. It writes the monotonic time at which
-it listens into that fifo, so that readiness is reported by the worlds and not by the tool that
-is measured. A process with that entry can be found and ended, whatever tool started it.
-
-Standard library only: this is loaded into processes whose memory is compared.
+Every world has ``BENCH_READY=<fifo>`` in its environment, and writes the monotonic time at which it
+listens to that fifo, so the worlds report readiness instead of the measured tool. Processes with
+this entry can be found and ended, regardless of the tool that started them. Only the standard
+library is used, because this module is loaded into processes whose memory is compared.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ HOST = "127.0.0.1"
 READY_ENV = "BENCH_READY"
 
 _STOP_S = "0.05"
-"""Seconds that a light world takes to obey TERM."""
+"""Delay before a light world obeys TERM, in seconds."""
 
 _PORTS = range(10_000, 20_000)
 """Ports that clawblox does not lease, below those of outgoing connections."""
@@ -56,13 +55,13 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """One world for a tool to run.
+    """A world for a tool to run.
 
     Attributes:
         name: Its name.
         command: Program and arguments.
-        port: Where it listens.
-        env: What it needs in its environment.
+        port: Its port.
+        env: Its environment variables.
     """
 
     name: str
@@ -72,12 +71,12 @@ class WorldSpec:
 
     @property
     def url(self) -> str:
-        """The route that answers 200 when it serves."""
+        """The route that answers 200 when the world serves."""
         return f"http://{HOST}:{self.port}/api.md"
 
     @classmethod
     def make(cls, kind: str, index: int, port: int, readiness: Readiness) -> WorldSpec:
-        """Describe the world number ``index``."""
+        """Return the spec of the world with index ``index``."""
         env = {"WORLD_HOST": HOST, "WORLD_PORT": str(port), **readiness.env}
         return cls(f"w{index:03d}", PROGRAMS[kind], port, env)
 
@@ -87,14 +86,14 @@ class WorldSpec:
 
     @classmethod
     def from_json(cls, line: str) -> WorldSpec:
-        """Read what :meth:`to_json` wrote."""
+        """Return the spec from the result of :meth:`to_json`."""
         return cls(**json.loads(line))
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which nothing listens at the moment."""
+    """Return currently free ports."""
     ports: list[int] = []
-    first = os.getpid() * 331 % len(_PORTS)  # so that two benchmarks do not meet
+    first = os.getpid() * 331 % len(_PORTS)  # to avoid collisions of two benchmarks
     for port in (*_PORTS[first:], *_PORTS[:first]):
         if len(ports) == count:
             break
@@ -107,7 +106,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def make_specs(kind: str, count: int, readiness: Readiness) -> list[WorldSpec]:
-    """Describe worlds of one kind, each with a port of its own."""
+    """Return specs of worlds of one kind, each with its own port."""
     return [
         WorldSpec.make(kind, index, port, readiness) for index, port in enumerate(free_ports(count))
     ]
@@ -117,8 +116,8 @@ def write_world(directory: Path, kind: str, *, run: str = "", more: str = "") ->
     """Write a world directory and return it.
 
     Args:
-        directory: Where.
-        kind: Which of :data:`PROGRAMS` it runs.
+        directory: The directory.
+        kind: Key of its program in :data:`PROGRAMS`.
         run: Further lines of its ``[run]`` table.
         more: Further tables.
     """
@@ -130,10 +129,10 @@ def write_world(directory: Path, kind: str, *, run: str = "", more: str = "") ->
 
 
 class Readiness:
-    """The fifo into which every world writes when it listens.
+    """The fifo to which every world writes when it listens.
 
     Args:
-        directory: Where the fifo is made.
+        directory: Directory for the fifo.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -148,7 +147,7 @@ class Readiness:
         """Wait until ``count`` worlds have reported that they listen; return the times.
 
         Raises:
-            TimeoutError: They did not within ``timeout`` seconds.
+            TimeoutError: The worlds did not report within ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
         while self._unread.count(b"\n") < count:
@@ -160,11 +159,11 @@ class Readiness:
         return [float(line) for line in lines]
 
     def carriers(self) -> list[int]:
-        """Return the worlds that live."""
+        """Return the process ids of running worlds."""
         return carriers(self.env)
 
     def end_carriers(self) -> None:
-        """Kill the worlds that live, and forget what they wrote.
+        """Kill the running worlds, and drop their reports.
 
         Raises:
             TimeoutError: One survived even that.
@@ -184,14 +183,14 @@ class Readiness:
 
 
 def carriers(env: Mapping[str, str]) -> list[int]:
-    """Return the processes that carry these entries in their environment."""
+    """Return the processes with these entries in their environment."""
     entries = {f"{name}={value}".encode() for name, value in env.items()}
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if entries <= _environment(pid)]
 
 
 def end_carriers(env: Mapping[str, str]) -> None:
-    """Kill the processes that carry these entries in their environment.
+    """Kill the processes with these entries in their environment.
 
     Raises:
         TimeoutError: One survived even that.
@@ -213,10 +212,10 @@ def kill(pid: int) -> None:
 
 
 def poll_until(condition: Callable[[], bool], timeout: float) -> float:
-    """Look at a condition every 10 ms until it holds; return the seconds that it took.
+    """Check a condition every 10 ms until it holds; return the duration in seconds.
 
     Raises:
-        TimeoutError: It did not hold within ``timeout`` seconds.
+        TimeoutError: The condition did not hold within ``timeout`` seconds.
     """
     begun = time.monotonic()
     while not condition():

@@ -1,7 +1,7 @@
-"""How the user of another tool would run N worlds, tool by tool.
+"""Code for running N worlds with other tools, as their users would write it.
 
-A tool is opened (what it needs before the first world), starts all worlds, stops them, and is
-closed. Where a tool does not know readiness, its user asks every world by HTTP each 0.2 s.
+A tool is opened (preparations before the first world), starts all worlds, stops them, and is
+closed. For tools without readiness checks, the user polls every world over HTTP each 0.2 s.
 """
 
 from __future__ import annotations

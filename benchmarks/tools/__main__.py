@@ -1,4 +1,4 @@
-"""The process of one tool: a line in for every step, a line of JSON out; see ``peers``.
+"""The process of a tool, which reads a line and writes a line of JSON per step; see ``peers``.
 
 python -m benchmarks.tools NAME DIRECTORY
 """
@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(name: str, directory: str) -> None:
-    """Open the tool; start and stop its worlds when told to."""
+    """Open the tool; start and stop its worlds on request."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
 

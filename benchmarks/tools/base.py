@@ -1,6 +1,6 @@
-"""What every tool is asked for, and what the user of a tool without readiness does himself.
+"""The interface of all tools, and readiness checks for tools without their own.
 
-Standard library only, so that a tool's memory is its own.
+Only the standard library is used, to measure the memory of the tools alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _POLL_S = 0.2
 
 
 class Tool(Protocol):
-    """What every tool is asked for.
+    """The interface of a tool.
 
     Attributes:
-        note: What is done with it.
+        note: Description of its use.
     """
 
     note: str
@@ -34,30 +34,30 @@ class Tool(Protocol):
 
     @property
     def root(self) -> int:
-        """The process that the tool's user runs, once the worlds are started."""
+        """Process id of the tool's root process, after the start of the worlds."""
 
     def open(self) -> None:
-        """Get what is needed before the first start."""
+        """Prepare for the first start."""
 
     def start(self) -> None:
         """Start all worlds, and return when the user knows that all of them serve."""
 
     def stop(self) -> None:
-        """Stop all worlds, and return when none is left as far as the tool can say."""
+        """Stop all worlds, and return when the tool reports their end."""
 
     def close(self) -> None:
-        """End what :meth:`open` began."""
+        """Undo :meth:`open`."""
 
 
 def launch(spec: WorldSpec) -> subprocess.Popen[bytes]:
-    """Start a world as a plain script does."""
+    """Start a world like a plain script."""
     env = {**os.environ, **spec.env}
     silent = subprocess.DEVNULL
     return subprocess.Popen(spec.command, env=env, stdin=silent, stdout=silent, stderr=silent)
 
 
 def wait_until_serving(specs: Sequence[WorldSpec]) -> None:
-    """Ask one world after the other until it answers."""
+    """Poll one world after the other until it answers."""
     deadline = time.monotonic() + DEADLINE_S
     for spec in specs:
         while not is_serving(spec):
@@ -67,7 +67,7 @@ def wait_until_serving(specs: Sequence[WorldSpec]) -> None:
 
 
 def is_serving(spec: WorldSpec) -> bool:
-    """Ask a world once."""
+    """Return whether a world answers a request."""
     try:
         with urllib.request.urlopen(spec.url, timeout=5) as answer:
             return bool(answer.status == 200)
@@ -76,7 +76,7 @@ def is_serving(spec: WorldSpec) -> bool:
 
 
 class InProcess:
-    """A tool that lives in its user's process."""
+    """A tool that runs in its user's process."""
 
     note = ""
 
@@ -90,7 +90,7 @@ class InProcess:
         return os.getpid()
 
     def open(self) -> None:
-        """Need nothing more."""
+        """Do nothing, since no preparations are needed."""
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Do nothing, since no resources remain."""

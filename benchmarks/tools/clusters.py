@@ -1,4 +1,4 @@
-"""Tools that spread work over a cluster, here one of this machine."""
+"""Tools that distribute work over a cluster, here on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Dask", "Ray"]
 
 
 class Keeper:
-    """A world in the hands of an actor."""
+    """An actor that manages a world."""
 
     def __init__(self, spec: WorldSpec) -> None:
         self._spec = spec
@@ -26,7 +26,7 @@ class Keeper:
 
 
 class Ray(InProcess):
-    """A Ray actor for every world, on a cluster of this machine."""
+    """A Ray actor per world, on a cluster on this machine."""
 
     note = "an actor a world, which polls"
 
@@ -53,7 +53,7 @@ class Ray(InProcess):
 
 
 class Dask(InProcess):
-    """A Dask task for every world, on a cluster of one worker with a thread for each."""
+    """A Dask task per world, on a cluster of one worker with a thread per world."""
 
     note = "a task a world, in one worker process, which polls"
 

@@ -1,4 +1,4 @@
-"""Tools that are programs of their own, with a configuration file for the worlds."""
+"""Tools that are separate programs, with a configuration file for the worlds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Circus", "Honcho", "Supervisord"]
 
 
 class Daemon(InProcess):
-    """A tool that is a program of its own."""
+    """A tool that is a separate program."""
 
     module = ""
 
@@ -36,7 +36,7 @@ class Daemon(InProcess):
 
 
 class Circus(Daemon):
-    """``circusd`` with a watcher for every world."""
+    """``circusd`` with a watcher per world."""
 
     note = "circusd, a watcher a world; its user polls"
     module = "circus.circusd"
@@ -60,7 +60,7 @@ class Circus(Daemon):
         return f"[watcher:{spec.name}]\n{watcher}[env:{spec.name}]\n{env}"
 
     def start(self) -> None:
-        """Start all worlds; a start without a name leaves out what does not start by itself."""
+        """Start all worlds by name; otherwise watchers without autostart are omitted."""
         for spec in self.specs:
             self._client.send_message("start", name=spec.name, match="simple", waiting=True)
         wait_until_serving(self.specs)
@@ -71,7 +71,7 @@ class Circus(Daemon):
 
 
 class Supervisord(Daemon):
-    """``supervisord`` with a program for every world, as its documentation has it."""
+    """``supervisord`` with a program per world, as in its documentation."""
 
     note = "startsecs = 1, its default; its user polls"
     module = "supervisor.supervisord"
@@ -118,7 +118,7 @@ class Supervisord(Daemon):
 
 
 class Honcho(Daemon):
-    """``honcho start`` with a line in the Procfile for every world."""
+    """``honcho start`` with a line in the Procfile per world."""
 
     note = "honcho start, itself included; its user polls"
     module = "honcho.command"
@@ -144,4 +144,4 @@ class Honcho(Daemon):
         super().close()
 
     def close(self) -> None:
-        """Leave nothing: it ended with its worlds."""
+        """Do nothing, since honcho has ended with its worlds."""

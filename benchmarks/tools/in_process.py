@@ -1,4 +1,4 @@
-"""Tools that live in the process of their user."""
+"""Tools that run in the process of their user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Clawblox", "Jupyter", "Script"]
 
 
 class Script(InProcess):
-    """``Popen`` for every world, then a question to each; stops one after the other."""
+    """``Popen`` and a request per world; stops one world after the other."""
 
     note = "Popen; polls by urllib; stops one after the other"
 
@@ -56,12 +56,12 @@ class Clawblox(InProcess):
 
 
 class Jupyter(InProcess):
-    """``jupyter_client``'s local provisioner for every world."""
+    """``jupyter_client``'s local provisioner per world."""
 
     note = "LocalProvisioner only: readiness and shutdown of a manager speak to kernels"
 
     def open(self) -> None:
-        """Make a provisioner for every world."""
+        """Create a provisioner per world."""
         import asyncio
 
         from jupyter_client.kernelspec import KernelSpec

@@ -190,7 +190,7 @@ def test_sleep_of_the_orchestrator_does_not_make_a_world_dead_or_late(
         wait_until(lambda: len(marked_processes()) == 8, HANG_S)
         sleep_through(sleeper.pid, ASLEEP_S)
         assert told_by(sleeper) == ""
-        sleeper.tell("what was it like?")
+        sleeper.tell("report")
         heard = told_by(sleeper).split()
         assert "lagged" in heard
         assert not {"unresponsive", "exited", "restarting", "save_failed"} & set(heard)
