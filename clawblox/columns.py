@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 import attrs
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from clawblox.printable import printable_name
@@ -69,8 +70,7 @@ class Column:
         return self.minimum if self.cut == "end" else distinct_width(self.cells, self.minimum)
 
 
-@attrs.frozen
-class FittedColumn:
+class FittedColumn(msgspec.Struct, frozen=True):
     """A shown column with its width in characters."""
 
     column: Column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeVar
 
-import attrs
+import msgspec
 
 from clawblox.agents.programs import STATE_DIR, id_file_name
 from clawblox.errors import AgentError
@@ -17,8 +17,7 @@ AGENTS_DIR: Final = "agents"
 """Directory of a run directory that contains the agents' directories."""
 
 
-@attrs.frozen
-class _AgentPlace:
+class _AgentPlace(msgspec.Struct, frozen=True):
     """An attribute of :class:`AgentDir`: a path in it."""
 
     _name: str
@@ -27,8 +26,7 @@ class _AgentPlace:
         return directory.path / self._name
 
 
-@attrs.frozen
-class AgentDir:
+class AgentDir(msgspec.Struct, frozen=True):
     """The directory of one agent.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import attrs
+import msgspec
 
 from clawblox.agents.status import AgentStatus, read_agents
 from clawblox.results import Labels, has_labels
@@ -19,8 +19,7 @@ from clawblox.rundir.records import check_records
 from clawblox.rundir.status import OVER, InstanceStatus, read_runs
 
 
-@attrs.frozen
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The instances and agents that a list shows.
 
     Attributes:

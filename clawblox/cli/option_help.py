@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox import protocol
 
 
-@attrs.frozen
-class OptionHelp:
+class OptionHelp(msgspec.Struct, frozen=True):
     """Help of the option of a field.
 
     Attributes:

@@ -8,8 +8,8 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-import attrs
 import click
+import msgspec
 
 from clawblox.cli.experiment_dirs import name_directories, refuse_experiment, require_experiment
 from clawblox.cli.field_options import parse_labels, section_option
@@ -216,8 +216,7 @@ filter_option = section_option(
 )
 
 
-@attrs.frozen
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The instances that ``[RUN_DIR] [INSTANCE]... --filter`` select.
 
     Attributes:

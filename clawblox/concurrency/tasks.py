@@ -14,18 +14,18 @@ from typing import Any, Generic, Self, TypeVar, cast
 import anyio
 import anyio.abc
 import attrs
+import msgspec
 
 from clawblox.errors import UsageError
 
 _T = TypeVar("_T")
 
 
-@attrs.define
-class _Outcome(Generic[_T]):
+class _Outcome(msgspec.Struct, Generic[_T]):
     """The result of an owned call."""
 
-    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
+    is_done: anyio.Event = msgspec.field(default_factory=anyio.Event)
     is_complete: bool = False
     value: _T | None = None
     error: Exception | None = None

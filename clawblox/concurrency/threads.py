@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import attrs
+import msgspec
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import in_own_task, outlast
@@ -58,8 +59,7 @@ async def run_blocking(
     return function(*args)
 
 
-@attrs.define(eq=False)
-class _Piece(Generic[_T]):
+class _Piece(msgspec.Struct, Generic[_T], eq=False):
     """A call for a worker thread, and its outcome.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Piece(Generic[_T]):
     value: _T | None = None
     error: Exception | None = None
     is_leader: bool = False
-    is_called: anyio.Event = attrs.field(factory=anyio.Event)
+    is_called: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def run(self) -> None:
         """Run the function and keep its result or exception."""
@@ -93,8 +93,7 @@ class _Piece(Generic[_T]):
         return cast(_T, self.value)
 
 
-@attrs.define(eq=False)
-class Interruption:
+class Interruption(msgspec.Struct, eq=False):
     """Asks a long blocking call to end soon.
 
     Attributes:

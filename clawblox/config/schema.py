@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-import attrs
+import msgspec
 
 from clawblox.config.arguments import check_size, describe_mismatch
 from clawblox.config.toml_words import Keys, format_toml
@@ -21,8 +21,7 @@ from clawblox.spelling import nearest_name
 from clawblox.world_keys import COUNT, FLAG, GRAVITY, SPEECH_MODE, choice_kind, number_kind
 
 
-@attrs.frozen
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A fault in one value.
 
     Attributes:
@@ -37,11 +36,10 @@ class Fault:
 
     def below(self, *parents: str | int) -> Fault:
         """Prefix the position with the parent keys."""
-        return attrs.evolve(self, keys=(*parents, *self.keys))
+        return msgspec.structs.replace(self, keys=(*parents, *self.keys))
 
 
-@attrs.frozen
-class Misspelling:
+class Misspelling(msgspec.Struct, frozen=True):
     """An unknown key that resembles a known key of its table.
 
     Attributes:
@@ -141,8 +139,7 @@ _command = _check_list(_filled, "a non-empty list of strings", may_be_empty=Fals
 _agent_routes = _check_list(_agent_route, "a list of routes, such as 'GET /map'")
 
 
-@attrs.frozen
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """The check of a table and of its entries.
 
     Attributes:
@@ -193,8 +190,7 @@ class _Table:
                 )
 
 
-@attrs.frozen
-class _Sidecars:
+class _Sidecars(msgspec.Struct, frozen=True):
     """The check of an array of tables with different names."""
 
     table: _Table

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from clawblox import protocol
 from clawblox.config.arguments import check_size
@@ -54,8 +55,7 @@ _API_DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-@attrs.frozen
-class Sidecar:
+class Sidecar(msgspec.Struct, frozen=True):
     """A program that runs alongside the world: ``[[run.sidecar]]``.
 
     Attributes:

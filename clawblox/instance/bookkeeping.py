@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ManifestError
@@ -57,8 +57,7 @@ class Write(Protocol):
         """
 
 
-@attrs.frozen(eq=False)
-class InstanceBookkeeping:
+class InstanceBookkeeping(msgspec.Struct, frozen=True, eq=False):
     """Records the history of an instance. Every method blocks; failures are logged.
 
     A failed write, even due to a defect in this package, does not end the instance or prevent

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import attrs
+import msgspec
 
 from clawblox import protocol
 from clawblox.errors import UsageError
@@ -465,7 +465,7 @@ class Instance:
         with self._record_lock:
             self.run_id = run_id
             if self._written is not None:
-                self._write(attrs.evolve(self._written, run_id=run_id))
+                self._write(msgspec.structs.replace(self._written, run_id=run_id))
 
     @contextmanager
     def held_record(self) -> Iterator[tuple[InstanceRecord, Claim] | None]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from clawblox.config.arguments import check_path
 from clawblox.config.options import InstanceSpec, ManyOptions, StartOptions
@@ -40,8 +41,7 @@ _log = OwnLog(__name__)
 _NUMBERED_NAME = re.compile(r"w[0-9]{3,9}")
 
 
-@attrs.frozen(kw_only=True)
-class Past:
+class Past(msgspec.Struct, frozen=True, kw_only=True):
     """The history of a resumed instance before this orchestrator.
 
     Attributes:

@@ -22,6 +22,7 @@ from functools import partial
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.tasks import Tasks, outlast
 from clawblox.concurrency.threads import run_blocking
@@ -48,14 +49,13 @@ class Ending(Enum):
     GIVEN_UP = "given up"
 
 
-@attrs.define(eq=False)
-class _Start:
+class _Start(msgspec.Struct, eq=False):
     """A start in progress."""
 
     instance: Instance
     on_spawned: Callable[[], None]
     on_pace: Callable[[StartPace], None]
-    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+    is_over: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ending: Ending | None = None
     error: Exception | None = None
     pidfd: int = -1
@@ -64,7 +64,7 @@ class _Start:
     timer: int = 0
     waits_until: float = math.inf
     looks_at: float = math.inf
-    look_interval: float = attrs.field(factory=lambda: _SLOW_S)
+    look_interval: float = msgspec.field(default_factory=lambda: _SLOW_S)
 
 
 class Launcher:

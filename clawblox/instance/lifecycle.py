@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox.rundir.manifest_updates import RunStatus
 from clawblox.rundir.records import RecordState
@@ -71,8 +71,7 @@ def restart_delay(before: int) -> float:
     return exponential_delay(before - 1, _FIRST_RESTART_DELAY_S, _LAST_RESTART_DELAY_S)
 
 
-@attrs.frozen(kw_only=True)
-class InstanceEnd:
+class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of an instance.
 
     Attributes:

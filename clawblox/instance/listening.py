@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox import protocol
 from clawblox.concurrency.per_loop import per_loop
@@ -58,8 +58,7 @@ _FRESH_S: Final = 0.5
 """Maximum age in seconds at which the reading for another instance is reused."""
 
 
-@attrs.frozen
-class Obstacle:
+class Obstacle(msgspec.Struct, frozen=True):
     """A reason why a world is not ready.
 
     Attributes:
@@ -197,8 +196,7 @@ _current_listeners = per_loop(_Listeners)
 """Returns the listeners shared by all instances of this event loop."""
 
 
-@attrs.define
-class ListenerWatch:
+class ListenerWatch(msgspec.Struct):
     """Watches the listening socket of an instance.
 
     Args:
@@ -214,7 +212,7 @@ class ListenerWatch:
     mark: Mark
     pid: int
     is_proven: bool
-    _own: Collection[int] | None = attrs.field(default=None, init=False)
+    _own: Collection[int] | None = None
 
     async def wait_gone(self) -> None:
         """Wait until no process of the instance has listened for :data:`GONE_AFTER_S`.

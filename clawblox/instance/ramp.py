@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
+import msgspec
 
 from clawblox.concurrency.per_loop import per_loop
 
@@ -45,8 +45,7 @@ def read_stall_s() -> float | None:
     return int(total) / 1e6 if line.startswith("some ") and total.isdigit() else None
 
 
-@attrs.frozen
-class StartPace:
+class StartPace(msgspec.Struct, frozen=True):
     """The current limit on starts.
 
     Attributes:

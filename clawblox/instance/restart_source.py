@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.config.options import RestartOptions
@@ -21,8 +21,7 @@ from clawblox.supervision.tree import Grace
 NO_GOOD_SAVE = "there is no good save"
 
 
-@attrs.define(eq=False)
-class RestartRequest:
+class RestartRequest(msgspec.Struct, eq=False):
     """A restart on request.
 
     Attributes:
@@ -38,7 +37,7 @@ class RestartRequest:
     grace: Grace
     reason: str | None = None
     failure: Exception | None = None
-    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+    is_over: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
 class RestartSource:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.foreign_values import whole_number
@@ -36,8 +37,7 @@ _MAX_STATUS = 255
 """Highest exit status that a shell reports."""
 
 
-@attrs.define
-class WorldProcesses:
+class WorldProcesses(msgspec.Struct):
     """The processes that clawblox starts for an instance, known as soon as they exist.
 
     Attributes:
@@ -54,10 +54,10 @@ class WorldProcesses:
     cwd: Path
     tmux_session: str | None
     world: Process | None = None
-    sidecars: dict[str, Process] = attrs.field(factory=dict)
-    log_files: list[Path] = attrs.field(factory=list)
+    sidecars: dict[str, Process] = msgspec.field(default_factory=dict)
+    log_files: list[Path] = msgspec.field(default_factory=list)
     log_start: int = 0
-    _status_files: list[Path] = attrs.field(factory=list, init=False)
+    _status_files: list[Path] = msgspec.field(default_factory=list)
 
     def start(
         self,
@@ -163,8 +163,7 @@ def _read_status(path: Path) -> ProcessExit:
     return ProcessExit(status=status)
 
 
-@attrs.frozen
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """The stage in which an instance has its name.
 
     Attributes:

@@ -11,6 +11,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.tasks import Tasks
@@ -33,16 +34,15 @@ _LAST_REPORT_S: Final = 1.0
 """Maximum time that a stop waits for the last report of the world, in seconds."""
 
 
-@attrs.define
-class BehindDetector:
+class BehindDetector(msgspec.Struct):
     """Decides when a world has fallen behind, and when it has caught up.
 
     Attributes:
         is_behind: Whether the world counts as behind.
     """
 
-    is_behind: bool = attrs.field(default=False, init=False)
-    _below_since: float | None = attrs.field(default=None, init=False)
+    is_behind: bool = False
+    _below_since: float | None = None
 
     def note(self, rate: TickRate, now: float) -> bool:
         """Process a rate; return whether :attr:`is_behind` has changed.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ControlError, RunLockedError
@@ -56,8 +56,7 @@ class Claim:
             self._fd = -1
 
 
-@attrs.define
-class _HeldRun:
+class _HeldRun(msgspec.Struct):
     """The claim of this process on a run directory.
 
     Attributes:
@@ -69,8 +68,8 @@ class _HeldRun:
 
     fd: int
     users: int = 0
-    planned: set[str] = attrs.field(factory=set)
-    naming: threading.Lock = attrs.field(factory=threading.Lock)
+    planned: set[str] = msgspec.field(default_factory=set)
+    naming: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
 
 class RunClaim:
@@ -253,8 +252,7 @@ _PATIENCE_S: Final = 5.0
 _LOOK_INTERVAL_S: Final = 0.1
 
 
-@attrs.frozen
-class Owners:
+class Owners(msgspec.Struct, frozen=True):
     """Instances grouped by the state of their orchestrator.
 
     Attributes:
@@ -263,9 +261,9 @@ class Owners:
         lost: Instances whose orchestrator is alive but does not answer.
     """
 
-    owned: dict[Path, list[InstanceRecord]] = attrs.field(factory=dict)
-    free: list[InstanceRecord] = attrs.field(factory=list)
-    lost: list[InstanceRecord] = attrs.field(factory=list)
+    owned: dict[Path, list[InstanceRecord]] = msgspec.field(default_factory=dict)
+    free: list[InstanceRecord] = msgspec.field(default_factory=list)
+    lost: list[InstanceRecord] = msgspec.field(default_factory=list)
 
 
 def sort_by_owner(

@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 import anyio.abc
 import anyio.lowlevel
-import attrs
 import msgspec
 
 from clawblox.concurrency.deadlines import running_deadline
@@ -91,8 +90,7 @@ ends; the handler defines the effect of a cancellation. Every exception is sent 
 """
 
 
-@attrs.frozen
-class Operation:
+class Operation(msgspec.Struct, frozen=True):
     """An operation that clients can request.
 
     Attributes:

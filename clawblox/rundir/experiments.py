@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox.rundir.paths import state_dir
 from clawblox.rundir.status import living_owner
@@ -25,8 +25,7 @@ _SMOKE_NAME: Final = re.compile(rf".+{SMOKE_PART}[0-9]{{8}}T[0-9]{{6}}Z")
 _MAX_DEPTH: Final = 4
 
 
-@attrs.frozen
-class ExperimentPart:
+class ExperimentPart(msgspec.Struct, frozen=True):
     """A directory of an experiment.
 
     Attributes:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
+import msgspec
 
 from clawblox.errors import ClawbloxError, ManifestError, RunLockedError, UsageError
 from clawblox.foreign_values import whole_number
@@ -41,8 +41,7 @@ STOPPED_ON_PURPOSE: Final = "was stopped on purpose"
 """Reason for leaving an instance alone that can still be resumed by name."""
 
 
-@attrs.frozen
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """An instance that a resume can continue.
 
     Attributes:
@@ -79,8 +78,7 @@ class Interrupted:
         return "its orchestrator was killed" if same_boot else "the machine was restarted"
 
 
-@attrs.frozen
-class InterruptedRun:
+class InterruptedRun(msgspec.Struct, frozen=True):
     """The instances that a resume continues, and those that it leaves alone.
 
     Attributes:
@@ -189,7 +187,7 @@ def set_aside(run_dir: Path, names: Iterable[str]) -> None:
     for record in read_records(run_dir):
         is_noted = record.stopped_on_purpose or record.has_finished
         if record.name in meant and not is_noted and is_over(record):
-            replace_record(run_dir, attrs.evolve(record, stopped_on_purpose=True))
+            replace_record(run_dir, msgspec.structs.replace(record, stopped_on_purpose=True))
 
 
 # -- selection -------------------------------------------------------------------------------------

@@ -69,8 +69,7 @@ _LISTS_WITH_RUN_ID: Final = ("agents", "checkpoints", "restarts")
 """The lists whose entries name their run by ``run_id``."""
 
 
-@attrs.frozen
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """The changes that a program makes to a manifest. Paths are absolute until they are merged.
 
     Attributes:
@@ -89,21 +88,20 @@ class Update:
             before ``agents`` are added.
     """
 
-    run: ManifestEntry = attrs.field(factory=dict)
+    run: ManifestEntry = msgspec.field(default_factory=dict)
     instances: tuple[ManifestEntry, ...] = ()
     agents: tuple[ManifestEntry, ...] = ()
     recordings: tuple[ManifestEntry, ...] = ()
     checkpoints: tuple[ManifestEntry, ...] = ()
     restarts: tuple[ManifestEntry, ...] = ()
     world_files: tuple[ManifestEntry, ...] = ()
-    renamed_runs: Mapping[str, str] = attrs.field(factory=dict)
+    renamed_runs: Mapping[str, str] = msgspec.field(default_factory=dict)
     retired: tuple[ManifestEntry, ...] = ()
     forked: tuple[str, ...] = ()
     left: tuple[ManifestEntry, ...] = ()
 
 
-@attrs.frozen
-class _Entries:
+class _Entries(msgspec.Struct, frozen=True):
     """An attribute of :class:`Manifest`: a list of entries in its document."""
 
     _name: str

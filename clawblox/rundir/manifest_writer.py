@@ -20,6 +20,7 @@ from typing import Final, Self
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.tasks import Residence, Tasks
 from clawblox.concurrency.threads import run_blocking
@@ -279,12 +280,11 @@ def _repair(files: Iterable[ManifestFile], is_thorough: bool) -> None:  # noqa: 
             file.repair(is_thorough=is_thorough)
 
 
-@attrs.define(eq=False)
-class _WriteRequest:
+class _WriteRequest(msgspec.Struct, eq=False):
     """An update, and its outcome."""
 
     update: Update
-    is_done: anyio.Event = attrs.field(factory=anyio.Event)
+    is_done: anyio.Event = msgspec.field(default_factory=anyio.Event)
     error: ManifestError | None = None
 
     def finish(self, error: ManifestError | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-import attrs
+import msgspec
 
 from clawblox.errors import ConfigError, ManifestError, RecordingError, UsageError
 from clawblox.foreign_values import clean_text, whole_number
@@ -38,8 +38,7 @@ _RUN_DEPTH: Final = 4
 """Number of parent directories to search above a recording in ``worlds/w000/recordings``."""
 
 
-@attrs.frozen
-class FoundRecording:
+class FoundRecording(msgspec.Struct, frozen=True):
     """A recording that a manifest lists.
 
     Attributes:
@@ -84,7 +83,7 @@ def list_recordings(run_dir: Path) -> Sequence[FoundRecording]:
             with contextlib.suppress(ManifestError, ConfigError):  # not yet started
                 inner = read_manifest(manifest.resolve(entry["dir"]))
                 found += _listed(inner, str(entry.get("name", "")))
-    return [attrs.evolve(recording, path=move(recording.path)) for recording in found]
+    return [msgspec.structs.replace(recording, path=move(recording.path)) for recording in found]
 
 
 def _listed(manifest: Manifest, instance: str) -> Iterator[FoundRecording]:

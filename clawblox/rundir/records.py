@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-import attrs
 import msgspec
 
 from clawblox.config.arguments import is_world_url
@@ -39,8 +38,7 @@ PathMover: TypeAlias = Callable[[Path], Path]
 RecordState = Literal["planned", "starting", "ready", "exited", "failed", "interrupted", "unknown"]
 
 
-@attrs.frozen
-class InstanceRecord:
+class InstanceRecord(msgspec.Struct, frozen=True):
     """The record of one instance on disk.
 
     Attributes:
@@ -112,7 +110,7 @@ class InstanceRecord:
     exit: ProcessExit | None
     halt: str | None = None
     run_id: str = ""
-    options: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     first_resume_path: str | None = None
     first_sha256: str | None = None
     stopped_on_purpose: bool = False
@@ -121,6 +119,9 @@ class InstanceRecord:
     script_errors: ScriptErrors | None = None
     datastore_path: str | None = None
     schema_version: int = 1
+
+    def __hash__(self) -> int:
+        return hash((self.instance_dir, self.name, self.cookie))  # options have no hash
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -152,7 +153,7 @@ class InstanceRecord:
         """
         state: RecordState = "exited" if self.state == "ready" else "failed"
         state = "interrupted" if was_interrupted else state
-        return attrs.evolve(
+        return msgspec.structs.replace(
             self,
             state=state,
             ended_at=format_utc(utc_now()),
@@ -367,7 +368,7 @@ def relocated(run_dir: Path, record: InstanceRecord) -> InstanceRecord:
     if not Path(record.world_dir).is_dir():
         paths["world_dir"] = moved(record.world_dir)
     options = {name: moved(value) for name, value in record.options.items()}
-    return attrs.evolve(record, **paths, options=options)
+    return msgspec.structs.replace(record, **paths, options=options)
 
 
 def read_located(run_dir: Path) -> list[InstanceRecord]:

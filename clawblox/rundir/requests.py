@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
+import msgspec
 
 from clawblox.concurrency.batch import Outcome
 from clawblox.config.arguments import check_grace
@@ -70,8 +71,7 @@ ALLOWED: Final[Mapping[str, Sequence[str]]] = {
 """The optional members of a request, by ``op``."""
 
 
-@attrs.frozen
-class Restarted:
+class Restarted(msgspec.Struct, frozen=True):
     """The result of a restart.
 
     Attributes:

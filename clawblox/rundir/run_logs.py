@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox.rundir.records import InstanceRecord, read_record
 from clawblox.rundir.status import has_owner, is_over, select_records
@@ -60,8 +60,7 @@ def read_logs(
     }
 
 
-@attrs.define
-class _Ending:
+class _Ending(msgspec.Struct):
     """A check for the end of an instance; a new start under its name also counts as the end.
 
     The record is read at most twice a second, because followers of many logs check more often.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.config.options import DEFAULT_MAX_SNAPSHOT_BYTES, SaveOptions
 from clawblox.results import SavedSnapshot
@@ -75,7 +75,7 @@ async def save_snapshot(
         spent = () if retire is None else await retire(saved)
         update = checkpoint_update(saved, run_id=run_id(), is_autosave=retire is not None)
         retired = retirement_update(spent, at=saved.created_at).retired
-        update = attrs.evolve(update, retired=retired)
+        update = msgspec.structs.replace(update, retired=retired)
         await writers.of(instance_dir).apply(update)
     return saved
 

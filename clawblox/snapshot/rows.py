@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox.system.files import MAX_DATABASE_BYTES, digest_file
 from clawblox.system.regular_files import open_regular
@@ -24,8 +24,7 @@ def rows_beside(snapshot: Path) -> Path:
     return snapshot.with_name(snapshot.name + ROWS_SUFFIX)
 
 
-@attrs.define
-class RowsCopy:
+class RowsCopy(msgspec.Struct):
     """A copy of rows, from its request to its publication. Everything here blocks.
 
     Attributes:

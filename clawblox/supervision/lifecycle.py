@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import attrs
+import msgspec
 
 S = TypeVar("S", bound=str)
 
@@ -15,8 +16,7 @@ class IllegalMoveError(AssertionError):
     """A move that is not in the table, which is a bug in clawblox."""
 
 
-@attrs.define(eq=False)
-class Lifecycle(Generic[S]):
+class Lifecycle(msgspec.Struct, Generic[S], eq=False):
     """The current state of a supervised process or task.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.per_loop import per_loop
 from clawblox.concurrency.threads import run_blocking
@@ -50,8 +51,7 @@ class Grace:
         self.scope.deadline = min(self.scope.deadline, anyio.current_time() + seconds)
 
 
-@attrs.define(eq=False)
-class SharedStop:
+class SharedStop(msgspec.Struct, eq=False):
     """Ends one supervised task; the last act of the task is to end its process tree.
 
     Attributes:
@@ -60,9 +60,9 @@ class SharedStop:
         is_over: Set when the task and its whole tree have ended.
     """
 
-    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     grace: Grace | None = None
-    is_over: anyio.Event = attrs.field(factory=anyio.Event)
+    is_over: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     async def request(self, grace_seconds: float) -> None:
         """Stop the task and wait until it is over.
@@ -256,14 +256,13 @@ def _describe(processes: Sequence[Proc]) -> tuple[str, ...]:
 # -- one pass over /proc for all tasks that search for processes at the same time --------------
 
 
-@attrs.define(eq=False)
-class _Request:
+class _Request(msgspec.Struct, eq=False):
     """A task's request; ``answer`` is None until a pass has answered."""
 
     search: Search
     number: int | None
     answer: list[Proc] | OSError | None = None
-    is_woken: anyio.Event = attrs.field(factory=anyio.Event)
+    is_woken: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
 @attrs.define(eq=False)

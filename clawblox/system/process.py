@@ -23,6 +23,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.protocol import (
     LISTEN_FD,
@@ -313,8 +314,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-@attrs.frozen
-class ProgramOutcome:
+class ProgramOutcome(msgspec.Struct, frozen=True):
     """The outcome of a program.
 
     Attributes:

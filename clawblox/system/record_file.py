@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
 import msgspec
 
 from clawblox.foreign_values import encode_line
@@ -48,16 +47,14 @@ class LaterVersionError(RecordError):
         super().__init__(problem, UPDATE_HINT)
 
 
-@attrs.frozen
-class _Versioned:
+class _Versioned(msgspec.Struct, frozen=True):
     schema_version: int = 1
 
 
 _versioned: Final = msgspec.json.Decoder(_Versioned)
 
 
-@attrs.frozen(kw_only=True)
-class RecordFormat(Generic[_T]):
+class RecordFormat(msgspec.Struct, Generic[_T], frozen=True, kw_only=True):
     """The format of a kind of records.
 
     Attributes:

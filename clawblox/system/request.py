@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
+import msgspec
 
 from clawblox.errors import ConfigError
 from clawblox.system.ports import join_address
@@ -32,8 +33,7 @@ _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 _BAD_VALUE = "must be one line of Latin-1 text without control characters"
 
 
-@attrs.frozen
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Address of a server.
 
     Attributes:

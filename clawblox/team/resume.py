@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import msgspec
 
 from clawblox.checkpoint import read_metadata
 from clawblox.checkpoint.load.load import load
@@ -90,7 +91,7 @@ class TeamResume:
             _truncate_saves(other, digest, archive) if other.record.name == instance else other
             for other in found.instances
         )
-        found = attrs.evolve(found, instances=instances)
+        found = msgspec.structs.replace(found, instances=instances)
         return cls(run_dir=run_dir, archive=archive, instance=instance, found=found, record=record)
 
     def restore(self, report: Report | None = None) -> dict[str, Path | None]:
@@ -149,4 +150,4 @@ def _truncate_saves(instance: Interrupted, digest: str, archive: Path) -> Interr
             hint=f"clawblox run can continue from the save in the archive itself, {archive}",
         )
     saves = instance.saves[: digests.index(digest) + 1]
-    return attrs.evolve(instance, saves=saves, reason=None, problem=None)
+    return msgspec.structs.replace(instance, saves=saves, reason=None, problem=None)

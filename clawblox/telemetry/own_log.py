@@ -15,7 +15,7 @@ from pathlib import PurePath
 from traceback import walk_tb
 from typing import Any, Final
 
-import attrs
+import msgspec
 
 from clawblox.foreign_values import clean_text
 from clawblox.printable import printable_name
@@ -102,8 +102,7 @@ class OwnLog:
         return _Containment(self, event, expected, on_defect, fields)
 
 
-@attrs.define
-class _Containment:
+class _Containment(msgspec.Struct):
     """See :meth:`OwnLog.contain`."""
 
     log: OwnLog

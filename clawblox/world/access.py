@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox import protocol
 from clawblox.config.agent_arguments import AgentLike
@@ -89,8 +90,7 @@ class Actor:
         return cls(access.session, access.agent_id, access.name)
 
 
-@attrs.frozen
-class WorldMember:
+class WorldMember(msgspec.Struct, frozen=True):
     """An agent as a world sees it.
 
     Attributes:

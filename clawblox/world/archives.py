@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.checkpoint.names import SNAPSHOT_NAME
 from clawblox.concurrency.progress import Report, run_with_progress
@@ -132,8 +133,7 @@ class ArchiveStart:
             _log.warning("loaded state not removed", run_dir=run_dir, error=str(error))
 
 
-@attrs.frozen
-class Snapshots:
+class Snapshots(msgspec.Struct, frozen=True):
     """The snapshots that many instances are restored from, extracted from archives if necessary.
 
     Attributes:

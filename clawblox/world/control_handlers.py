@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.tasks import Tasks
@@ -77,8 +78,7 @@ def make_operations(fleet: Fleet, start: Start, fork: Fork, run_dir: Path) -> di
     }
 
 
-@attrs.frozen
-class _Operations:
+class _Operations(msgspec.Struct, frozen=True):
     """Operations on the instances of a run directory, run by the orchestrator that owns them."""
 
     fleet: Fleet

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.batch import Batch, BatchOperation, Job
 from clawblox.concurrency.deadlines import GAP_S, watch_loop
@@ -64,8 +65,7 @@ from clawblox.world.starts import (
 _log = OwnLog(__name__)
 
 
-@attrs.frozen(kw_only=True)
-class ManyStart:
+class ManyStart(msgspec.Struct, frozen=True, kw_only=True):
     """A start of many instances: new ones, or a resume.
 
     Attributes:
@@ -446,7 +446,8 @@ class Fleet(KnownInstances):
         run_id = update.run.get("id")
         if run_id is not None:
             here = self._find_runs(directory)
-            update = attrs.evolve(update, renamed_runs={run.run_id: run_id for run in here})
+            renamed = {run.run_id: run_id for run in here}
+            update = msgspec.structs.replace(update, renamed_runs=renamed)
             await run_blocking(rename_runs, here, run_id)
         if (snapshot := update.run.get("resume_from")) is not None:
             await run_blocking(self.writers.note_forks, [Path(snapshot)])
@@ -468,9 +469,8 @@ class Fleet(KnownInstances):
     def emit(self, kind: EventKind, instance: str, labels: Labels, **detail: Any) -> None:
         """Send an event to all subscribers, and count it."""
         time = format_utc(utc_now())
-        self.hub.publish(
-            WorldEvent(time=time, kind=kind, subject=instance, data=detail, labels=labels)
-        )
+        event = WorldEvent(time=time, kind=kind, subject=instance, data=detail, labels=labels)
+        self.hub.publish(event)
         self.recorder.count_event(kind)
         if kind == "ready":
             self.recorder.observe("ready_s", detail["ready_s"])

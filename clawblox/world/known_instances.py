@@ -21,7 +21,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import UsageError
@@ -36,8 +36,7 @@ from clawblox.world.handle import InstanceHandle
 _log = OwnLog(__name__)
 
 
-@attrs.frozen
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """The launches of a start of many.
 
     Attributes:
@@ -46,7 +45,7 @@ class Planned:
     """
 
     launches: Sequence[Launch]
-    failed: Mapping[str, Exception] = attrs.field(factory=dict)
+    failed: Mapping[str, Exception] = msgspec.field(default_factory=dict)
 
 
 Plan: TypeAlias = Callable[[Iterator[str]], Planned]
@@ -134,8 +133,7 @@ class Planning:
             claim.forget(launches)
 
 
-@attrs.define
-class _PastInstance:
+class _PastInstance(msgspec.Struct):
     """The short entry of an instance that was stopped, or never became ready.
 
     Attributes:
@@ -160,7 +158,7 @@ class _PastInstance:
         """
         record = read_record(self.run_dir, self.name)
         if record is not None and record.run_id == self.run_id:
-            replace_record(self.run_dir, attrs.evolve(record, run_id=run_id))
+            replace_record(self.run_dir, msgspec.structs.replace(record, run_id=run_id))
         self.run_id = run_id
 
 

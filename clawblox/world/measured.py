@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_interruptible
 from clawblox.errors import ManifestError
@@ -32,8 +33,7 @@ _MAX_FILES: Final = 100
 _log = OwnLog(__name__)
 
 
-@attrs.define
-class _Limit:
+class _Limit(msgspec.Struct):
     """The deadline for reading files, in seconds of ``time.monotonic``."""
 
     ends_at: float

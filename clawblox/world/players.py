@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import msgspec
 
 from clawblox.config.options import is_instance_name
 from clawblox.errors import ConfigError
@@ -33,8 +34,7 @@ _AGENTS_DIR: Final = "agents"
 """Directory in a run directory that contains the agents' directories."""
 
 
-@attrs.frozen
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """An instance that was restored from a save.
 
     Attributes:

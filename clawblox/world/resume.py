@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import attrs
+import msgspec
 
 from clawblox.concurrency.batch import Batch
 from clawblox.concurrency.progress import ProgressLike
@@ -169,10 +170,12 @@ async def find_resumable(
     await run_blocking(remove_leftovers, run_dir)
     await run_blocking(settle_unlisted_saves, run_dir)
     found = await run_blocking(read_interruption, records, left)
-    return attrs.evolve(
+    return msgspec.structs.replace(
         found,
         instances=tuple(
-            attrs.evolve(instance, problem=survivors.get(instance.record.name, instance.problem))
+            msgspec.structs.replace(
+                instance, problem=survivors.get(instance.record.name, instance.problem)
+            )
             for instance in found.instances
         ),
     )

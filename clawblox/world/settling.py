@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 import attrs
+import msgspec
 
 from clawblox.concurrency.threads import run_blocking
 from clawblox.errors import ClawbloxError, ManifestError, WorldCallError
@@ -71,7 +72,7 @@ async def list_agent(
         driver=member.driver,
         sandbox=member.sandbox,
     )
-    await writer.apply(attrs.evolve(update, left=tuple(over)))
+    await writer.apply(msgspec.structs.replace(update, left=tuple(over)))
 
 
 async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[], None]:
@@ -93,13 +94,12 @@ async def settle_sessions(fleet: Fleet, instance: InstanceHandle) -> Callable[[]
     return settling.emit_all
 
 
-@attrs.define
-class _Settling:
+class _Settling(msgspec.Struct):
     """Checks the sessions of one restored instance."""
 
     fleet: Fleet
     instance: InstanceHandle
-    _events: list[Callable[[], None]] = attrs.field(factory=list, init=False)
+    _events: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     async def run(self) -> None:
         """Check the sessions that may be lost, and replace those that were."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePath
 from typing import Final
 
-import attrs
+import msgspec
 
 from clawblox.config.arguments import check_read_path, is_world_url
 from clawblox.errors import ConfigError
@@ -172,8 +172,7 @@ def copy_sources(
             )
 
 
-@attrs.frozen
-class WorldFiles:
+class WorldFiles(msgspec.Struct, frozen=True):
     """The source files of a world.
 
     Attributes:
@@ -240,7 +239,11 @@ def register_start(
     if files is None:
         write(update)
         return {}
-    write(attrs.evolve(update, world_files=({"sha256": files.sha256, "files": dict(files.files)},)))
+    write(
+        msgspec.structs.replace(
+            update, world_files=({"sha256": files.sha256, "files": dict(files.files)},)
+        )
+    )
     return {FILES_ENV: files.sha256}
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import anyio
-import attrs
+import msgspec
 
 from clawblox.concurrency.progress import Advance
 from clawblox.concurrency.threads import run_blocking
@@ -191,7 +191,7 @@ def lone_update(launch: Launch) -> Update:
     lineage = {} if launch.archive is None else launch.lineage
     update = run_update(labels=launch.options.labels, **lineage)
     own = {"seed": launch.options.reseed, "script_errors": None}
-    return attrs.evolve(update, run={**update.run, **own})
+    return msgspec.structs.replace(update, run={**update.run, **own})
 
 
 def continued_update(launch: Launch) -> Update:
@@ -213,7 +213,7 @@ def continued_update(launch: Launch) -> Update:
         by=past.by,
         seed=launch.options.reseed,
     )
-    return attrs.evolve(restart, run={**run.run, **restart.run})
+    return msgspec.structs.replace(restart, run={**run.run, **restart.run})
 
 
 def begun_update(launch: Launch, run_id: str, begun_at: datetime | str) -> Update:

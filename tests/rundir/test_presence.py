@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import attrs
+import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
@@ -59,7 +59,7 @@ async def watch(run_dir: Path, *names: str) -> EndWatch:
 
 
 async def write(run_dir: Path, record: InstanceRecord, **fields: Any) -> InstanceRecord:
-    changed = attrs.evolve(record, **fields)
+    changed = msgspec.structs.replace(record, **fields)
     await run_sync(write_records, run_dir, changed)
     return changed
 
@@ -143,7 +143,7 @@ async def test_a_restart_does_not_count_as_an_end(
 ) -> None:
     monkeypatch.setattr(presence, "_LOOK_INTERVAL_S", 0.01)
     monkeypatch.setattr(presence, "_GATHER_S", 0.0)
-    died = attrs.evolve(await make(tmp_path, sleeper.pid), pid=dead_pid)
+    died = msgspec.structs.replace(await make(tmp_path, sleeper.pid), pid=dead_pid)
     await write(tmp_path, died)  # its owner has not decided yet
     found: list[EndedInstance] = []
 

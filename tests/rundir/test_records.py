@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
+import msgspec
 import pytest
 
 from clawblox import ProcessExit, RunLockedError
@@ -85,7 +85,7 @@ def record_of(name: str, **changes: Any) -> InstanceRecord:
         restarts=2,
         exit=None,
     )
-    return attrs.evolve(record, **changes)
+    return msgspec.structs.replace(record, **changes)
 
 
 def instances_of(run: Path) -> Path:
@@ -516,9 +516,9 @@ def test_options_are_recorded_unchanged(tmp_path: Path) -> None:
 def test_an_instance_is_alive_while_its_process_is_the_same(alive: dict[str, Any]) -> None:
     record = record_of("w000", **alive)
     assert record.is_alive
-    assert not attrs.evolve(record, start_time=record.start_time + 1).is_alive
-    assert not attrs.evolve(record, boot_id="another").is_alive
-    assert not attrs.evolve(record, pid=0).is_alive
+    assert not msgspec.structs.replace(record, start_time=record.start_time + 1).is_alive
+    assert not msgspec.structs.replace(record, boot_id="another").is_alive
+    assert not msgspec.structs.replace(record, pid=0).is_alive
     os.kill(record.pid, 9)
     wait_until(lambda: not is_alive(record.pid))
     assert not record.is_alive  # a zombie

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import attrs
+import msgspec
 import pytest
 
 from clawblox import UsageError
@@ -90,7 +90,7 @@ def test_a_log_is_followed_through_restarts_to_the_end_of_its_instance(
 ) -> None:
     record = logged(tmp_path, "one", **sleeper, **OWNED)
     readers = read_logs(tmp_path, follow=True, tail=None)
-    write_records(tmp_path, attrs.evolve(record, **changes))
+    write_records(tmp_path, msgspec.structs.replace(record, **changes))
     assert lines_of(readers["w000"], HANG_S if is_end else 0.3) == (["one"], is_end)
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import anyio
 import attrs
+import msgspec
 import pytest
 
 from clawblox import AsyncWorld, SavedCheckpoint
@@ -227,7 +228,9 @@ async def test_a_run_is_not_resumed_from_a_save_that_is_gone(scene: Scene, tmp_p
     digest = (await run_blocking(read_metadata, saved))["files"]["world.snapshot"]["sha256"]
     assert [save.sha256 for save in resume.found.instances[0].saves] == [digest]
     assert resume.restore() == {}  # no agent is in the archive
-    found = attrs.evolve(found, instances=(attrs.evolve(found.instances[0], saves=()),))
+    found = msgspec.structs.replace(
+        found, instances=(msgspec.structs.replace(found.instances[0], saves=()),)
+    )
     with pytest.raises(ClawbloxError, match=f"The save of {started.name} that belongs to a.ckpt"):
         TeamResume.find(scene.run_dir, saved.path, started.name, found, record)
     with pytest.raises(CheckpointError):

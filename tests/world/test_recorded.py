@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
+import msgspec
 import pytest
 
 from clawblox import StartedWorld, WorldExitedError
@@ -83,5 +83,5 @@ async def test_a_restarted_instance_is_not_expected_to_restart_again(
         ("starting", "never", True),
         ("ready", "fresh", True),
     ):
-        found = attrs.evolve(record, state=state, options={"restart": policy})
+        found = msgspec.structs.replace(record, state=state, options={"restart": policy})
         assert Presence(found, "away").will_restart is is_expected

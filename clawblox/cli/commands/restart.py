@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
-import attrs
 import click
+import msgspec
 
 from clawblox.cli.experiment_dirs import refuse_running_attempt
 from clawblox.cli.field_options import OptionsCommand, options_from
@@ -123,4 +123,4 @@ def _show(outcome: Outcome[Restarted]) -> None:
 def _json_object(outcome: Outcome[Restarted]) -> dict[str, object]:
     if outcome.value is None:
         return {"instance": outcome.instance, "error": str(outcome.error)}
-    return {"instance": outcome.instance, **attrs.asdict(outcome.value), "error": None}
+    return {"instance": outcome.instance, **msgspec.structs.asdict(outcome.value), "error": None}

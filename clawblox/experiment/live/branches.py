@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
+import msgspec
 
 from clawblox.agents.async_agent import AsyncAgent
 from clawblox.agents.drivers import find_driver
@@ -48,7 +48,7 @@ def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
     update = agent_update(dir=branch.dir)
     (entry,) = update.agents
     known = {**entry, "forked_from": _describe(source)}
-    update_manifest(run_dir, attrs.evolve(update, agents=(known,)))
+    update_manifest(run_dir, msgspec.structs.replace(update, agents=(known,)))
 
 
 def _describe(source: AttemptAgent) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from clawblox.agents.layout import AgentDir
 from clawblox.checkpoint.load.load import extract_snapshot, load
@@ -138,7 +139,7 @@ class Preparation:
             prompt = order.branch.prompt
             digest = None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest()
             facts = {"label": order.branch.label, "prompt_sha256": digest}
-            update = attrs.evolve(update, run={**update.run, "branch": facts})
+            update = msgspec.structs.replace(update, run={**update.run, "branch": facts})
         update_manifest(directory, update)
 
     def _find_save(self, ref: CheckpointRef, record: AttemptRecord) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import attrs
+import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
@@ -123,7 +123,9 @@ async def test_a_fork_does_not_take_the_name_of_a_planned_instance(
     await interrupt(directory, run, 1)
     known = await run_sync(read_record, run, "w000")
     assert known is not None
-    planned = attrs.evolve(known, name="w001", state="planned", pid=0, orchestrator_pid=1 << 22)
+    planned = msgspec.structs.replace(
+        known, name="w001", state="planned", pid=0, orchestrator_pid=1 << 22
+    )
     await run_sync(write_records, run, planned)
     async with AsyncWorld(dir=directory) as world:
         started = await world.start(run_dir=run, name="w000")
