@@ -22,7 +22,7 @@ _SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control characters, invisible characters such as bidi marks and tags, surrogates, separators."""
 
-_INVISIBLE: Final = re.compile(
+_INVISIBLE: Final = (
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\ufffe\uffff]"
     r"|[\U000e0000-\U000e0fff]"
 )
@@ -39,15 +39,16 @@ _EMOJI: Final = (
 A joiner is allowed only between two pictures, and a style selector only directly after a picture.
 """
 
-_JOINED_EMOJI: Final = re.compile(_EMOJI)
-_EMOJI_OR_SUSPECT: Final = re.compile(rf"{_EMOJI}|{_SUSPECT.pattern}")
+_EMOJI_OR_SUSPECT: Final = rf"{_EMOJI}|{_SUSPECT.pattern}"
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
 def is_printable(text: str) -> bool:
     """Return whether all characters are printable, including joiners between two pictures."""
-    return _JOINED_EMOJI.sub(lambda emoji: emoji[0].replace("\u200d", ""), text).isprintable()
+    if text.isprintable():
+        return True
+    return re.sub(_EMOJI, lambda emoji: emoji[0].replace("\u200d", ""), text).isprintable()
 
 
 def printable(text: str) -> str:
@@ -127,7 +128,7 @@ def _escape_in_shell(char: str) -> str:
 def _is_unsafe(char: str) -> bool:
     import unicodedata  # few texts need it
 
-    return unicodedata.category(char) in _UNSAFE_CATEGORIES or bool(_INVISIBLE.match(char))
+    return unicodedata.category(char) in _UNSAFE_CATEGORIES or bool(re.match(_INVISIBLE, char))
 
 
 def _escape(text: str, mark: Callable[[str], str]) -> str:
@@ -137,7 +138,7 @@ def _escape(text: str, mark: Callable[[str], str]) -> str:
             return shown
         return mark(shown.encode("unicode_escape").decode())
 
-    return _EMOJI_OR_SUSPECT.sub(show, text)
+    return re.sub(_EMOJI_OR_SUSPECT, show, text)
 
 
 def _escape_in_json(match: re.Match[str]) -> str:

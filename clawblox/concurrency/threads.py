@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import attrs
 import msgspec
 
 from clawblox.concurrency.per_loop import per_loop
@@ -205,7 +204,6 @@ async def run_abandonable(function: Callable[[Callable[..., Any]], _T]) -> _T:
     return piece.result()
 
 
-@attrs.define(eq=False)
 class Batcher:
     """Runs short blocking calls; simultaneous calls share a few worker threads.
 
@@ -213,9 +211,10 @@ class Batcher:
     competes for the interpreter. But several threads wait for the disk in parallel.
     """
 
-    _waiting: list[_Piece[Any]] = attrs.field(factory=list, init=False)
-    _taken: list[_Piece[Any]] = attrs.field(factory=list, init=False)
-    _is_led: bool = attrs.field(default=False, init=False)
+    def __init__(self) -> None:
+        self._waiting: list[_Piece[Any]] = []
+        self._taken: list[_Piece[Any]] = []
+        self._is_led = False
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """Run ``function(*args)`` together with calls of other tasks, and return its result.
@@ -297,7 +296,6 @@ current_batcher = per_loop(Batcher)
 # -- a regular blocking check, shared by all tasks that wait for a condition -------------------
 
 
-@attrs.define(eq=False)
 class Lookout:
     """Runs the checks of all waiting tasks together, in a single hop into a thread.
 
@@ -307,8 +305,9 @@ class Lookout:
         interval_s: Seconds between two rounds of checks.
     """
 
-    _interval_s: float
-    _watches: list[_Piece[bool]] = attrs.field(factory=list, init=False)
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._watches: list[_Piece[bool]] = []
 
     async def wait(self, check: Callable[[], bool]) -> None:
         """Wait until a check returns true.

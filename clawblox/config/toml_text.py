@@ -16,20 +16,19 @@ from clawblox.system.regular_files import read_regular
 
 _MAX_BYTES: Final = 16 << 20
 
-_AT_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)")
+_AT_LINE: Final = r" \(at line (\d+), column \d+\)"
 """The position in an error of tomllib."""
 _INVALID_VALUE: Final = "Invalid value"
 _VALUES_HINT: Final = "TOML writes true and false in lower case, lists in [] and texts in quotes"
 
-_LEXEME: Final = re.compile(
+_LEXEME: Final = (
     r'"""(?:\\.|[^\\])*?"{3,5}'
     r"|'''.*?'{3,5}"
     r'|"(?:\\.|[^"\\\n])*"'
     r"|'[^'\n]*'"
     r"|#[^\n]*"
     r"|[][{}]"
-    r"|\n",
-    re.DOTALL,
+    r"|\n"
 )
 """Tokens that can contain or end a statement of valid TOML; other text is skipped."""
 
@@ -71,7 +70,7 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        place = _AT_LINE.search(str(error))
+        place = re.search(_AT_LINE, str(error))
         message = f"not TOML: {str(error)[: place.start()] if place else error}"
         line = int(place[1]) if place else None
         hint = _VALUES_HINT if str(error).startswith(_INVALID_VALUE) else None
@@ -100,7 +99,7 @@ def find_line(text: str, keys: Keys) -> int | None:
 
 def _statement_ends(text: str) -> Iterator[int]:
     depth = 0
-    for match in _LEXEME.finditer(text):
+    for match in re.finditer(_LEXEME, text, re.DOTALL):
         lexeme = match.group()
         depth += (lexeme in ("[", "{")) - (lexeme in ("]", "}"))
         if lexeme == "\n" and depth == 0:

@@ -16,17 +16,17 @@ from clawblox.config.arguments import describe_mismatch, parse_duration
 from clawblox.errors import ConfigError
 
 _WORDS: Final = (
-    (re.compile(r"\bTrue\b"), "true"),
-    (re.compile(r"\b(?:False|None)\b"), "false"),  # TOML has no null: false is None
-    (re.compile(r"\bmapping\b"), "table"),
-    (re.compile(r'\{("\w+": .*?[\]"])\}'), r"{ \1 }"),
-    (re.compile(r'"(\w+)": '), r"\1 = "),
-    (re.compile(r"\b([a-z_]+)=(?=true\b|false\b)"), r"\1 = "),
-    (re.compile(r"\b([a-z_]+)=(?=[\s,;.)]|$)"), r"\1"),
-    (re.compile(r"^[A-Z]\w+, or a table\b"), "a table"),
+    (r"\bTrue\b", "true"),
+    (r"\b(?:False|None)\b", "false"),  # TOML has no null: false is None
+    (r"\bmapping\b", "table"),
+    (r'\{("\w+": .*?[\]"])\}', r"{ \1 }"),
+    (r'"(\w+)": ', r"\1 = "),
+    (r"\b([a-z_]+)=(?=true\b|false\b)", r"\1 = "),
+    (r"\b([a-z_]+)=(?=[\s,;.)]|$)", r"\1"),
+    (r"^[A-Z]\w+, or a table\b", "a table"),
 )
 """Python words in error messages, with their TOML equivalents."""
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY: Final = r"[A-Za-z0-9_-]+"
 
 Keys: TypeAlias = tuple[str | int, ...]
 """Position of a value: table keys and list indexes, outermost first."""
@@ -64,13 +64,13 @@ def format_toml(value: object) -> str:
 
 
 def _format_key(key: object) -> str:
-    return str(key) if _BARE_KEY.fullmatch(str(key)) else f'"{key}"'
+    return str(key) if re.fullmatch(_BARE_KEY, str(key)) else f'"{key}"'
 
 
 def to_toml_words(text: str) -> str:
     """Return one of clawblox's messages about values, translated into the words of TOML."""
     for pattern, word in _WORDS:
-        text = pattern.sub(word, text)
+        text = re.sub(pattern, word, text)
     return text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
 
 import anyio
 import attrs
@@ -18,6 +17,7 @@ from clawblox.instance.instance import Instance
 from clawblox.instance.lifecycle import LifecycleState
 from clawblox.supervision.lifecycle import Lifecycle
 
+_SERVICE_UNAVAILABLE = 503
 _HALT_NOTICE_S = 5.0
 """Maximum wait for the result of a probe after an answer 503, in seconds."""
 _EXIT_NOTICE_S = 0.25
@@ -118,7 +118,7 @@ class Calls:
     async def _prefer_exit(self, error: WorldError, begun_at: float) -> None:
         """Raise the exit instead of ``error`` if the world ended during the call, or has halted."""
         status = getattr(error, "status", None)
-        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if status == _SERVICE_UNAVAILABLE:
             with anyio.move_on_after(_HALT_NOTICE_S):
                 await self.pacer.probe_now()
             if self._instance.halt is not None:

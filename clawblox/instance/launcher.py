@@ -21,7 +21,6 @@ from enum import Enum
 from functools import partial
 
 import anyio
-import attrs
 import msgspec
 
 from clawblox.concurrency.tasks import Tasks, outlast
@@ -230,7 +229,6 @@ def _open_eventfd(stack: ExitStack) -> int:
     return fd
 
 
-@attrs.define(eq=False)
 class _Work:
     """The running starts in the thread.
 
@@ -243,14 +241,17 @@ class _Work:
         running: The starts.
     """
 
-    _ramp: Ramp
-    _epoll: select.epoll
-    _tell: Callable[[_Start, Callable[[], None]], None]
-    running: set[_Start] = attrs.field(factory=set, init=False)
-    _by_fd: dict[int, _Start] = attrs.field(factory=dict, init=False)
-    _timers: list[tuple[float, int, _Start]] = attrs.field(factory=list, init=False)
-    _serial: Iterator[int] = attrs.field(factory=partial(itertools.count, 1), init=False)
-    _has_warned: bool = attrs.field(default=False, init=False)
+    def __init__(
+        self, ramp: Ramp, epoll: select.epoll, tell: Callable[[_Start, Callable[[], None]], None]
+    ) -> None:
+        self._ramp = ramp
+        self._epoll = epoll
+        self._tell = tell
+        self.running: set[_Start] = set()
+        self._by_fd: dict[int, _Start] = {}
+        self._timers: list[tuple[float, int, _Start]] = []
+        self._serial: Iterator[int] = itertools.count(1)
+        self._has_warned = False
 
     def seconds_to_timer(self) -> float:
         """Return the seconds until the next timer; ``math.inf`` without one."""

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import anyio
-import attrs
 import msgspec
 
 from clawblox.concurrency.tasks import Residence, Tasks
@@ -41,7 +40,6 @@ _MEMINFO: Final = Path("/proc/meminfo")
 _log = OwnLog(__name__)
 
 
-@attrs.define(eq=False)
 class ManifestWriter:
     """Writes the updates of one process to one manifest in batches.
 
@@ -56,10 +54,11 @@ class ManifestWriter:
         is_writing: Whether updates are queued.
     """
 
-    file: ManifestFile
-    _tasks: Tasks
-    _queue: deque[_WriteRequest] = attrs.field(factory=deque, init=False)
-    is_writing: bool = attrs.field(default=False, init=False)
+    def __init__(self, file: ManifestFile, tasks: Tasks) -> None:
+        self.file = file
+        self._tasks = tasks
+        self._queue: deque[_WriteRequest] = deque()
+        self.is_writing = False
 
     async def apply(self, update: Update) -> None:
         """Merge an update into the manifest, durably on disk when this returns.

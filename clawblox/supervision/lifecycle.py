@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-import attrs
 import msgspec
 
 S = TypeVar("S", bound=str)
@@ -43,7 +42,6 @@ class Lifecycle(msgspec.Struct, Generic[S], eq=False):
         return not self._moves[self.state]
 
 
-@attrs.define(eq=False)
 class RestartBudget:
     """Limits the restarts within a sliding window.
 
@@ -52,9 +50,10 @@ class RestartBudget:
         window: Length of the window in seconds.
     """
 
-    _max_restarts: int
-    _window: float
-    _times: deque[float] = attrs.field(factory=deque, init=False)
+    def __init__(self, max_restarts: int, window: float) -> None:
+        self._max_restarts = max_restarts
+        self._window = window
+        self._times: deque[float] = deque()
 
     def take(self, now: float) -> int | None:
         """Use up one restart.

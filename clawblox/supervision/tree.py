@@ -109,7 +109,6 @@ class TreeEnd:
         return f"not even SIGKILL ended {', '.join(self.survivors)}" if self.survivors else None
 
 
-@attrs.define(eq=False)
 class ProcessTree:
     """The processes with one cookie. The tree outlives its leaders, which may come and go.
 
@@ -123,10 +122,11 @@ class ProcessTree:
             all processes have ended.
     """
 
-    cookie: str
-    may_have_survivors: bool = attrs.field(default=False, init=False)
-    processes: list[Process] = attrs.field(factory=list, init=False)
-    _leaders: tuple[tuple[int, int], ...] = attrs.field(default=(), init=False)
+    def __init__(self, cookie: str) -> None:
+        self.cookie = cookie
+        self.may_have_survivors = False
+        self.processes: list[Process] = []
+        self._leaders: tuple[tuple[int, int], ...] = ()
 
     @property
     def mark(self) -> Mark:
@@ -265,7 +265,6 @@ class _Request(msgspec.Struct, eq=False):
     is_woken: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
-@attrs.define(eq=False)
 class Finder:
     """Answers all tasks that search for processes at the same time with one pass.
 
@@ -273,10 +272,11 @@ class Finder:
     makes the next pass for all waiting tasks. A pass never answers requests made after its start.
     """
 
-    _waiting: dict[_Request, None] = attrs.field(factory=dict, init=False)
-    _is_passing: bool = attrs.field(default=False, init=False)
-    _lookers: int = attrs.field(default=0, init=False)
-    _all_wait: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    def __init__(self) -> None:
+        self._waiting: dict[_Request, None] = {}
+        self._is_passing = False
+        self._lookers = 0
+        self._all_wait = anyio.Event()
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:

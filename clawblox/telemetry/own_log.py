@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from pathlib import PurePath
-from traceback import walk_tb
 from typing import Any, Final
 
 import msgspec
@@ -137,8 +136,10 @@ def escape_entry(
 
 def _place(error: Exception) -> str:
     """Return the frames of an exception on one line, the innermost first."""
-    frames = [
-        f"{PurePath(frame.f_code.co_filename).name}:{line} {frame.f_code.co_qualname}"
-        for frame, line in walk_tb(error.__traceback__)
-    ]
+    frames, traceback = list[str](), error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        place = f"{PurePath(code.co_filename).name}:{traceback.tb_lineno}"
+        frames.append(f"{place} {code.co_qualname}")
+        traceback = traceback.tb_next
     return " < ".join(frames[: -_MAX_FRAMES - 1 : -1])

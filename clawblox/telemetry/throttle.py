@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-
-import attrs
 
 _INTERVAL_S = 60.0
 
 
-@attrs.define(eq=False)
 class Throttle:
     """Counts an event and decides when to report it: immediately, then once a minute.
 
@@ -18,9 +16,10 @@ class Throttle:
         clock: Returns monotonic seconds.
     """
 
-    _clock: Callable[[], float] = time.monotonic
-    _next_at: float = attrs.field(default=-float("inf"), init=False)
-    _count: int = attrs.field(default=0, init=False)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_at = -math.inf
+        self._count = 0
 
     def count(self) -> int:
         """Count an event; return the count since the last report, or 0 if no report is due."""
@@ -33,7 +32,6 @@ class Throttle:
         return times
 
 
-@attrs.define(eq=False)
 class Rate:
     """Admits an amount per second, after a burst.
 
@@ -42,14 +40,11 @@ class Rate:
         burst: Maximum amount at a time after a pause.
     """
 
-    _per_s: float
-    _burst: float
-    _left: float = attrs.field(init=False)
-    _filled_at: float = attrs.field(default=0.0, init=False)
-
-    @_left.default
-    def _full(self) -> float:
-        return self._burst
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = burst
+        self._filled_at = 0.0
 
     def admits(self, now: float, amount: float = 1.0) -> bool:
         """Take an amount if it is admitted at ``now`` (monotonic seconds); return whether so."""

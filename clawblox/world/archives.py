@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 _log = OwnLog(__name__)
 
 
-@attrs.define(eq=False)
 class ArchiveStart:
     """The start of one instance from an archive, whose state is loaded into the run directory.
 
@@ -62,11 +61,14 @@ class ArchiveStart:
         options: The options of the start.
     """
 
-    _fleet: Fleet
-    _config: WorldConfig
-    _archive: Path
-    _options: StartOptions
-    _loaded: Loaded | None = attrs.field(default=None, init=False)
+    def __init__(
+        self, fleet: Fleet, config: WorldConfig, archive: Path, options: StartOptions
+    ) -> None:
+        self._fleet = fleet
+        self._config = config
+        self._archive = archive
+        self._options = options
+        self._loaded: Loaded | None = None
 
     async def run(self) -> StartedWorld:
         """Load the archive and start the instance; a failure removes the instance and loaded state.
