@@ -105,7 +105,7 @@ def _in_python(module: Any) -> Zstandard:  # noqa: ANN401
         decompressor = module.ZstdDecompressor()
         content = bytes(decompressor.decompress(frame))
         if not decompressor.eof or decompressor.unused_data:
-            raise module.ZstdError("the frame is incomplete, or has something after it")
+            raise module.ZstdError("the frame is incomplete, or is followed by other data")
         return content
 
     return Zstandard(

@@ -153,7 +153,7 @@ class BatchOperation(Generic[_T]):
 
     async def _gather(self) -> Batch[_T]:
         if self._is_begun:
-            raise UsageError("this was awaited or iterated already", hint="call the method again")
+            raise UsageError("this was already awaited or iterated", hint="call the method again")
         outcomes = aiter(self)
         try:
             results = [outcome async for outcome in outcomes]
@@ -169,7 +169,7 @@ class BatchOperation(Generic[_T]):
     async def _wait(self) -> None:
         if self._is_over.is_set():
             await anyio.lowlevel.checkpoint_if_cancelled()
-            raise self._error or UsageError("it was closed meanwhile")
+            raise self._error or UsageError("it was closed in the meantime")
         await self._news.wait()
         self._news = anyio.Event()
 

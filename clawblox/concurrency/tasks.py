@@ -79,7 +79,7 @@ class Tasks:
         try:
             self._group.start_soon(self._run_task, function, args, name=name)
         except RuntimeError as error:
-            raise UsageError("it was closed meanwhile") from error
+            raise UsageError("it was closed in the meantime") from error
 
     async def _run_task(
         self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[object, ...]
@@ -135,7 +135,7 @@ class Tasks:
             raise outcome.error
         if not outcome.is_complete:
             await anyio.lowlevel.checkpoint_if_cancelled()
-            raise UsageError("it was closed meanwhile")
+            raise UsageError("it was closed in the meantime")
         return cast(_T, outcome.value)
 
 

@@ -345,10 +345,10 @@ def check_path(value: object, key: str) -> Path:
     try:
         path.absolute().as_posix().encode()
     except FileNotFoundError as error:
-        message = "must be an absolute path, as the current directory does not exist any more"
+        message = "must be an absolute path, because the current directory no longer exists"
         raise ConfigError(message, key=key, value=str(path)) from error
     except UnicodeEncodeError as error:
-        raise mismatch(key, "a path in UTF-8, as it is written to files", str(path)) from error
+        raise mismatch(key, "a path in UTF-8, because it is written to files", str(path)) from error
     return path
 
 
@@ -388,7 +388,7 @@ def check_env(value: Mapping[str, str] | None, key: str = "env") -> Mapping[str,
     for name, text in env.items():
         if name in ARGUMENT_BY_VARIABLE:
             raise ConfigError(
-                "must be left out, as start sets this variable itself",
+                "must be left out, because start sets this variable itself",
                 key=f"{key}.{name}",
                 value=text,
                 hint=f"use {ARGUMENT_BY_VARIABLE[name]}=",

@@ -317,7 +317,7 @@ def _unpack_member(
         raise FetchError(
             f"{folder} contains {'/'.join(parts)!r}, which is neither a file nor a directory",
             url=folder.address.url,
-            hint="a world with links in it can only be used from a checkout of your own",
+            hint="a world with links in it can only be used from your own checkout",
         )
     content = tar.extractfile(member)
     if content is not None:
@@ -437,5 +437,5 @@ def _limit_hint(response: httpx.Response) -> str | None:
         return None
     wait = headers.get("retry-after", "")
     is_plausible = _RETRY_AFTER.fullmatch(wait) is not None  # it may also be a date
-    when = f"in {wait} s" if is_plausible else "later, at most in an hour"
+    when = f"in {wait} s" if is_plausible else "later, within an hour"
     return f"the host's limit for requests without an account is used up; try again {when}"

@@ -420,7 +420,7 @@ def _list_ways(changes: Sequence[PlanChange]) -> list[str]:
     return [
         *([f"accept for later generations: {accept}"] if amended else []),
         *(
-            [f"to change {join_choices(never)}: begin another experiment (--name NEW), or fork"]
+            [f"to change {join_choices(never)}: start another experiment (--name NEW), or fork"]
             if never
             else []
         ),

@@ -165,7 +165,7 @@ def _held_run_error(run_dir: Path, path: Path) -> RunLockedError:
         f"the run directory {run_dir} is held by {holder}{since}",
         path=path,
         pid=owner.pid if owner else None,
-        hint="stop it, or choose another run directory; clawblox ps, logs and stop work",
+        hint="stop it, or choose another run directory; clawblox ps, logs and stop still work",
     )
 
 
@@ -338,7 +338,7 @@ def unreachable_error(run_dir: Path, record: InstanceRecord) -> ControlError:
     if is_suspended(pid):
         return suspended_error(f"the orchestrator of {record.name!r}", pid, path)
     return ControlError(
-        f"the orchestrator of {record.name!r}, pid {pid}, runs and cannot be asked: "
+        f"the orchestrator of {record.name!r}, pid {pid}, is running but cannot be reached: "
         "its control socket is gone",
         path=path,
         hint=f"to end it with all its instances: kill {pid}",

@@ -118,7 +118,7 @@ async def _connect(connection: socket.socket, path: Path) -> Peer:
             await anyio.sleep(_BACKLOG_POLL_S)
     except OSError as error:
         raise ControlError(
-            f"no orchestrator can be asked: {error.strerror}",
+            f"no orchestrator can be reached: {error.strerror}",
             path=path,
             hint="clawblox ps shows what runs in a run directory",
         ) from error

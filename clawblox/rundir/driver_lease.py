@@ -277,5 +277,5 @@ def driven_error(path: Path, owner: DrivingProcess | LockOwner | None) -> RunLoc
         f"{holder} runs the experiment in {directory}",
         path=path,
         pid=pid,
-        hint=f"{where}{stop} stops it; status and results work meanwhile",
+        hint=f"{where}{stop} stops it; status and results still work",
     )

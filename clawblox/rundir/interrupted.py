@@ -238,7 +238,7 @@ def _describe(
     manifest, problem = read(Path(record.instance_dir))
     saves, reason = _find_good_save(tuple(_list_saves(manifest, record)))
     if problem is not None:
-        reason = f"it has no save that is known: {problem}"
+        reason = f"its saves are unknown: {problem}"
     return Interrupted(
         record,
         saves,
@@ -254,9 +254,9 @@ def _check_origin(path: str | None, sha256: str | None) -> str | None:
     if path is None:
         return None
     if not Path(path).is_file():
-        return f"it has no good save, and the snapshot that it began from is missing: {path}"
+        return f"it has no good save, and the snapshot that it started from is missing: {path}"
     if sha256 is not None and not has_digest(Path(path), sha256):
-        return f"it has no good save, and the snapshot that it began from was changed: {path}"
+        return f"it has no good save, and the snapshot that it started from was changed: {path}"
     return None
 
 

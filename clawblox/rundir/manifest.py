@@ -337,7 +337,7 @@ def read_manifest(path: Path | str) -> Manifest:
         file = manifest_path(file) if file.is_dir() else file
         data = read_regular(file, max_bytes=MAX_MANIFEST_BYTES)
     except (OSError, ValueError) as error:  # a manifest can name a directory that cannot exist
-        reason = error.strerror if isinstance(error, OSError) else "no file has this name"
+        reason = error.strerror if isinstance(error, OSError) else "the file does not exist"
         raise ManifestError(f"the manifest cannot be read: {reason}", path=file) from error
     return parse_manifest(data, file)
 

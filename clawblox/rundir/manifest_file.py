@@ -215,7 +215,7 @@ class ManifestFile:
             ours = attrs.evolve(ours, manifest=self._adopt(swapped) or wanted)
         else:
             if ours is None:
-                message = "another program changes the manifest all the time"
+                message = "another program keeps changing the manifest"
                 raise ManifestError(message, path=self._path)
             # The updates are published. Changes made in between are owed: the next check finds them
             # missing, and the files that contain them are kept until then.

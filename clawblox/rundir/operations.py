@@ -149,7 +149,7 @@ def _find_source(record: InstanceRecord) -> SnapshotSource:
     # The token is not on disk, only in the world's environment.
     token = read_variables(record.pid).get(protocol.OPERATOR_TOKEN_ENV)
     if not record.is_alive or token is None:
-        raise UsageError(f"instance {record.name!r} does not run")
+        raise UsageError(f"instance {record.name!r} is not running")
     rows = record.datastore_path is not None
     return SnapshotSource(
         record.name, record.host, record.port, record.base_path, token, has_own_rows=rows
@@ -180,9 +180,9 @@ async def restart_instances(
     owners = await find_owners(run_dir, select, with_ended=True)
     asked = attrs.asdict(options, recurse=False)
     if not (names or owners.owned or owners.lost):
-        raise _no_orchestrator(f"no orchestrator runs in {run_dir}", run_dir)
+        raise _no_orchestrator(f"no orchestrator is running in {run_dir}", run_dir)
     for record in owners.free if names else ():
-        error = _no_orchestrator("its orchestrator does not run any more", run_dir, record.name)
+        error = _no_orchestrator("its orchestrator is no longer running", run_dir, record.name)
         on_restarted(Outcome(record.name, error=error))
     for record in owners.lost:
         unreachable = await run_blocking(unreachable_error, run_dir, record)

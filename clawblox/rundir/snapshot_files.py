@@ -114,10 +114,10 @@ def find_snapshot(given: object, world_dir: Path, key: str) -> Path:
                 f"there are two files of this name: {found[0]} and {found[1]}",
                 key=key,
                 value=str(given),
-                hint="give the absolute path of the one that is meant",
+                hint="give the absolute path of the intended file",
             )
     except OSError as error:
-        message = f"the snapshot cannot be looked for: {error.strerror}"
+        message = f"the snapshot cannot be searched for: {error.strerror}"
         raise ConfigError(message, key=key, value=str(given)) from error
     return found[0]
 
@@ -162,5 +162,5 @@ def _check_digest(path: Path, digest: str | None, key: str) -> Path:
 
 
 def _other_digest(path: Path, key: str, known: str | None) -> ConfigError:
-    message = "the file is not the snapshot that was saved: its digest is another one"
+    message = "the file is not the snapshot that was saved: its digest differs"
     return ConfigError(message, path=path, key=key, value=known)

@@ -170,7 +170,7 @@ class ProcessTree:
             if not isinstance(error, OSError):
                 _log.defect("processes not looked for", error)
             reason = getattr(error, "strerror", None) or repr(error)
-            failure = f"its processes cannot be looked at: {reason}"
+            failure = f"its processes cannot be inspected: {reason}"
             end = TreeEnd("killed", failure=failure)
             if leader is not None:
                 with anyio.move_on_after(_KILL_TIMEOUT_S):

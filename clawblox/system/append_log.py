@@ -79,7 +79,7 @@ def open_log(path: Path, *, lock_wait: float = LOCK_WAIT_S) -> Iterator[int]:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with closing_fd(open_own(path, flags)) as fd, locking(fd, lock_wait) as is_locked:
             if not is_locked:
-                raise TimeoutError(f"another process keeps the lock of {path}")
+                raise TimeoutError(f"another process holds the lock of {path}")
             if is_file_at(path, fd):  # otherwise it was replaced during the wait
                 yield fd
                 return

@@ -366,7 +366,7 @@ class _AnswerReader:
             self.raw_headers.clear()
             return
         if status < 200:  # an unknown status may never be followed by an answer
-            self._fault = f"has the status {status}, which is no answer"
+            self._fault = f"has the status {status}, which is not an answer"
             return
         self.status = status
         headers = self._framing

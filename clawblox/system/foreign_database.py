@@ -202,7 +202,7 @@ def _copy_whole(parent: int, name: str, place: Path, source: Path) -> None:
         _copy_file(parent, name + _LOG, place / (_COPY + _LOG))
         if before is not None and before == _identify(parent, name):
             return
-    raise OSError(errno.EBUSY, "is rewritten all the time", str(source))
+    raise OSError(errno.EBUSY, "keeps changing", str(source))
 
 
 def _identify(parent: int, name: str) -> tuple[int, ...] | None:

@@ -342,7 +342,7 @@ def remove_tree(path: Path | str, *, dir_fd: int | None = None) -> None:
         top = os.open(path, OPEN_DIRECTORY, dir_fd=dir_fd)
     except NotADirectoryError as error:
         raise NotADirectoryError(
-            error.errno, "is a symbolic link, or no directory", str(path)
+            error.errno, "is a symbolic link, or not a directory", str(path)
         ) from None
     removal.empty(top)
     with removal.noting():

@@ -291,7 +291,7 @@ class AsyncTeam:
 
     async def _stop_instance(self) -> None:
         if self._instance is not None:
-            with anyio.CancelScope(shield=True), suppress(UsageError):  # it was closed meanwhile
+            with anyio.CancelScope(shield=True), suppress(UsageError):  # it was just closed
                 await self._world.stop(self._instance)
 
     async def checkpoint(self, *, idle_wait: float | None = None) -> SavedCheckpoint:

@@ -329,7 +329,9 @@ class AsyncCheckpointer:
         names = self._world.instances
         if self._instance is None and len(names) != 1:
             message = f"a checkpointer needs one instance; there are {len(names)}"
-            raise UsageError(message, hint="start the world first, or name one with instance=")
+            raise UsageError(
+                message, hint="start the world first, or name an instance with instance="
+            )
         self._instance = self._instance or names[0]
         self._begun_at = anyio.current_time()
 

@@ -270,7 +270,7 @@ async def leave(connections: Connections, access: Mapping[str, Any], *, timeout:
         isinstance(part, str) for header in headers.items() for part in header
     )
     if not is_usable:
-        raise ConfigError("must be what connect returned", key="access", value=dict(access))
+        raise ConfigError("must be a result of connect", key="access", value=dict(access))
     request = connections.prepare("POST", protocol.LEAVE_ROUTE, headers=headers)
     answer = await connections.send(request, timeout=timeout)
     _require_success(answer, f"POST {protocol.LEAVE_ROUTE}")

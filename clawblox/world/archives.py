@@ -101,7 +101,7 @@ class ArchiveStart:
         launch = plan_launch(self._config, attrs.evolve(self._options, resume=None))
         if launch.run_dir == launch.config.dir:
             raise ConfigError(
-                "must be another directory than the world directory, for an archive",
+                "must not be the world directory if an archive is loaded",
                 key="run_dir",
                 value=str(launch.run_dir),
                 hint="give run_dir=, a directory for this run",

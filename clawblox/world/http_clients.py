@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AsyncHttpClient: TypeAlias = "httpx.AsyncClient"
 HttpClient: TypeAlias = "httpx.Client"
 
-_CLOSED_HINT: Final = "call http() while the world is open, and the agent in it"
+_CLOSED_HINT: Final = "call http() while the world is open and the agent is in it"
 
 
 @attrs.frozen
@@ -62,8 +62,8 @@ class ClientRequests:
         place, own = request.url, (base.scheme, base.host, base.port)
         if (place.scheme, place.host, place.port) != own:
             raise UsageError(
-                f"this client is for {self.base_url} only, as it sends a session, not for {place}",
-                hint="use a client of your own for other addresses",
+                f"this client sends a session, so it is only for {self.base_url}, not for {place}",
+                hint="use your own client for other addresses",
             )
 
 

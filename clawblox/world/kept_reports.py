@@ -33,7 +33,7 @@ OWN: Final = "."
 """Key for the files of the directory that contains the report."""
 MAX_REPORT_BYTES: Final = 64 << 20
 _SCHEMA_VERSION: Final = 1
-_HINT: Final = "remove the file, or run the command again, which replaces it"
+_HINT: Final = "remove the file, or run the command again to replace it"
 
 ReadFiles: TypeAlias = Callable[[Path], WorldFiles | None]
 """Returns the current files to judge in a directory; None if they are not known."""
@@ -170,5 +170,7 @@ def read_kept(
 def _parse_files(place: str, entry: Mapping[str, Any]) -> WorldFiles:
     files = parse_world_files(entry.get("files"), entry.get("sha256"))
     if files is None or not is_printable(place):
-        raise ValueError(f"{place!r} is no directory, or its files do not have the digest in it")
+        raise ValueError(
+            f"{place!r} is not a directory, or its files do not match the digest in it"
+        )
     return files

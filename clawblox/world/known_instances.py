@@ -250,7 +250,9 @@ class KnownInstances:
         if not self._instances:
             asked = "" if name is None else f"{asked}; "
             return UsageError(f"{asked}nothing runs{ended}", hint="start the world first")
-        return UsageError(f"{asked}; there are: {names}{ended}", hint="name one with instance=")
+        return UsageError(
+            f"{asked}; there are: {names}{ended}", hint="name an instance with instance="
+        )
 
     def last_run_dir(self, name: object) -> Path | None:
         """Return the run directory of the last instance called ``name``; None if there is none."""

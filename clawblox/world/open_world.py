@@ -153,7 +153,7 @@ class OpenWorld(WorldMetadata):
 
     async def __aenter__(self) -> Self:
         if self._fleet is not None:
-            raise UsageError("this world is open already", hint="use another AsyncWorld object")
+            raise UsageError("this world is already open", hint="use another AsyncWorld object")
         self._residence = Residence(self._opened())
         self._fleet = await self._residence.__aenter__()
         return self

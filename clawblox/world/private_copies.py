@@ -34,7 +34,7 @@ from clawblox.world_keys import CONFIG_NAME
 _COPY_NAME: Final = "world"
 _RUN_NAME: Final = "run"
 _UP: Final = ".."
-_HINT: Final = "replace it by what it leads to, or run the world in place with in_place=True"
+_HINT: Final = "replace it with its target, or run the world in place with in_place=True"
 _BREAK: Final = re.compile(r"[\s=:;,'\"()<>|&]+")
 _MAX_TEXTS: Final = 1000
 """Maximum number of strings of a ``world.toml`` that are searched for paths."""
@@ -224,10 +224,10 @@ def _copy(
 
 def _explain(paths: Sequence[str], reason: str) -> str:
     if not paths:
-        return f"the private copy has the directory of the world only: {reason}"
+        return f"the private copy contains only the directory of the world: {reason}"
     return (
         f"world.toml names {paths[0]}, which is outside of the world's directory, and a private"
-        f" copy cannot have it: {reason}"
+        f" copy cannot contain it: {reason}"
     )
 
 

@@ -46,8 +46,8 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
     believed = (records_journal(home), *manifest, recording.path.parent)
     if (problem := find_forger(home, *believed)) is not None:
         raise UsageError(
-            f"it is not known which world made {recording.path}: its record in {run_dir} does not "
-            f"count, since {problem}",
+            f"it is not known which world made {recording.path}: its record in {run_dir} is not "
+            f"trusted, because {problem}",
             hint=_HINT,
         )
     agent, part = find_agent_around(world), find_experiment_part(home)
@@ -63,7 +63,7 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
     if not world.is_dir():
         raise UsageError(
             f"the world that made {recording.path} is gone: {world} is not a directory",
-            hint="where it was moved, give its directory with world_dir=",
+            hint="if it was moved, give its directory with world_dir=",
         )
     return Path(record.world_dir)
 

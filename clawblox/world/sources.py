@@ -37,7 +37,7 @@ _RESULTS: Final = ("results", STATE_DIR_NAME)
 _CACHES: Final = frozenset({".venv", "__pycache__", ".pytest_cache"})
 HISTORY: Final = ".git"
 """Entry with the history in the top directory of a git repository."""
-_HINT: Final = "replace it by what it leads to"
+_HINT: Final = "replace it with its target"
 MAX_FILES: Final = 2000
 """Maximum number of files whose digests are listed."""
 MAX_BYTES: Final = 64 << 20

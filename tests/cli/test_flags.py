@@ -88,7 +88,7 @@ def test_library_hints_name_no_flags(hints: list[tuple[str, str]]) -> None:
          'add "resume" and "session" to --agent-command'),
         ("run", "leave out reseed=, or set reseed = true if the world reads WORLD_RESEED",
          "leave out --reseed, or set reseed = true if the world reads WORLD_RESEED"),
-        ("play", "name one with instance=", "name one with INSTANCE"),
+        ("play", "name an instance with instance=", "name an instance with INSTANCE"),
         ("act", "try again when it is ready; a client waits for that with wait_restart=",
          "try again when it is ready"),
         ("save", 'list it as excluded with on_unarchivable="record"', None),

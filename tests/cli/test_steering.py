@@ -134,7 +134,7 @@ def test_saving_is_an_error_if_nothing_is_ready(up: Start, call: Start, run_dir:
     assert saved.err.startswith(f"Error: Nothing in '{run_dir}' is ready, so there is nothing")
     named = call("save", str(run_dir), "w001")
     assert named.wait() == 1
-    assert named.err == "w001: not saved: instance 'w001' does not run\n"
+    assert named.err == "w001: not saved: instance 'w001' is not running\n"
 
 
 @pytest.mark.thorough

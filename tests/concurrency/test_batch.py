@@ -212,7 +212,7 @@ async def test_an_operation_can_be_awaited_only_once() -> None:
         await awaited
         iterated = aiter(BatchOperation(tasks, {"a": lambda: immediate(1)}))
         for many in (awaited, iterated):
-            with pytest.raises(UsageError, match="awaited or iterated already"):
+            with pytest.raises(UsageError, match="already awaited or iterated"):
                 await many
 
 
@@ -313,7 +313,7 @@ async def test_a_waiting_caller_gets_an_error_when_the_world_is_closed(way: str)
             work.end(a=1)
             await anyio.wait_all_tasks_blocked()
         assert work.cleaned_up == ["b"]
-    assert [str(error) for error in told] == ["it was closed meanwhile"]
+    assert [str(error) for error in told] == ["it was closed in the meantime"]
 
 
 @each_way
@@ -321,7 +321,7 @@ async def test_operations_are_refused_after_the_world_was_closed(way: str) -> No
     work = Work("a")
     async with Tasks() as tasks:
         many = BatchOperation(tasks, work.jobs)
-    with anyio.fail_after(HANG_S), pytest.raises(UsageError, match="was closed meanwhile"):
+    with anyio.fail_after(HANG_S), pytest.raises(UsageError, match="was closed in the meantime"):
         await WAYS[way](many)
     assert work.begun == []
 
@@ -345,5 +345,5 @@ async def test_outcomes_that_arrived_before_the_close_can_still_be_read() -> Non
         work.end(a=1)
         await anyio.wait_all_tasks_blocked()
     assert await take_next(many) == Outcome("a", value=1)
-    with pytest.raises(UsageError, match="it was closed meanwhile"):
+    with pytest.raises(UsageError, match="it was closed in the meantime"):
         await take_next(many)

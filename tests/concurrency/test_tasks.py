@@ -127,7 +127,7 @@ async def test_an_error_in_a_cancelled_call_is_not_lost():
 async def test_a_group_refuses_calls_after_it_was_left():
     async with Tasks() as tasks:
         pass
-    with pytest.raises(UsageError, match="closed meanwhile"):
+    with pytest.raises(UsageError, match="closed in the meantime"):
         await tasks.own(lambda: anyio.sleep(0))
 
 

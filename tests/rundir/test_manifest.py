@@ -673,5 +673,5 @@ def test_a_manifest_beyond_the_limit_is_neither_read_nor_written(
 
 
 def test_an_impossible_directory_name_has_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match="no file has this name"):
+    with pytest.raises(ManifestError, match="the file does not exist"):
         read_manifest(tmp_path / "\ud800")

@@ -180,7 +180,7 @@ async def test_the_leaders_are_killed_if_the_tree_cannot_be_searched(
     monkeypatch.setattr(tree, "end_tree", fail)
     end = await processes.end(Grace(60))
     reason = "Too many open files" if isinstance(error, OSError) else repr(error)
-    assert (end.rung, end.failure) == ("killed", f"its processes cannot be looked at: {reason}")
+    assert (end.rung, end.failure) == ("killed", f"its processes cannot be inspected: {reason}")
     assert processes.may_have_survivors
     assert await leader.wait() == ProcessExit(signal="SIGKILL")
 

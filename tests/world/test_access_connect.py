@@ -349,7 +349,7 @@ async def test_the_world_forgets_an_agent_that_left(tmp_path: Path) -> None:
 async def test_leaving_requires_an_access(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         for access in ({"session": "x"}, {"headers": {"X-Session": 5}}):
-            with pytest.raises(ConfigError, match="access: must be what connect returned"):
+            with pytest.raises(ConfigError, match="access: must be a result of connect"):
                 await world.leave(access)
 
 

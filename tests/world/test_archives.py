@@ -209,7 +209,7 @@ async def test_an_archive_that_differs_from_the_registered_one_is_refused(
 ) -> None:
     given = {"path": archive, "sha256": "0" * 64}
     async with AsyncWorld(dir=world_dir) as world:
-        with pytest.raises(ConfigError, match="its digest is another one"):
+        with pytest.raises(ConfigError, match="its digest differs"):
             await world.start(resume=given, run_dir=tmp_path / "run")
         started = await world.start(
             resume={**given, "sha256": digest(archive)}, run_dir=tmp_path / "run"

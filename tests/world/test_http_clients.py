@@ -74,7 +74,7 @@ async def test_a_client_refuses_requests_to_another_host(
     async with running(tmp_path) as (world, _):
         client = (await world.join("Rocky")).http()
         for url in ("http://127.0.0.1:1/", "https://example.org/", "http://localhost/observe"):
-            with pytest.raises(UsageError, match="only, as it sends a session"):
+            with pytest.raises(UsageError, match="this client sends a session, so it is only for"):
                 await client.get(url)
 
 
@@ -111,7 +111,7 @@ def test_the_sync_world_returns_a_blocking_client(tmp_path: Path) -> None:
             assert isinstance(client, httpx.Client)
             assert client.get("/observe").json()["counter"] == 0
             assert client.post("/input", json={"type": "add", "data": 5}).json()["counter"] == 5
-            with pytest.raises(UsageError, match="only, as it sends a session"):
+            with pytest.raises(UsageError, match="this client sends a session, so it is only for"):
                 client.get("http://127.0.0.1:1/")
         assert client.is_closed
         others = (started.http(), world.http(timeout=2))

@@ -94,7 +94,7 @@ async def test_the_error_for_an_unknown_instance_lists_the_known_ones(tmp_path: 
 
 async def test_an_open_world_cannot_be_opened_again(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
-        with pytest.raises(UsageError, match="open already"):
+        with pytest.raises(UsageError, match="already open"):
             await world.__aenter__()
         assert is_alive(started.pid)
         assert (await world.connect("Rocky"))["session"]

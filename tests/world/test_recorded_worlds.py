@@ -74,7 +74,7 @@ def test_a_moved_world_must_be_given_explicitly(run_dir: Path, world: Path) -> N
     with pytest.raises(UsageError) as caught:
         find(run_dir / FILE)
     assert f"is gone: {world} is not a directory" in caught.value.message
-    assert caught.value.hint == "where it was moved, give its directory with world_dir="
+    assert caught.value.hint == "if it was moved, give its directory with world_dir="
 
 
 @pytest.mark.parametrize("instance", ["", "w000"])
@@ -106,7 +106,9 @@ def test_a_record_writable_by_other_users_is_ignored(
     mode = part.stat().st_mode & 0o7777
     for writable in (0o020, 0o002, 0o1002):
         part.chmod(mode | writable)
-        with pytest.raises(UsageError, match=f"does not count, since other users can write {part}"):
+        with pytest.raises(
+            UsageError, match=f"is not trusted, because other users can write {part}"
+        ):
             find(file)
     part.chmod(mode | 0o055)  # others may read it
     assert find(file) == world
@@ -118,7 +120,9 @@ def test_a_record_of_another_user_is_ignored(tmp_path: Path, world: Path, place:
     run_dir = write_run(tmp_path / "run", world, "w000")
     part = PLACES[place](run_dir)
     os.chown(part, NOBODY, -1)
-    with pytest.raises(UsageError, match=f"does not count, since {part} belongs to user {NOBODY}"):
+    with pytest.raises(
+        UsageError, match=f"is not trusted, because {part} belongs to user {NOBODY}"
+    ):
         find(run_dir / "worlds" / "w000" / FILE)
 
 
@@ -143,7 +147,7 @@ def test_a_link_between_record_and_recording_is_not_followed(
     part.rename(tmp_path / "elsewhere")
     part.symlink_to(tmp_path / "elsewhere")
     (recording,) = list_recordings(run_dir)
-    with pytest.raises(UsageError, match=f"does not count, since {part} is a symbolic link"):
+    with pytest.raises(UsageError, match=f"is not trusted, because {part} is a symbolic link"):
         find_recorded_world(recording, run_dir)
 
 
@@ -187,7 +191,7 @@ def test_a_run_in_an_agents_files_is_ignored(tmp_path: Path, world: Path) -> Non
     agent = tmp_path / "agent"
     (agent / "session").mkdir(parents=True)  # an agent from an archive has no runtime yet
     run_dir = write_run(agent / "workspace" / "run", world)
-    with pytest.raises(UsageError, match=f"since the agent in {agent} can write it"):
+    with pytest.raises(UsageError, match=f"because the agent in {agent} can write it"):
         find(run_dir / FILE)
 
 

@@ -73,7 +73,7 @@ def command(
 
     \f
     Raises:
-        ClawbloxError: The run directory does not exist, or no orchestrator runs in it.
+        ClawbloxError: The run directory does not exist, or no orchestrator is running in it.
         UsageError: There is no instance of one of the names, or the options contradict each other.
     """
     configure_logging()

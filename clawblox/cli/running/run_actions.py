@@ -89,7 +89,7 @@ async def _fork(status: InstanceStatus, saved: SavedSnapshot) -> str:
     if not await fork_instances(
         status.run_dir, status.world_dir, source, 1, on_event=events.append
     ):
-        raise ClawbloxError(f"no orchestrator runs in '{shorten_path(status.run_dir)}'")
+        raise ClawbloxError(f"no orchestrator is running in '{shorten_path(status.run_dir)}'")
     last = events[-1]
     if last["event"] == "failed":
         raise ClawbloxError(str(last["error"]))

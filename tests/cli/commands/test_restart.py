@@ -166,11 +166,13 @@ def test_restart_is_refused_without_an_orchestrator(serve: Serve, call: Start) -
     served.command.interrupt()
     named = call("restart", served.run_dir, "w000")
     assert named.wait() == 1
-    assert named.err.startswith("w000: not restarted: its orchestrator does not run any more")
+    assert named.err.startswith("w000: not restarted: its orchestrator is no longer running")
     assert f"clawblox resume {served.run_dir} w000" in named.err
     every = call("restart", served.run_dir)
     assert every.wait() == 1
-    assert every.err.startswith(f"Error: no orchestrator runs in {served.run_dir}, so nothing can ")
+    assert every.err.startswith(
+        f"Error: no orchestrator is running in {served.run_dir}, so nothing can "
+    )
     contradiction = call("restart", served.run_dir, "--fresh", "--save")
     assert contradiction.wait() == 2
 

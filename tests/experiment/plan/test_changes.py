@@ -264,7 +264,7 @@ def test_the_error_lists_old_and_new_values_and_the_ways_to_continue() -> None:
         "  duration: was 3600.0, is 7200.0",
         f"  save: was {OLD_SAVE}, is False",
         "  accept for later generations: --accept templates --accept duration --accept save",
-        "  to change agents.Eko.model: begin another experiment (--name NEW), or fork",
+        "  to change agents.Eko.model: start another experiment (--name NEW), or fork",
     ]
 
 

@@ -58,7 +58,7 @@ async def test_the_socket_file_is_removed_at_the_end(run_dir: Path) -> None:
         assert server.path == control_dir(run_dir) / "1-1.sock"
         assert list(control_dir(run_dir).iterdir()) == [server.path]
     assert list(control_dir(run_dir).iterdir()) == []
-    with pytest.raises(ControlError, match="no orchestrator can be asked: No such file"):
+    with pytest.raises(ControlError, match="no orchestrator can be reached: No such file"):
         await request(server.path, "echo", {})
 
 

@@ -1,4 +1,4 @@
-"""Orchestrators that live and cannot be asked, since their control socket is gone."""
+"""Running orchestrators that cannot be reached, because their control socket is gone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_an_instance_that_its_orchestrator_would_restart_is_not_killed(
     with orchestrator(_RESTARTING, make_world(tmp_path), run_dir) as owner:
         pid = int(owner.hear())
         _block_sockets(run_dir)
-        with pytest.raises(ControlError, match="runs and cannot be asked") as caught:
+        with pytest.raises(ControlError, match="is running but cannot be reached") as caught:
             await stop_instances(run_dir, names, grace_seconds=5)
         assert caught.value.hint == f"to end it with all its instances: kill {owner.pid}"
         assert str(run_dir) in str(caught.value)
