@@ -176,12 +176,12 @@ class Animations(SavedState):
         return ()
 
     def adjust_speed(self, track: Instance, speed: Any) -> Any:
-        """``AdjustSpeed(speed)``."""
+        """``AdjustSpeed(speed)``: change the playback speed."""
         track.change("Speed", _number(speed, 1.0, 1, "AdjustSpeed"))
         return ()
 
     def adjust_weight(self, track: Instance, weight: Any, fade: Any) -> Any:
-        """``AdjustWeight(weight, fade)``."""
+        """``AdjustWeight(weight, fade)``: change the weight within a fade time in seconds."""
         target = max(0.0, _number(weight, 1.0, 1, "AdjustWeight"))
         seconds = _number(fade, FADE, 2, "AdjustWeight")
         active = self._active.get(track.number)

@@ -129,7 +129,7 @@ def from_json(layout: Layout, saved: Json, slots: Slots) -> Any:
 
 
 def _is_empty(document: Json) -> bool:
-    """Return whether a document has no entries, or only empty ones."""
+    """Return whether a document is empty or contains only empty entries."""
     if isinstance(document, dict):
         return all(map(_is_empty, document.values()))
     return not document

@@ -71,10 +71,10 @@ _LOST: Final = (
 
 
 class Phase:
-    """A block with a name for the work of the engine in it.
+    """A named block of engine work, for the text of a halted world.
 
     Raises:
-        WorldHalted: The block raised a script error, since the engine's own work has used up the
+        WorldHalted: The block raised a script error, because the engine's work has used up the
             budget.
     """
 
@@ -150,7 +150,7 @@ class Scheduler(SavedState):
         return self.tick / TICK_RATE
 
     def phase(self, where: str) -> Phase:
-        """Return a block with a name for the work in it, for the text of a halted world."""
+        """Return a named block of engine work, for the text of a halted world."""
         return Phase(self, where)
 
     # Running
@@ -472,5 +472,5 @@ class Scheduler(SavedState):
         return read(saved, slots)
 
     def restore_parked(self, thread: Coroutine) -> None:
-        """Register a restored thread as parked, unless it has an entry of its own."""
+        """Register a restored thread as parked, unless it has an entry."""
         self._parked.setdefault(thread, 0)

@@ -45,7 +45,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """The history of a resumed instance before this orchestrator.
 
     Attributes:
-        run_id: Id of its run, which continues.
+        run_id: Id of its continued run.
         started_at: UTC time of the start of the run.
         number: Number of this restart of the run, from 1; 0 if the run was planned but not started.
         exit: Description of its previous exit.
@@ -124,7 +124,7 @@ class Launch:
         )
 
     def reseeded(self, seed: int) -> Launch:
-        """Return the launch with another seed, which is also the run's first seed from now on."""
+        """Return the launch with another seed, also as the first seed of the run from now on."""
         begun = attrs.evolve(self.begun, options=attrs.evolve(self.begun.options, reseed=seed))
         if self.first is None:
             return begun
@@ -366,8 +366,8 @@ def find_variables(
         ours: The environment of this process.
 
     Returns:
-        The values, and the names of the variables without a value here, except for tokens, which
-        are created again.
+        The values, and the names of the variables without a value here. Tokens are not among these
+        names, because they are created again.
     """
     names = _recorded_env(record)
     values = {name: ours[name] for name in names if name in ours} | dict(given)

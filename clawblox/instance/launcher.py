@@ -254,7 +254,7 @@ class _Work:
         self._has_warned = False
 
     def seconds_to_timer(self) -> float:
-        """Return the seconds until the next timer; ``math.inf`` without one."""
+        """Return the seconds until the next timer; ``math.inf`` without timers."""
         while self._timers and self._timers[0][1] != self._timers[0][2].timer:
             heapq.heappop(self._timers)
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else math.inf

@@ -75,7 +75,7 @@ class InstanceEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of an instance.
 
     Attributes:
-        was_begun: Whether its start had begun, so parts of it exist.
+        was_begun: Whether its start had begun.
         was_ready: Whether it was ever ready.
         has_died: Whether it ended without a request, or because it hung or had halted.
         has_finished: Whether it ended without a request, with status 0.

@@ -1,7 +1,7 @@
 """Luau in pure Python, with state that can be saved and restored; see `docs/luau.md`.
 
-The subpackages `core`, `compiler`, `runtime`, `lib` and `state` are followed by the module `vm` and
-the command in `__main__`. Each imports only the ones before it, and no other package of clawblox.
+In import order, the package consists of `core`, `compiler`, `runtime`, `lib`, `state`, the module
+`vm`, and the command in `__main__`. It does not import other packages of clawblox.
 """
 
 from clawblox.luau.core.deep import run_deep

@@ -215,7 +215,7 @@ def _write_jump(humanoid: Instance, value: bool) -> None:
 
 
 def jump(humanoid: Instance) -> Any:
-    """``Jump()``."""
+    """``Jump()``: request a jump."""
     _write_jump(humanoid, True)
     return ()
 
@@ -285,7 +285,7 @@ def set_state_enabled(humanoid: Instance, state: Any, enabled: Any) -> Any:
 
 
 def get_state_enabled(humanoid: Instance, state: Any) -> Any:
-    """``GetStateEnabled(state)``."""
+    """``GetStateEnabled(state)``: return whether a state is enabled."""
     return _state_name(state, "GetStateEnabled") not in _disabled_states(humanoid)
 
 

@@ -42,7 +42,7 @@ class Characters(SavedState):
         model.moved.append(self._follow)
 
     def _follow(self, instance: Instance) -> None:
-        """Register a Humanoid or root that has entered Workspace; forget one that has left."""
+        """Add a Humanoid or root that has entered Workspace, or remove it after it has left."""
         number = instance.number
         if instance.spec.name == "Humanoid":
             self._by_humanoid.pop(number, None)

@@ -117,7 +117,7 @@ class Spawning:
     # SpawnLocations
 
     def _follow(self, instance: Instance) -> None:
-        """Register a SpawnLocation that has entered Workspace; forget one that has left."""
+        """Add a SpawnLocation that has entered Workspace, or remove it after it has left."""
         if instance.spec.name == "SpawnLocation" and self._locations is not None:
             instance.list_in(self._locations)
 

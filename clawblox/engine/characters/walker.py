@@ -74,7 +74,7 @@ class Walker:
         rising: Its vertical speed.
         walking: Its horizontal velocity by walking, as X and Z.
         thrown: Its horizontal velocity by other causes, as X and Z.
-        grounded: Whether it stands on something.
+        grounded: Whether it is standing on a floor.
         sinking: Distance that the floor below it has sunk without it, in studs; 0 or negative.
         idle_since: `Space.changes` when it had no request, did not move and had no movable bodies
             nearby. It stays still while these three conditions hold. None if it moved.
@@ -99,7 +99,7 @@ class Walker:
         self.walking = self.thrown = (0.0, 0.0)
 
     def throw(self, velocity: Triple) -> None:
-        """Throw the character with a velocity, which decreases on the ground."""
+        """Throw the character with a velocity; friction on the ground reduces it."""
         x, y, z = velocity
         self.rising = _limited(y)
         self.thrown = (_limited(x), _limited(z))

@@ -113,7 +113,7 @@ _SEARCH: Final = record(ChildSearch, object_slot(Instance), shapes.text, optiona
 
 
 def set_attribute(instance: Instance, name: Any, value: Any) -> Any:
-    """``SetAttribute(name, value)``."""
+    """``SetAttribute(name, value)``: set an attribute, or remove it with nil."""
     tree.set_attribute(instance, text_argument(name, 1, "SetAttribute"), value)
     return ()
 
@@ -125,19 +125,19 @@ def get_attribute(instance: Instance, name: Any) -> Any:
 
 
 def get_attributes(instance: Instance) -> Any:
-    """``GetAttributes()``."""
+    """``GetAttributes()``: return a table of all attributes."""
     instance.model.scheduler.charge(len(instance.attributes) * _MEMBER_STEPS)
     return LuaTable({name: copy_attribute(value) for name, value in instance.attributes.items()})
 
 
 def get_attribute_changed_signal(instance: Instance, name: Any) -> Any:
-    """``GetAttributeChangedSignal(name)``."""
+    """``GetAttributeChangedSignal(name)``: return the signal of an attribute's changes."""
     text = text_argument(name, 1, "GetAttributeChangedSignal")
     return instance.signal(ATTRIBUTE_SIGNAL + text)
 
 
 def get_property_changed_signal(instance: Instance, name: Any) -> Any:
-    """``GetPropertyChangedSignal(name)``."""
+    """``GetPropertyChangedSignal(name)``: return the signal of a property's changes."""
     text, spec = text_argument(name, 1, "GetPropertyChangedSignal"), instance.spec
     if text not in spec.properties:
         shown, likely = text[:MAX_MESSAGE], suggest(text, spec.properties)
@@ -146,18 +146,18 @@ def get_property_changed_signal(instance: Instance, name: Any) -> Any:
 
 
 def add_tag(instance: Instance, tag: Any) -> Any:
-    """``AddTag(tag)``."""
+    """``AddTag(tag)``: add a tag to the instance."""
     tree.add_tag(instance, text_argument(tag, 1, "AddTag"))
     return ()
 
 
 def has_tag(instance: Instance, tag: Any) -> Any:
-    """``HasTag(tag)``."""
+    """``HasTag(tag)``: return whether the instance has a tag."""
     return as_text(tag) in instance.tags
 
 
 def remove_tag(instance: Instance, tag: Any) -> Any:
-    """``RemoveTag(tag)``."""
+    """``RemoveTag(tag)``: remove a tag from the instance."""
     tree.remove_tag(instance, text_argument(tag, 1, "RemoveTag"))
     return ()
 
@@ -169,18 +169,18 @@ def get_tags(instance: Instance) -> Any:
 
 
 def clone(instance: Instance) -> Any:
-    """``Clone()``."""
+    """``Clone()``: return a copy with all descendants, without a parent."""
     return tree.clone(instance)
 
 
 def destroy(instance: Instance) -> Any:
-    """``Destroy()``."""
+    """``Destroy()``: destroy the instance and its descendants."""
     tree.destroy(instance)
     return ()
 
 
 def clear_all_children(instance: Instance) -> Any:
-    """``ClearAllChildren()``."""
+    """``ClearAllChildren()``: destroy all children."""
     for child in tuple(instance.children):
         tree.destroy(child)
     return ()
@@ -201,7 +201,7 @@ def find_first_child_of_class(instance: Instance, class_name: Any) -> Any:
 
 
 def find_first_child_which_is_a(instance: Instance, class_name: Any) -> Any:
-    """``FindFirstChildWhichIsA(class)``."""
+    """``FindFirstChildWhichIsA(class)``, including subclasses."""
     instance.model.scheduler.charge(len(instance.children) // _CHILDREN_PER_STEP)
     return next((child for child in instance.children if class_name in child.spec.lineage), None)
 
@@ -215,18 +215,18 @@ def _ancestors(instance: Instance) -> Iterator[Instance]:
 
 
 def find_first_ancestor(instance: Instance, name: Any) -> Any:
-    """``FindFirstAncestor(name)``."""
+    """``FindFirstAncestor(name)``: return the nearest ancestor with a name, or nil."""
     name = as_text(name)
     return next((ancestor for ancestor in _ancestors(instance) if ancestor.name == name), None)
 
 
 def find_first_ancestor_of_class(instance: Instance, class_name: Any) -> Any:
-    """``FindFirstAncestorOfClass(class)``."""
+    """``FindFirstAncestorOfClass(class)``, without subclasses."""
     return next((node for node in _ancestors(instance) if node.spec.name == class_name), None)
 
 
 def find_first_ancestor_which_is_a(instance: Instance, class_name: Any) -> Any:
-    """``FindFirstAncestorWhichIsA(class)``."""
+    """``FindFirstAncestorWhichIsA(class)``, including subclasses."""
     return next((node for node in _ancestors(instance) if class_name in node.spec.lineage), None)
 
 
@@ -264,12 +264,12 @@ def is_a(instance: Instance, class_name: Any) -> Any:
 
 
 def is_descendant_of(instance: Instance, ancestor: Any) -> Any:
-    """``IsDescendantOf(ancestor)``."""
+    """``IsDescendantOf(ancestor)``: return whether an instance is an ancestor."""
     return isinstance(ancestor, Instance) and ancestor in _ancestors(instance)
 
 
 def is_ancestor_of(instance: Instance, descendant: Any) -> Any:
-    """``IsAncestorOf(descendant)``."""
+    """``IsAncestorOf(descendant)``: return whether an instance is a descendant."""
     return isinstance(descendant, Instance) and instance in _ancestors(descendant)
 
 

@@ -32,7 +32,7 @@ class Movers:
         self._movers: dict[int, Instance] = {}
 
     def follow(self, mover: Instance) -> None:
-        """Register a mover that has entered Workspace; forget one that has left."""
+        """Add a mover that has entered Workspace, or remove it after it has left."""
         mover.list_in(self._movers)
 
     def push(self) -> None:

@@ -113,19 +113,19 @@ class _PartMembers:
         return self._root(part).number
 
     def apply_impulse(self, part: Instance, impulse: Any) -> Any:
-        """``ApplyImpulse(impulse)``."""
+        """``ApplyImpulse(impulse)``: change the velocity immediately."""
         vector = _vector_argument(impulse, "impulse")
         self._marks.space.forces.apply_impulse(self._body(part), triple(vector))
         return ()
 
     def apply_impulse_at_position(self, part: Instance, impulse: Any, position: Any) -> Any:
-        """``ApplyImpulseAtPosition(impulse, position)``."""
+        """``ApplyImpulseAtPosition(impulse, position)``: apply an impulse at a world position."""
         vector, at = _vector_argument(impulse, "impulse"), _vector_argument(position, "position")
         self._marks.space.forces.apply_impulse(self._body(part), triple(vector), triple(at))
         return ()
 
     def apply_angular_impulse(self, part: Instance, impulse: Any) -> Any:
-        """``ApplyAngularImpulse(impulse)``."""
+        """``ApplyAngularImpulse(impulse)``: change the angular velocity immediately."""
         vector = _vector_argument(impulse, "impulse")
         self._marks.space.forces.apply_angular_impulse(self._body(part), triple(vector))
         return ()

@@ -161,7 +161,7 @@ class Parts(SavedState):
         model.classes.add("Workspace", methods=bind_methods(Searches(self._marks), "workspace"))
 
     def _move(self, instance: Instance) -> None:
-        """Register an instance that has entered Workspace; forget one that has left."""
+        """Add an instance that has entered Workspace, or remove it after it has left."""
         spec = instance.spec
         if "Part" in spec.lineage:
             self._marks.move(instance)

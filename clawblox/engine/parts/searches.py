@@ -36,7 +36,7 @@ class Searches:
     # rays
 
     def raycast(self, workspace: Instance, origin: Any, direction: Any, params: Any) -> Any:
-        """``Raycast(origin, direction, params)``."""
+        """``Raycast(origin, direction, params)``: return the nearest hit, or nil."""
         start, way = _vector(origin, "origin"), _vector(direction, "direction")
         hit = self._first(workspace, start, way, self._filter(params))
         if hit is None:
@@ -101,7 +101,7 @@ class Searches:
     def get_part_bounds_in_box(
         self, workspace: Instance, frame: Any, size: Any, params: Any
     ) -> Any:
-        """``GetPartBoundsInBox(cframe, size, params)``."""
+        """``GetPartBoundsInBox(cframe, size, params)``, based on bounding boxes."""
         if not isinstance(frame, CFrame):
             raise refuse_value("cframe", "CFrame", frame)
         box = Box(triple(frame.position), triple(_vector(size, "size")), frame.rotation)
@@ -110,7 +110,7 @@ class Searches:
     def get_part_bounds_in_radius(
         self, workspace: Instance, centre: Any, radius: Any, params: Any
     ) -> Any:
-        """``GetPartBoundsInRadius(position, radius, params)``."""
+        """``GetPartBoundsInRadius(position, radius, params)``, based on bounding boxes."""
         at = triple(_vector(centre, "position"))
         if radius.__class__ is not float:
             raise refuse_value("radius", "number", radius)

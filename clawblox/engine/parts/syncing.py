@@ -1,7 +1,7 @@
 """Applies the changes of scripts to bodies.
 
-A write to a physical property only marks the part. The changes are applied to the
-bodies once a tick, before characters move, and before a query of a script.
+A write to a physical property only marks the part. The changes are applied to the bodies once per
+tick, before characters move, and before each query of a script.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Marks(SavedState):
         return self._marked.get(number, 0)
 
     def move(self, part: Instance) -> None:
-        """Register a part that has entered Workspace; forget one that has left."""
+        """Add a part that has entered Workspace, or remove it after it has left."""
         part.list_in(self.members)
         self._marked[part.number] = ALL
         if self.welds.joints:

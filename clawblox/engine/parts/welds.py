@@ -56,7 +56,7 @@ class Welds:
         self._characters = characters
 
     def follow(self, joint: Instance) -> None:
-        """Register a joint that has entered Workspace; forget one that has left."""
+        """Add a joint that has entered Workspace, or remove it after it has left."""
         joint.list_in(self.joints)
         if joint.spec.name == _MOTOR:
             joint.list_in(self.motors)

@@ -40,34 +40,34 @@ def _finish_later(market: Instance, method: str, *values: Any) -> Any:
 
 
 def prompt_purchase(market: Instance, player: Any, asset: Any) -> Any:
-    """``PromptPurchase(player, asset)``."""
+    """``PromptPurchase(player, asset)``, ending without a purchase in the next tick."""
     return _prompt(market, "PromptPurchase", player, asset)
 
 
 def prompt_bundle_purchase(market: Instance, player: Any, bundle: Any) -> Any:
-    """``PromptBundlePurchase(player, bundle)``."""
+    """``PromptBundlePurchase(player, bundle)``, ending without a purchase in the next tick."""
     return _prompt(market, "PromptBundlePurchase", player, bundle)
 
 
 def prompt_game_pass_purchase(market: Instance, player: Any, game_pass: Any) -> Any:
-    """``PromptGamePassPurchase(player, gamePass)``."""
+    """``PromptGamePassPurchase(player, gamePass)``, ending without a purchase in the next tick."""
     return _prompt(market, "PromptGamePassPurchase", player, game_pass)
 
 
 def prompt_product_purchase(market: Instance, player: Any, product: Any) -> Any:
-    """``PromptProductPurchase(player, product)``."""
+    """``PromptProductPurchase(player, product)``, ending without a purchase in the next tick."""
     return _prompt(market, "PromptProductPurchase", player, product)
 
 
 def prompt_subscription_purchase(market: Instance, player: Any, subscription: Any) -> Any:
-    """``PromptSubscriptionPurchase(player, subscription)``."""
+    """``PromptSubscriptionPurchase(player, subscription)``, ending in the next tick."""
     method = "PromptSubscriptionPurchase"
     asked, name = player_argument(player, 1, method), text_argument(subscription, 2, method)
     return _finish_later(market, method, asked, name, False)
 
 
 def prompt_premium_purchase(market: Instance, player: Any) -> Any:
-    """``PromptPremiumPurchase(player)``."""
+    """``PromptPremiumPurchase(player)``, ending without a purchase in the next tick."""
     player_argument(player, 1, "PromptPremiumPurchase")
     return _finish_later(market, "PromptPremiumPurchase")
 

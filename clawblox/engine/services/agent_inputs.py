@@ -175,7 +175,7 @@ class AgentInputs(SavedState):
         return as_list([] if queue is None else [waiting.entry() for waiting in queue.inputs])
 
     def has_pending_inputs(self, service: Instance, player: Any) -> Any:
-        """``HasPendingInputs(player)``."""
+        """``HasPendingInputs(player)``: return whether the queue of a player has inputs."""
         return getattr(player, "number", 0) in self._queues
 
     def document(self, slots: Slots) -> list[Any]:

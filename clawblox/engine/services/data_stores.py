@@ -278,7 +278,7 @@ class DataStores(SavedState):
             self._batch = self._worker.submit(self.game_id, requests)
 
     def deliver(self) -> None:
-        """Answer the calls of the last tick, at the start of this one; wait for the database.
+        """Answer the calls of the last tick, at the start of this tick; wait for the database.
 
         Raises:
             WorldHalted: The error of a script halts the world, possibly an error of the database.

@@ -234,21 +234,21 @@ def get_server_time_now(workspace: Instance) -> float:
 
 
 def add_tag(collection: Instance, instance: Any, tag: Any) -> Any:
-    """``AddTag(instance, tag)``."""
+    """``AddTag(instance, tag)``: add a tag to an instance."""
     name = text_argument(tag, 2, "AddTag")
     tree.add_tag(instance_argument(instance, 1, "AddTag"), name)
     return ()
 
 
 def remove_tag(collection: Instance, instance: Any, tag: Any) -> Any:
-    """``RemoveTag(instance, tag)``."""
+    """``RemoveTag(instance, tag)``: remove a tag from an instance."""
     name = text_argument(tag, 2, "RemoveTag")
     tree.remove_tag(instance_argument(instance, 1, "RemoveTag"), name)
     return ()
 
 
 def has_tag(collection: Instance, instance: Any, tag: Any) -> Any:
-    """``HasTag(instance, tag)``."""
+    """``HasTag(instance, tag)``: return whether an instance has a tag."""
     return text_argument(tag, 2, "HasTag") in instance_argument(instance, 1, "HasTag").tags
 
 

@@ -38,7 +38,7 @@ class ClosingCalls(SavedState):
         model.classes.add("DataModel", methods=bind_methods(self, "game"), getters=getters)
 
     def bind_to_close(self, game: Instance, function: Any) -> Any:
-        """``BindToClose(function)``."""
+        """``BindToClose(function)``: call a function when the world closes in order."""
         if not is_function(function):
             raise RuntimeFault("invalid argument #1 to 'BindToClose' (function expected)")
         self._at_close.append(function)

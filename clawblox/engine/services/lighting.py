@@ -35,7 +35,7 @@ def _time_of_day(lighting: Instance) -> str:
 
 
 def get_minutes_after_midnight(lighting: Instance) -> Any:
-    """``GetMinutesAfterMidnight()``."""
+    """``GetMinutesAfterMidnight()``: return the clock in minutes."""
     return lighting.read("ClockTime") * 60.0
 
 

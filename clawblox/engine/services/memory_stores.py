@@ -213,7 +213,7 @@ class MemoryStores(SavedState):
         raise self._answer(suspension, *self._find(memory_map, name))
 
     def remove_async(self, memory_map: Instance, key: Any) -> Any:
-        """``RemoveAsync(key)``."""
+        """``RemoveAsync(key)``: remove the value of a key."""
         suspension = suspend()
         self.rows.remove(_store_id(memory_map), text_argument(key, 1, "RemoveAsync"))
         raise self._answer(suspension)

@@ -1,4 +1,4 @@
-"""``PhysicsService``: collision groups, and which of them collide.
+"""``PhysicsService``: collision groups, and the pairs of groups that collide.
 
 A new world has only the group ``Default``, and all groups collide with each other. A part with an
 unregistered group counts as part of ``Default``. As in Roblox, a query in such a group finds
@@ -136,7 +136,7 @@ class CollisionGroups(SavedState):
     def collision_group_set_collidable(
         self, service: Instance, first: Any, second: Any, collidable: Any
     ) -> Any:
-        """``CollisionGroupSetCollidable(first, second, collidable)``."""
+        """``CollisionGroupSetCollidable(first, second, collidable)``: set whether they collide."""
         method = "CollisionGroupSetCollidable"
         a, b = self._index(first, 1, method), self._index(second, 2, method)
         for at, other in ((a, b), (b, a)):
@@ -148,7 +148,7 @@ class CollisionGroups(SavedState):
         return ()
 
     def collision_groups_are_collidable(self, service: Instance, first: Any, second: Any) -> Any:
-        """``CollisionGroupsAreCollidable(first, second)``."""
+        """``CollisionGroupsAreCollidable(first, second)``: return whether two groups collide."""
         method = "CollisionGroupsAreCollidable"
         return self._collide(text_argument(first, 1, method), text_argument(second, 2, method))
 
@@ -164,25 +164,25 @@ class CollisionGroups(SavedState):
     get_collision_groups = get_registered_collision_groups
 
     def is_collision_group_registered(self, service: Instance, name: Any) -> Any:
-        """``IsCollisionGroupRegistered(name)``."""
+        """``IsCollisionGroupRegistered(name)``: return whether a group is registered."""
         return name is not None and name in self._names
 
     def get_max_collision_groups(self, service: Instance) -> Any:
-        """``GetMaxCollisionGroups()``."""
+        """``GetMaxCollisionGroups()``: return 32."""
         return float(MAX_GROUPS)
 
     def get_collision_group_id(self, service: Instance, name: Any) -> Any:
-        """``GetCollisionGroupId(name)``."""
+        """``GetCollisionGroupId(name)``: return the number of a group."""
         return float(self._index(name, 1, "GetCollisionGroupId"))
 
     def set_part_collision_group(self, service: Instance, part: Any, name: Any) -> Any:
-        """``SetPartCollisionGroup(part, name)``."""
+        """``SetPartCollisionGroup(part, name)``: set the group of a part."""
         self._index(name, 2, "SetPartCollisionGroup")
         _part(part, "SetPartCollisionGroup")["CollisionGroup"] = name
         return ()
 
     def collision_group_contains_part(self, service: Instance, name: Any, part: Any) -> Any:
-        """``CollisionGroupContainsPart(name, part)``."""
+        """``CollisionGroupContainsPart(name, part)``: return whether a part is in a group."""
         return _part(part, "CollisionGroupContainsPart")["CollisionGroup"] == name
 
 

@@ -232,7 +232,7 @@ class Players(SavedState):
         return as_list(service.children)
 
     def get_player_by_user_id(self, service: Instance, user_id: Any) -> Any:
-        """``GetPlayerByUserId(id)``."""
+        """``GetPlayerByUserId(id)``: return a present player, or nil."""
         players = service.children
         return next((player for player in players if player.read("UserId") == user_id), None)
 
@@ -253,7 +253,7 @@ class Players(SavedState):
         return player.read("UserId")
 
     def get_player_from_character(self, service: Instance, character: Any) -> Any:
-        """``GetPlayerFromCharacter(character)``."""
+        """``GetPlayerFromCharacter(character)``: return the player of a character, or nil."""
         if character is None:
             return None
         players = service.children

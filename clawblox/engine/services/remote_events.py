@@ -250,14 +250,14 @@ class RemoteEvents(SavedState):
     # Methods of the service and of remote events
 
     def fire_all_clients(self, service: Instance, name: Any = None, *payload: Any) -> Any:
-        """``FireAllClients(name, payload)``."""
+        """``FireAllClients(name, payload)``: fire a reliable event for everyone."""
         self.fire(name, payload)
         return ()
 
     def fire_all_clients_unreliable(
         self, service: Instance, name: Any = None, *payload: Any
     ) -> Any:
-        """``FireAllClientsUnreliable(name, payload)``."""
+        """``FireAllClientsUnreliable(name, payload)``: fire an unreliable event for everyone."""
         self.fire(name, payload, reliable=False)
         return ()
 

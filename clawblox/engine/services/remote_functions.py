@@ -41,7 +41,7 @@ class _Question:
     """A request to an agent.
 
     Attributes:
-        number: Its number, which the agent's answer repeats.
+        number: Its number, repeated in the agent's answer.
         thread: The thread that waits for the answer.
         player: The player of the agent.
         name: The name of the RemoteFunction, as text.
@@ -187,7 +187,7 @@ class RemoteFunctions(SavedState):
         if not (self._calls or self._questions):
             return
         for thread, (_, asker, _) in tuple(self._calls.items()):
-            if asker.parent is None:  # the answer has no receiver
+            if asker.parent is None:  # an answer would have no receiver
                 del self._calls[thread]
                 thread.ended = None
         scheduler = self._model.scheduler

@@ -1,7 +1,7 @@
 """``Sound``: sounds as data for spectators; the engine neither plays them nor knows their length.
 
 A playing sound continues until a script stops it. Its time position is computed from the tick in
-which it started, so playing does not cost anything.
+which it started, so playing is free.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _rewind(sound: Instance, *, playing: bool) -> bool:
 
 
 def pause(sound: Instance) -> Any:
-    """``Pause()``."""
+    """``Pause()``, keeping the time position."""
     set_playing(sound, False)
     return ()
 

@@ -89,7 +89,7 @@ def get_players(team: Instance) -> Any:
 
 
 def get_teams(teams: Instance) -> Any:
-    """``GetTeams()``."""
+    """``GetTeams()``, in the order in which the teams were added."""
     return as_list(_list_teams(teams.model))
 
 

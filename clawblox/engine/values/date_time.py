@@ -32,7 +32,7 @@ from clawblox.luau.core.operators import account_text
 
 _FIRST: Final = -17_987_443_200_000.0
 _LAST: Final = 253_402_300_799_999.0
-"""End of the range, which is the years 1400 to 9999, in milliseconds since 1970."""
+"""Last moment of the year 9999, in milliseconds since 1970; the first year is 1400."""
 _TABLE_BYTES: Final = 700
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)

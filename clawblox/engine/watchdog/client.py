@@ -26,7 +26,7 @@ _NOT_REPEATABLE: Final = "another run may not stop here"
 class Watchdog:
     """A context in which a world can be watched.
 
-    Enter it on the main thread, which must then only wait: Python delivers signals to it.
+    Enter it on the main thread, where Python handles signals. The main thread must then only wait.
     """
 
     def __init__(self) -> None:

@@ -390,7 +390,7 @@ class EngineWorld(Simulation):
         """Restore a snapshot.
 
         Raises:
-            SnapshotMismatch: This world cannot continue it; the message states why.
+            SnapshotMismatch: This world cannot continue from the snapshot; the message states why.
         """
         check_identity(state, self.content_hash())
         try:

@@ -149,7 +149,7 @@ def check_identity(state: Json, content_hash: str) -> None:
 
 
 def check_document(systems: Mapping[str, SavedState], document: Json) -> None:
-    """Check the shape of a snapshot before anything is built from it.
+    """Check the shape of a snapshot before using it.
 
     Raises:
         ValueError: The snapshot is damaged; the message states where.

@@ -357,7 +357,7 @@ class TokenReader:
 
         Args:
             close: The kind of the last token.
-            opener: The first token of the list, which matches the last token.
+            opener: The first token of the list, for error messages.
             separators: The kinds of tokens allowed between items and after the last item.
 
         Raises:

@@ -93,7 +93,7 @@ class Constant(Expression):
 
 
 class Vararg(Expression):
-    """``...``."""
+    """The expression ``...``."""
 
 
 class FunctionExpression(Expression):
@@ -115,21 +115,21 @@ class GlobalName(Expression):
 
 
 class Index(Expression):
-    """``object[key]`` and ``object.key``."""
+    """An access ``object[key]`` or ``object.key``."""
 
     object: Expression
     key: Expression
 
 
 class Call(Expression):
-    """``function(arguments)``."""
+    """A call ``function(arguments)``."""
 
     function: Expression
     arguments: list[Expression]
 
 
 class MethodCall(Expression):
-    """``object:name(arguments)``."""
+    """A method call ``object:name(arguments)``."""
 
     object: Expression
     name: str
@@ -142,7 +142,7 @@ def is_multiple(expression: Expression) -> bool:
 
 
 class Unary(Expression):
-    """``-x``, ``not x``, ``#x``."""
+    """A unary operation: ``-x``, ``not x`` or ``#x``."""
 
     operator: str
     operand: Expression
@@ -157,14 +157,14 @@ class Binary(Expression):
 
 
 class IfExpression(Expression):
-    """``if a then b elseif c then d else e``; arms are (condition, value)."""
+    """An expression ``if a then b elseif c then d else e``; arms are (condition, value)."""
 
     arms: list[tuple[Expression, Expression]]
     otherwise: Expression
 
 
 class TableLiteral(Expression):
-    """``{…}``; a positional item has no key."""
+    """A table literal ``{…}``; positional items have None as key."""
 
     items: list[tuple[Expression | None, Expression]]
 
@@ -183,28 +183,28 @@ class Single(Expression):
 
 
 class LocalStatement(Statement):
-    """``local a, b = …``."""
+    """A declaration ``local a, b = …``."""
 
     locals: list[Local]
     values: list[Expression]
 
 
 class LocalFunction(Statement):
-    """``local function f``."""
+    """A declaration ``local function f``."""
 
     local: Local
     function: FunctionExpression
 
 
 class Assignment(Statement):
-    """``a, b.c = …``."""
+    """An assignment ``a, b.c = …``."""
 
     targets: list[Expression]
     values: list[Expression]
 
 
 class CompoundAssignment(Statement):
-    """``a += b``."""
+    """A compound assignment such as ``a += b``."""
 
     operator: str
     target: Expression
@@ -218,27 +218,27 @@ class CallStatement(Statement):
 
 
 class Do(Statement):
-    """``do … end``."""
+    """A block ``do … end``."""
 
     body: list[Statement]
 
 
 class While(Statement):
-    """``while c do … end``."""
+    """A loop ``while c do … end``."""
 
     condition: Expression
     body: list[Statement]
 
 
 class Repeat(Statement):
-    """``repeat … until c``."""
+    """A loop ``repeat … until c``."""
 
     body: list[Statement]
     condition: Expression
 
 
 class If(Statement):
-    """``if … elseif … else … end``."""
+    """A conditional ``if … elseif … else … end``."""
 
     arms: list[tuple[Expression, list[Statement]]]
     otherwise: list[Statement]
@@ -249,7 +249,7 @@ class If(Statement):
 
 
 class NumericFor(Statement):
-    """``for i = a, b, c do … end``."""
+    """A numeric loop ``for i = a, b, c do … end``."""
 
     local: Local
     start: Expression
@@ -259,7 +259,7 @@ class NumericFor(Statement):
 
 
 class GenericFor(Statement):
-    """``for k, v in … do … end``."""
+    """A generic loop ``for k, v in … do … end``."""
 
     locals: list[Local]
     values: list[Expression]
@@ -267,17 +267,17 @@ class GenericFor(Statement):
 
 
 class Return(Statement):
-    """``return …``."""
+    """A statement ``return …``."""
 
     values: list[Expression]
 
 
 class Break(Statement):
-    """``break``."""
+    """A statement ``break``."""
 
 
 class Continue(Statement):
-    """``continue``."""
+    """A statement ``continue``."""
 
 
 MAX_LOCALS = 200

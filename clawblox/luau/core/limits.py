@@ -39,4 +39,4 @@ Charge = Callable[[int], None]
 
 
 def free_of_charge(steps: int) -> None:
-    """Charge nothing, for work of the host."""
+    """Ignore the steps, for work of the host."""

@@ -60,8 +60,7 @@ class Machine:
 
     Attributes:
         c_calls: The number of active callbacks.
-        base_c_calls: The number of callbacks below the running coroutine, which cannot yield past
-            them.
+        base_c_calls: The number of callbacks below the running coroutine; yields cannot cross them.
         depth: The number of active calls, if the interpreter does not count them.
         has_headroom: Whether the stack was full and the recursion limit is raised.
         extra_calls: The calls below the running coroutine for which the recursion limit is raised.
@@ -182,7 +181,7 @@ def charge_reading(size: int) -> None:
 
 
 def call_unyieldable(function: Any, *arguments: Any) -> Any:
-    """Call a metamethod or callback, which must not yield, and may nest at most 200 deep.
+    """Call a metamethod or callback that must not yield; calls nest at most 200 deep.
 
     Raises:
         LuaError: The function fails, or callbacks are nested too deeply.

@@ -99,7 +99,7 @@ def info(*args: Any) -> Any:
 
 
 def profilebegin(*args: Any) -> tuple[()]:
-    """Do nothing, since profiler sections are not supported.
+    """Check the label; profiler sections are not supported.
 
     Raises:
         RuntimeFault: The label is not a string.

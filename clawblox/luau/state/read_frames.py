@@ -104,7 +104,7 @@ class FrameReader(ValueReader):
         return ScriptFrame(continuation, list(held.values()), cell)
 
     def _box(self, prototype: Prototype, name: str, saved: Json) -> Any:
-        """Return a box, which belongs to one local and contains values of the local's kind."""
+        """Return a box after checking that it belongs to a single local."""
         box = self.referenced(saved)
         owner = (prototype.chunk, name)
         if box.__class__ is not list or self._owners.setdefault(id(box), owner) != owner:

@@ -46,7 +46,7 @@ def printed(args: Arguments) -> str:
 
 
 def wrong_type(args: Arguments, at: int, function: str, wanted: str) -> NoReturn:
-    """Refuse an argument of the wrong type, or a missing one.
+    """Refuse an argument that is missing or has the wrong type.
 
     Raises:
         RuntimeFault: Always.

@@ -1,4 +1,4 @@
-"""``string.pack``, ``string.unpack`` and ``string.packsize``."""
+"""The implementation of ``string.pack``, ``string.unpack`` and ``string.packsize``."""
 
 from __future__ import annotations
 

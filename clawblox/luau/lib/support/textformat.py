@@ -1,4 +1,4 @@
-"""``string.format``."""
+"""The implementation of ``string.format``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _short_plan = lru_cache(maxsize=256)(_read_plan)
 
 
 def _choose(spec: re.Match[str]) -> Convert:
-    """Return the function for a conversion, a fast one for plain number formats."""
+    """Return the function for a conversion; plain number formats have a fast function."""
     letter = spec[5]
     if _find_fault(spec):
         return _refuse
