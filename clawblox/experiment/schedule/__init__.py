@@ -3,7 +3,7 @@
 - ``scheduler``: a task for each chain.
 - ``admission``, ``accounts``, ``spending``: the limits: slots, providers' accounts, money, costs.
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
-- ``ports``: what an attempt needs of its world and agents.
+- ``ports``: protocols for attempts and their backends.
 - ``callbacks``, ``timing``: the hooks of an attempt; its clock, and waits for its messages.
-- ``score_functions``: imports the score functions that plans and command lines name.
+- ``score_functions``: imports score functions by name.
 """

@@ -1,7 +1,7 @@
 """The accounts of the agents' providers, and the chains that wait for them.
 
-A usage limit belongs to an account, so no chain that uses the account is started while it is
-limited. When the limit should have lifted, one chain tries; the others start when that chain has
+A usage limit applies to an account, so chains that use a limited account are not started.
+When the limit should have lifted, one chain tries; the others start when that chain has
 made progress.
 """
 
@@ -24,14 +24,14 @@ _PROBE_LOGIN_S: Final = 60.0
 
 @attrs.define
 class _Limited:
-    """An account that is limited.
+    """A limited account.
 
     Attributes:
         reason: ``limit`` or ``auth``.
-        since: When it began, by the clock.
-        retry_at: When the next try may begin, by the clock.
-        tries: Number of tries that have failed.
-        probing_chain: The chain that tries now; None if none does.
+        since: Start of the limit, by the clock.
+        retry_at: Earliest time of the next try, by the clock.
+        tries: Number of failed tries.
+        probing_chain: The chain that is trying now, or None.
     """
 
     reason: PauseReason
@@ -42,7 +42,7 @@ class _Limited:
 
 
 class LongPauseError(Exception):
-    """An account stays limited for longer than a chain waits."""
+    """An account will stay limited for longer than chains wait."""
 
 
 class Accounts:
@@ -50,7 +50,7 @@ class Accounts:
 
     Args:
         clock: The clock.
-        longest_pause: Seconds for which an account may be limited.
+        longest_pause: Maximum seconds that chains wait for an account.
     """
 
     def __init__(self, clock: TimeSource, longest_pause: float) -> None:
@@ -67,8 +67,8 @@ class Accounts:
         Args:
             account: The account.
             reason: ``limit`` or ``auth``.
-            until: UTC time at which the limit lifts, as its provider reports it; None if it does
-                not. A time in the past tells nothing: one of the two clocks is wrong.
+            until: UTC time at which the limit lifts, as reported by the provider; None if not
+                reported. A past time is ignored, because one of the two clocks must be wrong.
             chain: The chain that has met the limit; its try is over.
         """
         now = self._clock.monotonic()
@@ -78,18 +78,18 @@ class Accounts:
         wait_s = _PROBE_LOGIN_S if reason == "auth" else self._time_left(until)
         if wait_s <= 0.0:
             wait_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
-        elif tries:  # the end that was reported before was wrong, and so may this one be
+        elif tries:  # the previously reported end was wrong, so this one may be wrong too
             wait_s = max(wait_s, _BACKOFF_S[0])
         probing_chain = None if has_tried else before.probing_chain
         self._limited[account] = _Limited(reason, before.since, now + wait_s, tries, probing_chain)
         self._notify()
 
     def recall(self, account: str, reason: PauseReason, until: datetime | None) -> None:
-        """Note a limit that an earlier run has met; one chain tries when it should be over.
+        """Note a limit of an earlier run; one chain tries when the limit should have lifted.
 
         Args:
             account: The account.
-            reason: ``limit`` or ``auth``; a login may have been renewed, so it is tried now.
+            reason: ``limit`` or ``auth``; a login is tried now, because it may have been renewed.
             until: UTC time at which the limit lifts; None tries now.
         """
         now = self._clock.monotonic()
@@ -97,7 +97,7 @@ class Accounts:
         self._limited[account] = _Limited(reason, now, now + wait_s)
 
     def _time_left(self, until: datetime | None) -> float:
-        """Return the seconds until a time, negative for the past; 0 if it is not known."""
+        """Return the seconds until a time, negative for the past; 0 if the time is unknown."""
         return 0.0 if until is None else (until - self._clock.utc()).total_seconds()
 
     def clear(self, account: str) -> bool:
@@ -108,14 +108,14 @@ class Accounts:
         return was_limited
 
     def release(self, chain: str) -> None:
-        """Note that a chain does not try any longer."""
+        """Note that a chain has stopped trying."""
         for limited in self._limited.values():
             if limited.probing_chain == chain:
                 limited.probing_chain = None
                 self._notify()
 
     def is_probing(self, chain: str) -> bool:
-        """Return whether a chain is the one that tries."""
+        """Return whether a chain is trying."""
         return any(limited.probing_chain == chain for limited in self._limited.values())
 
     def blocking(self, accounts: Sequence[str], chain: str) -> PauseReason | None:
@@ -137,7 +137,7 @@ class Accounts:
     async def wait(
         self, accounts: Sequence[str], chain: str, check_login: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Wait until a chain can start; then it may be the one that tries.
+        """Wait until a chain can start; it may then be the chain that tries.
 
         Args:
             accounts: The accounts that it uses.
@@ -145,9 +145,9 @@ class Accounts:
             check_login: Returns whether the programs are logged in.
 
         Raises:
-            LongPauseError: An account stays limited for too long.
+            LongPauseError: An account will stay limited for too long.
 
-        Cancellation: the chain does not wait any longer.
+        Cancellation: the chain stops waiting.
         """
         while True:
             while (look_at := self._next_look(accounts, chain)) is not None:
@@ -161,7 +161,7 @@ class Accounts:
                 self.limit(name, self._limited[name].reason, None, chain=chain)
 
     def _next_look(self, accounts: Sequence[str], chain: str) -> float | None:
-        """Return until when a chain must wait, by the clock; None if it can start."""
+        """Return the time until which a chain must wait, by the clock; None if it can start."""
         if self.blocking(accounts, chain) is None:
             return None
         limited = [self._limited[account] for account in accounts if account in self._limited]

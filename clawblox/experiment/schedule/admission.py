@@ -1,4 +1,4 @@
-"""Slots for attempts that run at the same time, given in the order of their priority."""
+"""Slots for concurrent attempts, granted by priority."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ class _Waiting:
 
 @attrs.define(eq=False)
 class Admission:
-    """Gives slots to attempts, as many as the limits of the plan allow.
+    """Grants slots to attempts within the limits of the plan.
 
     Args:
         limits: The limits of the plan.
-        can_start: Returns whether an attempt may start, whatever else runs.
-        on_wait: Called when no slot is free for an attempt, so that it begins to wait.
+        can_start: Returns whether an attempt may start, apart from the limits.
+        on_wait: Called when an attempt starts to wait for a slot.
 
     Attributes:
-        taken: The slots that are taken.
+        taken: The taken slots.
     """
 
     _limits: Limits
@@ -90,7 +90,7 @@ class Admission:
 
     @property
     def waiting(self) -> Sequence[Slot]:
-        """The slots that attempts wait for."""
+        """Slots for which attempts are waiting."""
         return [waiting.slot for waiting in self._waiting]
 
     async def acquire(self, slot: Slot) -> None:
@@ -99,12 +99,12 @@ class Admission:
         Args:
             slot: The slot.
 
-        Cancellation: it is not acquired.
+        Cancellation: the slot is not acquired.
         """
         waiting = _Waiting(slot)
         self._waiting.append(waiting)
         try:
-            # Attempts that want a slot in the same moment compete by priority.
+            # Simultaneous requests compete by priority.
             await anyio.lowlevel.checkpoint()
             self.grant()
             if not waiting.is_granted.is_set():
@@ -120,11 +120,11 @@ class Admission:
                 self._waiting.remove(waiting)
 
     def release(self, slot: Slot) -> None:
-        """Give a slot back; :meth:`grant` gives it to another attempt."""
+        """Release a slot; :meth:`grant` grants it to another attempt."""
         self.taken.remove(slot)
 
     def grant(self) -> None:
-        """Give the slots that are free; to be called when a slot or a limit has changed."""
+        """Grant free slots; call this when a slot or a limit has changed."""
         for waiting in sorted(self._waiting, key=lambda waiting: waiting.slot.priority):
             if self._can_start(waiting.slot) and self._fits(waiting.slot):
                 self.taken.append(waiting.slot)

@@ -1,4 +1,4 @@
-"""Calls the hooks of an experiment: whatever they do, a generation is committed."""
+"""Calls the hooks of an experiment; a failing hook does not prevent a commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from clawblox.telemetry.own_log import OwnLog
 MAX_HOOK_S: Final = 300.0
 """Maximum seconds for a call of a hook."""
 ONLY_SCORE: Final = "score"
-"""Name of the score of a function that returns a single number."""
+"""Name of the score if a function returns a single number."""
 _MAX_ERRORS: Final = 3
 _MAX_SCORES: Final = 256
 _MAX_NAME_CHARS: Final = 256
@@ -39,15 +39,15 @@ _MAX_NAME_CHARS: Final = 256
 _log = OwnLog(__name__)
 
 Scored: TypeAlias = Mapping[str, float] | float
-"""Scores by name; or a single one, which is called ``score``."""
+"""Scores by name, or a single number, named ``score``."""
 
 Score: TypeAlias = Callable[[Any], Awaitable[Scored] | Scored]
-"""Returns the scores of a generation; its agents have been stopped, its world runs. A function that
-is not async is called in a thread of its own."""
+"""Returns the scores of a generation, whose agents have stopped and whose world runs. A plain
+function is called in its own thread."""
 
 StopHook: TypeAlias = Callable[[Any], Awaitable[str | None] | str | None]
-"""Returns why a generation should close now; None if it should not. A function that is not async is
-called in a thread of its own."""
+"""Returns why a generation should close now, or None. A plain function is
+called in its own thread."""
 
 
 class _Viewed(Protocol):
@@ -55,15 +55,15 @@ class _Viewed(Protocol):
 
 
 class HookError(Exception):
-    """A hook has failed, or returned something that it must not."""
+    """A hook has failed, or returned an invalid value."""
 
 
 class Callbacks:
-    """The hooks that are asked about a running generation.
+    """The hooks of running generations.
 
     Args:
         score: Scores a generation at its end; None for the score of the plan, or else no scores.
-        stop: Asked at the end of turns and every 30 seconds; None never closes a generation.
+        stop: Called at the end of turns and every 30 seconds; None for no hook.
     """
 
     def __init__(self, score: Score | None = None, stop: StopHook | None = None) -> None:
@@ -73,7 +73,7 @@ class Callbacks:
         self._errors = 0
         self._last_error = ""
         self.has_own_score = score is not None
-        """True if a score was given, which replaces the one of the plan."""
+        """True if a score function was given; it replaces the plan's."""
 
     @property
     def has_score(self) -> bool:
@@ -82,24 +82,24 @@ class Callbacks:
 
     @property
     def has_stop(self) -> bool:
-        """True if the stop hook is asked."""
+        """True if there is a stop hook."""
         return self._stop is not None
 
     def without_replaced(self, plan: Plan) -> Plan:
-        """Return a plan without its score, if another was given."""
+        """Return a plan without its score if a score function was given."""
         return plan.but(score=None) if self.has_own_score else plan
 
     def load(self, plan: Plan) -> Mapping[str, Mapping[str, str | None]]:
-        """Import the score of a plan, unless another was given. Blocks.
+        """Import the score function of a plan, unless one was given. Blocks.
 
         Args:
             plan: The plan.
 
         Returns:
-            All hooks, as :meth:`describe` does.
+            All hooks, as from :meth:`describe`.
 
         Raises:
-            ConfigError: It cannot be imported.
+            ConfigError: The function cannot be imported.
         """
         if not self.has_own_score:
             self._score = None if plan.score is None else load_score(plan.score)
@@ -136,15 +136,15 @@ class Callbacks:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - its error belongs to the row
             text = str(error) if isinstance(error, HookError) else describe_error(error)
             error_text = f"{text}{_find_place(error, score)}"
-        if error_text != self._last_error:  # the same for each generation is logged once
+        if error_text != self._last_error:  # a repeated error is logged once
             self._last_error = error_text
-            _log.info("score hook failed", error=error_text)  # it is in the row, and an event
+            _log.info("score hook failed", error=error_text)  # the row and an event have it
         return {"error": error_text}
 
     async def stop(self, attempt: _Viewed) -> str | None:
-        """Return why the generation should close; None if it should not.
+        """Return why the generation should close, or None.
 
-        A hook that has failed three times is not asked again.
+        A hook that has failed three times is no longer called.
 
         Args:
             attempt: The attempt.
@@ -178,7 +178,7 @@ def check_hooks(**hooks: object) -> None:
         **hooks: The hooks by argument.
 
     Raises:
-        ConfigError: One cannot be called.
+        ConfigError: A hook is not callable.
     """
     for name, hook in hooks.items():
         if hook is not None and not callable(hook):
@@ -192,13 +192,13 @@ async def call_hook(
     view: Any,  # noqa: ANN401 - the hooks' own view
     view_in_thread: Callable[[Callable[..., Any]], object],
 ) -> object:
-    """Call a hook, an async one in the event loop and another one in a thread of its own.
+    """Call a hook: async functions in the event loop, plain functions in their own thread.
 
     Args:
         hook: The hook.
-        view: The argument of an async one.
-        view_in_thread: Returns the argument of another one. It is given what runs a function in the
-            event loop and returns its result.
+        view: The argument of an async hook.
+        view_in_thread: Returns the argument of a plain hook, given a function that runs another
+            function in the event loop and returns its result.
 
     Cancellation: an async hook is cancelled; a thread is left behind.
     """
@@ -231,7 +231,7 @@ def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
     try:
         linecache.checkcache(inspect.getsourcefile(code))
         source = inspect.getsource(code)
-    except (OSError, TypeError):  # typed at a prompt, or not written in Python
+    except (OSError, TypeError):  # defined at a prompt, or not written in Python
         digest = None
     else:
         digest = hashlib.sha256(source.encode()).hexdigest()
@@ -240,18 +240,19 @@ def _describe_hook(hook: Callable[..., object]) -> Mapping[str, str | None]:
 
 
 def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str:
-    """Return the file and line of a hook's module where an error occurred, for its text.
+    """Return the file and line of an error in a hook's module.
 
-    An error that did not come through the hook, such as that of a wrong call, has its beginning.
+    If the traceback does not contain the hook, as after a wrong call, this is the start of the
+    hook.
 
     Args:
-        error: The error; None if its code raised no error.
+        error: The error; None if the hook raised none.
         hook: The hook.
     """
     hook = _unwrap(hook)
     function = hook if inspect.isroutine(hook) else getattr(hook, "__call__", None)  # noqa: B004
-    code = getattr(function, "__code__", None)  # without one it is not written in Python
-    if code is None:
+    code = getattr(function, "__code__", None)
+    if code is None:  # without code, the hook is not written in Python
         return ""
     file, lines = Path(code.co_filename), [code.co_firstlineno]
     if error is not None:
@@ -259,14 +260,14 @@ def _find_place(error: BaseException | None, hook: Callable[..., object]) -> str
     return f" ({file}:{lines[-1]})"
 
 
-# -- what a score function returns --------------------------------------------------------------
+# -- results of score functions --------------------------------------------------------------
 
 
 def _read_scored(returned: object) -> dict[str, Any]:
-    """Return the data of the line ``scored``; a value that cannot be a score is an error in it.
+    """Return the data of the line ``scored``; it records values that cannot be scores as an error.
 
     Raises:
-        HookError: It is neither a number nor a mapping of names to numbers.
+        HookError: The result is neither a number nor a mapping of names to numbers.
     """
     if isinstance(returned, Mapping) and len(returned) <= _MAX_SCORES:
         given = dict(returned)
@@ -296,7 +297,7 @@ def _find_faults(given: Mapping[Any, object], scores: Mapping[Any, float | None]
 
 
 def _advise(value: object) -> str:
-    """Return how to make a number of a value, for the text of an error."""
+    """Return advice for converting a value to a number."""
     if isinstance(value, bool):
         return f"; write int(…), which makes it {int(value)}"
     return "; write float(…)" if isinstance(value, str) else ""
@@ -307,7 +308,7 @@ def _is_name(name: object) -> bool:
 
 
 def _to_number(value: object) -> object:
-    """Return a number of another library, such as ``numpy.float32``, as float."""
+    """Return another library's number, such as ``numpy.float32``, as float."""
     if isinstance(value, int | float) or not isinstance(value, Real):
         return value
     try:

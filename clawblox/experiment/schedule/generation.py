@@ -1,7 +1,7 @@
-"""Carries out one attempt at a generation, step by step, on a world and agents.
+"""Carries out one attempt at a generation, step by step, with a world and agents.
 
-It decides when something happens, and writes a line after each step; ``machine`` explains how an
-experiment continues that was killed between two lines.
+It decides when steps happen, and writes a line after each step; ``machine`` explains how an
+experiment continues after a kill between two lines.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from clawblox.system.clock import TimeSource, format_utc
 from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_S: Final = 30.0
-"""Seconds between two questions to the stop hook, and for the world's time."""
+"""Seconds between calls of the stop hook and between requests for the world's time."""
 _MAX_FAILED_SAVES: Final = 3
 _NEED_DISK: Final[frozenset[FailureCause]] = frozenset({"world", "agent", "start"})
-"""Causes that a full disk can have."""
+"""Causes that a full disk can explain."""
 _FULL_DISK_BYTES: Final = 1 << 20
 """A disk with fewer free bytes counts as full."""
 
@@ -68,23 +68,23 @@ _log = OwnLog(__name__)
 
 @attrs.define(eq=False)
 class GenerationRunner:
-    """Runs one attempt at a generation, until a line has ended it.
+    """Runs one attempt at a generation, until a line ends it.
 
     Args:
-        order: The attempt, which was opened.
-        backend: Makes it.
+        order: The opened attempt.
+        backend: Makes the attempt.
         recorder: Writes its lines.
         clock: The clock of the generation.
         callbacks: The hooks of the experiment.
-        room: Where it runs.
+        room: The place where the attempt runs.
         usage: Usage of each agent in the attempt, if it has ended before.
-        on_progress: Called when the agents' usage has been read.
+        on_progress: Called after each reading of the agents' usage.
 
     Attributes:
-        mailbox: Takes requests to close or pause, from any task of the event loop.
-        active_clock: Counts its seconds.
-        usage: Usage of each agent since the attempt began.
-        world_time: Simulation time when it was last known; None before.
+        mailbox: Receives requests to close or pause, from any task of the event loop.
+        active_clock: Counts the active seconds.
+        usage: Usage of each agent since the start of the attempt.
+        world_time: Last known simulation time; None before.
     """
 
     order: AttemptOrder
@@ -117,7 +117,7 @@ class GenerationRunner:
 
     @property
     def used(self) -> tuple[Usage, ...]:
-        """Usage of each agent in the generation, without that of attempts that were lost."""
+        """Usage of each agent in the generation, without failed attempts."""
         return add_usage(self.order.used, self.usage)
 
     @property
@@ -133,8 +133,8 @@ class GenerationRunner:
         Raises:
             OSError: A line could not be written.
 
-        Cancellation: world and agents are ended; no line ends the attempt, so that it is
-            interrupted.
+        Cancellation: world and agents are ended; no line ends the attempt, so it counts as
+        interrupted.
         """
         try:
             if self.order.phase != "score" or self._callbacks.has_score:
@@ -154,7 +154,7 @@ class GenerationRunner:
             await self._fail("defect", f"{type(error).__name__}: {error}")
 
     async def _note_failure(self, error: AttemptError) -> None:
-        """Write why the attempt failed; what fails on a full disk is paused instead."""
+        """Write why the attempt failed; on a full disk, pause the attempt instead."""
         if error.cause in _NEED_DISK and await self._backend.free_bytes() < _FULL_DISK_BYTES:
             await self._pause(PauseRequest(reason="disk", text=f"the disk is full: {error.text}"))
         else:
@@ -172,7 +172,7 @@ class GenerationRunner:
             try:
                 await self._take_steps()
             except PauseError as error:
-                # Saved before the pause, unless the pause comes from a save that failed.
+                # Save before the pause, unless a failed save caused the pause.
                 if self.active_clock.is_running and error.pause.reason != "checkpoint":
                     self.active_clock.stop()
                     await self._checkpoint("pause")
@@ -211,7 +211,7 @@ class GenerationRunner:
                 await self._attempt.send(save.prompt)
             await self._wait_for_saving()
             await self._attempt.stop_agents()
-            await self._read_world_time()  # no checkpoint may have it
+            await self._read_world_time()  # no checkpoint may contain it
             await self._write("saved", {"world_time": self.world_time})
         if self._plan.checkpoint.end:
             await self._save_or_pause("end")
@@ -222,12 +222,12 @@ class GenerationRunner:
             await self._write("scored", scored)
 
     async def finish(self) -> None:
-        """Commit an attempt that has taken all other steps before.
+        """Commit an attempt that has taken all other steps.
 
         Raises:
             OSError: The line could not be written.
 
-        Cancellation: the generation is committed or not.
+        Cancellation: the generation is either committed or not.
         """
         try:
             await self._commit()
@@ -263,7 +263,7 @@ class GenerationRunner:
     # -- the active phase -------------------------------------------------------------------
 
     async def _wait_for_end(self) -> str:
-        """Return why the generation closes; make the checkpoints until then."""
+        """Make checkpoints until the generation closes, and return the reason."""
         self._look_at = self._clock.monotonic() + _LOOK_S
         self._save_at = self._next_save(1.0)
         while True:
@@ -291,7 +291,7 @@ class GenerationRunner:
 
     @property
     def _active_limit_s(self) -> float:
-        """Active seconds of the generation at which the save phase begins."""
+        """Active seconds of the generation at which the save phase starts."""
         if self._plan.save is None:
             return self._plan.duration
         return max(self._plan.duration - self._plan.saving_s, self.order.active_s + 1.0)
@@ -302,7 +302,7 @@ class GenerationRunner:
 
     @property
     def _patience_ends(self) -> float:
-        """When the wait of an agent for its provider becomes a pause, by the clock."""
+        """Time at which an agent's wait for its provider becomes a pause, by the clock."""
         longest = max((a.provider_wait_s for a in self._attempt.activity()), default=0.0)
         if not longest:
             return math.inf
@@ -318,7 +318,7 @@ class GenerationRunner:
             raise PauseError(PauseRequest(reason="limit", text=text, account=longest.account))
 
     async def _find_end(self) -> str:
-        """Return why the generation closes now; empty if it does not."""
+        """Return why the generation closes now, or an empty string."""
         if self.active_clock.active_s >= self._active_limit_s:
             return "duration"
         if self._has_no_agents():
@@ -343,12 +343,12 @@ class GenerationRunner:
 
     def _has_no_agents(self) -> bool:
         policy = self._plan.stop.agents_ended
-        # An agent is over before the reason is reported, which may be a failure or a budget.
+        # An agent ends before its reason, such as a failure or a budget, is reported.
         over = [agent.name in self._ended for agent in self._attempt.activity()]
         return (policy == "all" and all(over)) or (policy == "any" and any(over))
 
     def _take(self, message: Message) -> str:
-        """Take a message into account; return why the generation closes, or nothing."""
+        """Process a message; return why the generation closes, or an empty string."""
         match message:
             case WorldEnded() | NodeLost():
                 is_world = isinstance(message, WorldEnded)
@@ -362,7 +362,7 @@ class GenerationRunner:
                 return reason
             case PauseRequest():
                 raise PauseError(message)
-            case _:  # a turn: the stop hook is asked again
+            case _:  # a turn: call the stop hook again
                 if self._callbacks.has_stop:
                     self._look_at = self._clock.monotonic()
                 return ""
@@ -385,7 +385,7 @@ class GenerationRunner:
                 return
             message = await self.mailbox.take(deadline)
             if isinstance(message, AgentFailed) and not message.is_passing:
-                continue  # the world is not needed for what the agent has not saved
+                continue  # agents can save without the world
             if message is not None:
                 self._take(message)
 
@@ -396,14 +396,14 @@ class GenerationRunner:
         return math.inf if every is None else self._clock.monotonic() + every * share
 
     async def _save_or_pause(self, kind: CheckpointKind) -> None:
-        """Make a checkpoint that the generation needs; after three failures it is paused."""
+        """Make a required checkpoint; pause the generation after three failures."""
         while not await self._checkpoint(kind) and self._plan.checkpoint.required:
             pass
 
     async def _checkpoint(self, kind: CheckpointKind) -> bool:
-        """Make a checkpoint; return whether it was made."""
+        """Try to make a checkpoint; return whether it was made."""
         idle_wait = PAUSE_IDLE_WAIT_S
-        if kind == "periodic":  # but not into the save phase
+        if kind == "periodic":  # but not beyond the start of the save phase
             remaining_s = self._active_limit_s - self.active_clock.active_s
             idle_wait = max(0.0, min(self._plan.checkpoint.idle_wait, remaining_s))
         try:
@@ -444,7 +444,7 @@ class GenerationRunner:
             raise PauseError(PauseRequest(reason="checkpoint", text=str(error)))
 
     async def _retain(self) -> None:
-        """Remove the oldest archives of the interval, except the sources of forks."""
+        """Remove the oldest periodic archives, except sources of forks."""
         keep = self._plan.checkpoint.keep
         generation = self._recorder.state.chain(self.order.chain.name).latest
         if keep is None or generation is None:
@@ -454,7 +454,7 @@ class GenerationRunner:
         ]
         oldest = archives[: max(0, len(archives) - keep)]
         if oldest:
-            await self._recorder.derive()  # the pointer names the latest, which remains
+            await self._recorder.derive()  # the pointer names the latest archive, which is kept
         for point in oldest:
             ref = point.ref
             is_unused = partial(lambda ref, state: ref not in state.fork_sources, ref)

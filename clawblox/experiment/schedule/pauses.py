@@ -1,4 +1,4 @@
-"""Requests to close or to pause an attempt."""
+"""Requests to close or pause an attempt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Close:
     """Asks an attempt to close its generation now.
 
     Attributes:
-        reason: Why.
+        reason: The reason.
     """
 
     reason: str
@@ -25,13 +25,13 @@ class Close:
 
 @attrs.frozen(kw_only=True)
 class PauseRequest:
-    """Asks an attempt to make a checkpoint and to stop; its line records the members.
+    """Asks an attempt to make a checkpoint and stop; its line records the attributes.
 
     Attributes:
-        reason: Why.
-        text: Why, for people.
-        until: UTC time at which it should end; None if it is not known.
-        account: The account that is limited; None for other pauses.
+        reason: The kind of reason.
+        text: The reason, for people.
+        until: UTC time at which the pause should end; None if unknown.
+        account: The limited account; None for other pauses.
     """
 
     reason: PauseReason
@@ -41,19 +41,19 @@ class PauseRequest:
 
 
 def blame_journal(error: OSError) -> PauseRequest:
-    """Return the pause for an error that kept a line out of the journal."""
+    """Return the pause for an error in writing a line of the journal."""
     return PauseRequest(reason="disk", text=f"the journal cannot be written: {error}")
 
 
 Message: TypeAlias = Signal | Close | PauseRequest
-"""What reaches the task that runs an attempt."""
+"""Messages to the task that runs an attempt."""
 
 
 class PauseError(Exception):
     """An attempt must make a checkpoint and pause.
 
     Args:
-        pause: Why.
+        pause: The request.
     """
 
     def __init__(self, pause: PauseRequest) -> None:
@@ -65,9 +65,9 @@ def blame_provider(failure: AgentFailed, now: datetime, node: str) -> PauseReque
     """Return the pause of an attempt whose agent cannot work now.
 
     Args:
-        failure: Why it cannot.
+        failure: The reason.
         now: The time, in UTC.
-        node: Node of the attempt, which an expired login concerns; empty for this machine.
+        node: Node of the attempt, where a login may have expired; empty for this machine.
     """
     if (until := failure.retry_at) is not None and until <= now:
         until = None  # one of the two clocks is wrong

@@ -1,7 +1,7 @@
 """The interface of a generation to its world and agents: two protocols and their values.
 
-``generation`` decides when something happens, and drives these protocols. ``live_attempt``
-implements them with a world and agents; tests implement them without any process.
+``generation`` decides when steps happen, and drives these protocols. ``live_attempt``
+implements them with a world and agents; tests implement them without processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Room:
 
     Attributes:
         node: Name of the node of a cluster; empty for this machine.
-        lease_s: Seconds for which an attempt lives there without a sign of its driver.
+        lease_s: Seconds that an attempt runs there without a sign of its driver.
         machine: Processor, libc and Python of the node: ``processor``, ``libc``, ``python``.
     """
 
@@ -37,19 +37,19 @@ class Room:
 
     @property
     def host(self) -> Mapping[str, Any]:
-        """Member ``host`` of the line ``opened``; empty for this machine, which has none."""
+        """Member ``host`` of the line ``opened``; empty for this machine."""
         if not self.node:
             return {}
         return {
             "node": self.node,
             "lease_s": self.lease_s,
-            "bound_s": self.lease_s + 1.0,  # without a sign of its driver, nothing lives longer
+            "bound_s": self.lease_s + 1.0,  # without a sign of its driver, nothing runs longer
             "machine": dict(self.machine),
         }
 
 
 THIS_MACHINE: Final = Room()
-"""Room on this machine, where there always is some."""
+"""Room on this machine, which is always available."""
 
 
 # -- signals ------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ THIS_MACHINE: Final = Room()
 
 @attrs.frozen(kw_only=True)
 class WorldEnded:
-    """The world has ended, hangs, or cannot be used any longer.
+    """The world has ended, hangs, or can no longer be used.
 
     Attributes:
         text: The reason, with the last lines of the log.
@@ -68,7 +68,7 @@ class WorldEnded:
 
 @attrs.frozen(kw_only=True)
 class AgentEnded:
-    """An agent has ended by itself, or because its budget is used up.
+    """An agent has ended without a stop, or because its budget is used up.
 
     Attributes:
         name: Its display name.
@@ -83,15 +83,15 @@ class AgentEnded:
 
 @attrs.frozen(kw_only=True)
 class AgentFailed:
-    """An agent has failed for good.
+    """An agent has failed permanently.
 
     Attributes:
         name: Its display name.
-        kind: Kind of the failure; None if it is not known.
+        kind: Kind of the failure; None if unknown.
         text: The reason.
-        retry_at: UTC time at which a usage limit lifts, as reported by the program; None if it
-            reported none.
-        account: The account that the limit or the login concerns.
+        retry_at: UTC time at which a usage limit lifts, as reported by the program; None if not
+            reported.
+        account: The account of the limit or the login.
     """
 
     name: str
@@ -102,18 +102,18 @@ class AgentFailed:
 
     @property
     def is_passing(self) -> bool:
-        """True if the same agent may work again later, so that the attempt can pause."""
+        """True if the agent may work again later, so the attempt can pause."""
         return self.kind in ("auth", "rate_limit", "limit", "overloaded")
 
 
 @attrs.frozen(kw_only=True)
 class AgentTurned:
-    """A turn of an agent has begun or ended, or its wait for the provider has."""
+    """A turn of an agent, or its wait for the provider, has started or ended."""
 
 
 @attrs.frozen(kw_only=True)
 class NodeLost:
-    """The node of the attempt is lost: no process of the attempt runs there any longer.
+    """The node of the attempt is lost: no process of the attempt runs there now.
 
     Attributes:
         node: Its name.
@@ -125,7 +125,7 @@ class NodeLost:
 
 
 Signal: TypeAlias = WorldEnded | AgentEnded | AgentFailed | AgentTurned | NodeLost
-"""What a live attempt reports."""
+"""Reports of a live attempt."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +136,8 @@ class AgentActivity:
         name: Its display name.
         is_over: Whether it has ended.
         is_working: Whether it is in a turn.
-        provider_wait_s: Seconds for which it has waited only for its provider; 0 if it does not.
+        provider_wait_s: Seconds that it has only been waiting for its provider; 0 if it is not
+            waiting.
         account: The account that it uses: driver, endpoint, and a label of the credential.
     """
 
@@ -156,11 +157,11 @@ class SavedCheckpointFile:
 
     Attributes:
         file: Name of the archive.
-        sha256: Its digest.
+        sha256: Digest of the archive.
         size_bytes: Its size.
-        save_s: Seconds to make it and bring it here, without the wait for a moment between turns.
+        save_s: Seconds to make and fetch it, without the wait for a moment between turns.
         world_time: Simulation time of the world's snapshot; None if it has none.
-        mid_turn: Display names of agents that were cut in the middle of a turn.
+        mid_turn: Display names of agents that were interrupted in the middle of a turn.
     """
 
     file: str
@@ -190,7 +191,7 @@ class AttemptError(Exception):
 
 
 class ProviderError(Exception):
-    """An agent cannot work now, for a reason that passes.
+    """An agent cannot work now, for a temporary reason.
 
     Args:
         failure: The reason.
@@ -208,15 +209,15 @@ class ProviderError(Exception):
 class Attempt(Protocol):
     """One attempt: a run directory, a world and its agents.
 
-    Everything but :meth:`prepare` and :meth:`validate` happens while it is open.
+    Its methods may be called while it is open.
     """
 
     @property
     def mirror_age_s(self) -> float | None:
-        """Seconds since its files were last brought here; None if they are made here."""
+        """Seconds since its files were last fetched; None if they are on this machine."""
 
     async def start(self) -> Mapping[str, Any]:
-        """Start the world and, in this order, connect and start the agents.
+        """Start the world, then connect and start the agents.
 
         In the phase ``score`` only the world is started.
 
@@ -231,10 +232,10 @@ class Attempt(Protocol):
         """
 
     def activity(self) -> Sequence[AgentActivity]:
-        """Return what the agents do, in their order."""
+        """Return the agents' activities, in their order."""
 
     def usage(self) -> Sequence[Usage]:
-        """Return the usage of the agents since the attempt began, in their order."""
+        """Return the usage of the agents since the start of the attempt, in their order."""
 
     async def world_time(self) -> float | None:
         """Return the world's simulation time; None if it reports none.
@@ -245,16 +246,16 @@ class Attempt(Protocol):
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedCheckpointFile:
-        """Save world and agents in an archive, whatever the agents are doing. They notice nothing.
+        """Save world and agents in an archive, unnoticed by the agents, whatever they are doing.
 
         Args:
-            kind: Why it is made.
-            elapsed: Returns the active seconds of the generation, when the archive is made.
+            kind: The kind of checkpoint.
+            elapsed: Returns the active seconds of the generation; called when the archive is made.
             idle_wait: Maximum seconds to wait for a moment between turns.
 
         Raises:
             CheckpointSecretError: An agent's files contain a credential.
-            ClawbloxError: The checkpoint failed otherwise.
+            ClawbloxError: The checkpoint failed for another reason.
             OSError: The disk is full, for example.
 
         Cancellation: the archive is complete or absent.
@@ -263,11 +264,11 @@ class Attempt(Protocol):
     async def remove_checkpoint(self, file: str) -> None:
         """Remove an archive of this attempt that is no longer needed.
 
-        Cancellation: it is removed or not.
+        Cancellation: the archive is either removed or kept.
         """
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
-        """Set what each agent may still use.
+        """Set the remaining budget of each agent.
 
         Args:
             used: Usage of each agent in this generation before this attempt.
@@ -277,19 +278,19 @@ class Attempt(Protocol):
         """
 
     async def send(self, text: str) -> None:
-        """Send each agent a message, in their order; agents that have ended are started again.
+        """Send a message to each agent, in their order; ended agents are started again.
 
         Raises:
             AttemptError: An agent could not be started.
             ProviderError: A limit or an expired login.
 
-        Cancellation: some agents may have it.
+        Cancellation: some agents may have received it.
         """
 
     async def stop_agents(self) -> None:
-        """Stop the agents, and return when no process of them is left. Idempotent.
+        """Stop the agents, and return when all their processes have ended. Idempotent.
 
-        Cancellation: they are stopped nevertheless.
+        Cancellation: the agents are stopped nevertheless.
         """
 
     def view(self) -> Any:  # noqa: ANN401 - what hooks get
@@ -297,12 +298,12 @@ class Attempt(Protocol):
 
 
 class AttemptBackend(Protocol):
-    """Makes the attempts of an experiment, and cares for their directories."""
+    """Makes the attempts of an experiment, and manages their directories."""
 
     async def serve(self) -> None:
-        """Keep what attempts share; to be run as a task while attempts are made.
+        """Keep shared resources of attempts open; run this as a task while attempts are made.
 
-        Cancellation: it is closed.
+        Cancellation: the resources are closed.
         """
 
     def accounts(self, chain: Chain) -> Sequence[str]:
@@ -313,7 +314,8 @@ class AttemptBackend(Protocol):
 
         Args:
             plan: The plan.
-            has_worked: Whether agents have worked before: then an expired login is a pause.
+            has_worked: Whether agents have worked before; if so, an expired login only pauses the
+                run.
 
         Raises:
             ConfigError: There are faults; the error names each.
@@ -325,23 +327,23 @@ class AttemptBackend(Protocol):
         """Check that the programs of a chain's agents can work; nothing is started.
 
         Raises:
-            AttemptError: A program is missing, or something else that does not pass.
+            AttemptError: A program is missing, or there is another permanent fault.
             ProviderError: A login has expired.
 
         Cancellation: has no effect.
         """
 
     async def end_left(self) -> None:
-        """End the worlds and agents of attempts whose orchestrator was killed with its guard.
+        """End worlds and agents of attempts whose orchestrator was killed together with its guard.
 
         Raises:
-            ClawbloxError: Some run on, so that no attempt may follow.
+            ClawbloxError: Some could not be ended, so no attempt may follow.
 
-        Cancellation: some of them may have ended.
+        Cancellation: some may have ended.
         """
 
     async def prepare(self, order: AttemptOrder) -> Mapping[str, Any]:
-        """Make the run directory of an attempt, complete or not at all; adopt a complete one.
+        """Make the complete run directory of an attempt, or adopt an existing complete one.
 
         Returns:
             The data of the line ``prepared``.
@@ -350,28 +352,28 @@ class AttemptBackend(Protocol):
             AttemptError: A template, prompt or checkpoint cannot be used.
             OSError: The disk is full, for example.
 
-        Cancellation: no run directory remains, or it is complete.
+        Cancellation: the run directory is complete or absent.
         """
 
     def room(self, chain: Chain) -> AbstractAsyncContextManager[Room]:
-        """Wait for room for an attempt of a chain; leaving it gives the room back.
+        """Wait for room for an attempt of a chain; leaving the context gives the room back.
 
-        Cancellation: there is no room.
+        Cancellation: no room is taken.
         """
 
     def open(
         self, order: AttemptOrder, report: Callable[[Signal], object], room: Room
     ) -> AbstractAsyncContextManager[Attempt]:
-        """Return an attempt; leaving it ends everything that it started.
+        """Return an attempt; leaving the context ends everything that it started.
 
         Args:
-            order: The attempt, which is prepared.
+            order: The prepared attempt.
             report: Called with each signal.
-            room: Where it runs, as :meth:`room` gave it.
+            room: The place where it runs, from :meth:`room`.
         """
 
     async def validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
-        """Check the files of an attempt that has ended, and prune files that can be made again.
+        """Check the files of an ended attempt, and remove reproducible files.
 
         Args:
             chain: The chain.
@@ -394,25 +396,25 @@ class AttemptBackend(Protocol):
             attempt_id: The attempt.
             moved_to: New name of the directory.
 
-        Cancellation: it is renamed or not.
+        Cancellation: the directory is either renamed or unchanged.
         """
 
     async def discard(self, order: AttemptOrder) -> None:
         """Remove the directory of an attempt that was only scored; idempotent.
 
-        Cancellation: a part of it may remain.
+        Cancellation: parts of the directory may remain.
         """
 
     async def usage(self, chain: str, attempt_id: str) -> Sequence[Usage]:
-        """Return the usage of an attempt that nothing runs any longer, from its files.
+        """Return the usage of an ended attempt, from its files.
 
         Cancellation: has no effect.
         """
 
     async def script_errors(self, chain: str, attempt_id: str) -> ScriptErrors | None:
-        """Return the errors that the world of an attempt reported last, from its files.
+        """Return the last reported errors of an attempt's world, from its files.
 
-        None if nothing shows that it had any.
+        None if no errors are recorded.
 
         Cancellation: has no effect.
         """

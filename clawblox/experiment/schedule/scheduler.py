@@ -1,7 +1,7 @@
 """Runs the chains of an experiment at the same time, within the limits of its plan.
 
-Each chain has a task. The task of a chain waits for a slot, runs an attempt, and asks ``machine``
-what comes next, until the chain is done, has failed or is paused.
+Each chain has a task, which waits for a slot, runs an attempt, and asks ``machine`` for the next
+step, until the chain is done, has failed or is paused.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from clawblox.telemetry.own_log import OwnLog
 
 _LOOK_AT_DISK_S: Final = 30.0
 _WARN_AT: Final = 0.8
-"""Part of the money after which a warning is given."""
+"""Share of the money that triggers a warning."""
 _BLOCKING: Final[frozenset[str]] = frozenset({"secret", "checkpoint"})
-"""Reasons of a pause that a person must resolve."""
+"""Reasons of pauses that a person must resolve."""
 
 _log = OwnLog(__name__)
 
 
 @attrs.define(kw_only=True)
 class _RunningChain:
-    """A chain whose task runs.
+    """A chain with a running task.
 
     Attributes:
         chain: The chain.
         waiting: Cancelled to end the task while no attempt runs.
-        runner: The attempt that runs; None while none does.
-        awaits: What it waits for, such as ``for a node``; empty if that needs no words.
-        is_over: Set when its task has ended.
+        runner: The running attempt, or None.
+        awaits: The reason of its wait, such as ``for a node``; empty if it needs no words.
+        is_over: Set when the task has ended.
     """
 
     chain: Chain
@@ -69,7 +69,7 @@ class _RunningChain:
     is_over: anyio.Event = attrs.field(factory=anyio.Event)
 
     def interrupt(self, request: Close | PauseRequest) -> None:
-        """Hand a request to its attempt; without one, end its task."""
+        """Pass a request to its attempt; without an attempt, end its task."""
         if self.runner is None:
             self.waiting.cancel()
         else:
@@ -85,13 +85,13 @@ class Scheduler:
         recorder: Writes the lines.
         clock: The clock of the experiment.
         callbacks: The hooks.
-        wall_s: Seconds that the experiment has run before.
+        wall_s: Seconds of earlier runs of the experiment.
         warn: Called with the kind and the text of a warning: ``budget.warning``, ``disk.low``,
             ``node.lost``, ``machine.changed``.
 
     Attributes:
         pauses: Why each chain is paused, by its name; meaningless for chains that are over.
-        halted: Why nothing new starts; None while it does.
+        halted: Why no more attempts start; None while they do.
         accounts: The accounts of the agents.
         spending: The costs so far.
     """
@@ -119,7 +119,7 @@ class Scheduler:
         self._running: dict[str, _RunningChain] = {}
         self._admission = Admission(plan.limits, self._can_start, self._halt_if_stuck)
         self._tasks: anyio.abc.TaskGroup | None = None
-        # None before the first look at the disk: nothing starts until then.
+        # None until the first check of the disk; nothing starts before it.
         self._is_disk_low = False if plan.limits.min_free is None else None
         self._warn = warn
         self._has_warned = False
@@ -136,7 +136,7 @@ class Scheduler:
 
     @property
     def runners(self) -> Mapping[str, GenerationRunner]:
-        """The attempts that run, by chain."""
+        """The running attempts, by chain."""
         return {
             name: running.runner
             for name, running in self._running.items()
@@ -177,7 +177,7 @@ class Scheduler:
             watch.cancel_scope.cancel()
 
     def add(self, chain: Chain) -> None:
-        """Run another chain too; ignored unless :meth:`run` runs."""
+        """Run another chain; ignored unless :meth:`run` is running."""
         if self._tasks is not None and chain.name not in self._running:
             running = self._running[chain.name] = _RunningChain(chain=chain)
             self._tasks.start_soon(self._run_task, running)
@@ -205,7 +205,7 @@ class Scheduler:
         """Pause chains: their attempts make a checkpoint and stop.
 
         Args:
-            pause: Why.
+            pause: The reason.
             chains: Their names; None means all.
         """
         for name, running in list(self._running.items()):
@@ -214,16 +214,16 @@ class Scheduler:
                 running.interrupt(pause)
 
     def halt(self, pause: PauseRequest) -> None:
-        """Start nothing new, and pause everything that runs.
+        """Start no more attempts, and pause all running attempts.
 
         Args:
-            pause: Why.
+            pause: The reason.
         """
         self.halted = self.halted or pause
         self.pause(pause)
 
     async def wait_idle(self, chains: Collection[str]) -> None:
-        """Wait until no task of some chains runs.
+        """Wait until the tasks of some chains have ended.
 
         Cancellation: has no effect.
         """
@@ -232,10 +232,10 @@ class Scheduler:
                 await running.is_over.wait()
 
     def close_all(self, pause: PauseRequest) -> None:
-        """Start nothing new, and close all generations that run, with their save prompts.
+        """Start no more attempts, and close all running generations, with their save prompts.
 
         Args:
-            pause: Why.
+            pause: The reason.
         """
         if self.halted is not None:
             return
@@ -245,7 +245,7 @@ class Scheduler:
             running.interrupt(Close(reason=pause.reason))
 
     def _halt_if_stuck(self) -> None:
-        """Halt when nothing runs, and nothing will: no login is left, or no money."""
+        """Halt if nothing runs and nothing can start, for lack of a login or of money."""
         if not self._running or self._admission.taken or self.halted is not None:
             return
         if all(map(self._waits_for_login, self._running.values())):
@@ -287,7 +287,7 @@ class Scheduler:
         return self.halted is None and self._is_disk_low is False and self._affords(slot)
 
     def _affords(self, slot: Slot) -> bool:
-        """Return whether the money suffices for an attempt and everything that runs."""
+        """Return whether the money suffices for an attempt and all running attempts."""
         return self.spending.affords(sum(other.usd for other in self._admission.taken) + slot.usd)
 
     # -- one chain ------------------------------------------------------------------------------
@@ -312,9 +312,9 @@ class Scheduler:
                     await self._run_attempt(running, order)
 
     async def _outlast_hosts(self, running: _RunningChain) -> None:
-        """Wait until no host can live any longer that an earlier run has left."""
+        """Wait until no host of an earlier run can still be running."""
         for attempt in self.state.chain(running.chain.name).attempts:
-            # No other process has given signs of a driver since this run began.
+            # No other process has given signs of a driver since this run started.
             ends_at = self._started_at + attempt.host.get("bound_s", 0.0)
             rest_s = ends_at - self._clock.monotonic()
             if attempt.ending is None and rest_s > 0.0:
@@ -326,7 +326,7 @@ class Scheduler:
         running.awaits = ""
 
     def _is_blocked(self, running: _RunningChain) -> bool:
-        """Return whether the chain must pause now; note why."""
+        """Return whether the chain must pause now, and note the reason."""
         name = running.chain.name
         ending = self.state.chain(name).last_ending
         if ending is not None and ending.type == "paused" and self.state.is_of_run(ending):
@@ -342,7 +342,7 @@ class Scheduler:
         return name in self.pauses
 
     async def _await_turn(self, running: _RunningChain) -> None:
-        """Wait until the chain may start an attempt, as far as it does not need a slot."""
+        """Wait until the chain may start an attempt, except for its slot."""
         chain = running.chain
         ending = self.state.chain(chain.name).last_ending
         if ending is not None and ending.type == "failed" and self.state.is_of_run(ending):
@@ -392,12 +392,12 @@ class Scheduler:
             running.awaits = "for a node"
             room_given = self._backend.room(chain) if runs_world else nullcontext(THIS_MACHINE)
             async with room_given as room:
-                await anyio.lowlevel.checkpoint_if_cancelled()  # a pause in the same moment
+                await anyio.lowlevel.checkpoint_if_cancelled()  # paused at the same moment
                 opened = self.state.find_attempt(chain.name, order.generation, order.attempt_id)
                 if opened is not None and opened.host != room.host:
                     await self._close_attempt(opened)  # its line has another node
                     return
-                # From here the attempt decides when it ends; no pause cuts off its lines.
+                # From here on the attempt decides its end; pauses do not cut off its lines.
                 runner = await self._open(running, order, room)
                 await runner.run()
                 await self._note_end(runner)
@@ -410,7 +410,7 @@ class Scheduler:
     async def _open(
         self, running: _RunningChain, order: AttemptOrder, room: Room
     ) -> GenerationRunner:
-        """Return the runner of an attempt, whose line is written."""
+        """Write the first line of an attempt, and return its runner."""
         is_new = not order.attempt_id
         if is_new:
             name = self._choose_name(running.chain, order.generation)
@@ -432,7 +432,7 @@ class Scheduler:
         return runner
 
     def _find_difference(self, order: AttemptOrder, room: Room) -> str:
-        """Return how a machine differs from the one where the origin was made, if known."""
+        """Return how a machine differs from the origin's machine, if known."""
         ref = order.origin
         source = ref and self.state.find_attempt(ref.chain, ref.generation, ref.attempt)
         before = source.host.get("machine", {}) if source else {}
@@ -456,7 +456,7 @@ class Scheduler:
     # -- after an attempt -----------------------------------------------------------------------
 
     def _note_progress(self, running: _RunningChain) -> None:
-        """Close everything when the money is spent, and note which accounts work again."""
+        """Close everything if the money is spent, and note which accounts work again."""
         runner = running.runner
         assert runner is not None
         self.spending.note(running.chain, runner.usage)
@@ -468,7 +468,7 @@ class Scheduler:
         self._clear_accounts(runner)
 
     def _clear_accounts(self, runner: GenerationRunner) -> None:
-        """Note that the accounts work which this attempt tries, if its agents have got answers."""
+        """Note that the tried accounts work, if the attempt's agents have got answers."""
         if not self.accounts.is_probing(runner.order.chain.name):
             return
         accounts = self._backend.accounts(runner.order.chain)
@@ -484,7 +484,7 @@ class Scheduler:
             self.halt(blame_journal(error))
 
     async def _note_end(self, runner: GenerationRunner) -> None:
-        """Note which accounts the end of an attempt has shown to be limited, or to work."""
+        """Note which accounts are limited, or work, according to the end of an attempt."""
         name = runner.order.chain.name
         ending = self.state.chain(name).last_ending
         facts = {} if ending is None or ending.type != "paused" else ending.data

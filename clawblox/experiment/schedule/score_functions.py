@@ -1,8 +1,8 @@
-"""Imports the score functions that plans and command lines name. Everything here blocks.
+"""Imports score functions by name. Everything here blocks.
 
 A function is named by the path of its module and its name: ``DIR/scores:points`` is ``points`` in
-``DIR/scores.py``. Modules are imported as parts of a package that only this process knows, one for
-each directory. So they replace no other module, and no other module replaces them.
+``DIR/scores.py``. For each directory, modules are imported as parts of a private
+package, so they do not conflict with other modules.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from clawblox.rundir.paths import state_dir
 from clawblox.spelling import suggest_nearest
 
 _PACKAGE: Final = "_clawblox_scores_"
-"""Beginning of the names of the packages."""
+"""Prefix of the names of the packages."""
 _DIGEST_CHARS: Final = 16
 _MOST_NAMED: Final = 8
 
 _importing: Final = threading.Lock()
 _imported: Final[dict[Path, tuple[object, ModuleType]]] = {}
-"""Modules by file, each with the state of the file when it was imported."""
+"""Modules by file, each with the state of the file at its import."""
 
 
 def load_score(text: str, key: str = "score") -> Callable[..., Any]:
-    """Return the score function that a plan or a command line names.
+    """Return the score function with a name from a plan or a command line.
 
     A module is imported once, and again after its file has changed.
 
     Args:
-        text: The function, as :attr:`Plan.score` has it.
+        text: The function, as in :attr:`Plan.score`.
         key: Name of the argument, for errors.
 
     Raises:
@@ -100,14 +100,14 @@ def load_score(text: str, key: str = "score") -> Callable[..., Any]:
 
 
 def load_function(text: str, key: str) -> Callable[..., Any]:
-    """Return a function that is given as ``MODULE:FUNC``; the directory is the current one. Blocks.
+    """Return the function ``MODULE:FUNC`` of the current directory. Blocks.
 
     Args:
         text: The text.
         key: The option or argument, for errors.
 
     Raises:
-        ConfigError: It is no such text, or the function cannot be imported.
+        ConfigError: The text has another form, or the function cannot be imported.
     """
     check_function(text, key)
     return load_score(str(to_function(text)), key)
@@ -123,15 +123,15 @@ def describe_error(error: BaseException) -> str:
 
 
 def original_module(name: str) -> str:
-    """Return the name of a module as its author knows it."""
+    """Return the original name of a module."""
     return name.partition(".")[2] if name.startswith(_PACKAGE) else name
 
 
 def _find_file(directory: Path, module: str) -> Path | None:
-    """Return the file of a module; a package precedes a module of its name, as for imports."""
+    """Return the file of a module; packages precede modules of the same name, as for imports."""
     place = directory.joinpath(*module.split("."))
     files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    # Unlike Path.is_file, it is False for a file that may not be looked at.
+    # Unlike Path.is_file, it is False for an inaccessible file.
     return next(filter(os.path.isfile, files), None)
 
 
@@ -140,12 +140,12 @@ def refuse_result(file: Path, key: str, value: str, hint: str) -> None:
 
     Args:
         file: A file with code.
-        key: Name of the argument that names it, for the error.
+        key: Name of the argument with the file, for the error.
         value: The argument.
-        hint: What to do instead.
+        hint: Advice for the error.
 
     Raises:
-        ConfigError: It is in the directory of an experiment or of an agent.
+        ConfigError: The file is in the directory of an experiment or of an agent.
     """
     path = file.resolve()
     for place in path.parents:
@@ -196,10 +196,10 @@ def _forget(package: str) -> None:
 
 @contextmanager
 def _siblings_found(directory: Path) -> Iterator[None]:
-    """Let a module import others of its directory, after those that are installed.
+    """Let a module import others of its directory; installed modules take precedence.
 
-    Nothing is left of that: no file of byte code, and no entry under a name that a module of
-    another directory may have.
+    Afterwards there is no byte code on disk, and no entry in ``sys.modules`` under a name that a
+    module of another directory may have.
     """
     place = os.fspath(directory)
     before, writes_no_bytecode = set(sys.modules), sys.dont_write_bytecode
@@ -209,7 +209,9 @@ def _siblings_found(directory: Path) -> Iterator[None]:
         yield
     finally:
         sys.dont_write_bytecode = writes_no_bytecode
-        with suppress(ValueError):  # the last one: the path may have had the directory before
+        with suppress(
+            ValueError
+        ):  # the last entry: the path may have contained the directory before
             del sys.path[-1 - sys.path[::-1].index(place)]
         for name in set(sys.modules) - before:
             if _is_sibling(sys.modules[name], name.partition(".")[0], directory):
@@ -217,7 +219,7 @@ def _siblings_found(directory: Path) -> Iterator[None]:
 
 
 def _is_sibling(module: ModuleType, name: str, directory: Path) -> bool:
-    """Return whether a module is part of one with this name in the directory."""
+    """Return whether a module belongs to the module with this name in the directory."""
     file = getattr(module, "__file__", None)
     places = [file] if file is not None else getattr(module, "__path__", ())
     own = (directory / name, directory / f"{name}.py")
@@ -225,7 +227,7 @@ def _is_sibling(module: ModuleType, name: str, directory: Path) -> bool:
 
 
 def _find_place(error: BaseException, directory: Path, file: Path) -> tuple[Path, int | None]:
-    """Return the file and line of the directory where an import has failed."""
+    """Return the file and line in the directory where an import failed."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return Path(error.filename), error.lineno
     places = [
@@ -235,5 +237,5 @@ def _find_place(error: BaseException, directory: Path, file: Path) -> tuple[Path
 
 
 def find_places(traceback: TracebackType | None) -> list[tuple[Path, int | None]]:
-    """Return the files and lines through which an error has come, the innermost last."""
+    """Return the files and lines of an error's traceback, the innermost last."""
     return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(traceback)]

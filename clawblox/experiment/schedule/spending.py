@@ -19,11 +19,11 @@ _PER_MILLION = 1e-6
 
 
 def price_usage(usage: Usage, price: Price | None) -> float:
-    """Return the cost of some usage: as its program reports it, else by a price.
+    """Return the cost of usage in US dollars: as reported by the program, or computed from a price.
 
     Args:
         usage: The usage.
-        price: Dollars per million tokens; None if it is not known, so that the cost counts as 0.
+        price: Dollars per million tokens; None if unknown, so the cost counts as 0.
     """
     if usage.cost_usd is not None:
         return usage.cost_usd
@@ -44,8 +44,8 @@ class Cost:
     """A cost.
 
     Attributes:
-        usd: US dollars; None if a part of it is not known.
-        is_estimated: Whether a part of it is computed from prices.
+        usd: US dollars; None if a part is unknown.
+        is_estimated: Whether a part is computed from prices.
     """
 
     usd: float | None = 0.0
@@ -60,11 +60,11 @@ class Cost:
 
 
 def compute_cost(usage: Usage, price: Price | None) -> Cost:
-    """Return the cost of some usage: as its program reports it, else by a price.
+    """Return the cost of usage: as reported by the program, or computed from a price.
 
     Args:
         usage: The usage.
-        price: The price of the model; None if it is not known.
+        price: The price of the model; None if unknown.
     """
     if usage.cost_usd is None and not usage.tokens:
         return Cost(None if usage.is_unreported else 0.0)
@@ -79,7 +79,7 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
 
 
 def add_usage(before: Sequence[Usage], after: Sequence[Usage]) -> tuple[Usage, ...]:
-    """Return the sums of the usage of agents, in their order; missing ones count as nothing."""
+    """Return the sums of two usages of agents, in their order; missing entries count as zero."""
     count = max(len(before), len(after))
     padded = ([*usage, *[Usage()] * (count - len(usage))] for usage in (before, after))
     return tuple(first.plus(second) for first, second in zip(*padded, strict=True))
@@ -100,12 +100,12 @@ class Spending:
         self._running: dict[str, float] = {}
 
     async def count_left(self, read: Callable[[str, str], Awaitable[Sequence[Usage]]]) -> None:
-        """Count attempts that an earlier run has left, until their ends are recorded.
+        """Count unfinished attempts of an earlier run, until their ends are recorded.
 
         Args:
             read: Returns the usage of an attempt, by its chain and its name.
 
-        Cancellation: some are counted.
+        Cancellation: some attempts are counted.
         """
         for chain in list(self._plans.state.chains.values()):
             for attempt in chain.attempts:
@@ -115,13 +115,13 @@ class Spending:
                         self._left[chain.name] = attempt, tuple(usage)
 
     def left(self, chain: str) -> tuple[Usage, ...]:
-        """Return the usage of the agents in an attempt that an earlier run has left."""
+        """Return the usage of the agents in an unfinished attempt of an earlier run."""
         attempt, usage = self._left.get(chain, (None, ()))
         return () if attempt is None or attempt.ending is not None else usage
 
     @property
     def ended_usd(self) -> float:
-        """Cost of the attempts that have ended or were left, in US dollars."""
+        """Cost of ended attempts, and of unfinished attempts of earlier runs, in US dollars."""
         if self._counted != self._plans.state.endings:
             self._counted = self._plans.state.endings
             self._ended_usd = sum(
@@ -138,26 +138,26 @@ class Spending:
         return self.ended_usd + sum(self._running.values())
 
     def note(self, chain: Chain, usage: Sequence[Usage]) -> None:
-        """Note the usage of the agents in the attempt of a chain that runs, in their order."""
+        """Note the usage of the agents in a chain's running attempt, in their order."""
         self._running[chain.name] = self._sum(usage, [agent.model for agent in chain.plan.agents])
 
     def end(self, chain: str) -> None:
-        """Note that no attempt of a chain runs any longer. Idempotent."""
+        """Note that the attempt of a chain has ended. Idempotent."""
         self._running.pop(chain, None)
 
     def affords(self, reserved_usd: float) -> bool:
-        """Return whether the money suffices for the budgets of the attempts that run."""
+        """Return whether the money suffices for the reserved budgets."""
         limit = self._plans.present.limits.dollars
         needed = max(reserved_usd, sum(self._running.values()))
         return limit is None or self.ended_usd + needed < limit
 
     def has_reached(self, share: float) -> bool:
-        """Return whether a part of the money of the plan is spent; False without a limit."""
+        """Return whether a share of the plan's money is spent; False without a limit."""
         limit = self._plans.present.limits.dollars
         return limit is not None and self.usd >= share * limit
 
     def describe(self) -> str:
-        """Return how much of the money of the plan is spent."""
+        """Return the spent part of the plan's money as text."""
         limit = self._plans.present.limits.dollars
         return f"${self.usd:.2f} of limits.dollars, ${limit:g}, are spent"
 

@@ -1,4 +1,4 @@
-"""The clock of a generation, and waits that end at a deadline of a clock."""
+"""The clock of a generation, and waits with deadlines by a clock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _T = TypeVar("_T")
 class ActiveClock:
     """Counts the active and the idle seconds of a generation.
 
-    Seconds are idle while every agent only waits for its provider. Nothing is counted before
-    :meth:`start` and after :meth:`stop`.
+    Seconds are idle while every agent only waits for its provider. It only counts between
+    :meth:`start` and :meth:`stop`.
 
     Args:
         clock: The clock.
@@ -43,7 +43,7 @@ class ActiveClock:
 
     @property
     def is_running(self) -> bool:
-        """True while it counts."""
+        """True while it is counting."""
         return self._since is not None
 
     @property
@@ -51,30 +51,30 @@ class ActiveClock:
         return 0.0 if self._since is None else self._clock.monotonic() - self._since
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._since = self._clock.monotonic()
 
     def stop(self) -> None:
-        """Count no further. Idempotent."""
+        """Stop counting. Idempotent."""
         self._counted[self._is_idle] += self._running_s
         self._since = None
 
     def set_idle(self, is_idle: bool) -> None:
-        """Note whether every agent only waits for its provider from now on."""
+        """Set whether every agent is only waiting for its provider."""
         if is_idle != self._is_idle:
             self._counted[self._is_idle] += self._running_s
             self._since = None if self._since is None else self._clock.monotonic()
             self._is_idle = is_idle
 
     def reaches(self, active_s: float) -> float:
-        """Return when, by the clock, a number of active seconds is reached; infinite while idle."""
+        """Return the time by the clock at ``active_s`` active seconds; infinite while idle."""
         if self._is_idle:
             return math.inf
         return self._clock.monotonic() + active_s - self.active_s
 
 
 async def wait_until(clock: TimeSource, event: anyio.Event, deadline: float) -> None:
-    """Wait for an event, but not longer than until a deadline.
+    """Wait for an event, at most until a deadline.
 
     Args:
         clock: The clock of the deadline.
@@ -98,7 +98,7 @@ async def _cancel_at(clock: TimeSource, deadline: float, scope: anyio.CancelScop
 
 
 class Mailbox(Generic[_T]):
-    """Messages in the order in which they were put; none is lost.
+    """A first-in, first-out queue of messages, none of which is lost.
 
     Args:
         clock: The clock of the deadlines.
