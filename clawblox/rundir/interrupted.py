@@ -207,7 +207,7 @@ def _why_left(run_dir: Path, record: InstanceRecord, *, is_named: bool) -> str |
             f"{describe_holder(record.orchestrator_pid)}",
             path=name_lock(run_dir, record.name),
             pid=record.orchestrator_pid,
-            hint="it runs already; clawblox ps, logs and stop work",
+            hint="it is already running; clawblox ps, logs and stop still work",
         )
     if record.is_alive and record.is_detached:
         return "runs detached; World.attach(run_dir) takes it over"

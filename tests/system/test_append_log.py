@@ -87,7 +87,7 @@ def test_the_wait_for_a_writer_with_the_lock_is_limited(tmp_path: Path) -> None:
     append_lines(log, b"first\n")
     with log.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        refusal = pytest.raises(TimeoutError, match="another process keeps the lock")
+        refusal = pytest.raises(TimeoutError, match="another process holds the lock")
         with refusal, open_log(log, lock_wait=0):
             pass
     append_lines(log, b"third\n")

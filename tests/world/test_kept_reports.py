@@ -82,9 +82,9 @@ def changed(**fields: object) -> Mapping[str, object]:
         (changed(made_at=None), "Expected `str`, got `null`"),
         (changed(report=[1]), "Expected `object`, got `array`"),
         (changed(judged={".": []}), "Expected `object`, got `array`"),
-        (changed(judged={".": {"files": {"a": 1}, "sha256": "0"}}), "do not have the digest"),
+        (changed(judged={".": {"files": {"a": 1}, "sha256": "0"}}), "do not match the digest"),
         (changed(judged={".": {"files": {"\ud800": "0"}, "sha256": "0"}}), "the digest in it"),
-        (changed(judged={"a\x00b": {"files": {}, "sha256": NOTHING}}), "is no directory"),
+        (changed(judged={"a\x00b": {"files": {}, "sha256": NOTHING}}), "is not a directory"),
     ],
 )
 def test_a_report_of_the_wrong_shape_is_refused(

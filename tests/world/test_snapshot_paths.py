@@ -179,5 +179,5 @@ async def test_a_relative_path_needs_a_current_directory(
     write(world_dir / "s1.json")
     shutil.rmtree(here)
     error = await refused(by_start, world_dir, "s1.json", tmp_path / "run")
-    assert "the current directory does not exist" in error.message
+    assert "the current directory no longer exists" in error.message
     monkeypatch.chdir(tmp_path)

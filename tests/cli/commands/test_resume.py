@@ -116,7 +116,7 @@ def test_an_archive_is_loaded_and_resumed_and_its_files_are_listed(
     assert (second / "agents" / "Rocky" / "workspace" / "SOUL.md").is_file()
     refused = call(*words, "--run-dir", str(world_dir))
     assert refused.wait() == 2
-    assert "must be another directory than the world directory" in refused.err
+    assert "must not be the world directory" in refused.err
 
 
 @pytest.mark.thorough

@@ -151,7 +151,7 @@ def test_a_program_that_is_always_faster_is_an_error_without_exchange(tmp_path, 
     rename_in(tmp_path, {})
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     just_before(monkeypatch, "_write_private", endless(tmp_path))
-    with pytest.raises(ManifestError, match="changes the manifest all the time"):
+    with pytest.raises(ManifestError, match="keeps changing the manifest"):
         ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
     assert len(recording_names(tmp_path)) == manifest_file._ATTEMPTS
     assert files_beside(tmp_path) == CLEAN

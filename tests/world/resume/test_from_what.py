@@ -210,7 +210,7 @@ async def test_an_instance_without_a_save_starts_as_its_run_started(
     batch, _ = await resume(directory, run)
     assert list(batch.done) == ["w001"]
     assert isinstance(batch.failed["w000"], WorldStartError)
-    assert f"began from is missing: {parent.path}" in str(batch.failed["w000"])
+    assert f"started from is missing: {parent.path}" in str(batch.failed["w000"])
 
 
 async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_continue(
