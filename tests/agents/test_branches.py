@@ -82,7 +82,7 @@ CASES = [
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("program", "version"), CASES)
-async def test_two_branches_continue_the_conversation_of_one_agent_and_leave_it_alone(
+async def test_two_branches_continue_the_conversation_of_an_agent_without_changing_it(
     tmp_path: Path, program: str, version: str | None
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -167,7 +167,7 @@ async def test_a_branch_copies_files_and_links_but_follows_no_link(tmp_path: Pat
     assert not (branch.dir / "logs").exists()
 
 
-async def test_the_conversation_of_a_branch_does_not_lead_to_the_original(tmp_path: Path) -> None:
+async def test_the_conversation_of_a_branch_does_not_refer_to_the_original(tmp_path: Path) -> None:
     async with make_agent(tmp_path / "Eko", "claude") as agent:
         await begin(agent)
         branch = await agent.fork(tmp_path / "branch")
@@ -179,7 +179,7 @@ async def test_the_conversation_of_a_branch_does_not_lead_to_the_original(tmp_pa
     assert not [text for text in transcripts if f"{agent.dir}/" in text]
 
 
-async def test_a_program_that_does_not_keep_the_system_prompt_takes_another(
+async def test_a_branch_may_change_a_system_prompt_that_the_program_does_not_keep(
     tmp_path: Path,
 ) -> None:
     async with make_agent(tmp_path / "Eko", "opencode") as agent:
@@ -191,7 +191,7 @@ async def test_a_program_that_does_not_keep_the_system_prompt_takes_another(
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "kimi"])
-async def test_a_program_that_keeps_the_system_prompt_refuses_another(
+async def test_a_branch_cannot_change_a_system_prompt_that_the_program_keeps(
     tmp_path: Path, program: str
 ) -> None:
     agent = make_agent(tmp_path / "Eko", program)
@@ -200,7 +200,9 @@ async def test_a_program_that_keeps_the_system_prompt_refuses_another(
 
 
 @pytest.mark.parametrize("driver", ["acp", "command"])
-async def test_a_driver_that_cannot_branch_refuses_by_name(tmp_path: Path, driver: str) -> None:
+async def test_a_driver_that_cannot_branch_is_named_in_the_refusal(
+    tmp_path: Path, driver: str
+) -> None:
     assert not find_driver(driver).can_branch
     command: Any = ["cat"] if driver == "acp" else {"start": ["cat", "{prompt}"]}
     agent = AsyncAgent(agent=driver, name="Eko", dir=tmp_path / "Eko", command=command)
@@ -209,7 +211,7 @@ async def test_a_driver_that_cannot_branch_refuses_by_name(tmp_path: Path, drive
     assert not (tmp_path / "branch").exists()
 
 
-async def test_an_agent_in_a_turn_is_not_forked(tmp_path: Path) -> None:
+async def test_a_fork_of_an_agent_in_a_turn_is_refused(tmp_path: Path) -> None:
     with anyio.fail_after(HANG_S):
         async with make_agent(tmp_path / "Eko", "claude") as agent:
             (agent.dir / "workspace").mkdir(parents=True)
@@ -241,7 +243,7 @@ async def test_a_branch_needs_a_directory_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_without_a_sandbox_one_branch_at_a_time_has_the_address_of_the_original(
+async def test_without_a_sandbox_only_one_branch_at_a_time_has_the_original_address(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, _), make_agent(tmp_path / "Eko", "claude") as agent:
@@ -270,7 +272,7 @@ async def test_without_a_sandbox_one_branch_at_a_time_has_the_address_of_the_ori
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.thorough
-async def test_in_sandboxes_an_agent_and_its_branches_have_one_address_at_the_same_time(
+async def test_sandboxed_branches_share_the_address_of_the_original_concurrently(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -45,7 +45,7 @@ def starts(agent: AsyncAgent) -> Callable[[], Awaitable[object]]:
 
 
 @pytest.mark.parametrize("turns", [0, 2, 8, 40, 100, *map(thorough, [1, 3, 5, 20, 60, 80, 150])])
-async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, turns: int) -> None:
+async def test_a_cancelled_start_leaves_no_processes_or_files(tmp_path: Path, turns: int) -> None:
     async with opened(tmp_path, "loop") as agent:
         is_done = await cancel_after(turns, starts(agent))
         if not is_done:
@@ -69,13 +69,13 @@ async def test_a_cancelled_message_ends_the_program_that_it_started(
 
 
 @pytest.mark.parametrize("turns", [0, 3, 30, *map(thorough, [1, 2, 5, 8, 12, 20, 50, 80])])
-async def test_a_check_that_is_cancelled_leaves_nothing(tmp_path: Path, turns: int) -> None:
+async def test_a_cancelled_check_leaves_no_processes_or_files(tmp_path: Path, turns: int) -> None:
     agent = make_agent(tmp_path)
     await cancel_after(turns, agent.check)
     assert not marked_processes()
 
 
-async def test_a_check_that_is_cancelled_ends_the_program_that_it_asks(
+async def test_a_cancelled_check_ends_the_version_command(
     tmp_path: Path, small: SmallDriver
 ) -> None:
     small.version_argv = lambda binary: ("/bin/sleep", "600")  # type: ignore[method-assign]

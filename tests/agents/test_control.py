@@ -64,7 +64,7 @@ async def test_an_agent_takes_messages_stops_and_reports_its_status(tmp_path: Pa
     assert stopped.dir == tmp_path
 
 
-async def test_an_agent_without_an_orchestrator_answers_nothing(tmp_path: Path) -> None:
+async def test_an_agent_without_an_orchestrator_does_not_answer(tmp_path: Path) -> None:
     assert await ask_agent(tmp_path, "status") is None
     async with served(tmp_path):
         pass

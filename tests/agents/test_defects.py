@@ -25,7 +25,7 @@ SAMPLE = [
 ]
 
 
-def test_a_defect_in_the_task_of_an_agent_ends_no_sibling_and_no_wait_is_endless(
+def test_a_defect_in_an_agents_task_ends_all_its_waits_and_no_sibling(
     tmp_path: Path,
 ) -> None:
     assert inject_at("agent", tmp_path / "defects", SAMPLE) == (len(SAMPLE), [])
@@ -75,9 +75,7 @@ LONG = "9" * 4000
     ],
     ids=["an error", "a session", "an end", "a number"],
 )
-async def test_what_a_program_writes_that_nothing_can_write_makes_no_call_wait(
-    tmp_path: Path, line: str
-) -> None:
+async def test_output_that_cannot_be_recorded_makes_no_call_wait(tmp_path: Path, line: str) -> None:
     async with opened(tmp_path, max_restarts=0) as agent:
         with suppress(AgentError):
             await agent.start(initial_prompt=f"raw {line} crash 1")
@@ -95,7 +93,7 @@ async def test_what_a_program_writes_that_nothing_can_write_makes_no_call_wait(
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
-async def test_an_agent_of_which_nothing_can_be_written_ends_all_the_same(
+async def test_an_agent_whose_files_cannot_be_written_still_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path, "loop") as agent:

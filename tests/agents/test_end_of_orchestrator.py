@@ -66,7 +66,7 @@ def test_a_killed_orchestrator_leaves_no_process_of_an_agent(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.anyio
-async def test_the_next_start_ends_what_an_orchestrator_left_that_was_killed_with_its_guard(
+async def test_the_next_start_ends_processes_of_an_orchestrator_killed_with_its_guard(
     tmp_path: Path,
 ) -> None:
     code = """
@@ -85,7 +85,7 @@ async def test_the_next_start_ends_what_an_orchestrator_left_that_was_killed_wit
 
 
 @pytest.mark.thorough
-def test_a_killed_orchestrator_leaves_no_program_that_it_was_checking(tmp_path: Path) -> None:
+def test_a_killed_orchestrator_leaves_no_version_command(tmp_path: Path) -> None:
     code = """
         import tempfile
         tempfile.tempdir = sys.argv[1]
@@ -109,7 +109,7 @@ def asked(orchestrator: int) -> list[int]:
 @pytest.mark.thorough
 @pytest.mark.usefixtures("small")
 @pytest.mark.anyio
-async def test_what_was_reported_to_a_killed_orchestrator_is_counted(tmp_path: Path) -> None:
+async def test_usage_reported_to_a_killed_orchestrator_is_counted(tmp_path: Path) -> None:
     code = f"""
         agent.start(initial_prompt="use 20")
         agent.wait()
@@ -136,7 +136,9 @@ async def test_what_was_reported_to_a_killed_orchestrator_is_counted(tmp_path: P
 
 
 @pytest.mark.thorough
-def test_the_time_in_which_an_orchestrator_was_stopped_is_no_silence(tmp_path: Path) -> None:
+def test_time_in_which_the_orchestrator_was_stopped_does_not_count_as_silence(
+    tmp_path: Path,
+) -> None:
     code = """
         import attrs
         from clawblox.concurrency.synchronous import unwrap
@@ -172,7 +174,7 @@ def test_a_script_that_ends_stops_its_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_sync_agent_does_what_an_async_one_does(tmp_path: Path) -> None:
+def test_a_sync_agent_behaves_like_an_async_agent(tmp_path: Path) -> None:
     agent = Agent(
         agent="small",
         name="Eko",
@@ -213,7 +215,7 @@ def test_both_classes_take_the_same_arguments() -> None:
         assert ours == theirs
 
 
-def test_the_constructor_touches_nothing(tmp_path: Path, small: object) -> None:
+def test_the_constructor_touches_no_files(tmp_path: Path, small: object) -> None:
     agent = make_agent(tmp_path, tmux="no-such-session")
     assert not list(tmp_path.iterdir())
     assert agent.visible_workspace_dir == tmp_path / "Eko" / "workspace"

@@ -83,7 +83,7 @@ def make_agents(run: Run, *names: str) -> list[Agent]:
 
 
 @once
-def test_an_agent_is_made_before_its_world_and_touches_neither_disk_nor_tmux(
+def test_a_constructor_before_the_world_touches_neither_disk_nor_tmux(
     make_run: MakeRun, tmux: Tmux
 ) -> None:
     run = make_run()
@@ -137,7 +137,7 @@ def test_the_agent_reaches_its_world_by_the_address_it_was_given(make_run: MakeR
 
 @pytest.mark.thorough
 @once
-def test_the_save_phase_stops_all_and_sends_each_a_message(make_run: MakeRun) -> None:
+def test_the_save_phase_stops_all_agents_and_sends_each_a_message(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
         agents = make_agents(run, "Eko-rexp-w0-a0", "Ada-rexp-w0-a1")
@@ -169,7 +169,7 @@ def test_an_agent_that_idles_writes_nothing(make_run: MakeRun) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["claude", "codex"], indirect=True)
-def test_a_checkpoint_continues_in_another_run_without_a_start(
+def test_a_checkpoint_is_continued_in_another_run_by_a_message(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     name = FULL_NAME
@@ -226,7 +226,7 @@ def test_stop_is_safe_for_agents_that_never_started_or_have_ended(make_run: Make
 
 @pytest.mark.thorough
 @once
-def test_a_failed_start_leaves_nothing_of_the_agent(make_run: MakeRun) -> None:
+def test_a_failed_start_leaves_no_process_or_window(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
         [agent] = make_agents(run, "Eko")
@@ -247,7 +247,7 @@ def test_a_failed_start_leaves_nothing_of_the_agent(make_run: MakeRun) -> None:
 
 @pytest.mark.thorough
 @once
-def test_an_agent_that_ends_by_itself_has_failed_and_its_window_goes(make_run: MakeRun) -> None:
+def test_an_agent_whose_program_exits_fails_and_its_window_closes(make_run: MakeRun) -> None:
     run = make_run()
     with ending(run):
         [agent] = make_agents(run, "Eko")

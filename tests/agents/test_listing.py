@@ -93,7 +93,7 @@ TREES: dict[Callable[[Path], None], tuple[Shown, Shown, list[str], list[str]]] =
 
 
 @pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__)
-def test_each_tree_is_listed_whole_or_what_runs_of_it(
+def test_each_tree_is_listed_completely_or_only_its_running_parts(
     make: Callable[[Path], None], tmp_path: Path
 ) -> None:
     make(tmp_path)
@@ -109,7 +109,7 @@ def test_each_tree_is_listed_whole_or_what_runs_of_it(
 
 
 @pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__)
-def test_ps_lists_the_same_instances(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_ps_lists_the_instances_of_the_scope(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path)
     printed = json.loads(CliRunner().invoke(ps, [str(tmp_path), "--json"]).output)
     scope = make_scope(tmp_path, wants_ended=True, labels={})
@@ -121,7 +121,7 @@ def test_ps_lists_the_same_instances(make: Callable[[Path], None], tmp_path: Pat
         assert f"\n{agent.name} " in text
 
 
-def test_a_single_run_is_listed_whole_with_or_without_records(tmp_path: Path) -> None:
+def test_a_single_run_is_listed_completely_with_or_without_records(tmp_path: Path) -> None:
     ended(tmp_path)
     manifest_only(tmp_path)
     for name, state in (("ended", "exited"), ("old", "unknown")):
@@ -131,13 +131,13 @@ def test_a_single_run_is_listed_whole_with_or_without_records(tmp_path: Path) ->
         assert len(scope.read_agents(scope.find())) == 1
 
 
-def test_a_list_that_is_not_live_has_what_has_ended_below_a_directory(tmp_path: Path) -> None:
+def test_a_list_of_a_directory_includes_ended_instances_unless_live(tmp_path: Path) -> None:
     ended(tmp_path)
     scope = make_scope(tmp_path, wants_ended=False, labels={})
     assert [status.state for status in scope.read()] == ["exited"]
 
 
-def test_an_experiment_is_listed_with_what_runs_unless_more_is_asked_for(tmp_path: Path) -> None:
+def test_an_experiment_is_listed_with_running_instances_by_default(tmp_path: Path) -> None:
     nested_experiment(tmp_path)
     experiment = tmp_path / "work" / "experiments" / "X"
     for wants_ended, names in ((False, ["S"]), (True, ["R", "S"])):
@@ -146,7 +146,7 @@ def test_an_experiment_is_listed_with_what_runs_unless_more_is_asked_for(tmp_pat
         assert [status.run_dir.name for status in scope.read()] == names
 
 
-def test_only_the_instances_with_the_labels_are_listed_and_no_agents(tmp_path: Path) -> None:
+def test_a_list_with_labels_has_only_matching_instances_and_no_agents(tmp_path: Path) -> None:
     make_run(tmp_path / "red", options={"labels": {"team": "red"}})
     make_run(tmp_path / "blue", options={"labels": {"team": "blue"}})
     scope = make_scope(tmp_path, wants_ended=True, labels={"team": "red"})

@@ -41,7 +41,7 @@ async def load(archive: Path, run_dir: Path, program: str) -> AsyncAgent:
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "kimi"])
-async def test_a_loaded_agent_is_forked_and_stays_as_it_was(tmp_path: Path, program: str) -> None:
+async def test_a_fork_leaves_a_loaded_agent_unchanged(tmp_path: Path, program: str) -> None:
     with anyio.fail_after(HANG_S):
         async with make_agent(tmp_path / "Eko", program) as agent:
             await begin(agent)
@@ -74,7 +74,7 @@ async def test_the_first_message_of_a_branch_is_the_prompt_of_the_fork(tmp_path:
             assert told == [SECRET_WORD, first, AUTO_CONTINUE, "WHO"]
 
 
-async def test_a_recorded_address_does_not_keep_an_agent_that_rests_from_being_forked(
+async def test_a_resting_agent_with_a_recorded_address_can_be_forked(
     tmp_path: Path,
 ) -> None:
     async with make_agent(tmp_path / "Eko", "claude") as agent:

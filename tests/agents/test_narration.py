@@ -118,7 +118,7 @@ def test_the_terminal_gets_no_control_characters() -> None:
 
 
 @pytest.mark.parametrize("type_", ["message", "reasoning", "tool.returned", "error", "limit"])
-def test_no_line_of_a_program_looks_like_one_of_ours(type_: EventType) -> None:
+def test_no_line_of_a_program_resembles_a_line_of_clawblox(type_: EventType) -> None:
     ours = [
         line.text
         for data in ({"status": "failed", "exit_code": 1}, {"version": "2"})

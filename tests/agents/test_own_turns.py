@@ -104,7 +104,7 @@ async def test_a_message_after_a_resume_is_answered_after_turns_of_the_programs_
         assert stand.told() == ["SAY one", "SAY two"]
 
 
-async def test_an_idle_agent_works_in_a_turn_that_its_program_begins_and_counts_none(
+async def test_an_idle_agent_works_during_its_programs_own_turn_without_counting_it(
     stand: Stand,
 ) -> None:
     misbehave(stand.workspace, own_turns_after={"count": 2, "steps": 1, "times": 1})
@@ -163,7 +163,7 @@ async def test_a_message_that_waits_for_a_turn_of_the_programs_own_survives_a_ki
 
 
 @both_versions
-async def test_a_message_that_became_part_of_a_turn_of_the_programs_own_is_answered(
+async def test_a_message_absorbed_by_a_turn_of_the_programs_own_is_answered(
     stand: Stand,
 ) -> None:
     misbehave(stand.workspace, joins_own_turn={"after": 1})
@@ -178,7 +178,7 @@ async def test_a_message_that_became_part_of_a_turn_of_the_programs_own_is_answe
 
 
 @both_versions
-async def test_an_empty_turn_of_the_programs_own_answers_no_message_however_long_that_takes(
+async def test_an_empty_turn_of_the_programs_own_never_answers_a_message(
     stand: Stand,
 ) -> None:
     misbehave(stand.workspace, own_turns_within={"count": 2})
@@ -194,7 +194,7 @@ async def test_an_empty_turn_of_the_programs_own_answers_no_message_however_long
         assert ((await agent.wait()).state, agent.usage.turns) == ("idle", 1)
 
 
-async def test_an_agent_continues_by_itself_whatever_its_program_begins(stand: Stand) -> None:
+async def test_automatic_continuation_works_after_turns_of_the_programs_own(stand: Stand) -> None:
     misbehave(stand.workspace, own_turns_before={"count": 2}, own_turns_after={"count": 1})
     async with stand.agent(auto_continue=True, budget=Budget(turns=3)) as agent:
         await stand.start(agent)

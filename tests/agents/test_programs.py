@@ -145,7 +145,7 @@ def test_an_agent_is_nudged_and_resumes_an_interrupted_turn(bench: Bench) -> Non
     assert len(bench.api.requests) > before
 
 
-def test_usage_is_what_the_model_counted(bench: Bench) -> None:
+def test_usage_equals_the_count_of_the_model(bench: Bench) -> None:
     agent = bench.agent(budget=Budget(turns=3))
     bench.start(agent)
     result = agent.wait()
@@ -158,7 +158,7 @@ def test_usage_is_what_the_model_counted(bench: Bench) -> None:
     assert counts == tuple(3 * count for count in one)
 
 
-def test_a_program_that_is_killed_is_started_again_in_its_conversation(bench: Bench) -> None:
+def test_a_killed_program_is_restarted_in_its_conversation(bench: Bench) -> None:
     agent = bench.agent()
     started = bench.start(agent)
     told = bench.wait_told(lambda told: AUTO_CONTINUE in told)
@@ -176,7 +176,7 @@ def test_a_program_that_is_killed_is_started_again_in_its_conversation(bench: Be
     assert bench.told()[: len(told)] == told
 
 
-def test_an_unknown_conversation_is_an_error_and_never_a_new_one(bench: Bench) -> None:
+def test_an_unknown_conversation_is_an_error_and_not_replaced(bench: Bench) -> None:
     agent = bench.agent()
     started = bench.start(agent)
     agent.stop(grace_seconds=2)
@@ -203,7 +203,7 @@ def test_a_refusal_of_the_model_ends_the_agent_with_the_reason(bench: Bench) -> 
     assert "401" in str(agent.failure)
 
 
-def test_its_window_stays_through_its_turns(bench: Bench, tmux: Tmux) -> None:
+def test_the_window_stays_open_across_turns(bench: Bench, tmux: Tmux) -> None:
     session = bench.root.name.replace(".", "_")
     agent = bench.agent(tmux=session)
     started = bench.start(agent)
@@ -215,7 +215,7 @@ def test_its_window_stays_through_its_turns(bench: Bench, tmux: Tmux) -> None:
 
 
 @pytest.mark.needs("bwrap")
-def test_it_works_in_the_sandbox_and_is_continued_there(bench: Bench) -> None:
+def test_an_agent_works_in_the_sandbox_and_is_continued_there(bench: Bench) -> None:
     agent = bench.agent(sandbox=True)
     assert str(agent.visible_workspace_dir) == "/workspace"
     started = bench.start(agent)
@@ -295,7 +295,7 @@ def shapes(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, str
     return found
 
 
-def test_a_stand_in_has_the_output_and_files_of_the_program(bench: Bench) -> None:
+def test_a_stand_in_writes_the_output_and_files_of_the_program(bench: Bench) -> None:
     version = bench.installed.version.split()[0] if bench.driver == "claude" else None
     for real, mimicked in zip(real_turn(bench), stand_in_turn(bench, version), strict=True):
         known = shapes(real)
@@ -308,7 +308,7 @@ def test_a_stand_in_has_the_output_and_files_of_the_program(bench: Bench) -> Non
                 assert len({loose.get(each, each) for each in kinds} - {None}) <= 1, (name, key)
 
 
-def test_a_stand_in_refuses_with_the_program_s_own_messages(bench: Bench) -> None:
+def test_a_stand_in_refuses_with_the_messages_of_the_program(bench: Bench) -> None:
     (bench.root / "standin").mkdir()
     standin = StandIn(bench.root / "standin", bench.driver, bench.installed.version.split()[0])
     unknown = new_id()

@@ -44,7 +44,7 @@ def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return tuple(request.param)
 
 
-async def test_a_start_returns_when_the_session_is_confirmed(
+async def test_a_start_returns_when_the_conversation_is_confirmed(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
@@ -101,7 +101,7 @@ async def test_an_agent_that_was_stopped_continues_its_conversation(
     assert [record["turn"] for record in records(other, "turn.started")] == [1, 2, 3]
 
 
-async def test_no_number_of_an_event_is_given_twice_after_a_kill(tmp_path: Path) -> None:
+async def test_event_numbers_stay_unique_after_a_kill(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt=" ".join(["work one"] * 300))
         told = await until(events, "turn.finished")
@@ -166,7 +166,7 @@ async def test_one_of_two_concurrent_starts_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800", "x" * 128 * 1024], ids=["NUL", "half", "long"])
-async def test_a_text_that_no_program_can_be_given_is_refused_and_ends_nothing(
+async def test_a_text_that_no_program_can_receive_is_refused_without_ending_the_agent(
     tmp_path: Path, text: str
 ) -> None:
     async with opened(tmp_path) as agent:
@@ -180,7 +180,7 @@ async def test_a_text_that_no_program_can_be_given_is_refused_and_ends_nothing(
         assert (await agent.wait()).state == "idle"
 
 
-async def test_a_long_message_on_standard_input_arrives_whole(tmp_path: Path) -> None:
+async def test_a_long_message_on_standard_input_arrives_completely(tmp_path: Path) -> None:
     text = "x" * 1_000_000
     async with opened(tmp_path, "loop") as agent:
         await agent.start(initial_prompt=text)
@@ -195,7 +195,7 @@ async def test_a_long_message_on_standard_input_arrives_whole(tmp_path: Path) ->
         ("crash 3", AgentStartError, "ended before it confirmed its conversation: exit status 3"),
     ],
 )
-async def test_a_failed_start_leaves_nothing(
+async def test_a_failed_start_leaves_no_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prompt: str, error: type[Exception], text: str
 ) -> None:
     monkeypatch.setattr(SmallDriver, "transcripts", lambda self, directory: {})
@@ -218,7 +218,7 @@ async def test_a_missing_program_is_named(
 
 
 @pytest.mark.thorough
-async def test_a_program_that_reports_no_session_is_confirmed_by_its_transcript(
+async def test_a_program_that_reports_no_id_is_confirmed_by_its_transcript(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, "silent") as agent:
@@ -226,7 +226,7 @@ async def test_a_program_that_reports_no_session_is_confirmed_by_its_transcript(
         assert (agent.dir / "session" / f"{started.session_id}.jsonl").exists()
 
 
-async def test_another_session_on_a_resume_is_an_error(tmp_path: Path) -> None:
+async def test_another_conversation_on_a_resume_is_an_error(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work")
         await agent.wait()
@@ -266,7 +266,7 @@ async def test_an_agent_continues_by_itself(tmp_path: Path, flags: tuple[str, ..
     assert transcript(agent)[:3] == [first, "work two", AUTO_CONTINUE]
 
 
-async def test_events_carry_their_places_in_the_log(tmp_path: Path) -> None:
+async def test_events_have_their_offsets_in_the_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent, agent.events() as events:
         await agent.start(initial_prompt="work hello")
         found = await until(events, "turn.finished")
@@ -297,7 +297,7 @@ async def test_events_without_listeners_still_get_numbers(tmp_path: Path) -> Non
     assert turn_1 < heard[0]
 
 
-async def test_tools_that_were_left_behind_end_with_the_agent(tmp_path: Path) -> None:
+async def test_background_tools_end_with_the_agent(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         async with agent.events() as events:
             await agent.start(initial_prompt="leave")
@@ -319,7 +319,7 @@ async def test_leaving_the_block_stops_the_agent(tmp_path: Path, flags: tuple[st
     assert agent.state == "stopped"
 
 
-async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_processes(tmp_path: Path) -> None:
     async with opened(tmp_path, "silent") as agent:
         with anyio.move_on_after(0.05):
             await agent.start(initial_prompt="hang")

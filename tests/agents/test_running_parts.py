@@ -33,11 +33,11 @@ LEGAL = {
 """The moves of the design, written down a second time."""
 
 
-def test_an_agent_makes_only_the_moves_of_its_table() -> None:
+def test_only_legal_moves_between_states_are_possible() -> None:
     assert MOVES == LEGAL
 
 
-def test_a_busy_model_is_given_more_time_than_a_crash() -> None:
+def test_retries_of_a_busy_model_wait_longer_than_after_a_crash() -> None:
     assert [retry_delay_s("crash", before) for before in range(3)] == [1.0, 2.0, 4.0]
     assert [retry_delay_s("rate_limit", before) for before in range(3)] == [15.0, 30.0, 60.0]
     assert retry_delay_s("overloaded", 50) == 120.0
@@ -68,7 +68,7 @@ def test_short_turns_delay_the_next_nudge_and_long_turns_do_not() -> None:
     limit=st.integers(1, 30),
     has_end=st.booleans(),
 )
-def test_lines_are_read_whole_with_their_places(
+def test_lines_are_read_completely_with_their_offsets(
     tmp_path_factory: Any, texts: list[bytes], chunk: int, limit: int, has_end: bool
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "lines.log"
@@ -102,11 +102,11 @@ def test_lines_are_read_whole_with_their_places(
         ("", None),
     ],
 )
-def test_a_version_is_its_number(text: str, number: str | None) -> None:
+def test_the_version_number_is_found_in_a_text(text: str, number: str | None) -> None:
     assert find_number(text) == number
 
 
-def test_time_that_is_forgiven_is_no_silence() -> None:
+def test_excluded_time_does_not_count_as_silence() -> None:
     books: Any = SimpleNamespace(begin_turn=lambda prompt: None)
     agenda: Any = None
     expected: Any = SimpleNamespace(id=None)
@@ -118,7 +118,7 @@ def test_time_that_is_forgiven_is_no_silence() -> None:
     assert dialogue.silence(3610.0) == 10.0
 
 
-def test_polls_become_rare_and_coincide() -> None:
+def test_polls_become_rarer_and_coincide_between_agents() -> None:
     looks, now, pauses = LogPoller(), 0.013, []
     for _ in range(40):
         pauses.append(looks.next_pause(now, is_quiet=False))
@@ -136,7 +136,7 @@ def test_polls_become_rare_and_coincide() -> None:
     assert looks.next_pause(now, is_quiet=True) == pauses[0]
 
 
-def test_a_late_poll_returns_how_long_this_process_was_stopped() -> None:
+def test_a_late_poll_returns_the_seconds_of_the_interruption() -> None:
     looks = LogPoller()
     assert [looks.begin_poll(now) for now in (50.0, 51.0, 4651.0, 4651.2)] == [
         0.0,
@@ -146,14 +146,14 @@ def test_a_late_poll_returns_how_long_this_process_was_stopped() -> None:
     ]
 
 
-def test_an_error_is_given_the_name_and_the_directory_of_its_agent(tmp_path: Path) -> None:
+def test_errors_contain_the_name_and_the_directory_of_the_agent(tmp_path: Path) -> None:
     options = AgentOptions(agent="claude", name="Eko", dir=tmp_path)
     with pytest.raises(AgentError) as caught, options.naming_errors():
         raise AgentError("it failed")
     assert (caught.value.agent, caught.value.agent_dir) == ("Eko", tmp_path)
 
 
-def test_an_exit_is_one_number() -> None:
+def test_an_exit_code_is_a_status_or_a_negative_signal() -> None:
     assert exit_code(ProcessExit(status=3)) == 3
     assert exit_code(ProcessExit(signal="SIGKILL")) == -9
     assert exit_code(ProcessExit(signal="signal 35")) == -35

@@ -27,14 +27,14 @@ NO_IDS = ["../../x", "", ".", "..", "a/b", "x\n", "-x", "x" * 5000]
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_no_program_has_an_id_that_leads_elsewhere(driver: str) -> None:
+def test_ids_that_lead_to_other_paths_match_no_pattern(driver: str) -> None:
     pattern = find_driver(driver).program.id_pattern
     assert not any(map(pattern.fullmatch, NO_IDS))
 
 
 @with_small
 @pytest.mark.parametrize("flags", [("silent",), ("silent", "loop")])
-async def test_what_is_no_id_of_the_program_is_refused_at_the_start(
+async def test_an_invalid_id_from_the_program_is_refused_at_the_start(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     async with opened(tmp_path, *flags) as agent:
@@ -55,7 +55,7 @@ async def silent(directory: Path) -> AsyncIterator[AsyncAgent]:
 
 
 @with_small
-async def test_a_name_alone_is_no_proof_while_the_recorded_transcript_grows(
+async def test_another_reported_id_is_a_warning_while_the_recorded_transcript_grows(
     tmp_path: Path,
 ) -> None:
     async with silent(tmp_path) as agent:
@@ -69,7 +69,7 @@ async def test_a_name_alone_is_no_proof_while_the_recorded_transcript_grows(
 
 @with_small
 @pytest.mark.parametrize("is_older", [pytest.param(False, marks=pytest.mark.thorough), True])
-async def test_another_transcript_that_grows_is_an_error(tmp_path: Path, is_older: bool) -> None:
+async def test_growth_of_another_transcript_is_an_error(tmp_path: Path, is_older: bool) -> None:
     async with silent(tmp_path) as agent:
         if is_older:
             (agent.dir / "session" / f"{OTHER_SESSION}.jsonl").write_text("{}\n")
@@ -78,7 +78,7 @@ async def test_another_transcript_that_grows_is_an_error(tmp_path: Path, is_olde
 
 
 @with_small
-async def test_a_name_that_nothing_bears_out_is_an_error_when_the_turn_ends(
+async def test_another_reported_id_without_proof_is_an_error_at_the_end_of_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SmallDriver, "progress", lambda self, directory: {})
@@ -89,7 +89,7 @@ async def test_a_name_that_nothing_bears_out_is_an_error_when_the_turn_ends(
 
 @pytest.mark.thorough
 @with_small
-async def test_a_program_that_is_given_an_id_must_use_it(
+async def test_a_program_that_uses_another_id_than_requested_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = attrs.evolve(SmallDriver.program, takes_id=True)
@@ -115,7 +115,7 @@ KEYS = {
         for program in KEYS
     ],
 )
-async def test_a_resumed_program_that_names_another_session_is_the_same_error_for_each_driver(
+async def test_another_id_on_a_resume_is_the_same_error_for_each_driver(
     tmp_path: Path, program: str
 ) -> None:
     directory = tmp_path / "Eko"
@@ -136,7 +136,7 @@ async def test_a_resumed_program_that_names_another_session_is_the_same_error_fo
             assert agent.state == "failed"
 
 
-async def test_a_command_that_names_another_session_is_that_error_too(tmp_path: Path) -> None:
+async def test_a_command_that_prints_another_id_on_a_resume_is_an_error(tmp_path: Path) -> None:
     words = ["sh", "-c", 'echo "session: $1"', "sh"]
     command = {
         "start": [*words, "first", "{prompt}"],

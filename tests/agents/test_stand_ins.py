@@ -117,7 +117,7 @@ async def test_the_nudge_is_the_next_message(stand: Stand) -> None:
         pytest.param({"api_error": {"times": 1, "status": 529}}, id="overloaded"),
     ],
 )
-async def test_what_passes_is_tried_again(stand: Stand, fault: dict[str, Any]) -> None:
+async def test_temporary_failures_are_retried(stand: Stand, fault: dict[str, Any]) -> None:
     misbehave(stand.workspace, **fault)
     async with stand.agent() as agent:
         await stand.start(agent, "RUN true\nSAY done")
@@ -127,7 +127,7 @@ async def test_what_passes_is_tried_again(stand: Stand, fault: dict[str, Any]) -
 
 @also_with_codex
 @pytest.mark.parametrize("status", [401, 400])
-async def test_what_does_not_pass_ends_the_agent(stand: Stand, status: int) -> None:
+async def test_permanent_failures_end_the_agent(stand: Stand, status: int) -> None:
     misbehave(stand.workspace, api_error=status)
     async with stand.agent() as agent:
         with suppress(AgentError):
@@ -150,7 +150,7 @@ IN_AN_HOUR = utc_now().replace(microsecond=0) + timedelta(hours=1)
         pytest.param({"resets_at": "soon"}, None, marks=pytest.mark.thorough),
     ],
 )
-async def test_a_usage_limit_ends_the_agent_and_names_its_end_where_it_is_reported(
+async def test_a_usage_limit_ends_the_agent_with_the_limits_end_if_reported(
     stand: Stand, fault: Any, retry_at: datetime | None
 ) -> None:
     misbehave(stand.workspace, usage_limit=fault)
@@ -239,7 +239,7 @@ async def test_a_torn_transcript_is_an_error(stand: Stand) -> None:
 
 
 @also_with_codex
-async def test_all_that_was_left_behind_ends_with_the_agent(stand: Stand) -> None:
+async def test_background_processes_end_with_the_agent(stand: Stand) -> None:
     misbehave(stand.workspace, leave_behind=2, ignore_term=True)
     async with stand.agent() as agent:
         with hold(stand.workspace):

@@ -35,7 +35,7 @@ def eko(tmp_path: Path) -> Path:
     return tmp_path / "agents" / "Eko"
 
 
-def test_another_process_reads_the_orchestrator_s_status(eko: Path) -> None:
+def test_the_status_is_read_by_another_process(eko: Path) -> None:
     record = write_status(eko, reason="", pid=123, window="agent-0-0", sandbox="bwrap")
     status = read_status(eko)
     assert status is not None
@@ -59,7 +59,7 @@ def test_a_file_without_an_agent_has_no_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", get_args(AgentState))
-def test_an_agent_under_way_is_interrupted_once_its_orchestrator_is_dead(
+def test_a_running_agent_is_interrupted_once_its_orchestrator_is_dead(
     eko: Path, state: AgentState
 ) -> None:
     with another_process() as owner:
@@ -89,7 +89,7 @@ def test_a_process_that_has_the_pid_by_chance_is_not_the_orchestrator(
     assert status.state == "interrupted"
 
 
-def test_the_file_is_written_at_changes_only(eko: Path) -> None:
+def test_the_file_is_written_only_at_changes(eko: Path) -> None:
     record = write_status(eko, time="2026-06-22T18:59:25Z")
     path = AgentDir(eko).status_file
     writer = StatusWriter(AgentDir(eko))
@@ -105,7 +105,7 @@ def test_the_file_is_written_at_changes_only(eko: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"name": "Eko", "driv', b"[1]", b"\xff", b"{}"])
-def test_a_torn_or_foreign_file_is_an_error_and_in_no_list(eko: Path, content: bytes) -> None:
+def test_a_torn_or_foreign_file_is_an_error_and_is_not_listed(eko: Path, content: bytes) -> None:
     write_status(eko)
     AgentDir(eko).status_file.write_bytes(content)
     with pytest.raises(AgentError, match="is not the status of an agent") as raised:
@@ -120,7 +120,7 @@ def write_manifest(instance_dir: Path, agents: list[dict[str, str]]) -> None:
     path.write_bytes(msgspec.json.encode({"schema_version": 1, "agents": agents}))
 
 
-def test_the_agents_of_a_run_are_those_in_it_and_those_in_its_manifest(tmp_path: Path) -> None:
+def test_the_agents_of_a_run_include_those_in_its_manifest(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     elsewhere = tmp_path / "elsewhere" / "Rocky"
     for directory in (run_dir / "agents" / "Eko", run_dir / "agents" / "Ana", elsewhere):
@@ -136,7 +136,7 @@ def test_the_agents_of_a_run_are_those_in_it_and_those_in_its_manifest(tmp_path:
     assert read_agents(tmp_path / "nothing") == []
 
 
-def test_a_run_that_was_moved_has_none_of_the_agents_of_the_run_in_its_place(
+def test_a_moved_run_does_not_list_agents_of_the_run_at_its_old_path(
     tmp_path: Path,
 ) -> None:
     run_dir = tmp_path / "run"
@@ -154,7 +154,7 @@ def test_a_run_that_was_moved_has_none_of_the_agents_of_the_run_in_its_place(
         ]
 
 
-def test_a_path_means_an_agent_or_the_only_agent_of_a_run(tmp_path: Path) -> None:
+def test_a_path_names_an_agent_or_the_only_agent_of_a_run(tmp_path: Path) -> None:
     write_status(tmp_path / "agents" / "Eko")
     assert find_agent(tmp_path / "agents" / "Eko").name == "Eko"
     assert find_agent(tmp_path).name == "Eko"
@@ -166,7 +166,7 @@ def test_a_path_means_an_agent_or_the_only_agent_of_a_run(tmp_path: Path) -> Non
         find_agent(tmp_path / "agents")
 
 
-def test_the_metrics_of_an_agent_count_no_token_twice(eko: Path) -> None:
+def test_the_metrics_of_an_agent_count_each_token_once(eko: Path) -> None:
     write_status(eko)
     status = read_status(eko)
     assert status is not None

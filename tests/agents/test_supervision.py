@@ -128,7 +128,7 @@ async def test_an_agent_that_crashes_too_often_has_failed(
         ("rate_limit", 2),
     ],
 )
-async def test_what_is_hopeless_is_not_tried_again(tmp_path: Path, kind: str, count: int) -> None:
+async def test_permanent_failures_are_not_retried(tmp_path: Path, kind: str, count: int) -> None:
     async with opened(tmp_path, max_restarts=1) as agent:
         result = await run_to_end(agent, f"fail {kind}")
         assert (result.state, result.exit_code, result.reason) == (
@@ -181,7 +181,7 @@ async def test_an_agent_waits_for_its_provider_until_a_busy_model_is_asked_again
         assert not agent.is_waiting_for_provider
 
 
-async def test_a_crash_is_no_wait_for_a_provider(
+async def test_a_crash_does_not_count_as_waiting_for_the_provider(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", HANG_S)
@@ -191,7 +191,7 @@ async def test_a_crash_is_no_wait_for_a_provider(
         assert not agent.is_waiting_for_provider
 
 
-async def test_a_wait_that_no_program_means_is_silence(tmp_path: Path) -> None:
+async def test_an_implausible_retry_delay_counts_as_silence(tmp_path: Path) -> None:
     async with opened(tmp_path, stall_timeout=2.0, max_restarts=0) as agent:
         assert (await run_to_end(agent, "retry 1e300 hang")).state == "failed"
         assert isinstance(agent.failure, AgentStallError)
@@ -199,7 +199,7 @@ async def test_a_wait_that_no_program_means_is_silence(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", ["9" * 400, "1e300", "nan", "-inf"])
-async def test_a_turn_ends_and_its_events_are_strict_json_whatever_a_program_counts(
+async def test_events_are_strict_json_for_arbitrary_numbers_from_a_program(
     tmp_path: Path, number: str
 ) -> None:
     def refuse(constant: str) -> NoReturn:
@@ -242,7 +242,7 @@ async def test_standard_error_never_becomes_an_event(tmp_path: Path) -> None:
     assert (agent.dir / "logs" / "agent.stderr.log").read_text().count("forged") == 2
 
 
-async def test_a_program_that_only_complains_works_all_the_same(tmp_path: Path) -> None:
+async def test_a_program_that_writes_only_standard_error_still_works(tmp_path: Path) -> None:
     log = tmp_path / "Eko" / "logs" / "agent.log"
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt=f"grumble {tmp_path / 'enough'}")
@@ -258,7 +258,7 @@ async def test_a_program_that_only_complains_works_all_the_same(tmp_path: Path) 
         assert (await agent.wait()).state == "idle"
 
 
-async def test_complaints_without_end_end_the_agent(tmp_path: Path) -> None:
+async def test_endless_standard_error_ends_the_agent(tmp_path: Path) -> None:
     limits = ProgramLimits(max_log_bytes=1 << 8)
     async with opened(tmp_path, limits=limits) as agent:
         assert (await run_to_end(agent, f"grumble {tmp_path / 'never'}")).state == "failed"
@@ -285,7 +285,7 @@ async def test_a_line_that_is_too_long_is_counted_and_skipped(tmp_path: Path) ->
     assert found[-3].data == {"size_bytes": size}
 
 
-async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
+async def test_endless_output_ends_the_agent(tmp_path: Path) -> None:
     limits = ProgramLimits(max_log_bytes=1 << 20)
     async with opened(tmp_path, limits=limits) as agent:
         result = await run_to_end(agent, "flood")
@@ -294,7 +294,7 @@ async def test_a_log_without_end_ends_the_agent(tmp_path: Path) -> None:
     assert len(records(agent, "process.started")) == 1
 
 
-async def test_an_agent_is_idle_when_the_program_of_its_turn_has_kept_all_and_exited(
+async def test_an_agent_is_idle_once_the_program_of_its_turn_has_exited(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as agent, agent.events() as events:
@@ -400,7 +400,7 @@ async def test_a_program_that_does_not_read_never_blocks_the_orchestrator(tmp_pa
             await agent.start(initial_prompt="x" * (1 << 20))
 
 
-async def test_a_program_that_ends_within_a_turn_has_finished_it(tmp_path: Path) -> None:
+async def test_a_successful_exit_within_a_turn_finishes_the_turn(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt="work end 0")
         assert (await agent.wait()).usage.turns == 1
@@ -444,7 +444,7 @@ async def test_a_new_budget_ends_an_idle_agent(tmp_path: Path, flags: tuple[str,
         assert (await agent.wait()).ended_by == "budget"
 
 
-async def test_a_budget_set_before_the_start_replaces_the_first(tmp_path: Path) -> None:
+async def test_a_budget_set_before_the_start_replaces_the_original_budget(tmp_path: Path) -> None:
     async with opened(tmp_path, auto_continue=True, budget=Budget(turns=9)) as agent:
         agent.set_budget(Budget(turns=1))
         assert (await run_to_end(agent, "work")).reason == "budget of 1 turn used up"
@@ -452,7 +452,7 @@ async def test_a_budget_set_before_the_start_replaces_the_first(tmp_path: Path) 
             agent.set_budget({"turns": 1})  # type: ignore[arg-type]
 
 
-async def test_a_stop_and_a_failure_are_no_used_up_budget(tmp_path: Path) -> None:
+async def test_a_stop_or_a_failure_is_not_reported_as_a_used_up_budget(tmp_path: Path) -> None:
     async with opened(tmp_path, max_restarts=0) as agent:
         assert (await run_to_end(agent, "crash 1")).ended_by == "failure"
         await agent.send(prompt="work")
@@ -465,13 +465,13 @@ async def test_minutes_end_a_turn_too(tmp_path: Path) -> None:
         assert result.reason == "budget of 0.001 minutes used up"
 
 
-async def test_a_session_that_changes_is_an_error(tmp_path: Path) -> None:
+async def test_a_change_of_the_conversation_is_an_error(tmp_path: Path) -> None:
     async with opened(tmp_path) as agent:
         assert (await run_to_end(agent, "elsewhere")).state == "failed"
         assert isinstance(agent.failure, AgentResumeError)
 
 
-async def test_a_defect_of_a_driver_costs_a_line_only(
+async def test_a_defect_of_a_driver_loses_only_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = SmallConversation.read
@@ -487,7 +487,7 @@ async def test_a_defect_of_a_driver_costs_a_line_only(
         assert (await agent.wait()).state == "idle"
 
 
-async def test_a_death_of_one_agent_leaves_another_alone(tmp_path: Path) -> None:
+async def test_the_end_of_one_agent_does_not_affect_another(tmp_path: Path) -> None:
     async with (
         opened(tmp_path / "a", max_restarts=0) as one,
         opened(tmp_path / "b") as other,
@@ -501,7 +501,7 @@ async def test_a_death_of_one_agent_leaves_another_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-async def test_output_that_is_slow_to_understand_does_not_hold_up_a_stop(
+async def test_output_that_is_slow_to_parse_does_not_delay_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, is_slow = SmallConversation.read, threading.Event()

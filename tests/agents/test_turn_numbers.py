@@ -30,7 +30,7 @@ def shown(status: AgentStatus) -> set[int]:
     return {int(column.cells[0]), int(fact.split()[1]), int(told), status.turn}
 
 
-async def test_a_turn_that_is_repeated_after_a_crash_keeps_its_number(
+async def test_a_turn_repeated_after_a_crash_keeps_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialogue, "_FIRST_DELAY_S", 0.0)

@@ -62,7 +62,7 @@ def test_a_reading_of_a_conversation_counts_across_resumes(tmp_path: Path) -> No
     assert resumed.usage.output_tokens == 12
 
 
-def test_conversations_are_counted_apart() -> None:
+def test_conversations_are_counted_separately() -> None:
     ledger = Ledger.empty()
     read(ledger, 5, "session")
     assert read(ledger, 6, "session", conversation_id=OTHER).output_tokens == 6
@@ -71,7 +71,7 @@ def test_conversations_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize("scope", ["process", "session"])
-def test_a_reading_that_goes_down_begins_a_new_count(scope: UsageScope) -> None:
+def test_a_decreasing_reading_starts_a_new_count(scope: UsageScope) -> None:
     ledger = Ledger.empty()
     for tokens in (10, 4, 6):
         read(ledger, tokens, scope)
@@ -79,7 +79,7 @@ def test_a_reading_that_goes_down_begins_a_new_count(scope: UsageScope) -> None:
 
 
 @pytest.mark.parametrize("scope", ["process", "cumulative"])
-def test_a_cost_that_goes_down_begins_a_new_count_if_it_may_be_that_of_a_process(
+def test_a_decreasing_cost_of_a_possible_process_scope_starts_a_new_count(
     scope: UsageScope,
 ) -> None:
     ledger = Ledger.empty()
@@ -96,21 +96,21 @@ def test_a_cost_of_an_unknown_scope_continues_the_last_one_if_it_is_higher() -> 
     assert ledger.usage.cost_usd == 0.5
 
 
-def test_a_cost_of_a_conversation_that_goes_down_is_a_base_and_may_miss_a_turn() -> None:
+def test_a_decreasing_cost_of_a_conversation_is_a_base_and_counts_as_missing() -> None:
     ledger = Ledger.empty()
     for cost in (2.0, 5.0, 3.0, 4.0):  # killed after 5.0, when 2.0 was saved; then two turns
         read(ledger, 1, "turn", cost=cost, cost_scope="session")
     assert ledger.usage == Usage(output_tokens=4, cost_usd=6.0, missing_costs=1)
 
 
-def test_nothing_is_missing_if_the_reading_that_goes_down_is_of_a_turn_without_tokens() -> None:
+def test_no_cost_is_missing_if_a_decreasing_reading_has_no_tokens() -> None:
     ledger = Ledger.empty()
     for tokens, cost in ((1, 5.0), (0, 2.0), (1, 3.0)):
         read(ledger, tokens, "turn", cost=cost, cost_scope="session")
     assert ledger.usage == Usage(output_tokens=2, cost_usd=6.0)
 
 
-def test_a_conversation_without_a_last_cost_begins_with_a_base(tmp_path: Path) -> None:
+def test_a_conversation_without_a_last_cost_starts_with_a_base(tmp_path: Path) -> None:
     # Its costs were counted per process, although 2.1.300 reports those of the conversation.
     counted = {"output_tokens": 8, "cost_usd": 1.5}
     conversations = {ONE: {"version": "2.1.300", "last_cost": None, "counted": counted}}
@@ -131,7 +131,7 @@ def test_the_first_cost_of_a_resumed_conversation_without_a_record_is_a_base() -
     assert ledger.usage == Usage(output_tokens=2, cost_usd=0.5, missing_costs=1)
 
 
-def test_the_cost_may_count_something_else_than_the_tokens() -> None:
+def test_the_scope_of_the_cost_may_differ_from_the_tokens() -> None:
     # Claude Code 2.1.197: tokens by turn, cost by process; since 2.1.277: cost by conversation,
     # without the cost that older versions had.
     ledger = Ledger.empty()
@@ -175,7 +175,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
     assert ledger.usage.tokens == 45  # reasoning is a part of the output
 
 
-def test_turns_are_counted_by_their_ends() -> None:
+def test_turns_are_counted_at_their_ends() -> None:
     ledger = Ledger.empty()
     ledger.end_turn()
     ledger.count(Usage(turns=9), conversation_id=ONE, version=None, scope="turn")
@@ -236,7 +236,7 @@ def test_usage_never_decreases_and_is_the_sum_of_all_additions(told) -> None:
 # -- the file -----------------------------------------------------------------------------------
 
 
-def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
+def test_a_ledger_is_restored_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     ledger = Ledger.empty()
     read(ledger, 5, "session", cost=0.25, version="0.169.0")
@@ -249,7 +249,7 @@ def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     assert [found.name for found in tmp_path.iterdir()] == ["usage.json"]
 
 
-def test_without_a_file_the_count_begins_at_nothing(tmp_path: Path) -> None:
+def test_without_a_file_the_count_starts_at_zero(tmp_path: Path) -> None:
     assert Ledger.load(tmp_path / "usage.json").usage == Usage()
 
 
@@ -278,7 +278,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         Ledger.load(tmp_path / "usage.json")
 
 
-def test_the_usage_of_a_directory_is_that_of_its_record(tmp_path: Path) -> None:
+def test_the_usage_of_a_directory_is_read_from_its_record(tmp_path: Path) -> None:
     assert read_usage(tmp_path) == Usage()
     ledger = Ledger.empty()
     ledger.end_turn()
@@ -317,7 +317,7 @@ def test_a_difference_has_no_member_below_0(usage: Usage, other: Usage) -> None:
     assert usage.plus(Usage()) == usage.minus(Usage()) == usage
 
 
-def test_usage_is_unreported_if_turns_have_ended_of_which_nothing_is_known() -> None:
+def test_usage_is_unreported_after_turns_without_tokens_and_cost() -> None:
     assert Usage(turns=1).is_unreported
     known = (Usage(), Usage(turns=1, output_tokens=1), Usage(turns=1, cost_usd=0.0))
     assert not any(usage.is_unreported for usage in known)
@@ -366,7 +366,7 @@ def test_a_budget_names_the_limit_that_is_used_up(
 
 @pytest.mark.parametrize("limit", ["tokens", "output_tokens", "usd", "turns", "minutes"])
 @pytest.mark.parametrize("value", [0, -1, "2M", True, math.nan, math.inf])
-def test_a_limit_that_is_no_number_above_0_is_an_error(limit: str, value: object) -> None:
+def test_a_limit_that_is_not_a_number_above_0_is_an_error(limit: str, value: object) -> None:
     with pytest.raises(ConfigError) as raised:
         Budget(**{limit: value})
     assert raised.value.key == f"budget.{limit}"

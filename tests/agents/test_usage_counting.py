@@ -240,7 +240,7 @@ class Life:
         assert exported["total_completion_tokens"] == self.said
 
 
-def test_turns_of_the_programs_own_that_nothing_read_are_not_counted_as_turns(tmp_path) -> None:
+def test_unread_turns_of_the_programs_own_are_not_counted_as_turns(tmp_path) -> None:
     life = Life("claude", tmp_path)
     program = StandIn("claude", life.directory, life.session_id, 0)
     *_, init, _, ended = [b"", *program.turn(5)]
@@ -286,5 +286,5 @@ def test_ledger_and_trajectory_have_the_sum_of_all_reports(driver: str, told: li
 @pytest.mark.parametrize("driver", ["claude", "codex", "kimi", "acp"])
 @hypothesis.settings(max_examples=40)
 @given(st.lists(steps, min_size=2, max_size=10))
-def test_they_are_so_over_many_lives(driver: str, told: list[Any]) -> None:
+def test_ledger_and_trajectory_agree_across_many_processes(driver: str, told: list[Any]) -> None:
     check_sum(driver, told)

@@ -47,7 +47,7 @@ async def hand_on(agent: AsyncAgent, place: Path) -> AsyncAgent:
 
 
 @pytest.mark.parametrize("program", ["claude", "codex"])
-async def test_a_loaded_agent_inherits_what_its_archive_counts(
+async def test_a_loaded_agent_inherits_the_usage_in_its_archive(
     tmp_path: Path, program: str
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -68,7 +68,7 @@ async def test_a_loaded_agent_inherits_what_its_archive_counts(
         assert (third.usage.turns, third.own_usage.turns) == (3, 1)
 
 
-async def test_a_loaded_agent_inherits_what_only_the_log_in_its_archive_tells(
+async def test_a_loaded_agent_inherits_usage_that_only_the_archived_log_contains(
     tmp_path: Path,
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -82,7 +82,7 @@ async def test_a_loaded_agent_inherits_what_only_the_log_in_its_archive_tells(
         assert continued.own_usage.turns == 1
 
 
-async def test_an_agent_inherits_nothing_more_in_its_own_directory_and_as_a_branch(
+async def test_a_restored_or_branched_agent_inherits_no_further_usage(
     tmp_path: Path,
 ) -> None:
     with anyio.fail_after(HANG_S):
@@ -126,9 +126,7 @@ def test_a_record_of_usage_without_inherited_usage_is_all_own(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"usage": ' + "[" * 100_000])
-async def test_a_record_of_usage_that_cannot_be_read_is_loaded_as_it_is(
-    tmp_path: Path, text: str
-) -> None:
+async def test_an_unreadable_record_of_usage_is_loaded_unchanged(tmp_path: Path, text: str) -> None:
     with anyio.fail_after(HANG_S):
         async with make_agent(tmp_path / "Eko", "claude") as agent:
             await begin(agent)
@@ -137,7 +135,7 @@ async def test_a_record_of_usage_that_cannot_be_read_is_loaded_as_it_is(
         assert AgentDir(loaded.dir).usage_file.read_text() == text
 
 
-def test_metrics_count_own_usage_and_inherited_tokens_beside_it() -> None:
+def test_metrics_count_own_usage_and_inherited_tokens_separately() -> None:
     inherited = Usage(input_tokens=100, output_tokens=9, cost_usd=1.0, turns=5)
     own = Usage(input_tokens=7, output_tokens=2, cost_usd=0.25, turns=1)
     status = AgentStatus(

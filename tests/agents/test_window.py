@@ -63,7 +63,7 @@ def shows(tmux: Tmux, session: str, window: str, text: str) -> None:
     wait_until(lambda: text in screen(tmux, session, window), what=f"{text!r} on the screen")
 
 
-def test_it_is_open_from_the_start_to_the_end_of_an_agent(
+def test_the_window_is_open_from_the_start_to_the_end_of_an_agent(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     window = AgentWindow(session, make_agent(tmp_path), "claude")
@@ -82,7 +82,7 @@ def test_it_is_open_from_the_start_to_the_end_of_an_agent(
 
 
 @pytest.mark.thorough
-def test_it_shows_what_the_agent_does_from_then_on(
+def test_the_window_shows_the_agents_activity_from_its_opening_on(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     agent = make_agent(tmp_path)
@@ -128,7 +128,7 @@ def test_endless_output_does_not_delay_the_latest_lines(
     window.close()
 
 
-def test_the_number_is_assigned_at_construction_and_stays(
+def test_the_window_number_is_assigned_at_construction_and_stays(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     first, second = (
@@ -147,7 +147,7 @@ def test_the_number_is_assigned_at_construction_and_stays(
     second.close()
 
 
-def test_it_joins_the_windows_of_a_session_and_leaves_them(
+def test_a_window_is_added_to_a_session_and_removed_without_other_windows(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     tmux("new-session", "-d", "-s", session, "-n", "world-0", "sleep 60")
@@ -161,9 +161,7 @@ def test_it_joins_the_windows_of_a_session_and_leaves_them(
 
 
 @pytest.mark.thorough
-def test_a_person_who_types_there_does_not_close_it(
-    tmp_path: Path, tmux: Tmux, session: str
-) -> None:
+def test_typing_in_the_window_does_not_close_it(tmp_path: Path, tmux: Tmux, session: str) -> None:
     agent = make_agent(tmp_path)
     window = AgentWindow(session, agent, "claude")
     window.open()
@@ -175,7 +173,7 @@ def test_a_person_who_types_there_does_not_close_it(
     window.close()
 
 
-def test_a_window_that_a_person_closed_is_opened_again_at_the_next_start(
+def test_a_closed_window_is_opened_again_at_the_next_start(
     tmp_path: Path, tmux: Tmux, session: str
 ) -> None:
     window = AgentWindow(session, make_agent(tmp_path), "claude")
@@ -201,7 +199,7 @@ def test_a_window_that_cannot_be_opened_is_an_error_with_the_reason(
 
 
 @pytest.mark.thorough
-def test_its_program_knows_nothing_of_the_orchestrators_environment(
+def test_the_windows_program_does_not_get_the_orchestrators_environment(
     tmp_path: Path, tmux: Tmux, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
@@ -244,7 +242,7 @@ def test_a_killed_orchestrator_leaves_no_window(tmp_path: Path, tmux: Tmux, sess
 
 
 @pytest.mark.thorough
-def test_an_idle_screen_costs_next_to_nothing(tmp_path: Path, tmux: Tmux, session: str) -> None:
+def test_an_idle_screen_uses_almost_no_cpu(tmp_path: Path, tmux: Tmux, session: str) -> None:
     agent = make_agent(tmp_path)
     window = AgentWindow(session, agent, "claude")
     window.open()

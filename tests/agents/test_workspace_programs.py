@@ -47,7 +47,7 @@ async def run(agent: AsyncAgent) -> list[str]:
 
 
 @pytest.mark.parametrize("sandbox", [False, True])
-async def test_a_program_in_the_workspace_is_run_there(tmp_path: Path, *, sandbox: bool) -> None:
+async def test_a_program_in_the_workspace_runs_there(tmp_path: Path, *, sandbox: bool) -> None:
     workspace = tmp_path / "oni" / "workspace"
     own = write(workspace / "bin" / "agent")
     text = "#!/bin/sh\necho started\n" + SCRIPT.partition("\n")[2]
@@ -68,14 +68,16 @@ async def test_a_program_elsewhere_is_read_only_in_a_sandbox(
     assert ("changed" in program.read_text().splitlines()[-1]) is not sandbox
 
 
-async def test_a_program_beside_a_parent_directory_is_shown_in_a_sandbox(tmp_path: Path) -> None:
+async def test_a_program_with_a_path_through_a_parent_directory_is_visible_in_a_sandbox(
+    tmp_path: Path,
+) -> None:
     program = write(tmp_path / "tools" / "agent", SCRIPT.replace("exit 0", "echo started"))
     (tmp_path / "plans").mkdir()
     given = str(tmp_path / "plans" / ".." / "tools" / "agent")
     assert await run(make(tmp_path, given, sandbox=True)) == [str(program)]
 
 
-async def test_a_program_that_an_agent_can_write_shows_it_no_file(tmp_path: Path) -> None:
+async def test_a_program_that_an_agent_can_write_adds_no_visible_file(tmp_path: Path) -> None:
     interpreter = tmp_path / "private" / "python3"
     interpreter.parent.mkdir()
     shutil.copy("/bin/sh", interpreter)

@@ -44,7 +44,7 @@ async def variables(agent: AsyncAgent) -> dict[str, str]:
 @pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.parametrize("sandbox", [False, pytest.param(True, marks=pytest.mark.needs("bwrap"))])
-async def test_a_program_that_is_no_language_model_finds_its_world_and_name_in_its_environment(
+async def test_a_program_without_a_language_model_gets_world_and_name_in_its_environment(
     tmp_path: Path, sandbox: bool
 ) -> None:
     agent = command_agent(tmp_path / "agent", sandbox=sandbox)
@@ -62,7 +62,7 @@ async def test_a_program_that_is_no_language_model_finds_its_world_and_name_in_i
 
 
 @pytest.mark.anyio
-async def test_a_program_without_a_world_finds_its_name_and_no_address(tmp_path: Path) -> None:
+async def test_a_program_without_a_world_gets_its_name_but_no_address(tmp_path: Path) -> None:
     async with command_agent(tmp_path / "agent") as agent:
         assert await variables(agent) == {"CLAWBLOX_AGENT_NAME": "Rocky"}
 
@@ -114,7 +114,7 @@ async def test_the_address_answers_from_connect_to_the_end_of_the_block(tmp_path
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("is_cancelled", [True, False])
-async def test_an_agent_that_is_closed_while_it_is_connected_keeps_no_address(
+async def test_an_agent_closed_during_a_connect_keeps_no_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
 ) -> None:
     granting, closed = threading.Event(), threading.Event()
@@ -184,7 +184,7 @@ async def test_an_agent_that_is_not_open_is_not_connected(tmp_path: Path) -> Non
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("small")
-async def test_an_agent_that_was_stopped_before_its_start_gives_its_address_to_the_next(
+async def test_an_agent_stopped_before_its_start_gives_its_address_to_the_next_agent(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as (world, _), make_agent(tmp_path) as first:

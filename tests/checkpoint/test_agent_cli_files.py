@@ -109,7 +109,7 @@ def use_tools(agent: Agent, prompt: str, *tools: tuple[str, dict[str, Any]], **m
     return agent.turn(prompt, **more)
 
 
-def test_kimi_has_its_images_and_long_outputs_after_a_load(tmp_path, programs, api):
+def test_images_and_long_outputs_of_kimi_exist_after_a_load(tmp_path, programs, api):
     old = make_agent(tmp_path / "old" / "rocky", "kimi", programs, api)
     image = picture()
     (old.dir / "workspace" / "picture.png").write_bytes(image)
@@ -140,7 +140,7 @@ def test_kimi_has_its_images_and_long_outputs_after_a_load(tmp_path, programs, a
     assert f"{LINES - 1}" in lines
 
 
-def test_kimi_neither_ends_nor_awaits_a_command_of_another_machine(tmp_path, programs, api):
+def test_commands_of_another_machine_are_neither_ended_nor_awaited_by_kimi(tmp_path, programs, api):
     old = make_agent(tmp_path / "old" / "rocky", "kimi", programs, api)
     background = {"command": "seq 1 9", "run_in_background": True, "description": "count"}
     session_id = use_tools(old, "Count.", ("Bash", background))
@@ -166,7 +166,7 @@ def test_kimi_neither_ends_nor_awaits_a_command_of_another_machine(tmp_path, pro
     assert "from the previous session lost contact" in json.dumps(api.requests[-1])
 
 
-def test_kimi_sends_no_file_outside_its_session_to_its_model(tmp_path, programs, api):
+def test_files_outside_the_conversation_are_not_sent_to_the_model_by_kimi(tmp_path, programs, api):
     old = make_agent(tmp_path / "old" / "rocky", "kimi", programs, api)
     (old.dir / "workspace" / "picture.png").write_bytes(picture())
     session_id = use_tools(old, "Look.", ("ReadMediaFile", {"path": "picture.png"}))
@@ -254,7 +254,7 @@ def rollout_paths(agent: Agent) -> list[str]:
 
 
 @pytest.mark.parametrize("which", ["reverted", "forked", "put aside", "branched"])
-def test_codex_has_all_rollouts_of_its_history_after_a_load(tmp_path, programs, api, which):
+def test_all_rollouts_in_the_history_of_codex_exist_after_a_load(tmp_path, programs, api, which):
     old = make_agent(tmp_path / "old" / "rocky", "codex", programs, api)
     with app_server(old) as server:
         thread = server.call("thread/start", cwd=str(old.dir / "workspace"))["thread"]["id"]

@@ -206,7 +206,7 @@ class Agent:
         )
 
 
-def test_a_program_resumes_a_carried_conversation_by_its_id(tmp_path, program, installed, api):
+def test_a_program_resumes_a_restored_conversation_by_its_id(tmp_path, program, installed, api):
     old = Agent(tmp_path / "old" / "rocky", program, installed, api)
     old.prepare()
     told = old.turn("Remember the word MELON.", new=str(uuid.uuid4()))
@@ -236,7 +236,7 @@ def test_a_program_resumes_a_carried_conversation_by_its_id(tmp_path, program, i
     assert again.agents == planned.agents
 
 
-def test_a_turn_under_way_is_seen_while_it_is(tmp_path, program, installed, api):
+def test_a_turn_in_progress_is_recognised(tmp_path, program, installed, api):
     agent = Agent(tmp_path / "rocky", program, installed, api)
     agent.prepare()
     api.gate.clear()

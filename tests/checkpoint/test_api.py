@@ -37,14 +37,14 @@ from tests.checkpoint.runs import Run, contents, fake_token, make_run, update_ma
 from tests.support.resources import open_fds
 
 
-def test_the_documented_functions_are_found_where_they_are_documented():
+def test_the_documented_functions_exist():
     for name in ("save_checkpoint", "load_checkpoint", "read_metadata"):
         assert getattr(clawblox, name) is getattr(checkpoint, name)
         assert getattr(clawblox, f"async_{name}") is getattr(checkpoint, f"async_{name}")
     assert checkpoint.CheckpointError is clawblox.CheckpointError
 
 
-def test_what_was_saved_is_what_is_loaded(run: Run, tmp_path: Path):
+def test_the_saved_state_equals_the_loaded_state(run: Run, tmp_path: Path):
     (run.workspace / "deep" / "er").mkdir(parents=True)
     (run.workspace / "deep" / "er" / "naïve ☃.txt").write_bytes(b"\0\xff" * 500_000)
     (run.workspace / "empty").touch()
@@ -116,13 +116,13 @@ def test_the_world_document_is_archived_unchanged_with_its_format(
     assert load_checkpoint(path, tmp_path / "new")["world_snapshot"].read_bytes() == document
 
 
-def test_an_archive_of_agents_alone_has_no_world(run: Run, tmp_path: Path):
+def test_an_archive_of_only_agents_has_no_world(run: Run, tmp_path: Path):
     path = run.save(world_snapshot=None)
     assert read_metadata(path)["world"] is None
     assert load_checkpoint(path, tmp_path / "new")["world_snapshot"] is None
 
 
-def test_a_missing_directory_is_made_for_its_owner_alone(run: Run):
+def test_a_missing_directory_is_created_private(run: Run):
     path = run.save("deep/a")
     for made in (path.parent, path.parent.parent):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
@@ -145,7 +145,7 @@ def test_progress_is_reported_to_the_end_and_an_error_from_it_ends_the_save(run:
     assert run.partials() == []
 
 
-def test_an_archive_that_is_there_is_replaced_only_on_demand(run: Run):
+def test_an_existing_archive_is_replaced_only_on_demand(run: Run):
     path = run.save()
     before = digest_file(path)
     (run.workspace / "SOUL.md").write_text("Now I look for shells.\n")
@@ -177,7 +177,7 @@ def test_the_manifest_names_the_archive(run: Run):
     }
 
 
-def test_the_nearest_run_is_the_one_that_names_it(run: Run):
+def test_an_archive_is_registered_in_the_nearest_run(run: Run):
     inner = attrs.evolve(run, dir=run.dir / "worlds" / "w000")
     (inner.dir / ".clawblox").mkdir(parents=True)
     update_manifest(inner, run_update(id="inner"))
@@ -193,7 +193,7 @@ def test_an_archive_outside_any_run_needs_no_manifest(tmp_path: Path):
     assert not (run.dir / ".clawblox").exists()
 
 
-def test_a_manifest_that_cannot_be_written_costs_the_entry_not_the_archive(run: Run):
+def test_an_archive_is_complete_even_if_the_manifest_cannot_be_written(run: Run):
     (run.dir / ".clawblox" / "manifest.json").write_text("{")
     with pytest.raises(CheckpointError, match="complete, but its run's manifest") as told:
         run.save()
@@ -206,7 +206,7 @@ def test_a_manifest_that_cannot_be_written_costs_the_entry_not_the_archive(run: 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("is_told", [False, True])
-def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: str, is_told: bool):
+def test_a_loaded_conversation_is_found_by_its_program(tmp_path: Path, backend: str, is_told: bool):
     agent = build_agent(tmp_path / "rocky", backend)
     path = save_checkpoint(
         tmp_path / "a.ckpt", agents={"rocky": agent.dir}, backend=backend if is_told else None
@@ -230,7 +230,7 @@ def test_a_conversation_is_found_where_it_was_loaded(tmp_path: Path, backend: st
 @pytest.mark.parametrize(
     ("backend", "own"), [("claude", ".claude"), ("codex", ".codex"), ("kimi", ".kimi-code")]
 )
-def test_a_program_without_a_configured_state_directory_finds_its_state_in_its_home_again(
+def test_state_in_the_home_of_a_program_is_restored_to_the_home(
     tmp_path: Path, home: str, backend: str, own: str
 ):
     agent = build_agent(tmp_path / "rocky", backend)
@@ -273,7 +273,7 @@ def test_a_secret_in_a_conversation_is_refused_with_advice(tmp_path: Path):
     assert "allow=" in str(told.value.hint)
 
 
-def test_a_save_waits_for_an_idle_moment_but_not_for_ever(
+def test_a_save_waits_for_an_idle_moment_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     agent = build_agent(tmp_path / "rocky", "claude", mid_turn=True)
@@ -349,9 +349,7 @@ def failing(error: OSError) -> Callable[[], int]:
     return open_
 
 
-def test_a_file_that_vanishes_or_may_not_be_read_is_recorded(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_vanished_or_unreadable_file_is_recorded(run: Run, monkeypatch: pytest.MonkeyPatch):
     openers = {
         "SOUL.md": failing(FileNotFoundError(2, "No such file or directory")),
         "go.sh": failing(PermissionError(13, "Permission denied")),
@@ -381,7 +379,7 @@ def test_a_secret_in_the_name_of_a_file_that_vanishes_is_masked(
     assert "agents/rocky/workspace/\\u200dghp_... (40 bytes)" in paths
 
 
-def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
+def test_an_unreadable_directory_does_not_fail_a_save_that_records_it(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     (run.workspace / "locked").mkdir()
@@ -404,7 +402,7 @@ def test_a_directory_that_may_not_be_read_does_not_stop_a_save_that_records(
     assert {"path": told.value.entry, "reason": "unreadable"} in excluded
 
 
-def test_a_file_of_an_apparent_size_above_the_limit_is_refused_by_name_and_not_read(
+def test_a_file_above_the_size_limit_is_refused_by_name_and_not_read(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     with (run.workspace / "sparse.bin").open("wb") as file:
@@ -424,7 +422,7 @@ def test_a_file_of_an_apparent_size_above_the_limit_is_refused_by_name_and_not_r
         assert "agents/rocky/workspace/SOUL.md" in archive.namelist()
 
 
-def test_the_largest_files_are_too_large_when_all_together_are(run: Run):
+def test_the_largest_files_are_refused_if_the_total_is_too_large(run: Run):
     for name, size in (("a.bin", 3000), ("b.bin", 5000), ("c.bin", 4000)):
         (run.workspace / name).write_bytes(b"x" * size)
     with pytest.raises(CheckpointLimitError, match=r"b\.bin"):
@@ -489,7 +487,7 @@ def test_a_snapshot_that_vanishes_is_an_error(run: Run, monkeypatch: pytest.Monk
         ({"allow": [{"path": "x"}]}, "allow"),
     ],
 )
-def test_a_wrong_argument_is_named_before_anything_is_done(
+def test_a_wrong_argument_is_named_before_any_file_is_written(
     run: Run, options: dict[str, object], key: str
 ):
     with pytest.raises(ConfigError) as told:
@@ -506,14 +504,14 @@ def test_an_archive_has_a_name_that_tools_find(run: Run, path: object):
 
 
 @pytest.mark.parametrize("path", [None, 7, "a\0b.ckpt"])
-def test_a_value_that_is_no_path_is_named_when_an_archive_is_read(path: object, tmp_path: Path):
+def test_reading_an_archive_names_a_value_that_is_not_a_path(path: object, tmp_path: Path):
     for read in (clawblox.read_metadata, lambda path: clawblox.load_checkpoint(path, tmp_path)):
         with pytest.raises(ConfigError) as told:
             read(path)
         assert told.value.key == "path"
 
 
-def test_values_that_may_be_secrets_are_not_repeated(run: Run):
+def test_values_that_may_be_secrets_are_not_shown_in_errors(run: Run):
     token = fake_token()
     for options in ({"known_secrets": [token.encode()]}, {"metadata": {"at": token.encode()}}):
         with pytest.raises(ConfigError) as told:
@@ -521,7 +519,7 @@ def test_values_that_may_be_secrets_are_not_repeated(run: Run):
         assert token not in f"{told.value!s} {told.value!r}"
 
 
-def test_what_a_caller_changes_later_does_not_matter(run: Run):
+def test_later_changes_by_the_caller_have_no_effect(run: Run):
     metadata = {"list": [1]}
 
     def change(done: int, total: int) -> None:
@@ -533,7 +531,7 @@ def test_what_a_caller_changes_later_does_not_matter(run: Run):
 # -------------------------------------------------------------------------------- the document
 
 
-def test_the_place_for_the_metadata_is_never_too_small(run: Run):
+def test_the_reserved_space_for_the_metadata_is_never_too_small(run: Run):
     names = [f"agents/rocky/workspace/{'ä' * 60}-{number}" for number in range(300)]
     sources = [Source(name=name, path=Path(name), open=lambda: -1) for name in names]
     links = [WorkspaceLink(path="agents/rocky/workspace/link", target="x" * 4000)]
@@ -565,7 +563,7 @@ def test_the_place_for_the_metadata_is_never_too_small(run: Run):
     ],
     ids=["of a conversation", "with escapes"],
 )
-def test_the_place_for_the_metadata_is_large_enough_if_no_file_is_a_member(
+def test_the_reserved_space_for_the_metadata_suffices_without_members(
     name: str, more: dict[str, str]
 ):
     sources = [

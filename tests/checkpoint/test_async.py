@@ -47,7 +47,7 @@ async def test_a_checkpoint_is_saved_read_and_loaded(run: Run, tmp_path: Path):
     assert dict(contents(loaded["agents"]["rocky"] / "workspace")) == dict(contents(run.workspace))
 
 
-async def test_errors_come_out_as_they_are(run: Run, tmp_path: Path):
+async def test_errors_are_raised_unchanged(run: Run, tmp_path: Path):
     with pytest.raises(ConfigError):
         await save(run, backend="emacs")
     (run.workspace / "notes.txt").write_text(fake_token())
@@ -124,7 +124,7 @@ async def count_calls(run: Run) -> int:
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_save_leaves_nothing_wherever_it_was(run: Run):
+async def test_a_save_cancelled_at_any_step_leaves_no_file(run: Run):
     before = await off_loop(digest_file, await save(run, "previous"))
     fds = open_fds()
     calls = await count_calls(run)
@@ -168,7 +168,7 @@ async def test_a_save_that_waits_for_an_idle_agent_can_be_cancelled(
     assert run.archives() == []
 
 
-async def test_a_cancelled_load_leaves_nothing(run: Run, tmp_path: Path):
+async def test_a_cancelled_load_leaves_no_file(run: Run, tmp_path: Path):
     path = await save(run)
     gate = Gate(1)
     async with anyio.create_task_group() as tasks:

@@ -137,7 +137,9 @@ def agent(tmp_path: Path, claude: Installed, api: ModelApi) -> Agent:
     return Agent(tmp_path / "old" / "rocky", claude, api, tools)
 
 
-def test_sub_agents_workflows_pdfs_and_tasks_go_on_elsewhere(agent: Agent, tmp_path: Path) -> None:
+def test_sub_agents_workflows_pdfs_and_tasks_continue_at_another_path(
+    agent: Agent, tmp_path: Path
+) -> None:
     session_id = str(uuid.uuid4())
     agent.workspace.mkdir(parents=True)
     (agent.workspace / "book.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
@@ -196,7 +198,7 @@ def test_sub_agents_workflows_pdfs_and_tasks_go_on_elsewhere(agent: Agent, tmp_p
     assert "Task #3" in results[2]
 
 
-def test_a_workflow_that_was_interrupted_is_relaunched_elsewhere(
+def test_an_interrupted_workflow_is_relaunched_at_another_path(
     agent: Agent, tmp_path: Path
 ) -> None:
     session_id = str(uuid.uuid4())

@@ -53,7 +53,7 @@ def test_archives_without_digests_are_compared_by_their_content(run: Run, tmp_pa
     assert not diff_checkpoints(one, one)
 
 
-def test_a_damaged_archive_is_no_archive_to_compare(run: Run):
+def test_a_damaged_archive_cannot_be_compared(run: Run):
     first, second = run.save("a"), run.save("b")
     second.write_bytes(second.read_bytes()[:-1])
     with pytest.raises(CheckpointFormatError):

@@ -44,7 +44,7 @@ def check_manifest(run: Run, name: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "stays"), FAULTS)
-def test_a_failing_call_costs_no_archive_and_leaves_nothing(
+def test_a_failing_call_loses_no_archive_and_leaves_no_file(
     tmp_path: Path, fault: Fails | FallsShort, stays: bool
 ):
     run = make_run(tmp_path)
@@ -74,7 +74,7 @@ def test_a_failing_call_costs_no_archive_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("overwrite", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_death_at_any_call_costs_no_archive(tmp_path: Path, overwrite: bool):
+def test_a_kill_at_any_call_loses_no_archive(tmp_path: Path, overwrite: bool):
     run = make_run(tmp_path)
     before = digest_file(run.save("previous"))
     name = "previous" if overwrite else "new-0"
@@ -125,7 +125,7 @@ def test_a_failed_fsync_is_never_tried_again(tmp_path: Path):
         run.archive("new").unlink(missing_ok=True)
 
 
-def test_what_is_read_again_was_synced_before(tmp_path: Path):
+def test_content_is_synced_before_it_is_read_again(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)
     with FaultFS(run.dir) as disk:
         run.save("new")
@@ -152,7 +152,7 @@ def test_an_archive_that_may_not_be_durable_is_reported_as_complete(tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_a_refused_secret_is_in_no_file_whatever_fails(tmp_path: Path):
+def test_a_refused_secret_is_in_no_file_after_any_failure(tmp_path: Path):
     run = make_run(tmp_path)
     token = fake_token()
     (run.workspace / "notes.txt").write_text(f"token: {token}\n")
@@ -217,7 +217,7 @@ def without(disk: FaultFS, kind: str) -> FaultFS:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_loss_of_power_at_any_moment_leaves_whole_archives(tmp_path: Path, overwrite: bool):
+def test_a_power_loss_at_any_moment_leaves_complete_archives(tmp_path: Path, overwrite: bool):
     run = make_run(tmp_path, manifest=False)
     run.save("previous")
     new = run.archive("previous" if overwrite else "new")
@@ -225,14 +225,14 @@ def test_a_loss_of_power_at_any_moment_leaves_whole_archives(tmp_path: Path, ove
     assert violations(*noted, new, tmp_path) == []
 
 
-def test_a_directory_that_a_save_makes_outlives_a_loss_of_power(tmp_path: Path):
+def test_a_directory_created_by_a_save_survives_a_power_loss(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)
     noted = note_save(run, "deep/er/new", overwrite=False)
     assert violations(*noted, run.archive("deep/er/new"), tmp_path) == []
 
 
 @pytest.mark.parametrize("kind", ["sync", "sync directory"])
-def test_the_model_of_a_loss_of_power_sees_a_missing_fsync(tmp_path: Path, kind: str):
+def test_the_model_of_a_power_loss_detects_a_missing_fsync(tmp_path: Path, kind: str):
     run = make_run(tmp_path, manifest=False)
     run.save("previous")
     disk, before, inodes = note_save(run, "new", overwrite=False)

@@ -139,7 +139,7 @@ def test_an_extracted_archive_that_another_program_packs_again_is_verified(
     assert read_tree(loaded["agents"]["rocky"] / "workspace") == read_tree(run.workspace)
 
 
-def test_entries_of_directories_are_no_members(source: Path, tmp_path: Path):
+def test_entries_of_directories_do_not_count_as_members(source: Path, tmp_path: Path):
     path = tmp_path / "a.ckpt"
     pack_with_module(source, path)
     with Archive.open(path) as archive:

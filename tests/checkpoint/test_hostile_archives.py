@@ -130,7 +130,7 @@ def test_a_harmful_name_is_refused(refuse, name, reason):
 
 
 @pytest.mark.parametrize("name", ["agents/a/workspace/é".encode(), b"agents/a/workspace/\x82"])
-def test_a_name_without_the_flag_of_its_encoding_is_refused(refuse, name):
+def test_a_name_without_its_encoding_flag_is_refused(refuse, name):
     hostile = Member(name, b"x", fields={"flags": 0})
     refuse(bare_checkpoint(hostile), CheckpointPathError, "UTF-8 flag is missing")
 
@@ -166,12 +166,12 @@ RENAMED = "agents/a/workspace/.renamed/0"
         ("agents/a", "not in a directory of a checkpoint"),
     ],
 )
-def test_a_path_that_no_neutral_name_may_stand_for_is_refused(refuse, path, reason):
+def test_a_path_that_is_invalid_for_a_neutral_name_is_refused(refuse, path, reason):
     refuse(renamed_checkpoint({RENAMED: path}), CheckpointPathError, reason)
 
 
 @pytest.mark.parametrize("path", [WORKSPACE + "odd:\udcff", 1, None, []])
-def test_a_path_that_is_no_text_is_refused(refuse, path):
+def test_a_path_that_is_not_text_is_refused(refuse, path):
     data = renamed_checkpoint({RENAMED: path})
     refuse(data, CheckpointFormatError, "not UTF-8|shape for files")
 
@@ -183,7 +183,7 @@ def test_a_path_of_a_member_without_a_neutral_name_is_refused(refuse, name, path
 
 
 @pytest.mark.parametrize("name", [RENAMED, WORKSPACE + ".renamed", WORKSPACE + ".renamed/x"])
-def test_a_reserved_name_that_stands_for_no_path_is_refused(refuse, name):
+def test_a_neutral_name_without_a_path_is_refused(refuse, name):
     member = Member(name, b"x")
     plain = archive(metadata_member({"schema_version": 2}), member)
     for data in (renamed_checkpoint({}, member), plain):
@@ -191,12 +191,12 @@ def test_a_reserved_name_that_stands_for_no_path_is_refused(refuse, name):
 
 
 @pytest.mark.parametrize("name", ["x", "01", "1/2", "1000000000"])
-def test_a_path_of_a_reserved_name_that_is_not_neutral_is_refused(refuse, name):
+def test_a_path_for_a_reserved_name_that_is_not_neutral_is_refused(refuse, name):
     data = renamed_checkpoint({f"{WORKSPACE}.renamed/{name}": WORKSPACE + "odd:"})
     refuse(data, CheckpointPathError, "outside of its agent's workspace")
 
 
-def test_before_schema_2_neutral_names_are_names_like_any_other(tmp_path):
+def test_neutral_names_are_ordinary_names_before_schema_2(tmp_path):
     data = renamed_checkpoint({RENAMED: WORKSPACE + "odd:"}, version=1)
     (tmp_path / "a.ckpt").write_bytes(data)
     loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
@@ -231,7 +231,7 @@ def test_an_odd_path_of_a_link_or_a_directory_is_refused_before_schema_2(refuse,
         ([], {"directories": [WORKSPACE + "odd:"] * 2}),
     ],
 )
-def test_odd_paths_that_cannot_be_in_one_tree_are_refused(refuse, paths, keys):
+def test_odd_paths_that_do_not_fit_into_one_tree_are_refused(refuse, paths, keys):
     named = {f"agents/a/workspace/.renamed/{number}": path for number, path in enumerate(paths)}
     data = renamed_checkpoint(named, Member(WORKSPACE_FILE, b"x"), **keys)
     refuse(data, CheckpointFormatError, "path twice|not a directory")
@@ -256,7 +256,7 @@ def test_odd_paths_that_cannot_be_in_one_tree_are_refused(refuse, paths, keys):
         ".ssh\u2066/id_rsa",
     ],
 )
-def test_a_denied_name_is_denied_in_every_spelling(tmp_path, path):
+def test_an_excluded_name_is_excluded_in_every_spelling(tmp_path, path):
     data = renamed_checkpoint(
         {RENAMED: WORKSPACE + path},
         symlinks=[{"path": f"agents/b/workspace/{path}", "target": "x"}],
@@ -281,7 +281,7 @@ def with_directory(name="agents/a/workspace/d/", *members, **fields):
 
 
 @pytest.mark.parametrize("external", [DIRECTORY, 0o042775 << 16, 0o040000 << 16, 0x10, 0])
-def test_an_entry_of_a_directory_makes_it(tmp_path, external):
+def test_an_entry_of_a_directory_creates_the_directory(tmp_path, external):
     (tmp_path / "a.ckpt").write_bytes(with_directory(external=external))
     loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
     made = loaded["agents"]["a"] / "workspace" / "d"
@@ -323,7 +323,7 @@ def test_an_entry_of_a_directory_elsewhere_is_refused(refuse, name):
         ({"flags": 8}, "flags 0x0008"),
     ],
 )
-def test_an_entry_of_a_directory_that_is_something_else_is_refused(refuse, fields, reason):
+def test_a_malformed_entry_of_a_directory_is_refused(refuse, fields, reason):
     refuse(with_directory(**fields), CheckpointFormatError, reason)
 
 
@@ -345,7 +345,7 @@ def test_content_of_a_directory_is_refused(refuse, method):
         (Member("agents/a/workspace/d", b"x"), "a file and a directory"),
     ],
 )
-def test_an_entry_of_a_directory_that_is_there_twice_is_refused(refuse, other, reason):
+def test_a_repeated_entry_of_a_directory_is_refused(refuse, other, reason):
     refuse(with_directory("agents/a/workspace/d/", other), CheckpointFormatError, reason)
 
 
@@ -357,7 +357,7 @@ def test_a_directory_below_a_file_or_in_place_of_a_link_is_refused(refuse):
     refuse(bare_checkpoint(directory, symlinks=[link]), CheckpointFormatError, "and a directory")
 
 
-def test_a_directory_is_no_file_of_the_manifest(refuse):
+def test_a_directory_in_the_file_list_is_refused(refuse):
     document = describe({"agents/a/workspace/d/": b""})
     directory = Member("agents/a/workspace/d/", method=0, fields={"external": DIRECTORY})
     refuse(archive(metadata_member(document), directory), CheckpointFormatError, "in the archive")
@@ -373,7 +373,7 @@ def test_too_many_entries_of_directories_are_refused(refuse):
     refuse(bare_checkpoint(deep), CheckpointLimitError, "directories")
 
 
-def test_a_directory_that_is_left_out_is_not_made(tmp_path):
+def test_an_excluded_directory_is_not_created(tmp_path):
     (tmp_path / "a.ckpt").write_bytes(with_directory("agents/a/workspace/.git/hooks/"))
     loaded = load_checkpoint(tmp_path / "a.ckpt", tmp_path / "run")
     assert [*(loaded["agents"]["a"] / "workspace").iterdir()] == []
@@ -413,7 +413,7 @@ def described_member(**fields):
         (described_member(), good_members()[1]),
     ],
 )
-def test_what_other_programs_add_changes_nothing(tmp_path, members):
+def test_known_additions_of_other_programs_have_no_effect(tmp_path, members):
     path = tmp_path / "a.ckpt"
     path.write_bytes(bare_checkpoint(*members))
     loaded = load_checkpoint(path, tmp_path / "run")
@@ -460,7 +460,7 @@ def test_a_data_descriptor_that_disagrees_is_refused(refuse, fields):
     refuse(data, CheckpointFormatError, "data descriptor")
 
 
-def test_a_data_descriptor_is_refused_where_the_end_of_the_content_is_unclear(refuse):
+def test_a_data_descriptor_after_stored_content_is_refused(refuse):
     member = described_member()
     packed = b"state" + member.packed[-16:]
     for fields in ({"method": 0}, {"central": {"packed_size": len(member.packed)}}, {"gap": b"x"}):
@@ -477,7 +477,7 @@ def test_a_data_descriptor_is_refused_where_the_end_of_the_content_is_unclear(re
 @pytest.mark.parametrize(
     "kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK, stat.S_IFDIR]
 )
-def test_what_is_no_regular_file_is_refused(refuse, kind):
+def test_entries_that_are_not_regular_files_are_refused(refuse, kind):
     data = with_field(external=(kind | 0o700) << 16)
     refuse(data, CheckpointFormatError, "not a regular file")
 
@@ -583,12 +583,12 @@ def test_wide_fields_that_agree_are_read(tmp_path):
 # Structure
 
 
-def test_a_name_that_is_there_twice_is_refused(refuse):
+def test_a_repeated_name_is_refused(refuse):
     twice = *good_members(), Member(WORKSPACE_FILE, b"another")
     refuse(bare_checkpoint(*twice), CheckpointFormatError, "same name")
 
 
-def test_two_metadata_are_refused(refuse):
+def test_a_second_metadata_member_is_refused(refuse):
     second = metadata_member({"schema_version": 1, "second": True})
     refuse(bare_checkpoint(*good_members(), second), CheckpointFormatError, "same name")
 
@@ -627,12 +627,12 @@ def test_a_file_that_is_used_as_a_directory_is_refused(refuse, path):
         (b"\x1f\x8b\x08" + b"x" * 500, "an end record"),
     ],
 )
-def test_an_archive_that_hides_or_lacks_something_is_refused(refuse, data, reason):
+def test_an_archive_with_hidden_or_missing_bytes_is_refused(refuse, data, reason):
     refuse(data, CheckpointFormatError, reason)
 
 
 @pytest.mark.parametrize("after", [b"\0", b"\n", b"PK", bytes(22), b"x" * 100_000])
-def test_bytes_behind_the_end_are_refused(refuse, after):
+def test_bytes_after_the_end_are_refused(refuse, after):
     refuse(checkpoint(GOOD) + after, CheckpointFormatError, "an end record")
 
 
@@ -689,14 +689,14 @@ def test_members_that_quote_each_other_are_refused(refuse):
         {"comment_length": 5},
     ],
 )
-def test_an_end_record_that_lies_is_refused(refuse, end):
+def test_a_false_end_record_is_refused(refuse, end):
     members = metadata_member(PLAIN), *good_members()
     refuse(archive(*members, end=end), CheckpointFormatError)
     if FULL not in end.values():  # then it says that the other one tells
         refuse(archive(*members, end=end, zip64={}), CheckpointFormatError)
 
 
-def test_bytes_in_the_directory_that_are_no_record_are_refused(refuse):
+def test_bytes_in_the_directory_outside_records_are_refused(refuse):
     members = metadata_member(PLAIN), *good_members()
     size = len(archive(*members)) - 22 - len(archive_body(*members))
     data = archive(*members, before_end=b"hidden", end={"size": size + 6})
@@ -723,13 +723,13 @@ def test_bytes_in_the_directory_that_are_no_record_are_refused(refuse):
         {"end64_offset": (1 << 64) - 1},
     ],
 )
-def test_a_zip64_end_that_lies_is_refused(refuse, zip64):
+def test_a_false_zip64_end_record_is_refused(refuse, zip64):
     members = metadata_member(PLAIN), *good_members()
     full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
     refuse(archive(*members, end=full, zip64=zip64), CheckpointFormatError)
 
 
-def test_a_correct_zip64_end_is_read(tmp_path):
+def test_a_correct_zip64_end_record_is_read(tmp_path):
     path = tmp_path / "a.ckpt"
     members = metadata_member(PLAIN), *good_members()
     full = {"count": 0xFFFF, "count_here": 0xFFFF, "size": FULL, "offset": FULL}
@@ -767,7 +767,7 @@ def test_stored_content_that_differs_from_its_header_is_refused(refuse):
     refuse(bare_checkpoint(member), CheckpointFormatError, "different sizes")
 
 
-def test_what_is_left_out_is_checked_all_the_same(refuse):
+def test_excluded_members_are_also_checked(refuse):
     left_out = Member("agents/a/workspace/.mcp.json", b"{}", packed=deflate(b"[]"))
     refuse(bare_checkpoint(left_out), CheckpointFormatError, "checksum")
 
@@ -784,7 +784,7 @@ def test_a_bomb_is_refused_before_it_is_inflated(refuse, member, reason):
     refuse(bare_checkpoint(member), CheckpointLimitError, reason)
 
 
-def test_a_bomb_that_lies_about_its_size_is_refused_while_it_is_inflated(refuse):
+def test_a_bomb_with_a_false_size_is_refused_while_it_is_inflated(refuse):
     bomb = Member(WORKSPACE_FILE, packed=deflate(bytes(1 << 20)), fields={"size": 2000})
     refuse(bare_checkpoint(bomb), CheckpointFormatError, "recorded size")
 
@@ -804,7 +804,7 @@ def test_too_many_directories_are_refused(refuse):
     refuse(bare_checkpoint(*members), CheckpointLimitError, "directories")
 
 
-def test_an_archive_in_an_archive_is_a_file(tmp_path):
+def test_an_archive_in_an_archive_is_restored_as_a_file(tmp_path):
     path = tmp_path / "a.ckpt"
     inner = bare_checkpoint(Member("../../evil", b"x"))
     path.write_bytes(bare_checkpoint(Member("agents/a/workspace/inner.zip", inner)))
@@ -831,7 +831,7 @@ def test_an_archive_in_an_archive_is_a_file(tmp_path):
         (b'{"schema_version": 999}', CheckpointVersionError),
     ],
 )
-def test_metadata_without_one_meaning_is_refused(refuse, document, error):
+def test_ambiguous_metadata_is_refused(refuse, document, error):
     refuse(archive(metadata_member(document), *good_members()), error)
 
 
@@ -845,7 +845,7 @@ def test_metadata_without_one_meaning_is_refused(refuse, document, error):
         {"metadata.json": described(b"")},
     ],
 )
-def test_a_manifest_that_disagrees_with_the_members_is_refused(refuse, change):
+def test_a_file_list_that_disagrees_with_the_members_is_refused(refuse, change):
     document = describe(GOOD)
     document["files"] |= change
     refuse(
@@ -855,7 +855,7 @@ def test_a_manifest_that_disagrees_with_the_members_is_refused(refuse, change):
     )
 
 
-def test_a_member_that_the_manifest_does_not_know_is_refused(refuse):
+def test_a_member_missing_in_the_file_list_is_refused(refuse):
     data = archive(metadata_member(describe(GOOD)), *good_members(), Member("agents/a/workspace/x"))
     refuse(data, CheckpointFormatError, "missing in the file list")
 
@@ -901,7 +901,7 @@ def test_every_truncation_is_refused(good):
 
 
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.thorough)])
-def test_every_flipped_bit_is_refused_or_without_meaning(good, step):
+def test_every_flipped_bit_is_refused_or_without_effect(good, step):
     path, run_dir, expected = good
     data = path.read_bytes()
     survivors = 0
@@ -964,7 +964,7 @@ ENDS = st.fixed_dictionaries(
     packed=st.none() | st.binary(max_size=20),
     gap=st.sampled_from([b"", b"x"]),
 )
-def test_headers_of_any_kind_load_the_same_or_are_refused(
+def test_arbitrary_headers_load_the_same_content_or_are_refused(
     tmp_path, fields, local, central, end, zip64, packed, gap
 ):
     path, run_dir = tmp_path / "any.ckpt", tmp_path / "run"

@@ -33,7 +33,9 @@ def restored(loaded: dict[str, Any]) -> set[str]:
     return {str(path.relative_to(workspace)) for path in workspace.rglob("*") if path.is_file()}
 
 
-def test_a_save_lists_it_and_a_load_of_it_restores_the_rest(tmp_path: Path, agent: Path) -> None:
+def test_a_file_that_is_not_kept_is_listed_and_the_rest_is_restored(
+    tmp_path: Path, agent: Path
+) -> None:
     archive = save_checkpoint(tmp_path / "a.ckpt", agents={"eko": agent})
     loaded = load_checkpoint(archive, tmp_path / "run")
     assert restored(loaded) == OWN
@@ -43,7 +45,7 @@ def test_a_save_lists_it_and_a_load_of_it_restores_the_rest(tmp_path: Path, agen
     assert listed >= {f"agents/eko/workspace/{name}" for name in names}
 
 
-def test_what_is_named_travels_and_comes_back_where_a_load_names_it(
+def test_a_named_file_is_archived_and_restored_if_the_load_names_it(
     tmp_path: Path, agent: Path
 ) -> None:
     keep = [".helix/", "irbrc", "sub/.jj/repo/config.toml", ".env"]

@@ -114,7 +114,7 @@ def modes_of(directory):
 
 
 @pytest.mark.parametrize("kind", ["missing", "missing with its parents", "empty", "existing"])
-def test_everything_is_put_in_its_place(load_bytes, run_dir, kind):
+def test_all_members_are_restored_to_their_places(load_bytes, run_dir, kind):
     if kind == "missing with its parents":
         run_dir = run_dir / "of" / "some" / "name"
     elif kind == "empty":
@@ -140,7 +140,7 @@ def test_a_relative_path_is_loaded_to_an_absolute_one(load_bytes):
     Path("run").rmdir()
 
 
-def test_what_else_is_in_a_run_directory_stays(load_bytes, existing):
+def test_other_contents_of_a_run_directory_are_kept(load_bytes, existing):
     before = tree_of(existing / "logs"), tree_of(existing / "agents" / "other")
     load_bytes(checkpoint(CONTENTS), existing)
     assert before == (tree_of(existing / "logs"), tree_of(existing / "agents" / "other"))
@@ -156,7 +156,7 @@ def test_an_archive_without_digests_loads_and_is_reported_as_unverified(load_byt
     assert list(loaded["agents"]) == ["a", "b"]
 
 
-def test_an_agent_without_files_has_a_workspace_all_the_same(load_bytes, run_dir):
+def test_an_agent_without_files_gets_a_workspace(load_bytes, run_dir):
     loaded = load_bytes(bare_checkpoint(agents={"lonely": {}}), run_dir)
     assert (loaded["agents"]["lonely"] / "workspace").is_dir()
     assert loaded["world_snapshot"] is None
@@ -167,7 +167,7 @@ def test_an_empty_archive_makes_an_empty_run_directory(load_bytes, run_dir):
     assert list(run_dir.iterdir()) == []
 
 
-def test_permissions_and_times_come_back_within_bounds(load_bytes, run_dir):
+def test_permissions_and_times_are_restored_within_bounds(load_bytes, run_dir):
     times = {"then": 10**18 + 1, "before": -(10**30), "after": 10**30}
     names = {name: f"{WORKSPACE}{name}" for name in times}
     document = describe({})
@@ -192,7 +192,7 @@ def test_permissions_and_times_come_back_within_bounds(load_bytes, run_dir):
 
 @pytest.mark.parametrize("name", ["world.snapshot", "agents/a", "agents/b"])
 @pytest.mark.parametrize("kind", ["file", "directory", "link", "dangling link"])
-def test_what_is_in_the_way_is_named_and_stays(refuse, existing, name, kind):
+def test_an_existing_path_is_named_and_kept(refuse, existing, name, kind):
     place = existing / name
     if kind == "file":
         place.write_bytes(b"mine")
@@ -216,7 +216,7 @@ def test_a_planted_agents_directory_is_refused(refuse, run_dir, kind):
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "endless link"])
-def test_a_directory_that_is_no_run_directory_is_refused(refuse, run_dir, kind):
+def test_a_path_that_cannot_be_a_run_directory_is_refused(refuse, run_dir, kind):
     outside = run_dir.parent / "outside"
     outside.mkdir(parents=True)
     targets = {"link": outside, "dangling link": "nowhere", "endless link": "run"}
@@ -228,7 +228,7 @@ def test_a_directory_that_is_no_run_directory_is_refused(refuse, run_dir, kind):
 
 
 @pytest.mark.parametrize("target", [None, "nowhere", "parent"])
-def test_a_parent_that_is_no_directory_is_refused(refuse, run_dir, target):
+def test_a_parent_that_is_not_a_directory_is_refused(refuse, run_dir, target):
     run_dir.parent.mkdir()
     parent = run_dir.parent / "parent"
     parent.write_bytes(b"") if target is None else parent.symlink_to(target)
@@ -243,7 +243,7 @@ def test_a_parent_may_be_a_link(load_bytes, run_dir, tmp_path):
     assert files_of(tmp_path / "real" / "run") == CONTENTS
 
 
-def test_what_appears_meanwhile_is_not_replaced(load_bytes, existing):
+def test_a_path_that_appears_during_a_load_is_not_replaced(load_bytes, existing):
     def appear(_done, _total):
         (existing / "agents" / "b").mkdir(exist_ok=True)
 
@@ -255,7 +255,7 @@ def test_what_appears_meanwhile_is_not_replaced(load_bytes, existing):
     assert not list(existing.glob(".*"))
 
 
-def test_a_run_directory_that_appears_meanwhile_is_not_replaced(load_bytes, run_dir):
+def test_a_run_directory_that_appears_during_a_load_is_not_replaced(load_bytes, run_dir):
     run_dir.parent.mkdir()
 
     def appear(_done, _total):
@@ -267,7 +267,7 @@ def test_a_run_directory_that_appears_meanwhile_is_not_replaced(load_bytes, run_
     assert os.listdir(run_dir) == []
 
 
-def test_nothing_goes_through_a_link_that_is_planted_meanwhile(load_bytes, run_dir):
+def test_a_link_planted_during_a_load_is_not_followed(load_bytes, run_dir):
     run_dir.mkdir(parents=True)
     outside = run_dir.parent / "outside"
     outside.mkdir()
@@ -287,7 +287,7 @@ def test_nothing_goes_through_a_link_that_is_planted_meanwhile(load_bytes, run_d
 
 @pytest.mark.parametrize("kind", ["missing", "existing"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(5, "mine"), ValueError])
-def test_what_progress_raises_ends_the_load(refuse, run_dir, kind, error):
+def test_an_exception_from_progress_ends_the_load(refuse, run_dir, kind, error):
     run_dir.parent.mkdir()
     if kind == "existing":
         run_dir.mkdir()
@@ -301,7 +301,7 @@ def test_what_progress_raises_ends_the_load(refuse, run_dir, kind, error):
 
 
 @pytest.mark.parametrize("failing", range(3))
-def test_what_has_appeared_is_taken_back_when_the_rest_cannot(
+def test_published_paths_are_withdrawn_if_a_later_move_fails(
     refuse, existing, monkeypatch, failing
 ):
     rename, calls = staging.rename_new, []
@@ -318,7 +318,7 @@ def test_what_has_appeared_is_taken_back_when_the_rest_cannot(
 
 
 @pytest.mark.parametrize("name", ["sync_file_system", "write_all"])
-def test_a_disk_that_fails_refuses_the_load(refuse, existing, run_dir, monkeypatch, name):
+def test_a_disk_error_fails_the_load(refuse, existing, run_dir, monkeypatch, name):
     def fail(*_args):
         raise OSError(28, "No space left on device")
 
@@ -327,7 +327,7 @@ def test_a_disk_that_fails_refuses_the_load(refuse, existing, run_dir, monkeypat
     refuse(run_dir / "missing", reason="No space left")
 
 
-def test_a_directory_that_cannot_be_made_durable_refuses_the_load(refuse, existing, monkeypatch):
+def test_a_directory_that_cannot_be_synced_fails_the_load(refuse, existing, monkeypatch):
     def fail(_fd):
         raise OSError(5, "Input/output error")
 
@@ -336,7 +336,7 @@ def test_a_directory_that_cannot_be_made_durable_refuses_the_load(refuse, existi
 
 
 @pytest.mark.parametrize("kind", ["missing", "existing"])
-def test_more_than_the_disk_has_is_refused_before_anything_is_written(
+def test_an_archive_larger_than_the_free_space_is_refused_before_writing(
     refuse, run_dir, monkeypatch, kind
 ):
     run_dir.mkdir(parents=True)
@@ -352,7 +352,7 @@ def test_more_than_the_disk_has_is_refused_before_anything_is_written(
 
 
 @pytest.mark.thorough
-def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
+def test_the_partial_directory_of_a_killed_load_is_removed_by_the_next_load(
     load_bytes, existing, tmp_path
 ):
     path = tmp_path / "a.ckpt"
@@ -375,7 +375,7 @@ def test_a_killed_load_leaves_a_partial_directory_that_the_next_one_sweeps(
         assert not left.exists()
 
 
-def test_what_a_living_load_works_in_is_not_swept(load_bytes, existing):
+def test_the_partial_directory_of_a_running_load_is_not_removed(load_bytes, existing):
     inner = []
 
     def load_another(_done, _total):
@@ -388,7 +388,7 @@ def test_what_a_living_load_works_in_is_not_swept(load_bytes, existing):
     assert (existing / "world.snapshot").exists()
 
 
-def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing, monkeypatch):
+def test_a_load_works_on_file_systems_without_newer_calls(load_bytes, existing, monkeypatch):
     synced = []
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: synced.append(True))
@@ -402,9 +402,7 @@ def test_file_systems_without_the_newer_calls_are_loaded_to(load_bytes, existing
         load_bytes(checkpoint(CONTENTS), existing)
 
 
-def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
-    load_bytes, existing, monkeypatch
-):
+def test_a_path_that_appears_is_not_replaced_without_newer_calls(load_bytes, existing, monkeypatch):
     monkeypatch.setattr(files, "_libc", lambda _name: None)
     monkeypatch.setattr(os, "sync", lambda: (existing / "world.snapshot").write_bytes(b"mine"))
     with pytest.raises(CheckpointError, match="already exists"):
@@ -422,7 +420,7 @@ def test_what_appears_meanwhile_is_not_replaced_without_the_newer_calls_either(
         ("straße", "STRASSE"),
     ],
 )
-def test_names_that_the_file_system_takes_for_one_are_refused(
+def test_names_that_the_file_system_treats_as_equal_are_refused(
     refuse, existing, load_bytes, monkeypatch, names
 ):
     data = checkpoint({f"{WORKSPACE}{name}": b"x" for name in names})
@@ -478,7 +476,7 @@ def test_capabilities_and_credentials_are_left_out_and_listed(load_bytes, run_di
     assert files_of(workspace) == {**kept, ".git/config": FRESH_CONFIG}
 
 
-def test_what_a_save_never_writes_a_load_never_places(load_bytes, run_dir, tmp_path):
+def test_files_that_a_save_never_writes_are_never_restored(load_bytes, run_dir, tmp_path):
     names = [*CREDENTIALS, *CAPABILITIES, *REPOSITORY]
     agent = tmp_path / "saved"
     for name in names:
@@ -494,7 +492,7 @@ def test_what_a_save_never_writes_a_load_never_places(load_bytes, run_dir, tmp_p
     assert files_of(loaded["agents"]["a"] / "workspace") == {}
 
 
-def test_links_and_directories_cannot_bring_in_what_files_may_not(load_bytes, run_dir):
+def test_links_and_directories_with_excluded_names_are_not_restored(load_bytes, run_dir):
     names = (".vscode", ".ssh", ".gemini", ".config", "sub/.env")
     links = [{"path": f"{WORKSPACE}{name}", "target": "notes"} for name in names]
     directories = [f"{WORKSPACE}deep/{name}" for name in (".vscode", ".ssh", ".config/gh")]
@@ -504,7 +502,7 @@ def test_links_and_directories_cannot_bring_in_what_files_may_not(load_bytes, ru
     assert left_out == {*(link["path"] for link in links), *directories}
 
 
-def test_a_nested_repository_gets_a_harmless_configuration_too(load_bytes, run_dir):
+def test_a_nested_repository_gets_a_harmless_configuration(load_bytes, run_dir):
     names = [f"{WORKSPACE}deep/repo/.git/{name}" for name in ("HEAD", "config")]
     loaded = load_bytes(checkpoint(dict.fromkeys(names, b"[core]\n\tpager = evil\n")), run_dir)
     config = loaded["agents"]["a"] / "workspace" / "deep" / "repo" / ".git" / "config"
@@ -578,7 +576,7 @@ def test_a_run_directory_that_will_be_renamed_names_its_final_place(run_dir, tmp
     assert gitdir.read_text() == f"{tmp_path}/final/{WORKSPACE}wt/.git\n"
 
 
-def test_whoever_loads_is_told_from_which_hosts_git_will_fetch(load_bytes, run_dir):
+def test_a_load_reports_the_hosts_from_which_git_will_fetch(load_bytes, run_dir):
     with structlog.testing.capture_logs() as logs:
         loaded = load_repositories(load_bytes, run_dir, recorded("", promisors=[PROMISOR]))
     assert loaded["git_hosts"] == {"a": {"repo/.git": ["example.org:8443"]}}
@@ -589,7 +587,7 @@ def test_whoever_loads_is_told_from_which_hosts_git_will_fetch(load_bytes, run_d
     assert told == ("git will contact example.org:8443 for objects that repo/.git of a lacks")
 
 
-def test_without_its_record_a_worktree_is_left_out_and_a_submodule_stands_alone(
+def test_without_a_record_a_worktree_is_left_out_and_a_submodule_stays_separate(
     load_bytes, run_dir
 ):
     inner = f"{GIT}/worktrees/wt/modules/lib/HEAD"
@@ -605,7 +603,7 @@ def test_without_its_record_a_worktree_is_left_out_and_a_submodule_stands_alone(
     assert left_out == {f"{GIT}/worktrees/wt/HEAD", inner}
 
 
-def test_in_an_archive_of_schema_1_the_key_is_the_callers_own(load_bytes, run_dir):
+def test_repositories_is_the_callers_own_key_in_schema_1(load_bytes, run_dir):
     settings = [recorded("", promisors=[PROMISOR])]
     loaded = load_repositories(load_bytes, run_dir, *settings, schema_version=1)
     assert loaded["git_hosts"] == {}
@@ -684,7 +682,7 @@ COLLISIONS = {
 
 
 @pytest.mark.parametrize("where", COLLISIONS)
-def test_a_file_of_git_is_written_in_no_other_entrys_place(refuse, existing, where):
+def test_a_git_file_never_replaces_another_entry(refuse, existing, where):
     files, entries, keys = COLLISIONS[where]
     document = {"schema_version": 2, "repositories": entries, **keys}
     data = checkpoint({**REPOSITORY_FILES, **files}, **document)
@@ -694,7 +692,7 @@ def test_a_file_of_git_is_written_in_no_other_entrys_place(refuse, existing, whe
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("as_link", [False, True])
 @pytest.mark.parametrize("place", ["", ".git/refs/x/", ".git/modules/lib/refs/", ".git/refs/.git/"])
-def test_a_directory_that_poses_as_a_repository_runs_nothing(
+def test_a_directory_that_poses_as_a_repository_runs_no_commands(
     load_bytes, run_dir, tmp_path, as_link, place
 ):
     ran = tmp_path / "ran"
@@ -727,7 +725,7 @@ def test_a_directory_that_poses_as_a_repository_runs_nothing(
         (".git/modules/lib/objects", "../../../store", "store/info/alternates"),
     ],
 )
-def test_git_reads_no_objects_of_another_repository(
+def test_objects_of_another_repository_are_not_read_by_git(
     load_bytes, run_dir, tmp_path, link, target, file
 ):
     other = make_upstream(tmp_path / "other")
@@ -746,7 +744,7 @@ def test_git_reads_no_objects_of_another_repository(
             git(git_dir, "--git-dir=.", "log")
 
 
-def test_links_and_empty_directories_come_back_when_they_are_harmless(load_bytes, run_dir):
+def test_harmless_links_and_empty_directories_are_restored(load_bytes, run_dir):
     links = {
         "link": "notes.txt",
         "deep/link": "../notes.txt",
@@ -787,7 +785,7 @@ def test_links_and_empty_directories_come_back_when_they_are_harmless(load_bytes
     assert {item["path"] for item in loaded["excluded"]} == {*out, "agents/a/session/link"}
 
 
-def test_links_cannot_be_made_to_add_up(load_bytes, run_dir):
+def test_links_never_combine_to_lead_outside(load_bytes, run_dir):
     # Each stays inside by its letters; through the first, the second would be at the root.
     links = {"p/q/r": "../..", "escape": "p/q/r/../../../etc"}
     document = {
@@ -805,7 +803,7 @@ def claude_files(**more):
     return {**transcript, **{f"agents/a/session/{n}": c for n, c in more.items()}}
 
 
-def test_a_session_goes_where_its_program_will_look(load_bytes, run_dir):
+def test_a_conversation_is_restored_where_its_program_reads_it(load_bytes, run_dir):
     files = claude_files(**{"memory/notes.md": b"m", "claude_session_id.txt": SESSION_ID.encode()})
     data = checkpoint(files, agents={"a": CLAUDE}, session_format="claude-code-v1")
     agent = load_bytes(data, run_dir)["agents"]["a"]
@@ -814,7 +812,7 @@ def test_a_session_goes_where_its_program_will_look(load_bytes, run_dir):
     assert (project / "memory" / "notes.md").read_bytes() == b"m"
 
 
-def test_what_no_session_has_is_left_out_and_listed(load_bytes, run_dir):
+def test_files_that_no_conversation_has_are_left_out_and_listed(load_bytes, run_dir):
     more = {"settings.json": b"{}", ".credentials.json": b"{}", "projects/x/y.jsonl": b""}
     loaded = load_bytes(checkpoint(claude_files(**more), agents={"a": CLAUDE}), run_dir)
     left_out = {item["path"] for item in loaded["excluded"]}
@@ -836,7 +834,7 @@ def test_what_no_session_has_is_left_out_and_listed(load_bytes, run_dir):
         {"agents": {"a": {**CLAUDE, "session_id": None}}},
     ],
 )
-def test_a_session_of_no_known_format_is_left_out_and_listed(load_bytes, run_dir, keys):
+def test_a_conversation_of_an_unknown_format_is_left_out_and_listed(load_bytes, run_dir, keys):
     loaded = load_bytes(checkpoint(claude_files(), **keys), run_dir)
     assert [item["path"] for item in loaded["excluded"]] == ["agents/a/session/transcript.jsonl"]
     assert files_of(loaded["agents"]["a"]) == {}
@@ -934,7 +932,7 @@ def test_a_conversation_that_is_left_out_is_reported_with_its_reason(
     assert set(files_of(loaded["agents"]["a"])) == {"workspace/SOUL.md"}
 
 
-def test_the_printed_layout_brings_nothing_that_no_session_has(load_bytes, run_dir):
+def test_files_that_no_conversation_has_are_left_out_in_the_printed_layout(load_bytes, run_dir):
     more = (
         *("settings.json", ".credentials.json", "transcript.md", "memory/m.md"),
         *(f"projects/{SLUG}/settings.json", f"projects/{SLUG}/{SESSION_ID}/x.sh"),
@@ -952,7 +950,7 @@ def test_a_path_outside_the_state_of_a_program_is_refused(refuse, run_dir, state
 
 
 @pytest.mark.parametrize("session_id", ["../../../../evil", "", "x/y", "..", SESSION_ID + "\n"])
-def test_a_text_that_is_no_session_id_is_refused(refuse, run_dir, session_id):
+def test_a_text_that_is_not_a_conversation_id_is_refused(refuse, run_dir, session_id):
     data = checkpoint(claude_files(), agents={"a": {**CLAUDE, "session_id": session_id}})
     refuse(run_dir, CheckpointFormatError, data=data)
 

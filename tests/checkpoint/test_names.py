@@ -132,7 +132,7 @@ def test_a_workspace_may_have_any_path_that_linux_allows(path):
 
 
 @pytest.mark.parametrize("path", ODD)
-def test_sessions_agents_and_members_keep_strict_names(path):
+def test_names_outside_workspaces_stay_strict(path):
     for name in (f"agents/a/session/{path}", f"agents/{path}/workspace/x"):
         assert not is_path(name)
     with pytest.raises(CheckpointPathError):
@@ -157,7 +157,7 @@ def test_sessions_agents_and_members_keep_strict_names(path):
         ("odd:/" + "/".join("d" * 252), "deeper than 255"),
     ],
 )
-def test_a_path_is_refused_that_escapes_or_is_too_long_or_cannot_be_encoded(path, reason):
+def test_an_escaping_or_too_long_or_unencodable_path_is_refused(path, reason):
     with pytest.raises(CheckpointPathError) as refused:
         check_path(BELOW + path)
     assert reason in refused.value.message
@@ -172,7 +172,7 @@ def test_a_path_is_allowed_exactly_if_linux_allows_it_and_it_can_be_encoded(text
 
 
 @pytest.mark.parametrize("number", [0, 7, 10, 999_999_999])
-def test_a_neutral_name_is_a_name_of_no_other_path(number):
+def test_a_neutral_name_is_never_the_name_of_another_path(number):
     name = neutral_name("Ana María", number)
     check_name(name)  # as an earlier version checks it
     assert neutral_agent(name) == "Ana María"
@@ -225,7 +225,7 @@ def test_other_names_are_not_reserved(name):
         "agents/a/session/subagents/",
     ],
 )
-def test_a_directory_in_which_members_may_be_can_have_an_entry(name):
+def test_a_directory_that_may_contain_members_can_have_an_entry(name):
     check_directory(name)
 
 
@@ -256,7 +256,7 @@ def test_no_other_directory_can_have_an_entry(name):
         check_directory(name)
 
 
-def test_a_refused_name_reaches_no_terminal_as_it_is():
+def test_a_refused_name_is_escaped_in_the_error():
     with pytest.raises(CheckpointPathError) as refused:
         check_name(BELOW + "\x1b[2J\u202e" + "x" * 500)
     assert "\x1b" not in str(refused.value)
@@ -286,7 +286,7 @@ def test_an_allowed_name_stays_below_its_root(text):
         ".claude.j\u017fon",
     ],
 )
-def test_what_may_be_taken_for_one_name_folds_to_it(spelling):
+def test_spellings_that_may_be_confused_fold_to_the_same_form(spelling):
     assert fold(spelling) == ".claude.json"
 
 

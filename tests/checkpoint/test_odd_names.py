@@ -69,7 +69,7 @@ def fill(workspace: Path) -> None:
     (workspace / "link").symlink_to("back\\slash")
 
 
-def test_every_path_that_linux_allows_comes_back(run: Run, tmp_path: Path):
+def test_every_path_that_linux_allows_is_restored(run: Run, tmp_path: Path):
     fill(run.workspace)
     path = run.save()
     assert read_metadata(path)["excluded"] == []
@@ -105,7 +105,7 @@ def test_unzip_extracts_members_of_odd_paths(run: Run, tmp_path: Path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_equal_workspaces_give_equal_members_again(run: Run):
+def test_equal_workspaces_give_equal_members(run: Run):
     fill(run.workspace)
     first, second = run.save("a"), run.save("b")
     difference = diff_checkpoints(first, second)
@@ -116,7 +116,7 @@ def test_equal_workspaces_give_equal_members_again(run: Run):
     assert files[0] == files[1]
 
 
-def test_a_difference_is_reported_by_path_although_numbers_moved(run: Run):
+def test_a_difference_is_reported_by_path_even_if_neutral_names_changed(run: Run):
     for name in ("b:", "c:"):
         (run.workspace / name).write_text(name)
     first = run.save("a")
@@ -134,9 +134,7 @@ def test_a_difference_is_reported_by_path_although_numbers_moved(run: Run):
     "name",
     [".env\u200d", ".ENV ", ".env.", ".env.\nx", "odd:/.ssh /id", ".cl\u00adaude/settings.json "],
 )
-def test_a_denied_name_is_left_out_of_a_save_in_every_spelling_and_listed_as_it_is(
-    run: Run, name: str
-):
+def test_an_excluded_name_is_left_out_in_every_spelling_and_listed_unchanged(run: Run, name: str):
     (run.workspace / name).parent.mkdir(parents=True, exist_ok=True)
     (run.workspace / name).write_text("secret")
     metadata = read_metadata(run.save())
@@ -145,7 +143,7 @@ def test_a_denied_name_is_left_out_of_a_save_in_every_spelling_and_listed_as_it_
     assert printable_name(f"agents/rocky/workspace/{name}").startswith(excluded["path"])
 
 
-def test_what_is_kept_by_name_may_have_an_odd_name(run: Run, tmp_path: Path):
+def test_a_kept_path_may_have_an_odd_name(run: Run, tmp_path: Path):
     (run.workspace / ".helix").mkdir()
     (run.workspace / ".helix" / "odd:.toml").write_text("x")
     path = run.save(keep=[".helix/odd:.toml"])
@@ -181,7 +179,7 @@ def test_an_odd_bare_repository_keeps_its_configuration_to_itself(run: Run, tmp_
 # ------------------------------------------------------------------------------- other systems
 
 
-def test_paths_that_a_file_system_takes_for_one_are_refused(
+def test_paths_that_a_file_system_treats_as_equal_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     real = os.open

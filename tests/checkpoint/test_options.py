@@ -21,7 +21,7 @@ TWINS = ["load_checkpoint", "read_metadata", "save_checkpoint"]
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_twin_has_the_signature_and_the_documentation_of_its_function(name: str):
+def test_an_async_twin_has_the_signature_and_documentation_of_its_function(name: str):
     function, twin = getattr(checkpoint, name), getattr(checkpoint, f"async_{name}")
     assert inspect.signature(twin) == inspect.signature(function)
     assert inspect.iscoroutinefunction(twin)
@@ -34,7 +34,7 @@ def test_a_twin_has_the_signature_and_the_documentation_of_its_function(name: st
     assert documented.partition("Args:")[2].startswith(own.partition("Args:")[2].rstrip())
 
 
-def test_a_load_complains_by_name(tmp_path: Path):
+def test_a_wrong_argument_of_a_load_is_named(tmp_path: Path):
     run = make_run(tmp_path)
     archive = run.save()
     for key, options in {

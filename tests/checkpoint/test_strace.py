@@ -70,7 +70,7 @@ needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
         3,
     ),
 )
-def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject: str):
+def test_calls_failed_by_the_kernel_lose_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)
     before = digest_file(run.save("previous"))
     returned, refused, status = save_under(run, inject)
@@ -88,7 +88,7 @@ def test_calls_that_the_kernel_lets_fail_cost_no_archive(tmp_path: Path, inject:
 @needs_tracing
 @pytest.mark.thorough  # the default run kills a save at every call in test_crash
 @pytest.mark.parametrize("inject", ["pwrite64:signal=KILL:when=27", "fsync:signal=KILL:when=10"])
-def test_a_kill_in_the_middle_of_a_call_costs_no_archive(tmp_path: Path, inject: str):
+def test_a_kill_during_a_call_loses_no_archive(tmp_path: Path, inject: str):
     run = make_run(tmp_path)
     before = digest_file(run.save("previous"))
     returned, _, status = save_under(run, inject)
@@ -120,7 +120,7 @@ print(load_checkpoint(previous, agent.parent / "loaded")["verified"])
 
 @pytest.mark.thorough
 @needs_namespaces
-def test_a_full_disk_costs_no_archive(tmp_path: Path):
+def test_a_full_disk_loses_no_archive(tmp_path: Path):
     run = make_run(tmp_path, manifest=False)
     (tmp_path / "disk").mkdir()
     mounted = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'

@@ -15,7 +15,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_events_of_a_life_come_in_order_and_end_with_the_world(tmp_path: Path) -> None:
+async def test_the_events_of_a_run_arrive_in_order_and_end_with_the_world(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         events = world.events()
         started = await world.start(run_dir=tmp_path / "run")
@@ -39,14 +39,14 @@ async def test_the_events_of_a_life_come_in_order_and_end_with_the_world(tmp_pat
     assert 0 < details[2]["elapsed_s"] < 60
 
 
-async def test_leaving_the_world_is_an_event_too(tmp_path: Path) -> None:
+async def test_leaving_the_world_is_an_event(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         events = world.events()
         await world.start(run_dir=tmp_path / "run")
     assert [event.kind async for event in events] == ["started", "ready", "stopped"]
 
 
-async def test_a_failed_start_is_an_error_and_only_half_a_life(tmp_path: Path) -> None:
+async def test_a_failed_start_has_only_the_events_up_to_its_error(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path, "--exit-at-once", "1")) as world:
         events = world.events()
         with pytest.raises(WorldError):
@@ -54,7 +54,7 @@ async def test_a_failed_start_is_an_error_and_only_half_a_life(tmp_path: Path) -
     assert [event.kind async for event in events] == ["started", "start_failed"]
 
 
-async def test_every_listener_hears_everything_from_its_beginning_on(tmp_path: Path) -> None:
+async def test_every_listener_gets_all_events_since_its_subscription(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, _):
         async with world.events() as early:
             await world.save()
@@ -65,7 +65,7 @@ async def test_every_listener_hears_everything_from_its_beginning_on(tmp_path: P
     assert [event.kind async for event in late] == ["stopped"]
 
 
-async def test_a_listener_waits_for_what_comes(tmp_path: Path) -> None:
+async def test_a_listener_waits_for_the_next_event(tmp_path: Path) -> None:
     heard: list[str] = []
 
     async def listen(events: EventStream) -> None:

@@ -73,7 +73,7 @@ def times(log: Path, **options: Any) -> list[tuple[str, str]]:
 # --------------------------------------------------------------------------------- growth
 
 
-def test_a_line_has_the_time_of_the_last_write_before_the_look(clock: Clock) -> None:
+def test_a_line_has_the_time_of_the_last_write_before_the_inspection(clock: Clock) -> None:
     index = begin(clock)
     clock.write("alone\n", after=1.25)
     clock.now += 200_000_000
@@ -87,7 +87,7 @@ def test_a_line_has_the_time_of_the_last_write_before_the_look(clock: Clock) -> 
     assert index_path(clock.log).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_not_looked_at_yet_has_the_time_of_the_last_write(clock: Clock) -> None:
+def test_lines_not_yet_inspected_have_the_time_of_the_last_write(clock: Clock) -> None:
     index = begin(clock)
     clock.write("seen\n", after=1)
     index.note_length()
@@ -108,7 +108,7 @@ def test_a_log_without_an_index_has_no_times(clock: Clock) -> None:
     assert [line.text for line in read(clock.log, since="2027")] == ["one", "two"]
 
 
-def test_times_of_a_touched_log_and_a_set_clock_stay_between_the_looks(clock: Clock) -> None:
+def test_times_stay_between_the_inspections_after_a_touch_or_a_clock_change(clock: Clock) -> None:
     index = begin(clock)
     index.note_length()
     clock.write("touched\n", after=5)
@@ -120,7 +120,7 @@ def test_times_of_a_touched_log_and_a_set_clock_stay_between_the_looks(clock: Cl
     assert times(clock.log) == [("touched", "00.000"), ("from the future", "10.000")]
 
 
-def test_a_world_that_writes_nothing_costs_no_file(clock: Clock) -> None:
+def test_a_world_without_output_gets_no_index(clock: Clock) -> None:
     index = begin(clock)
     for _ in range(3):
         index.note_length()
@@ -130,7 +130,7 @@ def test_a_world_that_writes_nothing_costs_no_file(clock: Clock) -> None:
 # ------------------------------------------------------------------------------- restarts
 
 
-def test_ends_and_restarts_are_drawn_at_their_times(clock: Clock) -> None:
+def test_notes_of_ends_and_restarts_appear_at_their_times(clock: Clock) -> None:
     index = begin(clock)
     clock.write("first\nin the mid", after=1)
     index.note_end("exited", "exited: killed by SIGKILL")
@@ -151,7 +151,7 @@ def test_ends_and_restarts_are_drawn_at_their_times(clock: Clock) -> None:
     assert read(clock.log, tail=0) == []
 
 
-def test_a_restarted_run_is_read_from_its_beginning_and_an_older_run_is_not(
+def test_a_restarted_run_is_read_from_its_start_without_older_runs(
     clock: Clock,
 ) -> None:
     clock.write("without an index\n", after=1)
@@ -193,7 +193,7 @@ def test_another_orchestrator_continues_the_index(clock: Clock) -> None:
     ]
 
 
-def test_an_end_that_is_noted_afterwards_keeps_the_times(clock: Clock) -> None:
+def test_an_end_recorded_afterwards_keeps_the_times(clock: Clock) -> None:
     note_end(clock.log, "interrupted", "interrupted", was_watched=True)
     assert entries(clock.log)[-1]["event"] == "interrupted"
     index_path(clock.log).unlink()
@@ -237,7 +237,7 @@ def test_the_index_of_a_cut_log_covers_the_rest(clock: Clock) -> None:
     assert found[0].offset == 0
 
 
-def test_an_index_of_a_log_that_was_longer_is_ignored_and_replaced(clock: Clock) -> None:
+def test_an_index_of_a_longer_log_is_ignored_and_replaced(clock: Clock) -> None:
     index = begin(clock)
     clock.write(numbered(0, 50), after=1)
     index.note_end("exited", "exited: exit status 0")
@@ -252,7 +252,7 @@ def test_an_index_of_a_log_that_was_longer_is_ignored_and_replaced(clock: Clock)
         assert entries(clock.log)[0] == {"size": 6, "at": None}
 
 
-def test_a_new_orchestrator_replaces_the_index_of_a_log_that_was_longer(clock: Clock) -> None:
+def test_a_new_orchestrator_replaces_the_index_of_a_longer_log(clock: Clock) -> None:
     begin(clock).note_end("exited", "exited: exit status 0")
     clock.write(numbered(0, 50), after=1)
     begin(clock).note_length()
@@ -267,7 +267,7 @@ def test_a_new_orchestrator_replaces_the_index_of_a_log_that_was_longer(clock: C
     assert times(clock.log, start=4) == [("new", "03.000")]
 
 
-def test_a_log_that_was_cut_is_read_from_where_its_run_begins_now(clock: Clock) -> None:
+def test_a_cut_log_is_read_from_the_new_start_of_its_run(clock: Clock) -> None:
     begin(clock)
     clock.write(numbered(0, 600), after=1)
     start = clock.log.stat().st_size
@@ -283,7 +283,7 @@ def test_a_log_that_was_cut_is_read_from_where_its_run_begins_now(clock: Clock) 
     assert int(found[0].text[5:]) < 700 or found[0].offset == 0
 
 
-def test_a_large_index_loses_times_of_its_older_half_and_no_event(
+def test_a_large_index_loses_times_of_its_older_half_but_no_event(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_index, "_MAX_BYTES", 4000)
@@ -322,7 +322,9 @@ def test_a_large_index_loses_times_of_its_older_half_and_no_event(
         ("2026-06-22T19:00:05.001Z", []),
     ],
 )
-def test_since_begins_where_the_index_says(clock: Clock, since: str, expected: list[int]) -> None:
+def test_since_starts_at_the_offset_in_the_index(
+    clock: Clock, since: str, expected: list[int]
+) -> None:
     index = begin(clock)
     for number in range(5):
         clock.write(f"{number}\n", after=1)
@@ -332,7 +334,7 @@ def test_since_begins_where_the_index_says(clock: Clock, since: str, expected: l
     assert [int(line.text) for line in read(clock.log, since=since, tail=2)] == expected[-2:]
 
 
-def test_since_does_not_begin_within_a_line_or_before_the_run(clock: Clock) -> None:
+def test_since_does_not_start_within_a_line_or_before_the_run(clock: Clock) -> None:
     index = begin(clock)
     clock.write("old\n", after=1)
     index.note_end("stopped", "stopped: exit status 0")
@@ -349,9 +351,7 @@ def test_since_does_not_begin_within_a_line_or_before_the_run(clock: Clock) -> N
     assert texts == ["last", "exited: exit status 0"]
 
 
-def test_since_reads_what_it_prints_and_not_what_comes_before(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_since_does_not_read_earlier_lines(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     index = begin(clock)
     clock.write(numbered(0, 200_000), after=1)
     index.note_length()
@@ -446,7 +446,7 @@ async def test_a_followed_log_shows_ends_restarts_and_times_as_they_happen(tmp_p
 
 
 @pytest.mark.anyio
-async def test_a_follower_loses_no_line_that_a_cut_has_left(tmp_path: Path) -> None:
+async def test_a_follower_loses_no_line_that_a_cut_keeps(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(numbered(0, 1000))
     index = LogIndex(log, 0)
@@ -507,7 +507,7 @@ async def test_a_follower_waits_while_the_log_is_cut(tmp_path: Path) -> None:
         assert (await anext(reader)).text == "half of a line"
 
 
-def test_a_tail_that_counts_notes_has_so_many_lines(clock: Clock) -> None:
+def test_a_tail_that_counts_notes_has_the_given_number_of_lines(clock: Clock) -> None:
     index = begin(clock)
     for number in range(4):
         clock.write(f"{number}\n", after=1)
@@ -522,14 +522,14 @@ def test_a_tail_that_counts_notes_has_so_many_lines(clock: Clock) -> None:
 # ------------------------------------------------------------------------------- failures
 
 
-def test_an_end_in_words_that_no_json_holds_is_noted(clock: Clock) -> None:
+def test_an_end_with_a_text_that_json_cannot_represent_is_recorded(clock: Clock) -> None:
     index = begin(clock)
     clock.write("one\n", after=1)
     index.note_end("exited", "exited: it had halted: the \ud800 value")
     assert [line.text for line in read(clock.log)][-1] == "exited: it had halted: the \ufffd value"
 
 
-def test_what_is_no_entry_is_passed_over(clock: Clock) -> None:
+def test_lines_that_are_not_entries_are_skipped(clock: Clock) -> None:
     index = begin(clock)
     clock.write("one\n", after=1)
     index.note_length()
@@ -540,7 +540,7 @@ def test_what_is_no_entry_is_passed_over(clock: Clock) -> None:
     assert times(clock.log) == [("one", "01.000"), ("two", "02.000")]
 
 
-def test_an_index_that_cannot_be_written_affects_nothing_and_is_made_later(clock: Clock) -> None:
+def test_an_index_that_cannot_be_written_is_created_later(clock: Clock) -> None:
     index = begin(clock)
     index_path(clock.log).mkdir()
     for _ in range(3):

@@ -25,7 +25,7 @@ def names(log: Path) -> list[str]:
     return sorted(path.name for path in log.parent.iterdir())
 
 
-def test_a_log_that_is_long_enough_continues_in_another_file(log: Path) -> None:
+def test_a_log_above_the_limit_continues_in_another_file(log: Path) -> None:
     assert list_segments(log) == []
     assert begin_segment(log, 10).start == 0
     add(log, "one\n")
@@ -50,14 +50,14 @@ def test_a_log_that_is_long_enough_continues_in_another_file(log: Path) -> None:
     assert [line.offset for line in read_lines(log, 14)] == [14, 24]
 
 
-def test_a_line_that_a_killed_writer_left_torn_ends(log: Path) -> None:
+def test_an_incomplete_line_of_a_killed_writer_is_terminated(log: Path) -> None:
     add(log, "one\ntw")
     assert begin_segment(log, 100).end == 7
     add(log, "three\n")
     assert [line.data for line in read_lines(log)] == [b"one", b"tw", b"three"]
 
 
-def test_what_is_written_to_a_segment_later_is_no_part_of_the_log(log: Path) -> None:
+def test_later_writes_to_an_older_segment_are_not_part_of_the_log(log: Path) -> None:
     with log.open("a") as left_behind:
         add(log, "one two three\n")
         begin_segment(log, 10)
@@ -69,7 +69,7 @@ def test_what_is_written_to_a_segment_later_is_no_part_of_the_log(log: Path) -> 
     ]
 
 
-def test_offsets_stay_where_an_older_segment_was_removed(log: Path) -> None:
+def test_offsets_are_unchanged_after_an_older_segment_is_removed(log: Path) -> None:
     for text in ("one two three\n", "four five six\n"):
         add(log, text)
         begin_segment(log, 10)
@@ -78,7 +78,7 @@ def test_offsets_stay_where_an_older_segment_was_removed(log: Path) -> None:
     assert [line.offset for line in read_lines(log)] == [14, 28]
 
 
-def test_names_of_other_files_and_of_impossible_segments_are_none(log: Path) -> None:
+def test_names_of_other_files_and_of_impossible_segments_are_ignored(log: Path) -> None:
     add(log, "one\n")
     for name in (
         *(
@@ -95,7 +95,7 @@ def test_names_of_other_files_and_of_impossible_segments_are_none(log: Path) -> 
     assert [(line.offset, line.data) for line in read_lines(log)] == [(0, b"before"), (7, b"one")]
 
 
-def test_a_sparse_log_of_terabytes_is_passed_over(log: Path) -> None:
+def test_the_hole_of_a_sparse_log_is_skipped(log: Path) -> None:
     add(log, "one\ntw")
     with log.open("r+b") as file:
         file.truncate(8 << 40)
@@ -109,7 +109,7 @@ def test_a_sparse_log_of_terabytes_is_passed_over(log: Path) -> None:
     ]
 
 
-def test_a_small_hole_in_a_log_is_read_as_it_is(log: Path) -> None:
+def test_a_small_hole_in_a_log_is_read_as_zeros(log: Path) -> None:
     hole = 1 << 20
     add(log, "one")
     with log.open("r+b") as file:

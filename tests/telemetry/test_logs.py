@@ -87,7 +87,7 @@ class Followed:
 # --------------------------------------------------------------------------------- opening
 
 
-def test_a_log_is_private_and_is_appended_to(tmp_path: Path) -> None:
+def test_a_log_is_created_private_and_appended_to(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         for expected in (0, 4):
@@ -105,7 +105,7 @@ def test_a_log_is_private_and_is_appended_to(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------- reading
 
 
-async def test_every_line_carries_its_instance_and_its_place(tmp_path: Path) -> None:
+async def test_every_line_has_its_instance_and_its_offset(tmp_path: Path) -> None:
     path = log_of(tmp_path, "one\n\nzwölf\nlast".encode())
     async with reader(path) as lines:
         found = [line async for line in lines]
@@ -130,14 +130,14 @@ async def test_a_log_that_is_missing_or_empty_has_no_lines(
     assert await anyio.to_thread.run_sync(last_lines, path) == ()
 
 
-async def test_line_ends_of_windows_and_bytes_that_are_no_text_are_read(tmp_path: Path) -> None:
+async def test_windows_line_ends_and_invalid_utf8_are_read(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"one\r\nt\xffo\xc3\n50 %\r100 %\n\xe2\x82")
     assert await texts(reader(path)) == ["one", "t\ufffdo\ufffd", "50 %\r100 %", "\ufffd"]
 
 
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["terminated", "unterminated"])
 @pytest.mark.parametrize("count", [0, 1, 3, 9, 10, 11, 10**9])
-async def test_a_tail_has_so_many_lines_or_all_there_are(
+async def test_a_tail_has_the_given_number_of_lines_or_all_lines(
     tmp_path: Path, count: int, end: bytes
 ) -> None:
     path = log_of(tmp_path, numbers(10).rstrip(b"\n") + end)
@@ -145,7 +145,7 @@ async def test_a_tail_has_so_many_lines_or_all_there_are(
     assert await texts(reader(path, tail=count)) == expected
 
 
-async def test_a_tail_counts_lines_as_the_reader_does(tmp_path: Path) -> None:
+async def test_a_tail_counts_lines_like_the_reader(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"first\n50 %\r100 %\x0b\n\n")
     assert await texts(reader(path, tail=2)) == ["50 %\r100 %\x0b", ""]
 
@@ -161,7 +161,7 @@ async def test_a_tail_reaches_over_many_chunks(
         assert await texts(reader(path, tail=count)) == expected
 
 
-async def test_nothing_before_the_start_is_read(tmp_path: Path) -> None:
+async def test_lines_before_the_start_are_not_read(tmp_path: Path) -> None:
     old, new = b"old 1\nold 2\n", b"new 1\nnew 2\n"
     path = log_of(tmp_path, old + new)
     assert await texts(reader(path, start=len(old))) == ["new 1", "new 2"]
@@ -171,7 +171,7 @@ async def test_nothing_before_the_start_is_read(tmp_path: Path) -> None:
     assert await anyio.to_thread.run_sync(read_last) == ("new 1", "new 2")
 
 
-async def test_a_log_that_is_shorter_than_the_start_was_cut_and_is_read_whole(
+async def test_a_log_shorter_than_the_start_is_read_completely(
     tmp_path: Path,
 ) -> None:
     path = log_of(tmp_path, b"one\ntwo\n")
@@ -182,7 +182,7 @@ async def test_a_log_that_is_shorter_than_the_start_was_cut_and_is_read_whole(
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1])
-async def test_a_line_without_end_comes_in_pieces_that_lose_nothing(
+async def test_an_endless_line_is_split_into_pieces_without_loss(
     tmp_path: Path, extra: int
 ) -> None:
     length = 4 * PIECE_BYTES + extra
@@ -198,7 +198,7 @@ async def test_a_line_without_end_comes_in_pieces_that_lose_nothing(
 # ------------------------------------------------------------------------------- following
 
 
-async def test_a_followed_log_gives_each_line_once_it_is_complete(tmp_path: Path) -> None:
+async def test_a_followed_log_yields_each_line_once_complete(tmp_path: Path) -> None:
     log = Followed(log_of(tmp_path, b"one\ntw"))
     assert await log.next() == "one"
     with anyio.move_on_after(0.06) as scope:
@@ -222,7 +222,7 @@ async def test_a_log_that_appears_later_is_followed(tmp_path: Path) -> None:
     assert await log.rest() == []
 
 
-async def test_a_tail_of_none_shows_only_what_comes(tmp_path: Path) -> None:
+async def test_a_tail_of_zero_shows_only_new_lines(tmp_path: Path) -> None:
     log = Followed(log_of(tmp_path, b"old\n"), tail=0)
     with anyio.move_on_after(0.02):
         await anext(log.lines)
@@ -231,7 +231,7 @@ async def test_a_tail_of_none_shows_only_what_comes(tmp_path: Path) -> None:
     assert await log.rest() == []
 
 
-async def test_what_the_writer_wrote_last_is_read_before_the_end(tmp_path: Path) -> None:
+async def test_the_last_output_of_the_writer_is_read_before_the_end(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"")
 
     def end() -> bool:
@@ -254,7 +254,7 @@ async def test_a_piece_of_a_growing_line_waits_for_its_end(tmp_path: Path) -> No
     assert await log.rest() == ["y"]
 
 
-async def test_a_reader_that_was_left_ends(tmp_path: Path) -> None:
+async def test_a_reader_ends_when_its_block_is_left(tmp_path: Path) -> None:
     log = Followed(log_of(tmp_path, b"one\n"))
     async with log.lines as lines:
         assert (await anext(lines)).text == "one"
@@ -262,7 +262,7 @@ async def test_a_reader_that_was_left_ends(tmp_path: Path) -> None:
         await anext(log.lines)
 
 
-async def test_a_followed_log_continues_after_it_was_cut(tmp_path: Path) -> None:
+async def test_a_followed_log_continues_after_a_cut(tmp_path: Path) -> None:
     log = Followed(log_of(tmp_path, numbers(10_000)))
     for number in range(10_000):
         assert await log.next() == str(number)
@@ -283,7 +283,7 @@ async def test_a_followed_log_continues_after_it_was_cut(tmp_path: Path) -> None
 # ------------------------------------------------------------------------------ last lines
 
 
-def test_the_last_lines_are_so_many_at_most_and_each_is_bounded(tmp_path: Path) -> None:
+def test_the_last_lines_are_limited_in_number_and_length(tmp_path: Path) -> None:
     path = log_of(tmp_path, numbers(1000) + b"x" * 5000)
     assert last_lines(path, count=3) == ("998", "999", "x" * 1000)
     assert len(last_lines(path)) == 50
@@ -295,7 +295,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seen", range(1, 9))
-def test_a_secret_that_the_cut_goes_through_is_not_shown(tmp_path: Path, seen: int) -> None:
+def test_a_secret_at_the_cut_edge_is_not_shown(tmp_path: Path, seen: int) -> None:
     secret = "AbCdEfGh"
     rest = b"x" * (PIECE_BYTES - seen)
     path = log_of(tmp_path, b"y" * 100 + secret.encode() + rest)
@@ -315,7 +315,7 @@ def test_a_small_log_is_not_cut(tmp_path: Path) -> None:
     assert not trim_log(tmp_path / "missing", 100)
 
 
-def test_the_newer_half_is_kept_whole_behind_a_mark(tmp_path: Path) -> None:
+def test_the_newer_half_is_kept_completely_after_a_mark(tmp_path: Path) -> None:
     path = log_of(tmp_path, numbers(10_000) + b"end")
     assert trim_log(path, 20_000)
     mark, *kept, end = path.read_text().splitlines()
@@ -342,7 +342,7 @@ def flood(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_writer_that_continues_loses_only_what_it_wrote_during_the_cut(tmp_path: Path) -> None:
+def test_a_writer_loses_only_output_during_the_cut(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"")
     with flood(path):
         for _ in range(10):

@@ -72,18 +72,18 @@ def test_every_field_of_the_metrics_can_be_recorded() -> None:
         assert getattr(recorded(**{name: [0.25]}), name).sum == 0.25
 
 
-def test_a_new_recorder_has_counted_nothing() -> None:
+def test_the_counts_of_a_new_recorder_are_zero() -> None:
     assert MetricsRecorder().snapshot() == Metrics()
 
 
-def test_a_value_that_is_no_name_is_refused() -> None:
+def test_a_value_that_is_not_a_name_is_refused() -> None:
     with pytest.raises(KeyError):
         MetricsRecorder().add("sterts")  # type: ignore[arg-type]
     with pytest.raises(KeyError):
         MetricsRecorder().observe("ready", 1.0)  # type: ignore[arg-type]
 
 
-def test_a_snapshot_does_not_change_any_more() -> None:
+def test_a_snapshot_does_not_change() -> None:
     recorder = MetricsRecorder()
     recorder.add("starts")
     before = recorder.snapshot()
@@ -94,7 +94,7 @@ def test_a_snapshot_does_not_change_any_more() -> None:
         before.starts = 7  # type: ignore[misc]
 
 
-def test_the_bounds_go_from_a_millisecond_to_beyond_the_longest_default_timeout() -> None:
+def test_the_bounds_span_a_millisecond_to_the_longest_default_timeout() -> None:
     assert DURATION_BOUNDS_S[0] == 0.001
     assert DURATION_BOUNDS_S[-1] > 300
     steps = [above / below for below, above in pairwise(DURATION_BOUNDS_S)]
@@ -102,7 +102,7 @@ def test_the_bounds_go_from_a_millisecond_to_beyond_the_longest_default_timeout(
 
 
 @given(st.lists(durations))
-def test_a_histogram_counts_each_value_in_the_first_bucket_that_holds_it(values: list[float]):
+def test_a_histogram_counts_each_value_in_the_first_bucket_that_contains_it(values: list[float]):
     histogram = recorded(save_s=values).save_s
     expected = [0] * (len(DURATION_BOUNDS_S) + 1)
     for value in values:
@@ -116,7 +116,9 @@ def test_a_histogram_counts_each_value_in_the_first_bucket_that_holds_it(values:
 
 
 @given(st.lists(durations, min_size=1), st.floats(min_value=0, max_value=1))
-def test_a_quantile_is_in_the_bucket_of_the_real_one(values: list[float], q: float) -> None:
+def test_an_estimated_quantile_is_in_the_bucket_of_the_exact_quantile(
+    values: list[float], q: float
+) -> None:
     estimate = recorded(save_s=values).save_s.quantile(q)
     real = sorted(values)[max(0, math.ceil(q * len(values)) - 1)]
     edges = (0.0, *DURATION_BOUNDS_S)
@@ -127,7 +129,7 @@ def test_a_quantile_is_in_the_bucket_of_the_real_one(values: list[float], q: flo
         assert edges[bucket] <= estimate <= edges[bucket + 1] * (1 + 1e-12)
 
 
-def test_a_quantile_is_interpolated_as_promql_does() -> None:
+def test_a_quantile_is_interpolated_like_in_promql() -> None:
     histogram = Histogram((1.0, 2.0, 4.0), (1, 2, 4, 1))
     assert [histogram.quantile(q) for q in (0, 0.125, 0.25, 0.375, 0.625, 0.875, 1)] == [
         *(0.0, 1.0, 1.5, 2.0, 3.0, 4.0, 4.0)
@@ -140,7 +142,7 @@ def test_an_empty_histogram_has_no_quantile_and_no_mean() -> None:
 
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, math.nan])
-def test_a_quantile_that_is_no_share_is_refused(q: float) -> None:
+def test_a_quantile_outside_0_to_1_is_refused(q: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         Histogram.empty().quantile(q)
 
@@ -242,7 +244,7 @@ async def test_the_rates_of_worlds_are_served() -> None:
 
 
 @pytest.mark.anyio
-async def test_agents_are_served_with_what_they_have_used() -> None:
+async def test_agents_are_served_with_their_usage() -> None:
     eko = AgentMetrics("Eko", "claude", "working", {"input": 12, "output": 3}, 0.25, 4)
     ana = AgentMetrics("Ana", "codex", "idle", {"input": 1, "output": 0}, None, 1, {"input": 90})
     async with MetricsEndpoint(Metrics, dict, read_agents=lambda: [eko, ana, eko]) as endpoint:
@@ -279,7 +281,7 @@ async def test_every_metric_is_served_with_a_help_text_and_a_unit(metrics: Metri
 
 
 @pytest.mark.anyio
-async def test_a_scrape_shows_what_is_counted_now() -> None:
+async def test_a_scrape_shows_the_current_counts() -> None:
     recorder = MetricsRecorder()
     async with MetricsEndpoint(recorder.snapshot, dict) as endpoint:
         assert b"clawblox_saves_total 0.0" in (await get(endpoint)).body
@@ -364,7 +366,7 @@ async def test_a_collection_that_fails_is_logged_and_the_next_one_works() -> Non
 
 
 @pytest.mark.anyio
-async def test_a_port_that_is_taken_is_the_callers_mistake(metrics: Metrics) -> None:
+async def test_a_port_in_use_is_a_configuration_error(metrics: Metrics) -> None:
     async with endpoint_of(metrics) as first:
         with pytest.raises(ConfigError, match="Address already in use"):
             async with endpoint_of(metrics, port=port_of(first)):
@@ -376,7 +378,7 @@ async def test_a_port_that_is_taken_is_the_callers_mistake(metrics: Metrics) -> 
 
 @somewhere
 @pytest.mark.anyio
-async def test_it_takes_the_port_it_is_given_and_gives_it_back(metrics: Metrics) -> None:
+async def test_the_given_port_is_used_and_released(metrics: Metrics) -> None:
     port = free_port()
     for _ in range(2):
         async with endpoint_of(metrics, port=port) as endpoint:
@@ -389,7 +391,7 @@ async def test_it_takes_the_port_it_is_given_and_gives_it_back(metrics: Metrics)
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_closing_cuts_off_clients_that_only_connect_and_leaves_no_thread(
+async def test_closing_disconnects_silent_clients_and_leaves_no_thread(
     metrics: Metrics, monkeypatch
 ) -> None:
     monkeypatch.setattr(prometheus._Handler, "timeout", None)  # nothing but the end frees them
@@ -414,7 +416,7 @@ def metrics_threads(before: set[threading.Thread]) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_a_client_that_sends_nothing_is_given_up_silently(
+async def test_a_silent_client_is_disconnected_without_a_log_line(
     metrics: Metrics, monkeypatch, capsys
 ) -> None:
     assert prometheus._Handler.timeout
@@ -431,7 +433,7 @@ async def test_a_client_that_sends_nothing_is_given_up_silently(
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
+async def test_a_client_that_sends_single_bytes_is_disconnected(
     metrics: Metrics, monkeypatch
 ) -> None:
     monkeypatch.setattr(prometheus, "_SCRAPE_TIMEOUT_S", 0.2)
@@ -453,9 +455,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_given_up(
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_clients_that_only_connect_make_room_for_others(
-    metrics: Metrics, monkeypatch
-) -> None:
+async def test_silent_clients_do_not_block_other_clients(metrics: Metrics, monkeypatch) -> None:
     monkeypatch.setattr(prometheus, "_MAX_CONNECTIONS", 3)
     monkeypatch.setattr(prometheus._Handler, "timeout", None)
     before = set(threading.enumerate())
@@ -484,7 +484,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 
 @pytest.mark.anyio
-async def test_it_waits_while_no_descriptor_is_left(metrics: Metrics, monkeypatch) -> None:
+async def test_the_server_waits_while_no_descriptor_is_left(metrics: Metrics, monkeypatch) -> None:
     pauses: list[float] = []
     over = threading.Event()
 

@@ -19,7 +19,7 @@ def test_a_line_reaches_structlog_with_its_fields() -> None:
     assert captured == [{"event": "log not cut", "path": "/x", "log_level": "warning"}]
 
 
-def test_what_the_application_configures_later_counts() -> None:
+def test_a_later_configuration_of_the_application_takes_effect() -> None:
     log, lines = OwnLog(__name__), []
     before = structlog.get_config()
     try:
@@ -32,7 +32,7 @@ def test_what_the_application_configures_later_counts() -> None:
     assert lines == ["info"]
 
 
-def test_only_a_line_loads_structlog() -> None:
+def test_structlog_is_loaded_at_the_first_line() -> None:
     code = (
         "import sys; from clawblox.telemetry.own_log import OwnLog; log = OwnLog('x')\n"
         "assert 'structlog' not in sys.modules\n"
@@ -56,7 +56,7 @@ OwnLog("x").warning("written")
 """
 
 
-def test_without_a_free_descriptor_a_line_is_dropped_and_fails_nothing() -> None:
+def test_a_line_is_dropped_without_an_error_if_no_descriptor_is_free() -> None:
     words = [sys.executable, "-c", EXHAUSTED]
     result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert "written" in result.stderr
@@ -74,7 +74,7 @@ for method in (log.debug, log.info, log.warning, log.error):
 """
 
 
-def test_without_a_configuration_lines_go_to_standard_error_as_they_can_be_read() -> None:
+def test_unconfigured_lines_go_to_standard_error_in_readable_form() -> None:
     words = [sys.executable, "-c", UNCONFIGURED]
     result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert result.stdout == ""

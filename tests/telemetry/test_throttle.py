@@ -5,7 +5,7 @@ from __future__ import annotations
 from clawblox.telemetry.throttle import Rate, Throttle
 
 
-def test_it_is_reported_immediately_and_then_once_a_minute() -> None:
+def test_an_event_is_reported_immediately_and_then_once_a_minute() -> None:
     now = 100.0
     throttle = Throttle(lambda: now)
     assert throttle.count() == 1
@@ -19,7 +19,7 @@ def test_it_is_reported_immediately_and_then_once_a_minute() -> None:
     assert throttle.count() == 2
 
 
-def test_a_rate_admits_a_burst_and_then_so_much_a_second() -> None:
+def test_a_rate_admits_a_burst_and_then_a_constant_amount_per_second() -> None:
     rate = Rate(1000.0, 2000.0)
     assert sum(rate.admits(100.0) for _ in range(5000)) == 2000
     admitted = sum(rate.admits(100.0 + number / 10_000) for number in range(1, 50_001))

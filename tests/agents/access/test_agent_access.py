@@ -41,7 +41,7 @@ def port_number(base_url: str) -> int:
     return int(base_url.rpartition(":")[2])
 
 
-def test_an_agent_gets_a_port_of_its_own_that_is_recorded_and_leased(tmp_path: Path) -> None:
+def test_each_agent_gets_its_own_recorded_and_leased_port(tmp_path: Path) -> None:
     access = make_access(tmp_path / "agents" / "rocky")
     assert (access.base_url, access.granted, access.host) == (None, None, None)
     base_url = access.grant(make_grant(None))
@@ -216,7 +216,7 @@ def test_a_record_that_is_a_link_or_a_pipe_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("was_sandboxed", [False, True])
-def test_an_agent_that_was_sandboxed_stays_so(tmp_path: Path, was_sandboxed: bool) -> None:
+def test_a_resume_with_another_sandbox_is_an_error(tmp_path: Path, was_sandboxed: bool) -> None:
     access = make_access(tmp_path, is_sandboxed=was_sandboxed)
     access.grant(make_grant(None))
     access.close()
@@ -225,7 +225,7 @@ def test_an_agent_that_was_sandboxed_stays_so(tmp_path: Path, was_sandboxed: boo
     assert f"sandbox={was_sandboxed}" in str(caught.value.hint)
 
 
-def test_an_address_that_cannot_be_recorded_is_given_back(
+def test_an_address_that_cannot_be_recorded_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -258,7 +258,7 @@ def test_a_newly_connected_world_is_served_immediately(
         access.close()
 
 
-def test_what_connects_while_nothing_is_served_waits(tmp_path: Path) -> None:
+def test_connections_wait_while_the_access_is_not_served(tmp_path: Path) -> None:
     access = make_access(tmp_path)
     with scripted(Script([OK]), Script([OK])) as world:
         agent = Served(access, port_number(access.grant(make_grant(world.url))))
@@ -314,7 +314,7 @@ def ask_by_name(listener: socket.socket, host: str) -> Got:
         return receive(connection)
 
 
-def test_the_sockets_of_processes_come_and_go(tmp_path: Path) -> None:
+def test_sockets_are_replaced_with_each_process(tmp_path: Path) -> None:
     access = make_access(tmp_path, is_sandboxed=True)
     first, second, third = (socket.create_server(("127.0.0.1", 0)) for _ in range(3))
     with scripted(Script([OK] * 9)) as world:
@@ -397,7 +397,7 @@ def test_a_forked_child_keeps_no_socket_of_an_agent(tmp_path: Path) -> None:
         os.waitpid(pid, 0)
 
 
-def test_many_agents_have_addresses_of_their_own(tmp_path: Path) -> None:
+def test_many_agents_have_different_addresses(tmp_path: Path) -> None:
     accesses = [make_access(tmp_path / str(number)) for number in range(20)]
     threads = [threading.Thread(target=one.grant, args=(make_grant(None),)) for one in accesses]
     for thread in threads:

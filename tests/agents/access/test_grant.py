@@ -26,7 +26,7 @@ def shown(policy: Policy) -> list[str]:
     return [str(route) for route in policy.routes]
 
 
-def test_a_policy_has_the_documented_routes_and_those_that_the_world_adds() -> None:
+def test_a_policy_contains_documented_routes_and_routes_added_by_the_world() -> None:
     assert shown(Policy.from_api(API)) == [
         "DELETE /marks/*/note",
         "GET /api.md",
@@ -117,13 +117,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_route_of_the_orchestrator_or_of_two_meanings_cannot_be_made(text: str) -> None:
+def test_an_ambiguous_route_or_one_of_the_orchestrator_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         AgentRoute.parse(text)
 
 
 @pytest.mark.parametrize("text", ["GET /snapshots", "GET /joined", "GET /map/snapshot", "GET /"])
-def test_a_route_that_only_looks_like_one_of_the_orchestrator_can_be_made(text: str) -> None:
+def test_a_route_that_resembles_one_of_the_orchestrator_is_allowed(text: str) -> None:
     assert str(AgentRoute.parse(text)) == text
 
 
@@ -138,7 +138,7 @@ def test_a_route_that_only_looks_like_one_of_the_orchestrator_can_be_made(text: 
         ({"join": "/session/new", "allow": ["POST /session/*"]}, "api.allow"),
     ],
 )
-def test_a_world_that_would_give_away_a_route_of_the_orchestrator_is_an_error(
+def test_a_world_that_allows_a_route_of_the_orchestrator_is_an_error(
     entry: dict[str, object], key: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -155,7 +155,7 @@ def test_a_world_that_would_give_away_a_route_of_the_orchestrator_is_an_error(
         ('["GET /map/"]', "api.allow[0]", "without '..' and a final '/'"),
     ],
 )
-def test_a_wrong_list_of_routes_is_found_when_the_world_is_read(
+def test_an_invalid_list_of_routes_is_an_error_when_the_world_is_read(
     tmp_path: Path, value: str, key: str, words: str
 ) -> None:
     (tmp_path / "world.toml").write_text(f'name = "x"\n[api]\nallow = {value}\n')

@@ -118,7 +118,7 @@ def test_another_user_of_the_machine_gets_no_answer(tmp_path: Path, world: Runni
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_another_user_gets_no_answer_where_the_kernel_has_no_index(
+def test_another_user_gets_no_answer_without_the_index_of_the_kernel(
     tmp_path: Path, world: RunningWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # it does not exist anywhere
@@ -143,7 +143,7 @@ def test_an_agent_that_exceeds_its_rate_is_asked_to_wait(
 # -- answers ------------------------------------------------------------------------------
 
 
-def test_an_answer_keeps_its_status_type_and_body_and_nothing_else(tmp_path: Path) -> None:
+def test_an_answer_keeps_only_status_type_and_body(tmp_path: Path) -> None:
     given = answer(
         "418 Teapot",
         b"short and stout",
@@ -166,7 +166,7 @@ def test_an_answer_keeps_its_status_type_and_body_and_nothing_else(tmp_path: Pat
     ]
 
 
-def test_an_answer_without_a_body_has_none(tmp_path: Path) -> None:
+def test_an_answer_without_a_body_arrives_without_a_body(tmp_path: Path) -> None:
     got = ask_scripted(tmp_path / "agent", Script([b"HTTP/1.1 204 No Content\r\n\r\n"]))
     assert (got.status, got.body, "Content-" in got.head) == (204, b"", False)
 
@@ -275,7 +275,7 @@ def test_a_world_that_does_not_answer_is_a_504(tmp_path: Path) -> None:
         b"POST /input HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\n\r\n{}",
     ],
 )
-def test_a_stalled_request_is_ended(tmp_path: Path, world: RunningWorld, start: bytes) -> None:
+def test_a_stalled_request_is_aborted(tmp_path: Path, world: RunningWorld, start: bytes) -> None:
     with served(tmp_path / "agent", world_grant(world), request_s=0.1) as agent:
         before = requests_of_agents(world)
         got = agent.send(start.replace(b"HOST", b"127.0.0.1:%d" % agent.port))
@@ -283,9 +283,7 @@ def test_a_stalled_request_is_ended(tmp_path: Path, world: RunningWorld, start: 
         assert requests_of_agents(world) == before
 
 
-def test_a_request_that_comes_in_single_bytes_is_served(
-    tmp_path: Path, world: RunningWorld
-) -> None:
+def test_a_request_that_arrives_byte_by_byte_is_served(tmp_path: Path, world: RunningWorld) -> None:
     with served(tmp_path / "agent", world_grant(world)) as agent, agent.connect() as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         body = b'{"type": "add"}'
@@ -317,7 +315,7 @@ def test_a_client_that_sends_a_body_that_is_too_large_gets_the_reason(
         client.close()
 
 
-def test_a_client_that_awaits_a_word_before_its_body_gets_it(
+def test_a_client_that_expects_100_continue_gets_it_before_its_body(
     tmp_path: Path, world: RunningWorld
 ) -> None:
     with served(tmp_path / "agent", world_grant(world)) as agent, agent.connect() as connection:
@@ -338,7 +336,7 @@ def test_bytes_that_cannot_become_a_request_are_refused_immediately(
         assert agent.send(start).status == 400
 
 
-def test_an_agent_that_reads_no_answer_is_cut_off(tmp_path: Path) -> None:
+def test_an_agent_that_does_not_read_its_answer_is_disconnected(tmp_path: Path) -> None:
     large = Script([answer("200 OK", b"x" * (4 << 20))] * 2, hold)
     with (
         scripted(large) as world,
@@ -352,7 +350,7 @@ def test_an_agent_that_reads_no_answer_is_cut_off(tmp_path: Path) -> None:
         assert len(agent.get("/observe").body) == 4 << 20
 
 
-def test_more_connections_than_there_are_places_wait_for_their_turn(
+def test_connections_above_the_limit_wait_for_their_turn(
     tmp_path: Path, world: RunningWorld
 ) -> None:
     with served(tmp_path / "agent", world_grant(world), connections=3) as agent:
@@ -379,7 +377,7 @@ def test_agents_that_hang_up_leave_nothing_open(tmp_path: Path, world: RunningWo
         wait_until(lambda: len(open_fds()) <= before + 4, what="connections are closed")
 
 
-def test_routes_that_the_world_adds_are_served(tmp_path: Path) -> None:
+def test_routes_added_by_the_world_are_served(tmp_path: Path) -> None:
     policy = Policy.from_api({"allow": ["GET /map/*"]})
     with scripted(Script([answer()])) as world:
         with served(tmp_path / "a", make_grant(world.url, policy=policy)) as agent:

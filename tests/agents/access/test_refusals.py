@@ -35,7 +35,7 @@ def agent(tmp_path: Path, world: RunningWorld) -> Iterator[Served]:
         yield agent
 
 
-def test_the_world_of_these_tests_gives_its_snapshot_to_everybody(world: RunningWorld) -> None:
+def test_the_test_world_returns_its_snapshot_to_every_client(world: RunningWorld) -> None:
     assert b"scene_hash" in world.ask("GET", "/snapshot").body
     assert [one["path"] for one in requests_of_agents(world)].count("/snapshot") > 0
 
@@ -239,7 +239,7 @@ FRAMINGS = [
 """Headers whose meaning is disputed, or that are not served."""
 
 
-def test_a_request_of_doubtful_length_is_refused(agent: Served, world: RunningWorld) -> None:
+def test_a_request_of_ambiguous_length_is_refused(agent: Served, world: RunningWorld) -> None:
     before = requests_of_agents(world)
     wrong: dict[bytes, int] = {}
     for status, headers in FRAMINGS:
@@ -342,7 +342,7 @@ def test_the_type_of_a_body_is_passed_on(agent: Served, world: RunningWorld) -> 
     assert headers["accept"] == "application/json"
 
 
-def test_a_query_reaches_the_world_as_it_is(agent: Served, world: RunningWorld) -> None:
+def test_a_query_reaches_the_world_unchanged(agent: Served, world: RunningWorld) -> None:
     assert agent.get("/observe?since=2026-06-22T18%3A59%3A25Z&name=%C3%A4+b&limit=").status == 200
     assert requests_of_agents(world)[-1]["query"] == {
         "since": "2026-06-22T18:59:25Z",
@@ -368,7 +368,7 @@ def test_a_query_reaches_the_world_as_it_is(agent: Served, world: RunningWorld) 
         ("counter", 421),
     ],
 )
-def test_only_its_own_host_is_served(
+def test_requests_for_other_hosts_are_refused(
     agent: Served, world: RunningWorld, host: str, status: int
 ) -> None:
     before = len(requests_of_agents(world))
@@ -376,7 +376,7 @@ def test_only_its_own_host_is_served(
     assert len(requests_of_agents(world)) - before == (status == 200)
 
 
-def test_a_request_needs_one_host(agent: Served, world: RunningWorld) -> None:
+def test_a_request_without_exactly_one_host_is_refused(agent: Served, world: RunningWorld) -> None:
     before = requests_of_agents(world)
     assert agent.send(b"GET /observe HTTP/1.1\r\n\r\n").status == 400
     assert agent.send(b"GET /observe HTTP/1.0\r\n\r\n").status == 400
@@ -440,7 +440,7 @@ def check_bytes(agent: Served, world: RunningWorld, requests: list[bytes]) -> No
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(requests=st.lists(_REQUESTS, min_size=4, max_size=16))
-def test_whatever_bytes_arrive_the_world_gets_only_what_its_policy_allows(
+def test_arbitrary_bytes_never_reach_a_route_outside_the_policy(
     agent: Served, world: RunningWorld, requests: list[bytes]
 ) -> None:
     check_bytes(agent, world, requests)
@@ -452,7 +452,7 @@ def test_whatever_bytes_arrive_the_world_gets_only_what_its_policy_allows(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(requests=st.lists(_REQUESTS, min_size=4, max_size=16))
-def test_whatever_many_bytes_arrive_the_world_gets_only_what_its_policy_allows(
+def test_many_arbitrary_bytes_never_reach_a_route_outside_the_policy(
     agent: Served, world: RunningWorld, requests: list[bytes]
 ) -> None:
     check_bytes(agent, world, requests)

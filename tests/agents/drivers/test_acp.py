@@ -81,7 +81,7 @@ def prompts(sent: list[dict]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_two_turns_are_understood(program):
+def test_two_turns_are_reported(program):
     reports, sent = replay(program, "new", FIRST, "second")
     assert [message["method"] for message in sent[:2]] == ["initialize", "session/new"]
     assert prompts(sent) == [["Be kind.", "Begin"], ["second"]]
@@ -146,7 +146,7 @@ def update(**fields) -> dict:
 
 
 @pytest.mark.parametrize("result", [{}, {"sessionId": "s1"}])
-def test_a_load_that_replays_nothing_confirms_nothing(result):
+def test_a_load_without_replayed_messages_confirms_no_conversation(result):
     conversation = converse(RESUMED)
     error, finished = read(conversation, INITIALIZED, {"id": 2, "result": result})
     assert (error.type, error.data["kind"]) == ("error", "resume")
@@ -168,14 +168,14 @@ def test_a_load_of_another_conversation_is_reported_with_its_id():
         ("Authentication required", "auth"),
     ],
 )
-def test_a_refused_load_is_an_error_of_its_kind(message, kind):
+def test_a_refused_load_is_an_error_of_the_right_kind(message, kind):
     refusal = {"id": 2, "error": {"code": -32603, "message": message}}
     error, finished = read(converse(RESUMED), INITIALIZED, refusal)
     assert error == DriverReport("error", {"kind": kind, "message": message})
     assert finished.data["ok"] is False
 
 
-def test_a_program_that_cannot_load_is_not_asked_to():
+def test_a_program_that_cannot_load_gets_no_load_request():
     conversation = converse(RESUMED)
     error, finished = read(conversation, {"id": 1, "result": {"agentCapabilities": {}}})
     assert (error.data["kind"], finished.type) == ("resume", "turn.finished")
@@ -202,7 +202,7 @@ def open_session(**more) -> Conversation:
     return conversation
 
 
-def test_messages_wait_for_the_turn_before_them():
+def test_messages_wait_for_the_end_of_the_previous_turn():
     conversation = open_session()
     assert conversation.say("second")
     assert conversation.say("third")
@@ -214,7 +214,7 @@ def test_messages_wait_for_the_turn_before_them():
     assert prompts(asked(conversation)) == [["third"]]
 
 
-def test_pieces_of_text_become_one_message():
+def test_pieces_of_text_are_joined_into_one_message():
     conversation = open_session()
     chunks = [
         ("agent_thought_chunk", "let me "),
@@ -250,7 +250,7 @@ def test_an_answer_in_many_pieces_is_joined_once_and_reported_in_parts():
     assert len(reports[-1].data["text"]) == lengths[-1]
 
 
-def test_many_uses_of_tools_in_a_turn_are_not_all_remembered():
+def test_remembered_tool_calls_of_a_turn_are_limited():
     conversation = open_session()
     for number in range(11_000):
         call = {"toolCallId": f"t{number}", "title": "Shell", "rawInput": {"command": "x"}}
@@ -318,7 +318,7 @@ def test_permission_is_given_unless_a_mode_was_chosen(mode, chosen):
 
 
 @pytest.mark.parametrize("method", ["fs/read_text_file", "terminal/create", "new/thing"])
-def test_what_we_do_not_offer_is_not_found(method):
+def test_requests_for_unsupported_features_are_refused(method):
     conversation = open_session()
     asked(conversation)
     assert read(conversation, {"id": 0, "method": method, "params": {}}) == []
@@ -328,7 +328,7 @@ def test_what_we_do_not_offer_is_not_found(method):
     assert asked(conversation) == []
 
 
-def test_a_model_is_chosen_in_the_way_that_the_program_offers():
+def test_a_model_is_chosen_with_the_request_that_the_program_offers():
     option = {"id": "m", "category": "model", "currentValue": "x"}
     for offered, method in [
         ({}, "session/set_model"),
@@ -365,7 +365,7 @@ MESSAGES = st.fixed_dictionaries(
 
 @settings(max_examples=5)
 @given(st.lists(MESSAGES, max_size=6))
-def test_no_line_is_an_error(messages):
+def test_arbitrary_lines_never_raise_an_error(messages):
     conversation = converse()
     read(conversation, *messages)
     read(conversation, INITIALIZED, {"id": 2, "result": {"sessionId": "s1"}}, *messages)
@@ -387,7 +387,7 @@ def test_a_known_program_gets_its_protocol_arguments_and_state_directory(program
     assert ACP.version_argv(binary) == (binary, "--version")
 
 
-def test_another_program_is_started_by_its_command_line():
+def test_an_unknown_program_is_started_with_its_command_line():
     command = ["my-agent", "--acp"]
     assert ACP.name_binary(None, command) == "my-agent"
     setup = build_setup(DIRECTORY, binary="/opt/my-agent", command=command)
@@ -410,7 +410,7 @@ def test_a_program_that_cannot_be_started_is_an_error(binary, command, complaint
         ACP.name_binary(binary, command)
 
 
-def test_the_last_lines_explain_a_failure():
+def test_a_failure_is_explained_by_the_last_lines():
     report = ACP.explain(["begin", "Error: 401 Unauthorized", '{"jsonrpc": "2.0"}', ""])
     assert report == DriverReport("error", {"kind": "auth", "message": "Error: 401 Unauthorized"})
     assert ACP.explain(["what a nice day"]) is None

@@ -44,7 +44,7 @@ def directory(tmp_path) -> AgentDir:
 # The command line
 
 
-def test_a_conversation_begins_under_our_id_with_its_prompt_on_standard_input(directory):
+def test_a_new_conversation_has_our_id_and_its_prompt_on_standard_input(directory):
     setup = build_setup(directory, is_root=True, model="opus")
     started = CLAUDE.invocation(setup, FIRST)
     assert shlex.join(started.argv) == (
@@ -96,7 +96,7 @@ def test_options_of_a_start_reach_the_command_line(directory):
     assert sandbox["enableWeakerNestedSandbox"] is True
 
 
-def test_a_message_is_one_line_whatever_it_holds(directory):
+def test_a_message_is_one_line_for_any_content(directory):
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     conversation.outgoing()
     text = "two\nlines\r\u2028and \u00e9\U0001f41f \ud800"
@@ -110,7 +110,7 @@ def test_a_message_is_one_line_whatever_it_holds(directory):
 # The private home
 
 
-def test_every_question_is_answered_and_what_the_program_wrote_stays(directory):
+def test_every_question_is_answered_and_the_programs_own_state_is_kept(directory):
     directory.state.mkdir()
     written = {"userID": "u", "projects": {"/other": {"x": 1}, str(directory.workspace): {"y": 2}}}
     (directory.state / ".claude.json").write_text(json.dumps(written))
@@ -142,7 +142,7 @@ def test_an_unreadable_state_file_is_replaced(directory, content):
     assert state["projects"] == {str(directory.workspace): {"hasTrustDialogAccepted": True}}
 
 
-def test_a_workspace_behind_a_link_is_trusted_where_the_program_sees_it(tmp_path):
+def test_a_workspace_behind_a_link_is_trusted_under_its_real_path(tmp_path):
     (tmp_path / "real" / "workspace").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "real")
     directory = AgentDir(tmp_path / "link")
@@ -168,7 +168,7 @@ def files_below(path) -> set[str]:
 
 
 @pytest.mark.parametrize("workspace", [None, SANDBOX_WORKSPACE])
-def test_a_conversation_is_moved_to_where_the_program_looks(directory, workspace):
+def test_a_conversation_is_moved_to_the_project_of_its_workspace(directory, workspace):
     write_conversation(directory, "-home-someone-else")
     setup = build_setup(directory, workspace=workspace or directory.workspace)
     expected = project_slug(str(setup.workspace))
@@ -185,7 +185,7 @@ def test_a_conversation_is_moved_to_where_the_program_looks(directory, workspace
         assert found == {NEW_ID: projects / expected / f"{NEW_ID}.jsonl"}
 
 
-def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
+def test_moving_a_conversation_keeps_newer_files_at_the_destination(directory):
     setup = build_setup(directory)
     here = project_slug(str(directory.workspace))
     write_conversation(directory, here, OTHER_ID)
@@ -199,7 +199,7 @@ def test_moving_a_conversation_keeps_what_is_newer_at_its_place(directory):
     assert (project / "memory" / "notes.md").read_text() == here
 
 
-def test_a_conversation_that_is_nowhere_moves_nothing(directory):
+def test_no_file_is_moved_for_a_missing_conversation(directory):
     CLAUDE.adopt(build_setup(directory), NEW_ID, Interruption())
     assert CLAUDE.transcripts(directory) == {}
 
@@ -208,7 +208,7 @@ def test_a_conversation_that_is_nowhere_moves_nothing(directory):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_two_turns_and_a_resume_are_understood(directory, version):
+def test_two_turns_and_a_resume_are_reported(directory, version):
     lines = recorded_lines(f"claude-{version}.jsonl")
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     reports = read_all(conversation, lines)
@@ -234,7 +234,9 @@ def test_two_turns_and_a_resume_are_understood(directory, version):
     ("version", "scope", "resumed_cost"),
     [("2.1.197", "process", 18e-6), ("2.1.330", "session", 72e-6)],
 )
-def test_tokens_count_per_turn_and_cost_by_the_version(directory, version, scope, resumed_cost):
+def test_tokens_are_per_turn_and_the_scope_of_costs_depends_on_the_version(
+    directory, version, scope, resumed_cost
+):
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     readings = read_all(conversation, recorded_lines(f"claude-{version}.jsonl"))
     readings = [*data_by_type(readings, "usage")]
@@ -256,7 +258,7 @@ def test_tokens_count_per_turn_and_cost_by_the_version(directory, version, scope
         ("nightly", "cumulative"),
     ],
 )
-def test_the_version_decides_what_a_cost_covers(directory, version, scope):
+def test_the_version_determines_the_scope_of_a_cost(directory, version, scope):
     assert CLAUDE.cost_scope(version) == scope
 
 
@@ -268,7 +270,7 @@ def test_the_version_decides_what_a_cost_covers(directory, version, scope):
         ("Credit balance is too low", 400),
     ],
 )
-def test_a_used_up_allowance_is_a_limit_whatever_its_status_and_has_no_end(directory, text, status):
+def test_a_used_up_allowance_is_a_limit_without_an_end_for_any_status(directory, text, status):
     failed = {"type": "result", "subtype": "success", "is_error": True, "result": text}
     report = CLAUDE.explain_record({**failed, "api_error_status": status})
     assert report.data["kind"] == "limit"
@@ -299,7 +301,7 @@ def test_failures_have_their_kind_even_if_the_program_reports_success(directory,
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_unknown_conversation_confirms_nothing_though_its_id_is_named(directory, version):
+def test_an_unknown_conversation_is_not_confirmed_by_its_echoed_id(directory, version):
     line = recorded_lines(f"claude-{version}-failures.jsonl")[-1]
     assert b"session_id" in line
     [report] = CLAUDE.converse(build_setup(directory), RESUMED).read(line)
@@ -322,7 +324,7 @@ def read_one(directory: AgentDir, record: dict) -> list[tuple[str, dict]]:
     return [(report.type, dict(report.data)) for report in reports]
 
 
-def test_less_common_lines_are_understood(directory):
+def test_less_common_lines_are_reported(directory):
     thinking = {"content": [{"type": "thinking", "thinking": "hm"}]}
     assert read_one(directory, {"type": "assistant", "message": thinking}) == [
         ("reasoning", {"text": "hm"})
@@ -374,7 +376,7 @@ KEYS = st.sampled_from(
 @pytest.mark.thorough
 @settings(max_examples=40)
 @given(TYPES, st.dictionaries(KEYS, VALUES | st.sampled_from(["init", "api_retry"])))
-def test_no_line_is_an_error(kind, record):
+def test_arbitrary_lines_never_raise_an_error(kind, record):
     conversation = ClaudeDriver().converse(build_setup(AgentDir(SANDBOX_WORKSPACE)), FIRST)
     line = json.dumps({"type": kind, **record}).encode()
     for each in (line, line[:-1], b"[" * 100_000, b"{" * 10, b"\xff\x00", line):
@@ -394,7 +396,7 @@ def test_no_line_is_an_error(kind, record):
         ("", "does not print a version"),
     ],
 )
-def test_a_version_that_cannot_be_used_is_named_with_what_to_do(directory, version, problem):
+def test_an_unusable_version_is_named_with_a_hint(directory, version, problem):
     found = CLAUDE.check(build_setup(directory), {"ANTHROPIC_API_KEY": "k"}, version)
     if problem is None:
         assert found == []
@@ -418,7 +420,7 @@ def assert_matches(requirement, problem: str, hint: str) -> None:
         ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, True, "with bare=True .* does not read"),
     ],
 )
-def test_a_missing_login_is_named_with_what_to_do(directory, env, is_bare, hint):
+def test_a_missing_login_is_named_with_a_hint(directory, env, is_bare, hint):
     found = CLAUDE.check(build_setup(directory, is_bare=is_bare), env, "2.1.330")
     assert len(found) == (hint is not None)
     for requirement in found:
@@ -436,7 +438,7 @@ def test_a_missing_login_is_named_with_what_to_do(directory, env, is_bare, hint)
         ("what a nice day", None),
     ],
 )
-def test_the_last_lines_explain_a_failure(line, kind):
+def test_a_failure_is_explained_by_the_last_lines(line, kind):
     report = CLAUDE.explain(["begin", line, ""])
     assert (report.data["kind"] if report else None) == kind
     assert report is None or report.data["message"] == line

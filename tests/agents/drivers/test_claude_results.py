@@ -74,7 +74,7 @@ def test_without_an_origin_only_an_empty_result_answers_no_message(
     assert read_ends(directory, *output, {**RESULT, **result}) == [origin]
 
 
-def test_a_turn_in_which_a_message_was_read_answers_it_whatever_began_the_turn(directory):
+def test_a_message_read_during_any_turn_is_answered_by_that_turn(directory):
     own = {**RESULT, **NOTICE, "num_turns": 2}
     assert read_ends(directory, own, ANSWER, STARTED, ANSWER, own, own) == [
         "task-notification",
@@ -83,13 +83,13 @@ def test_a_turn_in_which_a_message_was_read_answers_it_whatever_began_the_turn(d
     ]
 
 
-def test_a_turn_in_which_the_model_was_not_asked_answers_no_message_that_was_read(directory):
+def test_a_read_message_is_not_answered_by_a_turn_without_the_model(directory):
     empty = {**RESULT, **NOTICE, "num_turns": 0}
     records = [STARTED, empty, ANSWER, empty, {**RESULT, "num_turns": 1}]
     assert read_ends(directory, *records) == ["task-notification", "task-notification", None]
 
 
-def test_a_message_is_unread_until_the_program_begins_with_it(directory):
+def test_a_message_is_unread_until_the_program_starts_on_it(directory):
     conversation = CLAUDE.converse(build_setup(directory), RESUMED)
     unread = []
     for record in ({**STARTED, "state": "queued"}, ANSWER, STARTED, ANSWER, RESULT):
@@ -98,7 +98,7 @@ def test_a_message_is_unread_until_the_program_begins_with_it(directory):
     assert unread == [True, True, False, False, False]
 
 
-def test_each_message_has_another_id_unless_it_may_be_sent_again(directory):
+def test_each_message_has_a_new_id_unless_it_may_be_sent_again(directory):
     conversation = CLAUDE.converse(build_setup(directory), FIRST)
     conversation.say("Begin")
     ids = [json.loads(line)["uuid"] for line in conversation.outgoing().splitlines()]

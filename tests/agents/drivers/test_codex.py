@@ -59,7 +59,7 @@ def reports(*lines: bytes) -> list:
 # The command line
 
 
-def test_the_prompt_comes_on_standard_input_and_stays_out_of_the_command_line(directory):
+def test_the_prompt_is_passed_on_standard_input_only(directory):
     setup = build_setup(directory, model="gpt-5")
     begun = CODEX.invocation(setup, FIRST)
     assert begun.argv == (
@@ -95,7 +95,7 @@ def test_a_permission_mode_is_an_option_before_resume(directory, mode, options):
 # The check
 
 
-def test_a_permission_mode_that_it_does_not_have_is_named(directory):
+def test_an_unknown_permission_mode_is_named(directory):
     setup = build_setup(directory, permission_mode="plan")
     assert CODEX.invocation(setup, FIRST).argv  # which is asked for before the check
     [missing] = CODEX.check(setup, KEY, "codex-cli 0.169.0")
@@ -111,7 +111,7 @@ def test_another_program_or_an_old_version_is_refused(directory, version):
 
 
 @pytest.mark.parametrize("places", PLACES)
-def test_a_login_is_a_key_or_the_file_that_codex_login_writes(directory, places):
+def test_a_login_is_a_key_or_the_file_of_codex_login(directory, places):
     setup = build_setup(directory, **places)
     [missing] = CODEX.check(setup, {"ANTHROPIC_API_KEY": "k"}, "codex-cli 0.169.0")
     assert "CODEX_API_KEY" in missing.problem
@@ -132,11 +132,11 @@ def test_any_system_prompt_survives_the_settings(tmp_path_factory, prompt):
     assert settings(directory, system_prompt=prompt)["developer_instructions"] == prompt
 
 
-def test_half_a_character_in_a_system_prompt_does_not_stop_an_agent(directory):
+def test_a_lone_surrogate_in_a_system_prompt_does_not_stop_an_agent(directory):
     assert settings(directory, system_prompt="a\ud83db")["developer_instructions"] == "a?b"
 
 
-def test_the_workspace_cannot_give_itself_settings(directory, tmp_path):
+def test_settings_in_the_workspace_have_no_effect(directory, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(directory.path)
     linked = AgentDir(link)
@@ -212,7 +212,7 @@ def branch_thread(directory: AgentDir) -> None:
     CODEX.branch(build_setup(directory), branch, Interruption())
 
 
-def test_a_branch_takes_all_rollouts_of_its_thread_with_it(directory):
+def test_a_branch_contains_all_rollouts_of_its_thread(directory):
     write_rollout(directory, THREAD, None)
     write_rollout(directory, f"{THREAD}_{SECOND}", THREAD)
     write_rollout(directory, f"{THREAD}_{THIRD}", SECOND)
@@ -231,7 +231,7 @@ def test_a_branch_takes_all_rollouts_of_its_thread_with_it(directory):
     assert CODEX.transcripts(directory)[NEW_ID].name.endswith(f"{THIRD}.jsonl")
 
 
-def test_a_branch_that_was_interrupted_is_completed(directory):
+def test_an_interrupted_branch_is_completed_by_the_next_call(directory):
     write_rollout(directory, THREAD, None)
     write_rollout(directory, f"{NEW_ID}_{SECOND}", THREAD)
     write_rollout(directory, f"{NEW_ID}_{THIRD}", SECOND)
@@ -264,7 +264,7 @@ def keep_thread(directory: AgentDir, place: Path) -> Path:
     return index
 
 
-def test_an_index_that_names_another_place_is_removed(directory, tmp_path):
+def test_an_index_that_points_to_another_directory_is_removed(directory, tmp_path):
     index = keep_thread(directory, tmp_path / "old" / "session")
     (directory.state / "state_5.sqlite-wal").write_bytes(b"")
     history = directory.state / "thread_history_1.sqlite"
@@ -276,7 +276,7 @@ def test_an_index_that_names_another_place_is_removed(directory, tmp_path):
     assert history.exists()
 
 
-def test_an_index_of_this_place_stays(directory, tmp_path):
+def test_an_index_that_points_to_this_directory_is_kept(directory, tmp_path):
     link = tmp_path / "link"
     link.symlink_to(directory.path)
     index = keep_thread(directory, directory.state)
@@ -325,7 +325,7 @@ def test_a_turn_is_reported_from_its_thread_to_its_usage():
     assert finished == {"ok": True, "text": "I have noted that."}
 
 
-def test_a_resumed_thread_names_itself_and_counts_on():
+def test_a_resumed_thread_reports_its_id_and_continues_its_count():
     told = read_all(CODEX.converse(None, RESUMED), recorded_lines("codex-0.169-resumed.log"))
     assert told[0].data == {"session_id": THREAD}
     [usage] = data_by_type(told, "usage")
@@ -387,7 +387,7 @@ def test_a_failure_without_output_is_not_explained():
     assert CODEX.explain(["WARNING: proceeding", '{"type":"turn.started"}']) is None
 
 
-def test_waiting_for_the_network_is_a_retry_too():
+def test_waiting_for_the_network_is_reported_as_a_retry():
     message = "Reconnecting... waiting for network (Connection failed: error sending request)"
     [retry] = reports(json.dumps({"type": "error", "message": message}).encode())
     assert retry.type == "retry"
@@ -419,7 +419,7 @@ ITEMS = [
 
 @pytest.mark.parametrize("is_started", [True, False])
 @pytest.mark.parametrize(("item", "call", "result", "content"), ITEMS)
-def test_each_use_of_a_tool_is_called_and_returned_once(item, call, result, content, is_started):
+def test_each_tool_call_and_result_is_reported_once(item, call, result, content, is_started):
     item = {"id": "item_7", **item}
     events = [{"type": "item.started", "item": item}] if is_started else []
     events.append({"type": "item.completed", "item": {**item, **result}})
@@ -457,7 +457,7 @@ def test_a_line_of_any_shape_is_never_an_error(line, kind, key):
     reports(b"", b"{", b"\xff", b"WARNING: proceeding")
 
 
-def test_it_takes_no_second_message_in_one_process():
+def test_a_process_takes_only_one_message():
     conversation = CODEX.converse(None, FIRST)
     assert conversation.say("more") is False
     assert conversation.outgoing() == b""
@@ -495,7 +495,7 @@ LATER = NOON + timedelta(days=2)
         (None, None),
     ],
 )
-def test_a_limit_ends_when_all_allowances_that_are_used_up_are_renewed(
+def test_a_limit_ends_with_the_renewal_of_all_used_up_allowances(
     directory: AgentDir, limits: object, reset: datetime | None
 ) -> None:
     thread = str(uuid.uuid4())

@@ -44,7 +44,7 @@ def test_a_conversation_is_continued_by_its_id():
     assert continued.argv[1:] == ("--continue", NEW_ID, "Go on", "--cd", str(DIRECTORY.workspace))
 
 
-def test_without_a_resume_template_it_cannot_be_continued():
+def test_a_conversation_without_a_resume_template_cannot_be_continued():
     only_start = setup(command={"start": ["my-agent", "{prompt}"]})
     with pytest.raises(AgentResumeError, match="cannot continue a conversation"):
         COMMAND.invocation(only_start, RESUMED)
@@ -60,7 +60,7 @@ def test_a_prompt_on_standard_input_is_in_no_argument():
     assert COMMAND.invocation(setup(), turn).input == b""
 
 
-def test_the_pattern_finds_the_session_and_every_line_is_a_message():
+def test_the_pattern_finds_the_id_and_every_line_is_a_message():
     conversation = COMMAND.converse(setup(), FIRST)
     lines = [b"hello", b"session: s-1", b"session: ../../etc", b"", b"\xff", b"session: s-1"]
     reports = read_all(conversation, lines)

@@ -14,7 +14,7 @@ from tests.agents.drivers.support import NEW_ID
 
 @pytest.mark.parametrize("name", DRIVERS)
 @pytest.mark.parametrize("conversation_id", [None, NEW_ID])
-def test_a_driver_reads_without_the_start_of_its_program(
+def test_a_driver_reads_output_without_starting_its_program(
     tmp_path: Path, name: str, conversation_id: str | None
 ) -> None:
     conversation = find_driver(name).read_along(AgentDir(tmp_path), conversation_id)
@@ -23,7 +23,7 @@ def test_a_driver_reads_without_the_start_of_its_program(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_answers_of_a_protocol_are_recognised_from_any_line_on(tmp_path: Path) -> None:
+def test_protocol_answers_are_recognised_from_any_line(tmp_path: Path) -> None:
     usage = {"inputTokens": 5, "outputTokens": 7, "totalTokens": 12}
     answer = {"stopReason": "end_turn", "usage": usage}
     lines = [

@@ -78,7 +78,7 @@ def refuse(constant: str) -> NoReturn:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_turn_ends_whatever_its_numbers_are(name: str, number: str) -> None:
+def test_a_turn_ends_with_arbitrary_numbers_in_its_report(name: str, number: str) -> None:
     reports = read_recorded(name, number)
     expected = read_recorded(name, None)
     for kind in ("session.confirmed", "turn.finished", "message", "error", "retry"):
@@ -97,7 +97,7 @@ def readings(reports: list[DriverReport]) -> Iterator[Usage]:
     return (report.data["usage"] for report in reports if report.type == "usage")
 
 
-def test_a_delay_between_tries_is_a_day_at_most() -> None:
+def test_a_retry_delay_is_at_most_a_day() -> None:
     lines = {
         "claude": '{"type":"system","subtype":"api_retry","retry_delay_ms":%s,"error_status":%s}',
         "kimi": '{"role":"meta","type":"turn.step.retrying","delay_ms":%s,"status_code":%s}',

@@ -123,7 +123,7 @@ def test_reading_usage_never_waits_for_a_pipe(directory: AgentDir) -> None:
     within_limit(lambda: kimi.read_usage(directory, ID, RecordedUsage()), pipe)
 
 
-def test_the_settings_of_a_file_elsewhere_are_not_copied_for_the_agent(
+def test_settings_behind_a_link_are_not_copied_for_the_agent(
     directory: AgentDir, outside: Path
 ) -> None:
     claude, place = find_driver("claude"), directory.state / ".claude.json"
@@ -136,9 +136,7 @@ def test_the_settings_of_a_file_elsewhere_are_not_copied_for_the_agent(
 
 
 @pytest.mark.parametrize("nesting", [300, 700, 990, 100_000])
-def test_settings_that_are_nested_deeply_keep_no_agent_from_starting(
-    nesting: int, directory: AgentDir
-) -> None:
+def test_deeply_nested_settings_do_not_prevent_a_start(nesting: int, directory: AgentDir) -> None:
     place = write(directory.state / ".claude.json", '{"a":' * nesting + "1" + "}" * nesting)
     find_driver("claude").prepare(sandboxed("claude", directory), {})
     assert json.loads(place.read_text())["hasCompletedOnboarding"] is True
@@ -189,7 +187,7 @@ def recursion_limit() -> Iterator[int]:
 
 
 @pytest.mark.thorough
-def test_directories_of_any_depth_keep_no_agent_from_starting(
+def test_deeply_nested_directories_do_not_prevent_a_start(
     directory: AgentDir, recursion_limit: int
 ) -> None:
     slug = project_slug(str(IN_SANDBOX))
@@ -237,7 +235,7 @@ def test_side_files_of_a_conversation_are_never_moved_through_a_link(
     assert claude.transcripts(directory) == {ID: project / f"{ID}.jsonl"}
 
 
-def test_a_session_of_kimi_is_never_rewritten_or_moved_through_a_link(
+def test_a_kimi_conversation_is_never_rewritten_or_moved_through_a_link(
     directory: AgentDir, outside: Path
 ) -> None:
     kimi, key = find_driver("kimi"), work_dir_key(IN_SANDBOX)
@@ -254,7 +252,7 @@ def test_a_session_of_kimi_is_never_rewritten_or_moved_through_a_link(
 
 
 @pytest.mark.parametrize("what", ["link", "pipe"])
-def test_the_state_of_a_session_of_kimi_is_its_own_file(
+def test_the_state_file_of_a_kimi_conversation_is_never_read_through_a_link(
     what: str, directory: AgentDir, outside: Path
 ) -> None:
     kimi = find_driver("kimi")
@@ -309,7 +307,7 @@ def test_a_database_elsewhere_is_not_used(directory: AgentDir, outside: Path, pl
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-def test_nothing_beside_a_database_is_opened_waited_for_or_obeyed(
+def test_hostile_files_next_to_a_database_are_ignored(
     directory: AgentDir, outside: Path, place: Path, suffix: str
 ) -> None:
     database = sqlite3.connect(place)
@@ -326,7 +324,7 @@ def test_nothing_beside_a_database_is_opened_waited_for_or_obeyed(
         assert victim.read_text() == "years of work"
 
 
-def test_an_index_that_only_its_log_knows_is_read(directory: AgentDir) -> None:
+def test_an_index_that_is_only_in_the_write_ahead_log_is_read(directory: AgentDir) -> None:
     codex = find_driver("codex")
     rollout = write(find_transcript(codex, directory.state), "{}\n")
     place = directory.state / DATABASES["codex"]

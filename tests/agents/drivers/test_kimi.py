@@ -68,7 +68,7 @@ def records(wire: Path) -> list[dict]:
 # The command line
 
 
-def test_a_prompt_may_begin_with_a_dash_and_a_session_is_continued_by_its_id(directory):
+def test_a_prompt_may_start_with_a_dash_and_a_conversation_is_continued_by_its_id(directory):
     begun = KIMI.invocation(build_setup(directory), FIRST)
     assert begun.argv == ("/bin/program", "--prompt=Begin", "--output-format", "stream-json")
     assert not begun.has_stdin
@@ -110,12 +110,12 @@ def test_a_model_needs_its_name_and_its_key(directory, env, model, problem):
     assert [problem in each.problem for each in missing] == ([True] if problem else [])
 
 
-def test_a_warning_beside_the_version_does_no_harm(directory):
+def test_a_warning_next_to_the_version_is_ignored(directory):
     assert KIMI.check(build_setup(directory), MODEL, "(node:7) Warning: old\n2.1.0\n") == []
 
 
 @pytest.mark.parametrize("places", PLACES)
-def test_a_login_in_the_private_home_is_enough(directory, places):
+def test_a_login_in_the_private_home_suffices(directory, places):
     setup = build_setup(directory, **places)
     [missing] = KIMI.check(setup, {}, "2.1.0")
     assert f"KIMI_CODE_HOME={directory.state} " in missing.hint
@@ -124,7 +124,7 @@ def test_a_login_in_the_private_home_is_enough(directory, places):
     assert KIMI.check(setup, {}, "2.1.0") == []
 
 
-def test_a_permission_mode_that_it_does_not_have_is_named(directory):
+def test_an_unknown_permission_mode_is_named(directory):
     assert KIMI.check(build_setup(directory, permission_mode="auto"), MODEL, "2.1.0") == []
     assert (
         KIMI.check(build_setup(directory, permission_mode="bypassPermissions"), MODEL, "2.1.0")
@@ -153,7 +153,7 @@ def rendered(template: str) -> str:
         | st.text(st.characters(exclude_categories=["Cs"]))
     )
 )
-def test_the_system_prompt_comes_out_literally_below_the_programs_own(tmp_path_factory, pieces):
+def test_the_system_prompt_follows_the_programs_own_literally(tmp_path_factory, pieces):
     directory = AgentDir(tmp_path_factory.mktemp("agent"))
     prompt = "".join(pieces)
     KIMI.prepare(build_setup(directory, system_prompt=prompt), {})
@@ -161,7 +161,7 @@ def test_the_system_prompt_comes_out_literally_below_the_programs_own(tmp_path_f
     assert rendered(template) == f"BASE ${{cwd}}\n\n{prompt}\n"
 
 
-def test_each_session_has_a_transcript_the_newest_of_two(directory, tmp_path):
+def test_the_newest_transcript_of_each_conversation_is_found(directory, tmp_path):
     stale = keep_session(directory, tmp_path / "old")
     newest = keep_session(directory, directory.workspace)
     other = keep_session(directory, directory.workspace, OTHER)
@@ -176,7 +176,7 @@ def test_each_session_has_a_transcript_the_newest_of_two(directory, tmp_path):
 # Another workspace
 
 
-def test_a_session_of_another_workspace_is_bound_to_this_one(directory, tmp_path):
+def test_a_conversation_of_another_workspace_is_bound_to_this_workspace(directory, tmp_path):
     old = keep_session(directory, tmp_path / "old")
     before = records(old)
     setup = build_setup(directory)
@@ -198,7 +198,7 @@ def test_a_session_of_another_workspace_is_bound_to_this_one(directory, tmp_path
     ]
 
 
-def test_a_session_of_this_workspace_is_left_as_it_is(directory):
+def test_a_conversation_of_this_workspace_is_left_unchanged(directory):
     wire = keep_session(directory, directory.workspace)
     os.utime(wire, ns=(1, 1))
     content = wire.read_bytes()
@@ -208,7 +208,7 @@ def test_a_session_of_this_workspace_is_left_as_it_is(directory):
     assert wire.stat().st_mtime_ns == 1
 
 
-def test_a_session_is_bound_to_the_workspace_that_a_sandbox_shows(directory):
+def test_a_conversation_is_bound_to_the_workspace_inside_the_sandbox(directory):
     keep_session(directory, directory.workspace)
     setup = build_setup(directory, workspace=SANDBOX_WORKSPACE, state=Path("/state"))
     for _ in range(2):
@@ -226,7 +226,7 @@ def test_a_session_is_bound_to_the_workspace_that_a_sandbox_shows(directory):
 # What it says
 
 
-def test_a_turn_is_reported_from_its_beginning_to_its_session():
+def test_a_turn_is_reported_from_its_start_to_its_conversation():
     told = read_all(KIMI.converse(None, FIRST), recorded_lines("kimi-2.1.0-first.log"))
     assert types(told) == [
         "turn.started",
@@ -303,7 +303,7 @@ def hint(conversation_id: str) -> bytes:
     return json.dumps(line).encode()
 
 
-def test_a_session_that_a_tool_named_ends_no_resumed_turn():
+def test_a_conversation_id_printed_by_a_tool_does_not_end_a_resumed_turn():
     assert types(KIMI.converse(None, FIRST).read(hint(OTHER))) == [
         "session.confirmed",
         "turn.finished",
@@ -331,7 +331,7 @@ def test_a_line_of_any_shape_is_never_an_error(line, role, kind, key):
     )
 
 
-def test_arguments_that_are_no_object_are_kept_as_text():
+def test_arguments_that_are_not_an_object_are_kept_as_text():
     call = {"function": {"name": "Bash", "arguments": '["x"'}, "id": "c"}
     line = json.dumps({"role": "assistant", "tool_calls": [call]})
     [called] = data_by_type([*KIMI.converse(None, FIRST).read(line.encode())], "tool.called")
@@ -341,7 +341,7 @@ def test_arguments_that_are_no_object_are_kept_as_text():
 # What it used
 
 
-def test_what_a_session_used_is_read_from_its_transcripts(directory):
+def test_the_usage_of_a_conversation_is_read_from_its_transcripts(directory):
     assert KIMI.read_usage(directory, SESSION, RecordedUsage()) is None
     main = keep_session(directory, directory.workspace)
     helper = main.parents[1] / "helper" / "wire.jsonl"
@@ -364,7 +364,7 @@ def use(wire: Path, tokens: int) -> None:
         file.write(json.dumps(record) + "\n")
 
 
-def test_a_wire_is_read_on_from_where_it_was_read_before(directory, monkeypatch):
+def test_a_wire_file_is_read_from_the_last_position(directory, monkeypatch):
     main = keep_session(directory, directory.workspace)
     recorded = RecordedUsage()
     before = KIMI.read_usage(directory, SESSION, recorded).data["usage"].output_tokens
@@ -382,7 +382,7 @@ def test_a_wire_is_read_on_from_where_it_was_read_before(directory, monkeypatch)
     }
 
 
-def test_a_wire_that_disappears_counts_nothing_twice(directory):
+def test_usage_is_not_counted_twice_after_a_wire_file_disappears(directory):
     helper = keep_session(directory, directory.workspace).parents[1] / "helper" / "wire.jsonl"
     use(helper, 7)
     ledger, totals = Ledger.empty(), []
@@ -400,7 +400,7 @@ def rest(report: DriverReport) -> dict:
     return {key: report.data[key] for key in ("scope", "files")}
 
 
-def test_a_sparse_file_in_place_of_a_wire_is_not_in_the_way(directory, monkeypatch):
+def test_a_sparse_file_in_place_of_a_wire_file_is_skipped(directory, monkeypatch):
     wires = sys.modules["clawblox.agents.drivers.kimi"]
     monkeypatch.setattr(wires, "_MAX_READ_BYTES", 64 << 20)
     main = keep_session(directory, directory.workspace)
@@ -421,7 +421,7 @@ def test_a_sparse_file_in_place_of_a_wire_is_not_in_the_way(directory, monkeypat
     assert most < 40 << 20
 
 
-def test_reading_and_adopting_end_when_they_are_interrupted(directory):
+def test_reading_and_adopting_end_at_an_interruption(directory):
     main = keep_session(directory, directory.workspace)
     recorded, interruption = RecordedUsage(), Interruption()
     recorded.interruption.set()
@@ -435,7 +435,7 @@ def test_reading_and_adopting_end_when_they_are_interrupted(directory):
     assert [path.name for path in main.parent.iterdir()] == ["wire.jsonl"]
 
 
-def test_a_line_that_is_too_long_is_skipped_and_what_follows_is_counted(directory, monkeypatch):
+def test_a_line_that_is_too_long_is_skipped_and_later_lines_are_counted(directory, monkeypatch):
     wires = sys.modules["clawblox.agents.drivers.kimi"]
     monkeypatch.setattr(wires, "_MAX_LINE_BYTES", 1000)
     wire = keep_session(directory, directory.workspace)
@@ -444,7 +444,7 @@ def test_a_line_that_is_too_long_is_skipped_and_what_follows_is_counted(director
     assert KIMI.read_usage(directory, SESSION, RecordedUsage()).data["usage"].output_tokens == 5
 
 
-def test_a_wire_that_is_too_large_is_not_adopted(directory):
+def test_a_wire_file_that_is_too_large_is_not_adopted(directory):
     main = keep_session(directory, directory.workspace)
     with main.open("ab") as file:
         file.truncate(8 << 40)
@@ -460,7 +460,7 @@ def test_a_wire_that_is_too_large_is_not_adopted(directory):
     assert "is larger than" in str(raised[0])
 
 
-def test_it_takes_no_second_message_in_one_process():
+def test_a_process_takes_only_one_message():
     conversation = KIMI.converse(None, FIRST)
     assert conversation.say("more") is False
     assert conversation.outgoing() == b""

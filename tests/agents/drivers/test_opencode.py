@@ -72,7 +72,7 @@ def places(directory: AgentDir) -> dict[str, tuple[str, str]]:
 # The command line
 
 
-def test_the_prompt_comes_on_standard_input_and_a_session_is_continued_by_its_id(directory):
+def test_the_prompt_is_on_standard_input_and_a_conversation_is_continued_by_its_id(directory):
     setup = build_setup(directory, model="openai/gpt-5")
     begun = OPENCODE.invocation(setup, FIRST)
     assert begun.argv == (
@@ -108,17 +108,17 @@ def test_another_program_or_an_old_version_is_refused(directory, version):
         ("local/m1", {}, None),
     ],
 )
-def test_a_model_names_its_provider_and_that_needs_a_key(directory, model, env, problem):
+def test_a_model_names_its_provider_whose_key_is_required(directory, model, env, problem):
     missing = OPENCODE.check(build_setup(directory, model=model), env, "1.18.33\n")
     assert [problem in each.problem for each in missing] == ([True] if problem else [])
 
 
-def test_a_warning_beside_the_version_does_no_harm(directory):
+def test_a_warning_next_to_the_version_is_ignored(directory):
     assert OPENCODE.check(build_setup(directory), {}, "(node:7) Warning: old\n1.18.33\n") == []
 
 
 @pytest.mark.parametrize("places", PLACES)
-def test_a_login_in_the_private_home_is_enough(directory, places):
+def test_a_login_in_the_private_home_suffices(directory, places):
     login = directory.state / "data" / "opencode" / "auth.json"
     login.parent.mkdir(parents=True)
     login.write_text("{}")
@@ -129,7 +129,7 @@ def test_a_login_in_the_private_home_is_enough(directory, places):
 
 @pytest.mark.parametrize("places", PLACES)
 @pytest.mark.parametrize("name", [".opencode/plugin", ".opencode/plugins"])
-def test_plugins_in_the_workspace_are_refused_since_nothing_keeps_it_from_running_them(
+def test_plugins_in_the_workspace_are_refused_because_the_program_always_runs_them(
     directory, name, places
 ):
     (directory.workspace / name).mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_plugins_in_the_workspace_are_refused_since_nothing_keeps_it_from_runnin
     assert str(directory.workspace / name) in missing.problem
 
 
-def test_a_permission_mode_that_it_does_not_have_is_named(directory):
+def test_an_unknown_permission_mode_is_named(directory):
     setup = build_setup(directory, permission_mode="plan")
     [missing] = OPENCODE.check(setup, {}, "1.18.33")
     assert "'plan'" in missing.problem
@@ -151,7 +151,7 @@ def settings(directory: AgentDir, env: dict[str, str], **more) -> dict:
     return json.loads((directory.state / "opencode.json").read_text())
 
 
-def test_the_settings_name_the_system_prompt_and_hold_no_key(directory):
+def test_the_settings_name_the_system_prompt_and_contain_no_key(directory):
     env = {"OPENAI_API_KEY": "secret-key", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
     written = settings(directory, env, model="openai/gpt-5")
     assert written["instructions"] == [str(directory.system_prompt_file)]
@@ -168,20 +168,20 @@ def test_the_settings_name_the_system_prompt_and_hold_no_key(directory):
     assert settings(directory, {}, system_prompt="")["instructions"] == []
 
 
-def test_sessions_come_from_the_database_without_sub_agents(directory):
+def test_conversations_are_read_from_the_database_without_sub_agents(directory):
     assert OPENCODE.transcripts(directory) == {}
     rows = [(SESSION, None, "/old"), (CHILD, SESSION, "/old"), ("../x", None, "/old")]
     path = keep_sessions(directory, *rows)
     assert OPENCODE.transcripts(directory) == {SESSION: path}
 
 
-def test_a_database_that_is_being_made_holds_no_session_yet(directory):
+def test_an_incomplete_database_has_no_conversations(directory):
     with database(directory) as opened:
         opened.execute("CREATE TABLE migration (id TEXT)")
     assert OPENCODE.transcripts(directory) == {}
 
 
-def test_a_file_that_is_no_database_is_an_error_that_names_it(directory):
+def test_a_file_that_is_not_a_database_is_an_error_that_names_it(directory):
     path = directory.state / "data" / "opencode" / "opencode.db"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_database_is_an_error_that_names_it(directory):
 # Another workspace
 
 
-def test_a_session_of_another_workspace_is_recorded_in_this_one(directory):
+def test_a_conversation_of_another_workspace_is_recorded_for_this_workspace(directory):
     rows = [(SESSION, None, "/old/ws"), (CHILD, SESSION, "/old/ws"), (OTHER, None, "/other")]
     keep_sessions(directory, *rows)
     OPENCODE.adopt(build_setup(directory), OTHER[:-1], Interruption())
@@ -211,7 +211,7 @@ def test_a_session_of_another_workspace_is_recorded_in_this_one(directory):
 # What it says
 
 
-def test_a_turn_is_reported_from_its_session_to_its_end():
+def test_a_turn_is_reported_from_its_conversation_to_its_end():
     told = read_all(OPENCODE.converse(None, FIRST), recorded_lines("opencode-1.18.33-first.log"))
     assert types(told) == [
         "session.confirmed",
@@ -235,7 +235,7 @@ def test_a_turn_is_reported_from_its_session_to_its_end():
     assert told[-1].data == {"ok": True, "text": "I have noted that."}
 
 
-def test_reasoning_is_a_part_of_the_output_and_a_cost_of_zero_is_unknown():
+def test_output_includes_reasoning_and_a_cost_of_zero_is_unknown():
     tokens = {"input": 1, "output": 3, "reasoning": 2, "cache": {"read": 4, "write": 5}}
     for cost, told in ((0.5, 0.5), (0, None), ("x", None)):
         part = {"reason": "tool-calls", "tokens": tokens, "cost": cost}
@@ -251,7 +251,7 @@ def test_reasoning_is_a_part_of_the_output_and_a_cost_of_zero_is_unknown():
 
 
 @pytest.mark.parametrize(("reason", "ends"), [("stop", 1), ("tool-calls", 0), ("unknown", 0)])
-def test_a_step_after_which_the_program_goes_on_ends_no_turn(reason, ends):
+def test_a_step_after_which_the_program_continues_does_not_end_the_turn(reason, ends):
     part = {"reason": reason, "tokens": {}}
     told = reports({"type": "step_finish", "sessionID": SESSION, "part": part})
     assert types(told).count("turn.finished") == ends
@@ -291,7 +291,7 @@ def test_a_failed_turn_has_the_kind_of_its_error(error, kind):
     assert (told.data["kind"], told.data["message"]) == (kind, "m")
 
 
-def test_an_unknown_session_is_a_resume_error():
+def test_an_unknown_conversation_is_a_resume_error():
     lines = [line.decode() for line in recorded_lines("opencode-1.18.33-unknown.log")]
     assert OPENCODE.explain(lines).data == {"kind": "resume", "message": "Session not found"}
     assert OPENCODE.explain(["Error: Unknown argument"]).data["kind"] == "invalid"
@@ -311,7 +311,7 @@ def test_a_line_of_any_shape_is_never_an_error(line, kind, key):
     reports({"sessionID": SESSION, "type": kind, "part": {"tokens": line, "state": line}})
 
 
-def test_it_takes_no_second_message_in_one_process():
+def test_a_process_takes_only_one_message():
     conversation = OPENCODE.converse(None, FIRST)
     assert conversation.say("more") is False
     assert conversation.outgoing() == b""

@@ -18,7 +18,7 @@ from clawblox.agents.drivers.output import parse_record
         *(b'1, "a": 2', b"[[], {}, null, true]", b'"\x7f"'),
     ],
 )
-def test_a_record_is_read_as_by_json(value: bytes) -> None:
+def test_a_record_is_parsed_as_by_the_json_module(value: bytes) -> None:
     line = b'{"a": %b}\r' % value
     # repr, because -0.0 is equal to 0.0
     assert repr(parse_record(line)) == repr(json.loads(line))
@@ -33,7 +33,7 @@ def test_a_record_is_read_as_by_json(value: bytes) -> None:
         (b'"\xed\xa0\x80"', "\ufffd" * 3),
     ],
 )
-def test_what_no_other_reader_could_read_costs_its_own_value_only(
+def test_an_unreadable_value_is_dropped_without_other_values(
     value: bytes, read: str | None
 ) -> None:
     assert parse_record(b'{"a": %b, "b": 1}' % value) == {"a": read, "b": 1}
@@ -46,5 +46,5 @@ def test_what_no_other_reader_could_read_costs_its_own_value_only(
         *(b'{"a": ' + b"[" * 100_000, b' {"a": 1}'),
     ],
 )
-def test_a_line_that_is_no_record_is_ignored(line: bytes) -> None:
+def test_a_line_that_is_not_a_record_is_ignored(line: bytes) -> None:
     assert parse_record(line) is None

@@ -41,7 +41,7 @@ def fork(agent: Agent, directory: Path) -> Agent:
         agent.close()
 
 
-def test_branches_continue_the_conversation_of_an_agent_and_leave_it_alone(
+def test_branches_continue_the_conversation_of_an_agent_without_changing_it(
     bench: Bench, tmp_path: Path
 ) -> None:
     original = tmp_path / "rocky"

@@ -118,7 +118,7 @@ DATABASES = {
 }
 
 
-def test_a_database_with_an_unflushed_log_moves_and_is_never_opened_in_place(bench, tmp_path):
+def test_a_database_with_an_unflushed_log_is_moved_without_being_opened_in_place(bench, tmp_path):
     if bench.driver not in DATABASES:
         pytest.skip("it keeps no database")
     name, query = DATABASES[bench.driver]
@@ -162,7 +162,7 @@ def test_servers_and_plugins_in_the_workspace_are_not_run(bench, tmp_path):
     assert not proof.exists()
 
 
-def test_plugins_in_a_workspace_that_nothing_keeps_from_running_are_refused(bench, tmp_path):
+def test_plugins_in_a_workspace_that_would_always_run_are_refused(bench, tmp_path):
     if bench.driver != "opencode":
         pytest.skip("only opencode runs them")
     (tmp_path / "rocky" / "workspace" / ".opencode" / "plugin").mkdir(parents=True)
@@ -179,7 +179,7 @@ def claude(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield Bench("claude", installed.binary, api)
 
 
-def test_claude_names_the_conversation_it_continues_whose_transcript_alone_grows(claude, tmp_path):
+def test_claude_names_the_continued_conversation_and_only_its_transcript_grows(claude, tmp_path):
     agent, moved = tmp_path / "rocky", tmp_path / "moved" / "rocky"
     begun = work(claude.agent(agent), "Begin", claude.env, system_prompt="Count melons.")
     cut_off(claude, agent)

@@ -106,7 +106,7 @@ def test_a_message_after_a_killed_background_command_is_answered(bench: Bench, t
         close(bench, agent)
 
 
-def test_a_background_command_that_ends_begins_a_turn_that_is_not_counted(
+def test_the_end_of_a_background_command_starts_a_turn_that_is_not_counted(
     bench: Bench, tmp_path: Path
 ):
     release = tmp_path / "release"
@@ -130,7 +130,7 @@ def test_a_background_command_that_ends_begins_a_turn_that_is_not_counted(
         close(bench, agent)
 
 
-def test_each_turn_is_paid_once_however_often_it_is_resumed(bench: Bench, tmp_path: Path):
+def test_the_cost_of_each_turn_is_counted_once_across_resumes(bench: Bench, tmp_path: Path):
     agent = bench.agent(tmp_path)
     try:
         start(bench, agent)

@@ -17,18 +17,18 @@ def test_each_driver_is_found_by_the_name_of_its_program():
 
 
 @pytest.mark.parametrize(("name", "likely"), [("cluade", "claude"), ("zebra", None), (None, None)])
-def test_an_unknown_driver_is_an_error_that_lists_them_all(name, likely):
+def test_an_unknown_driver_is_an_error_that_lists_all_drivers(name, likely):
     with pytest.raises(ConfigError, match=r"agent: .*claude") as caught:
         find_driver(name)
     assert caught.value.hint == (f"did you mean {likely}?" if likely else None)
 
 
-def test_drivers_tell_which_conversations_archives_contain() -> None:
+def test_each_driver_states_whether_archives_contain_its_conversations() -> None:
     archived = {name for name, driver in DRIVERS.items() if driver.archives_conversation}
     assert archived == {session_format.backend for session_format in FORMATS.values()}
 
 
-def test_drivers_tell_whose_conversations_can_be_branched() -> None:
+def test_each_driver_states_whether_its_conversations_can_be_branched() -> None:
     branched = {name for name, driver in DRIVERS.items() if driver.can_branch}
     assert branched == {"claude", "codex", "kimi", "opencode"}
 

@@ -37,7 +37,7 @@ def environment(program: Program = CLAUDE, **more):
     return agent_environment(program, cookie="c1", **{**arguments, **more})
 
 
-def test_a_program_gets_the_list_its_own_key_and_nothing_else():
+def test_a_program_gets_only_the_listed_variables_and_its_own_key():
     assert environment() == {
         "PATH": "/usr/bin",
         "LANG": "de_DE.UTF-8",
@@ -50,7 +50,7 @@ def test_a_program_gets_the_list_its_own_key_and_nothing_else():
     }
 
 
-def test_the_caller_wins_over_the_driver_and_that_over_inherited_keys():
+def test_variables_of_the_caller_override_the_driver_and_inherited_keys():
     own = {"A": "driver", "B": "driver", "ANTHROPIC_API_KEY": "driver"}
     env = environment(own=own, given={"A": "caller", "LANG": "C"})
     assert (env["A"], env["B"], env["ANTHROPIC_API_KEY"]) == ("caller", "driver", "driver")
@@ -80,7 +80,7 @@ def test_a_program_with_unknown_keys_gets_all_variables():
 @pytest.mark.parametrize(
     "name", ["HOME", "CLAUDE_CONFIG_DIR", "WORLD_OPERATOR_TOKEN", "CLAWBLOX_INSTANCE"]
 )
-def test_the_caller_cannot_set_what_clawblox_sets_or_withholds(name):
+def test_the_caller_cannot_set_variables_that_clawblox_sets_or_withholds(name):
     with pytest.raises(ConfigError, match=rf"env\.{name}"):
         check_agent_env({"FINE": "1", name: "/x"}, CLAUDE)
     check_agent_env({"FINE": "1", "CODEX_HOME": "/x"}, CLAUDE)
@@ -91,7 +91,7 @@ NAMES = st.text("ABCDEHLMOPRT_", min_size=1, max_size=8)
 
 @pytest.mark.thorough
 @given(st.dictionaries(NAMES, st.text()), st.dictionaries(NAMES, st.text()))
-def test_nothing_inherited_passes_but_by_the_list(inherited, given_env):
+def test_only_listed_variables_are_inherited(inherited, given_env):
     env = environment(inherited=inherited, given=given_env)
     allowed = {"PATH", "LANG", "LANGUAGE", "TZ", *CLAUDE.credential_variables, *given_env}
     extra = {name for name in env if name not in allowed and not name.startswith("LC_")}

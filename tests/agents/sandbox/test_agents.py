@@ -85,7 +85,7 @@ input()
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-def test_a_killed_orchestrator_leaves_nothing_in_a_sandbox(tmp_path: Path) -> None:
+def test_a_killed_orchestrator_leaves_no_process_in_a_sandbox(tmp_path: Path) -> None:
     # As root, its processes are another user's.
     token = f"token-{uuid.uuid4()}"
     command = f"setsid setsid sh -c 'sleep 600; : {token}'"
@@ -119,9 +119,7 @@ echo codex-cli 0.169.0
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("sandbox", [False, pytest.param(True, marks=pytest.mark.needs("bwrap"))])
-async def test_a_program_that_is_asked_for_its_version_has_an_empty_home(
-    tmp_path: Path, sandbox: bool
-) -> None:
+async def test_a_version_command_has_an_empty_home(tmp_path: Path, sandbox: bool) -> None:
     # No sandbox is around it, so it must not read what the agent has written.
     binary, proof = tmp_path / "codex", tmp_path / "proof"
     binary.write_text(TELL.format(proof=proof))
@@ -186,7 +184,7 @@ def native(settings: dict[str, Any] | None = None) -> NativeSandbox:
 
 
 @pytest.mark.needs("bwrap", "rg", "socat")
-def test_native_settings_name_the_world_and_how_it_is_nested(tmp_path: Path) -> None:
+def test_native_settings_name_the_world_and_the_nesting(tmp_path: Path) -> None:
     outer = Sandbox.open(tmp_path, has_native=True).bubblewrap
     assert outer.level == "bwrap+native"
     assert outer.native_settings == {
@@ -240,7 +238,7 @@ def test_commands_in_a_native_sandbox_reach_the_world_through_its_proxy(tmp_path
 
 
 @pytest.mark.needs("bwrap")
-def test_a_base_url_is_refused_before_there_is_a_process(tmp_path: Path) -> None:
+def test_an_unreachable_base_url_is_refused_before_a_process_starts(tmp_path: Path) -> None:
     sandbox: Bubblewrap = Sandbox.open(tmp_path).bubblewrap
     with pytest.raises(AgentSetupError, match="OPENAI_BASE_URL must be an http"):
         sandbox.enclose(("true",), {"OPENAI_BASE_URL": "x"}, AgentDir(tmp_path).workspace)

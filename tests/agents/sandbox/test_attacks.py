@@ -222,7 +222,7 @@ CASES = [
 
 @pytest.mark.needs("bwrap", "rg", "socat")
 @pytest.mark.parametrize(("who", "level", "how"), CASES)
-def test_what_a_program_tries_reaches_nothing_outside(
+def test_attacks_of_a_program_have_no_effect_outside(
     who: str, level: str, how: str, own: Path
 ) -> None:
     """``how`` says whether every file of the read-only mounts is tried, or a few of each."""

@@ -150,7 +150,7 @@ async def look(sandbox: Sandbox, env: dict[str, str] | None = None) -> dict[str,
     return found
 
 
-async def test_a_program_sees_itself_and_nothing_of_this_machine(
+async def test_a_program_sees_only_its_own_files(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_OPERATOR_TOKEN", CANARY)
@@ -191,7 +191,7 @@ mkdir shared && chmod 2775 shared && cp -a shared copy && stat -c %a copy && git
 
 
 @pytest.mark.needs("git")
-async def test_a_repository_belongs_to_both_sides(sandbox: Sandbox) -> None:
+async def test_git_accepts_a_repository_inside_and_outside(sandbox: Sandbox) -> None:
     # git refuses one that is another user's.
     env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CEILING_DIRECTORIES": "/"}
     assert await sandbox.run("sh", "-ec", WORK, env=env) == "2775\none\n"
@@ -218,7 +218,7 @@ async def test_a_program_may_be_named_by_the_short_name_of_its_directory(tmp_pat
 
 
 @pytest.mark.needs("bwrap")
-async def test_dependencies_of_the_world_are_shown_where_it_says(tmp_path: Path) -> None:
+async def test_dependencies_of_the_world_are_shown_at_their_documented_path(tmp_path: Path) -> None:
     deps = tmp_path / "deps"
     (deps / "lib").mkdir(parents=True)
     (deps / "lib" / "model.bin").write_text("weights")
@@ -236,7 +236,9 @@ async def test_dependencies_of_the_world_are_shown_where_it_says(tmp_path: Path)
     ]
 
 
-async def test_without_dependencies_there_is_no_place_for_them(sandbox: Sandbox) -> None:
+async def test_the_directory_for_dependencies_is_missing_without_dependencies(
+    sandbox: Sandbox,
+) -> None:
     assert await sandbox.run("sh", "-c", "test -e /sandbox-deps || echo none") == "none\n"
 
 
@@ -299,7 +301,7 @@ async def leaving(sandbox: Sandbox, then: str) -> AsyncIterator[tuple[Running, s
         yield running, token
 
 
-async def test_what_a_program_leaves_in_sessions_of_its_own_ends_with_it(sandbox: Sandbox) -> None:
+async def test_processes_in_sessions_of_their_own_end_with_the_program(sandbox: Sandbox) -> None:
     gate = "while not os.path.exists('/workspace/go'): time.sleep(0.01)"
     async with leaving(sandbox, gate) as (running, token):
         assert len(with_token(token)) == 5
@@ -309,7 +311,7 @@ async def test_what_a_program_leaves_in_sessions_of_its_own_ends_with_it(sandbox
         assert with_token(token) == []
 
 
-async def test_its_processes_are_found_from_outside(sandbox: Sandbox) -> None:
+async def test_processes_in_a_sandbox_are_found_from_outside(sandbox: Sandbox) -> None:
     async with leaving(sandbox, WAIT) as (running, token):
         found, by_cookie = [
             {proc.pid for proc in await to_thread.run_sync(find_tree, [mark])}
@@ -327,14 +329,16 @@ async def test_a_terminated_program_can_still_write_output(sandbox: Sandbox) -> 
         assert running.output == "ready\nbye\n"
 
 
-async def test_a_program_that_ignores_that_is_killed_with_all_it_left(sandbox: Sandbox) -> None:
+async def test_a_program_that_ignores_term_is_killed_with_all_its_processes(
+    sandbox: Sandbox,
+) -> None:
     async with leaving(sandbox, STUBBORN) as (running, token):
         end = await end_tree(running.mark, running.process, Grace(0))
         assert (end.rung, end.survivors) == ("killed", ())
         assert with_token(token) == []
 
 
-async def test_nothing_is_left_when_its_leader_was_killed_first(sandbox: Sandbox) -> None:
+async def test_no_process_remains_after_the_leader_was_killed_first(sandbox: Sandbox) -> None:
     async with leaving(sandbox, STUBBORN) as (running, token):
         os.kill(running.process.pid, signal.SIGKILL)
         assert await running.process.wait() == ProcessExit(signal="SIGKILL")
@@ -359,9 +363,7 @@ def test_a_machine_without_bubblewrap_is_refused(
     assert "apt install bubblewrap" in str(caught.value)
 
 
-def test_the_errors_of_bubblewrap_are_passed_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_bubblewrap_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = tmp_path / "bin" / "bwrap"
     refusing.parent.mkdir()
     refusing.write_text(
@@ -376,7 +378,7 @@ def test_the_errors_of_bubblewrap_are_passed_on(
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-def test_a_machine_that_forbids_namespaces_is_refused_in_the_words_of_the_kernel(
+def test_a_machine_that_forbids_namespaces_is_refused_with_the_kernels_error(
     tmp_path: Path,
 ) -> None:
     code = f"""

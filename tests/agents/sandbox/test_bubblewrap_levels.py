@@ -88,12 +88,12 @@ def test_a_strict_sandbox_needs_the_filter(tmp_path: Path, monkeypatch: pytest.M
         make(is_strict=True).open(make_directory(tmp_path), Path("/usr/bin/env"))
 
 
-def test_a_choice_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_sandbox_choice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must be True, False or strict, not 'tight'"):
         AsyncAgent(agent="claude", name="Eko", dir=tmp_path, sandbox="tight")
 
 
-def test_each_directory_has_a_user_of_its_own() -> None:
+def test_each_agent_directory_gets_a_different_user() -> None:
     users = {choose_uid(f"/runs/r1/agents/{number}") for number in range(1000)}
     assert len(users) > 990
     assert min(users) > 2_000_200_000  # below are containers of systemd, and users of SSSD

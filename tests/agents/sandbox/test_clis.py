@@ -98,7 +98,7 @@ async def test_a_program_acts_from_a_sandbox(
     assert started.sandbox == ("bwrap+native" if program == "claude" and has_native else "bwrap")
 
 
-async def test_codex_encloses_its_commands_in_ours(
+async def test_codex_encloses_its_commands_inside_our_sandbox(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: Programs
 ) -> None:
     installed = programs.install("codex")

@@ -7,7 +7,7 @@ import pytest
 from clawblox.agents.sandbox.endpoints import WORLD_ENDPOINT, Endpoint, find_endpoints
 
 
-def test_each_host_has_an_address_of_its_own_beside_the_world() -> None:
+def test_each_host_has_a_different_address_from_the_world() -> None:
     found = find_endpoints(["api.example.com", "auth.example.com"], {})
     assert found == (
         Endpoint("127.0.1.2", 443, "api.example.com", is_tls=True),
@@ -48,7 +48,7 @@ def test_one_host_at_two_ports_has_one_address() -> None:
     )
 
 
-def test_other_variables_lead_nowhere() -> None:
+def test_other_variables_add_no_endpoint() -> None:
     env = {"HTTPS_PROXY": "http://proxy:3128", "BASE_URL_OF": "http://a", "X_BASE_URL": ""}
     assert find_endpoints([], env) == ()
 
@@ -56,7 +56,7 @@ def test_other_variables_lead_nowhere() -> None:
 @pytest.mark.parametrize(
     "url", ["s3cret", "ftp://s3cret", "http://", "http://s3cret:port", "http://s3cret x", "//x"]
 )
-def test_what_is_no_address_is_refused_by_the_name_of_its_variable(url: str) -> None:
+def test_an_invalid_address_is_refused_with_the_name_of_its_variable(url: str) -> None:
     with pytest.raises(ValueError, match=r"^X_BASE_URL must be an http:// or https:// address$"):
         find_endpoints([], {"X_BASE_URL": url})
 

@@ -94,7 +94,7 @@ def hierarchy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hierarchy:
     return Hierarchy(tmp_path / "cgroup", monkeypatch)
 
 
-def test_groups_are_made_where_the_hierarchy_was_left_to_us(hierarchy: Hierarchy) -> None:
+def test_groups_are_created_in_a_delegated_hierarchy(hierarchy: Hierarchy) -> None:
     assert find_delegated(BOTH) == hierarchy.parent
     hierarchy.control.write_text("cpu\n")  # and what is written there turns nothing on
     assert find_delegated(BOTH) is None
@@ -113,7 +113,9 @@ def test_only_a_group_delegated_by_systemd_is_used(hierarchy: Hierarchy) -> None
 
 
 @pytest.mark.parametrize("text", ["", "4:memory:/delegated/own\n", "0::/../delegated/own\n"])
-def test_a_hierarchy_that_is_not_ours_is_left_alone(hierarchy: Hierarchy, text: str) -> None:
+def test_a_hierarchy_that_is_not_delegated_is_left_unchanged(
+    hierarchy: Hierarchy, text: str
+) -> None:
     hierarchy.membership.write_text(text)
     assert find_delegated(BOTH) is None
 
@@ -136,7 +138,7 @@ def check_group(hierarchy: Hierarchy, facts: Mapping[str, Any]) -> None:
     assert (group / "cgroup.procs").read_text() == "0"
 
 
-def test_groups_that_a_dead_process_left_are_removed(hierarchy: Hierarchy) -> None:
+def test_groups_of_a_dead_process_are_removed(hierarchy: Hierarchy) -> None:
     pid = os.getpid()
     old = hierarchy.parent / f"clawblox-{pid}-{read_start_time(pid) - 1}-0123abcd"
     mine = hierarchy.parent / f"clawblox-{pid}-{read_start_time(pid)}-0123abcd"

@@ -27,7 +27,7 @@ def is_outside(path: Path) -> bool:
     return not path.is_relative_to("/usr") and not path.is_relative_to("/bin")
 
 
-def test_a_program_of_one_file_needs_that_file_alone(tmp_path: Path) -> None:
+def test_a_program_of_one_file_needs_only_that_file(tmp_path: Path) -> None:
     real = write(tmp_path / "share" / "versions" / "2.1.197", "\x7fELF")
     link(tmp_path / "bin" / "claude", "../share/versions/2.1.197")
     write(tmp_path / "share" / "secret")
@@ -36,7 +36,7 @@ def test_a_program_of_one_file_needs_that_file_alone(tmp_path: Path) -> None:
     assert found.commands == (real.parent,)
 
 
-def test_a_package_needs_the_tree_that_it_is_in_and_its_node(tmp_path: Path) -> None:
+def test_a_package_needs_the_tree_around_it_and_its_node(tmp_path: Path) -> None:
     node = write(tmp_path / "node" / "bin" / "node", "\x7fELF")
     npm = write(tmp_path / "node" / "lib" / "node_modules" / "npm" / "cli.js")
     link(tmp_path / "node" / "bin" / "npm", "../lib/node_modules/npm/cli.js")
@@ -74,7 +74,7 @@ def test_a_python_of_an_environment_keeps_its_name(tmp_path: Path) -> None:
         assert found.executable == Path(sys.executable)
 
 
-def test_a_shell_script_of_the_system_shell_needs_nothing_of_this_machine(tmp_path: Path) -> None:
+def test_a_script_of_the_system_shell_needs_no_further_files(tmp_path: Path) -> None:
     script = write(tmp_path / "agent")
     assert list(filter(is_outside, find_program_files(str(script), "").paths)) == [script]
 

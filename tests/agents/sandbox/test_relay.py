@@ -86,7 +86,7 @@ async def test_a_far_end_that_refuses_closes_the_connection_and_no_other() -> No
                         await client.receive()
 
 
-async def test_the_sockets_of_a_new_process_take_the_place_of_the_old() -> None:
+async def test_the_sockets_of_a_new_process_replace_the_old_sockets() -> None:
     with listening() as first, listening() as second:
         async with relayed(first) as (relays, port):
             async with await anyio.connect_tcp("127.0.0.1", port) as old:
@@ -106,7 +106,7 @@ async def test_the_sockets_of_a_new_process_take_the_place_of_the_old() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_passed_on"), [("localhost", True), ("example.org", False)])
-async def test_tls_is_passed_on_for_the_host_that_it_leads_to_alone(
+async def test_tls_is_passed_on_only_for_the_host_of_the_endpoint(
     name: str, is_passed_on: bool
 ) -> None:
     got = bytearray()

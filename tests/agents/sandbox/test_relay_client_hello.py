@@ -33,17 +33,17 @@ def split(record: bytes, at: int) -> bytes:
 HELLO = hello("api.example.com")
 
 
-def test_the_name_is_read() -> None:
+def test_the_server_name_is_read_from_a_client_hello() -> None:
     assert read_server_name(HELLO) == "api.example.com"
     assert read_server_name(HELLO + b"\x17more") == "api.example.com"
     assert read_server_name(hello("API.Example.com")) == "api.example.com"
 
 
-def test_no_part_of_it_is_taken_for_the_whole() -> None:
+def test_an_incomplete_client_hello_needs_more_bytes() -> None:
     assert {read_server_name(HELLO[:end]) for end in range(len(HELLO))} == {None}
 
 
-def test_it_may_come_in_several_records() -> None:
+def test_a_client_hello_may_be_split_into_several_records() -> None:
     for at in range(1, len(HELLO) - 5):
         assert read_server_name(split(HELLO, at)) == "api.example.com"
 
@@ -59,7 +59,7 @@ def test_it_may_come_in_several_records() -> None:
         (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff" + b"\x16\x03\x01\xff\xff" * 7000, "too long"),
     ],
 )
-def test_what_names_no_server_is_refused(data: bytes, reason: str) -> None:
+def test_bytes_without_a_server_name_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(NoClientHello, match=reason):
         read_server_name(data)
 
@@ -81,7 +81,7 @@ TWO = b"\0\x06\0\0\x03two"
 BOTH = b"\0\x0c" + ONE[2:] + TWO[2:]
 
 
-def test_a_client_that_names_two_servers_names_none() -> None:
+def test_a_client_that_names_two_servers_is_refused() -> None:
     assert read_server_name(made(ONE)) == "one"
     for data in (made(ONE, TWO), made(BOTH), made(b"\0\x06\x01\0\x03one")):
         with pytest.raises(NoClientHello, match="does not name one server"):

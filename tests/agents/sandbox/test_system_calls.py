@@ -79,7 +79,7 @@ def test_all_other_calls_are_allowed(machine: str) -> None:
     assert refused == {*FORBIDDEN[machine], 435}
 
 
-def test_calls_by_other_tables_are_refused() -> None:
+def test_calls_of_other_tables_are_refused() -> None:
     for machine in CALLS:
         assert judge(machine, 1, arch=0x40000003) == KILL
     assert judge("x86_64", 0x40000000 | 1) == REFUSE | errno.ENOSYS

@@ -76,7 +76,7 @@ def client(standin: StandIn) -> Iterator[Client]:
         yield Client(process, standin.workspace)
 
 
-def test_a_conversation_is_begun_talked_in_and_loaded(client: Client) -> None:
+def test_a_conversation_is_started_continued_and_loaded(client: Client) -> None:
     hello = client.ask("initialize", protocolVersion=1, clientCapabilities={})["result"]
     assert hello["agentCapabilities"]["loadSession"] is True
     session = client.new()
@@ -87,13 +87,13 @@ def test_a_conversation_is_begun_talked_in_and_loaded(client: Client) -> None:
     assert client.texts("user_message_chunk") == ["one"]
 
 
-def test_it_ends_with_its_input(client: Client) -> None:
+def test_the_program_ends_with_its_input(client: Client) -> None:
     assert client.process.stdin is not None
     client.process.stdin.close()
     assert client.process.wait(HANG_S) == 0
 
 
-def test_a_tool_is_asked_for(client: Client, standin: StandIn) -> None:
+def test_permission_for_a_tool_is_requested(client: Client, standin: StandIn) -> None:
     session = client.new()
     client.prompt(session, "RUN touch done")
     assert (standin.workspace / "done").exists()
@@ -105,7 +105,7 @@ def test_a_tool_is_asked_for(client: Client, standin: StandIn) -> None:
     assert (standin.workspace / "unasked").exists()
 
 
-def test_what_it_does_not_know_is_refused(client: Client, standin: StandIn) -> None:
+def test_an_unknown_request_is_refused(client: Client, standin: StandIn) -> None:
     assert client.ask("nonsense")["error"]["code"] == -32601
     assert client.load("session_x")["error"]["code"] == -32602
     standin.misbehave(loads_unknown=True)

@@ -40,7 +40,7 @@ def transcript(standin: StandIn, session: str) -> Path:
     return path
 
 
-def test_a_turn_has_the_shape_of_the_programs(claude: StandIn) -> None:
+def test_a_turn_has_the_format_of_the_real_program(claude: StandIn) -> None:
     session = new_id()
     ended = claude.run("-p", "RUN echo hello", *CLAUDE, "--session-id", session)
     assert (ended.status, ended.errors) == (0, "")
@@ -59,7 +59,7 @@ def test_a_turn_has_the_shape_of_the_programs(claude: StandIn) -> None:
     assert transcript(claude, session).parent.name == bucket
 
 
-def test_it_continues_a_conversation_by_its_id(claude: StandIn) -> None:
+def test_a_conversation_is_continued_by_its_id(claude: StandIn) -> None:
     session = new_id()
     claude.run("-p", "one", *CLAUDE, "--session-id", session)
     ended = claude.run("-p", "two", *CLAUDE, "--resume", session)
@@ -73,7 +73,7 @@ def test_it_continues_a_conversation_by_its_id(claude: StandIn) -> None:
     assert parents.count(None) == 1, "one chain of records"
 
 
-def test_the_later_version_counts_cost_for_the_session(tmp_path: Path) -> None:
+def test_the_later_version_counts_cost_per_conversation(tmp_path: Path) -> None:
     for version, costs in ((None, [0.001, 0.001]), (LATER, [0.001, 0.002])):
         (tmp_path / str(version)).mkdir()
         claude, session = StandIn(tmp_path / str(version), "claude", version), new_id()
@@ -94,7 +94,7 @@ def test_only_the_later_version_continues_from_another_directory(tmp_path: Path)
         assert told(transcript(claude, session)) == ["x", "y"][: 2 - status]
 
 
-def test_messages_of_one_process_are_turns_and_those_within_a_turn_make_one(
+def test_messages_during_a_turn_are_answered_by_one_further_turn(
     claude: StandIn,
 ) -> None:
     session = new_id()
@@ -140,7 +140,7 @@ def test_an_unknown_conversation_is_refused_with_a_result_that_has_its_id(
     assert (ended.status, len(ended.records)) == (1, 1), "an empty transcript cannot be resumed"
 
 
-def test_ids_are_used_once(claude: StandIn) -> None:
+def test_a_conversation_id_cannot_be_used_twice(claude: StandIn) -> None:
     session = new_id()
     claude.run("-p", "x", *CLAUDE, "--session-id", session)
     again = claude.run("-p", "x", *CLAUDE, "--session-id", session)
@@ -160,7 +160,7 @@ def test_root_may_not_bypass_permissions_outside_a_sandbox(old: StandIn, value: 
     assert ended.errors.startswith("--dangerously-skip-permissions cannot be used with root/sudo")
 
 
-def test_a_turn_that_was_cut_off_is_closed_visibly(tmp_path: Path) -> None:
+def test_an_interrupted_turn_is_marked_as_interrupted(tmp_path: Path) -> None:
     for version, added in ((None, ["Continue from where you left off."]), (LATER, [])):
         (tmp_path / str(version)).mkdir()
         claude, session = StandIn(tmp_path / str(version), "claude", version), new_id()
@@ -196,7 +196,7 @@ def test_an_error_of_the_model_is_a_success_that_is_an_error(
     assert [record["attempt"] for record in retries] == list(range(1, attempts + 1))
 
 
-def test_it_works_without_a_key_unless_it_is_to_need_one(old: StandIn) -> None:
+def test_a_key_is_needed_only_if_configured(old: StandIn) -> None:
     assert old.run("-p", "x", *CLAUDE).status == 0
     old.misbehave(needs_login=True)
     ended = old.run("-p", "x", *CLAUDE)
@@ -205,7 +205,7 @@ def test_it_works_without_a_key_unless_it_is_to_need_one(old: StandIn) -> None:
     assert old.run("-p", "x", *CLAUDE).status == 0
 
 
-def test_it_ends_immediately_on_term_and_its_tool_stays(old: StandIn) -> None:
+def test_term_ends_the_program_immediately_but_not_its_tool(old: StandIn) -> None:
     told_pid = old.workspace / "pid"
     with old.started("-p", "RUN echo $$ > pid; exec sleep 600", *CLAUDE) as process:
         wait_until(lambda: told_pid.exists() and told_pid.read_text())
@@ -216,7 +216,7 @@ def test_it_ends_immediately_on_term_and_its_tool_stays(old: StandIn) -> None:
     os.kill(tool, signal.SIGKILL)
 
 
-def test_it_ignores_term_when_it_is_to(old: StandIn) -> None:
+def test_term_is_ignored_if_configured(old: StandIn) -> None:
     old.misbehave(ignore_term=True, silent_at_session=True, leave_behind=2)
     with old.started("-p", "x", *CLAUDE) as process:
         assert process.stdout is not None
@@ -228,7 +228,7 @@ def test_it_ignores_term_when_it_is_to(old: StandIn) -> None:
         assert process.poll() is None
 
 
-def test_what_it_leaves_behind_leads_sessions_of_its_own(old: StandIn) -> None:
+def test_background_processes_lead_sessions_of_their_own(old: StandIn) -> None:
     old.misbehave(leave_behind=2)
     assert old.run("-p", "x", *CLAUDE).status == 0
     left = left_behind(old.workspace)
@@ -264,7 +264,7 @@ def test_a_line_can_be_oversized_and_output_endless(old: StandIn) -> None:
         assert process.wait(HANG_S) == 143
 
 
-def test_it_dumps_its_arguments_and_environment(old: StandIn) -> None:
+def test_arguments_and_environment_are_dumped(old: StandIn) -> None:
     old.misbehave(dump=True, exit_at_start=True)
     ended = old.run("-p", "x", *CLAUDE)
     assert (ended.status, ended.output) == (0, "")
@@ -274,7 +274,7 @@ def test_it_dumps_its_arguments_and_environment(old: StandIn) -> None:
     assert (dumped["stdin"], dumped["cwd"]) == ("null", str(old.workspace))
 
 
-def test_it_continues_another_conversation_when_it_is_to(claude: StandIn) -> None:
+def test_another_conversation_is_continued_if_configured(claude: StandIn) -> None:
     session = new_id()
     claude.run("-p", "x", *CLAUDE, "--session-id", session)
     claude.misbehave(wrong_id=True)
@@ -283,11 +283,11 @@ def test_it_continues_another_conversation_when_it_is_to(claude: StandIn) -> Non
     assert ended.of("system")[0]["session_id"] != session
 
 
-def test_it_prints_its_version(claude: StandIn) -> None:
+def test_the_version_is_printed(claude: StandIn) -> None:
     assert claude.run("--version").output in ("2.1.197 (Claude Code)\n", f"{LATER} (Claude Code)\n")
 
 
-def test_it_answers_with_its_system_prompt_and_messages(old: StandIn) -> None:
+def test_an_answer_contains_system_prompt_and_messages(old: StandIn) -> None:
     session = new_id()
     old.run("-p", "one", *CLAUDE, "--session-id", session)
     ended = old.run("-p", "WHO", *CLAUDE, "--resume", session, "--append-system-prompt", "S")

@@ -31,7 +31,7 @@ def rollouts(codex: StandIn) -> list[Path]:
     return sorted(codex.state.glob("sessions/*/*/*/rollout-*.jsonl"))
 
 
-def test_a_turn_has_the_shape_of_the_programs(codex: StandIn) -> None:
+def test_a_turn_has_the_format_of_the_real_program(codex: StandIn) -> None:
     ended = codex.run(*CODEX, "RUN echo hello")
     assert ended.status == 0
     assert [record["type"] for record in ended.records] == [
@@ -52,7 +52,7 @@ def test_a_turn_has_the_shape_of_the_programs(codex: StandIn) -> None:
     assert "Reading additional input from stdin..." in ended.errors
 
 
-def test_it_continues_a_thread_with_its_instructions_and_its_count(codex: StandIn) -> None:
+def test_a_continued_thread_keeps_its_instructions_and_its_count(codex: StandIn) -> None:
     first = codex.run(*CODEX, "-c", 'developer_instructions="S"', "one")
     again = codex.run(*CODEX, "resume", thread(first), "WHO", cwd=codex.home)
     assert thread(again) == thread(first)
@@ -71,7 +71,7 @@ def test_an_unknown_thread_is_refused_without_an_event(codex: StandIn) -> None:
     assert f"no rollout found for thread id {session}" in ended.errors
 
 
-def test_what_is_no_id_begins_a_thread_silently(codex: StandIn) -> None:
+def test_an_invalid_id_starts_a_new_thread_silently(codex: StandIn) -> None:
     first = codex.run(*CODEX, "one")
     ended = codex.run(*CODEX, "resume", "not-an-id", "two")
     assert ended.status == 0
@@ -114,13 +114,13 @@ def test_a_directory_without_a_repository_is_refused(codex: StandIn) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--frobnicate", "x"], ["resume", "-s", "read-only", "x"]])
-def test_a_flag_that_it_does_not_know_is_refused(codex: StandIn, flags: list[str]) -> None:
+def test_an_unknown_flag_is_refused(codex: StandIn, flags: list[str]) -> None:
     ended = codex.run("exec", *flags)
     assert (ended.status, ended.output) == (2, "")
     assert "error: unexpected argument" in ended.errors
 
 
-def test_its_home_must_exist(codex: StandIn) -> None:
+def test_a_missing_home_is_refused(codex: StandIn) -> None:
     codex.state.rmdir()
     ended = codex.run(*CODEX, "x")
     assert (ended.status, ended.output) == (1, "")
@@ -144,7 +144,7 @@ def test_an_error_of_the_model_fails_the_turn(codex: StandIn, status: int, attem
     assert len(tries) == attempts
 
 
-def test_it_dies_of_term_and_its_tool_with_it(codex: StandIn) -> None:
+def test_term_ends_the_program_and_its_tool(codex: StandIn) -> None:
     told_pid = codex.workspace / "pid"
     command = "RUN echo $$ > pid; exec sleep 600"
     with codex.started(*CODEX, command) as process:
@@ -154,7 +154,7 @@ def test_it_dies_of_term_and_its_tool_with_it(codex: StandIn) -> None:
     wait_until(lambda: tool not in live_processes())
 
 
-def test_it_begins_another_thread_when_it_is_to(codex: StandIn) -> None:
+def test_another_thread_is_started_if_configured(codex: StandIn) -> None:
     first = codex.run(*CODEX, "one")
     codex.misbehave(wrong_id=True)
     ended = codex.run(*CODEX, "resume", thread(first), "two")
@@ -162,11 +162,11 @@ def test_it_begins_another_thread_when_it_is_to(codex: StandIn) -> None:
     assert thread(ended) != thread(first)
 
 
-def test_it_prints_its_version(codex: StandIn) -> None:
+def test_the_version_is_printed(codex: StandIn) -> None:
     assert codex.run("--version").output == "codex-cli 0.169.0\n"
 
 
-def test_it_takes_its_prompt_from_standard_input_and_instructions_from_its_home(
+def test_prompt_comes_from_standard_input_and_instructions_from_the_home(
     codex: StandIn,
 ) -> None:
     (codex.state / "config.toml").write_text('developer_instructions = "S"\n')

@@ -31,7 +31,7 @@ def wires(kimi: StandIn) -> list[Path]:
     return sorted(kimi.state.glob("sessions/*/*/agents/main/wire.jsonl"))
 
 
-def test_a_turn_has_the_shape_of_the_programs(kimi: StandIn) -> None:
+def test_a_turn_has_the_format_of_the_real_program(kimi: StandIn) -> None:
     ended = kimi.run("-p", "RUN echo hello", *KIMI)
     assert ended.status == 0
     shapes = [(record["role"], record.get("type")) for record in ended.records]
@@ -51,7 +51,7 @@ def test_a_turn_has_the_shape_of_the_programs(kimi: StandIn) -> None:
     assert json.loads((folder / "state.json").read_text())["cwd"] == str(kimi.workspace)
 
 
-def test_it_continues_a_session_with_the_system_prompt_it_began_with(kimi: StandIn) -> None:
+def test_a_continued_conversation_keeps_its_first_system_prompt(kimi: StandIn) -> None:
     (kimi.state / "SYSTEM.md").write_text("S")
     first = kimi.run("-p", "one", *KIMI)
     (kimi.state / "SYSTEM.md").write_text("other")
@@ -61,20 +61,20 @@ def test_it_continues_a_session_with_the_system_prompt_it_began_with(kimi: Stand
     assert json.loads(again.records[1]["content"]) == {"system": "S", "told": ["one", "WHO"]}
 
 
-def test_a_session_is_on_disk_before_the_output_names_it(kimi: StandIn) -> None:
+def test_a_conversation_is_on_disk_before_the_output_names_it(kimi: StandIn) -> None:
     kimi.misbehave(crash_at_session={"signal": 9})
     ended = kimi.run("-p", "one", *KIMI)
     assert (ended.status, [record["type"] for record in ended.records]) == (-9, ["system.version"])
     assert told(wires(kimi)[0]) == ["one"]
 
 
-def test_an_unknown_session_is_refused(kimi: StandIn) -> None:
+def test_an_unknown_conversation_is_refused(kimi: StandIn) -> None:
     ended = kimi.run("-p", "x", *KIMI, "-r", "session_x")
     assert (ended.status, len(ended.records)) == (1, 1)
     assert ended.errors.startswith('error: failed to run prompt: Session "session_x" not found.')
 
 
-def test_a_session_of_another_directory_is_refused(kimi: StandIn) -> None:
+def test_a_conversation_of_another_directory_is_refused(kimi: StandIn) -> None:
     first = kimi.run("-p", "one", *KIMI)
     ended = kimi.run("-p", "two", *KIMI, "-r", session(first), cwd=kimi.home)
     assert (ended.status, len(ended.records)) == (1, 1)
@@ -106,18 +106,18 @@ def test_an_error_of_the_model_is_printed_to_standard_error(
     assert not ended.of("session.resume_hint")
 
 
-def test_a_flag_that_it_does_not_know_is_refused(kimi: StandIn) -> None:
+def test_an_unknown_flag_is_refused(kimi: StandIn) -> None:
     ended = kimi.run("-p", "x", "--frobnicate")
     assert (ended.status, ended.errors) == (1, "error: unknown option '--frobnicate'\n")
 
 
-def test_it_continues_another_session_when_it_is_to(kimi: StandIn) -> None:
+def test_another_conversation_is_continued_if_configured(kimi: StandIn) -> None:
     first = kimi.run("-p", "one", *KIMI)
     kimi.misbehave(wrong_id=True)
     assert session(kimi.run("-p", "two", *KIMI, "-r", session(first))) != session(first)
 
 
-def test_what_it_uses_is_on_disk_only(kimi: StandIn) -> None:
+def test_usage_is_only_on_disk(kimi: StandIn) -> None:
     ended = kimi.run("-p", "x", *KIMI)
     assert "usage" not in ended.output
     records = map(json.loads, wires(kimi)[0].read_text().splitlines())

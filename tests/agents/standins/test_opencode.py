@@ -20,7 +20,7 @@ def opencode(tmp_path: Path) -> StandIn:
     return StandIn(tmp_path, "opencode")
 
 
-def test_a_turn_has_the_shape_of_the_programs(opencode: StandIn) -> None:
+def test_a_turn_has_the_format_of_the_real_program(opencode: StandIn) -> None:
     ended = opencode.run(*RUN, "RUN echo hello")
     assert ended.status == 0
     kinds = [record["type"] for record in ended.records]
@@ -31,14 +31,14 @@ def test_a_turn_has_the_shape_of_the_programs(opencode: StandIn) -> None:
     assert (opencode.state / "opencode" / "opencode.db").exists()
 
 
-def test_it_continues_a_session_by_its_id(opencode: StandIn) -> None:
+def test_a_conversation_is_continued_by_its_id(opencode: StandIn) -> None:
     session = opencode.run(*RUN, "one").records[0]["sessionID"]
     again = opencode.run(*RUN, "--session", session, "WHO")
     assert again.records[0]["sessionID"] == session
     assert json.loads(again.of("text")[0]["part"]["text"])["told"] == ["one", "WHO"]
 
 
-def test_words_on_its_command_line_come_in_quotes_and_standard_input_as_it_is(
+def test_command_line_words_are_quoted_and_standard_input_is_unchanged(
     opencode: StandIn,
 ) -> None:
     session = opencode.run(*RUN, "one two").records[0]["sessionID"]
@@ -47,7 +47,7 @@ def test_words_on_its_command_line_come_in_quotes_and_standard_input_as_it_is(
     assert answer["told"] == ['"one two"', "three four\nWHO"]
 
 
-def test_an_unknown_session_is_refused(opencode: StandIn) -> None:
+def test_an_unknown_conversation_is_refused(opencode: StandIn) -> None:
     ended = opencode.run(*RUN, "--session", "ses_x", "x")
     assert (ended.status, ended.output) == (1, "")
     assert "Session not found" in ended.errors
@@ -60,5 +60,5 @@ def test_an_error_of_the_model_is_a_record(opencode: StandIn) -> None:
     assert ended.records[0]["error"]["data"]["statusCode"] == 401
 
 
-def test_a_flag_that_it_does_not_know_is_refused(opencode: StandIn) -> None:
+def test_an_unknown_flag_is_refused(opencode: StandIn) -> None:
     assert opencode.run("run", "--frobnicate", "x").status == 1

@@ -99,7 +99,7 @@ def check_turns(directory: Path, usage: Usage) -> None:
 
 
 @pytest.mark.parametrize(("program", "version"), PROGRAMS)
-async def test_three_turns_in_two_lives_are_one_trajectory(
+async def test_three_turns_in_two_starts_are_one_trajectory(
     tmp_path: Path, program: str, version: str | None
 ) -> None:
     with anyio.fail_after(HANG_S):

@@ -83,7 +83,7 @@ def test_a_tool_call_has_its_result(eko: AgentDir) -> None:
     assert (result.source_call_id, result.content) == (call.tool_call_id, "hi-there")
 
 
-def test_every_step_of_the_agent_points_at_its_line_in_the_log(eko: AgentDir) -> None:
+def test_every_step_of_the_agent_has_the_offset_of_its_line_in_the_log(eko: AgentDir) -> None:
     log = eko.log_file.read_bytes()
     for step in only(export(eko).steps, "agent"):
         assert step.extra is not None
@@ -92,7 +92,7 @@ def test_every_step_of_the_agent_points_at_its_line_in_the_log(eko: AgentDir) ->
         assert (str(step.message) or "echo hi-there") in line.decode()
 
 
-def test_usage_adds_up_whatever_the_cost_counts(eko: AgentDir) -> None:
+def test_usage_adds_up_for_each_scope_of_the_cost(eko: AgentDir) -> None:
     # One of the versions counts its cost by process, the other one by conversation.
     trajectory = export(eko)
     metrics = [step.metrics for step in trajectory.steps if step.metrics is not None]
@@ -109,7 +109,7 @@ def test_usage_adds_up_whatever_the_cost_counts(eko: AgentDir) -> None:
     assert total.total_steps == len(trajectory.steps)
 
 
-def test_a_process_of_another_version_counts_its_cost_in_its_own_way(tmp_path: Path) -> None:
+def test_the_cost_of_a_process_is_counted_by_its_version(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.197", slice(0, 2))
     events = EventLines(directory.events_file, session_id("2.1.197"))
     events.add("process.started", 0, 0, pid=1)
@@ -124,7 +124,7 @@ def test_a_process_of_another_version_counts_its_cost_in_its_own_way(tmp_path: P
     assert trajectory.final_metrics.total_cost_usd == pytest.approx(5.4e-5 + 7.2e-5)
 
 
-def test_what_a_new_process_used_is_new(tmp_path: Path) -> None:
+def test_usage_of_a_new_process_is_added(tmp_path: Path) -> None:
     # The cost of its first turn is higher than all that the process before it had cost.
     directory = make_agent(tmp_path / "Eko", "2.1.197", slice(0, 2))
     events = EventLines(directory.events_file, session_id("2.1.197"))
@@ -136,7 +136,7 @@ def test_what_a_new_process_used_is_new(tmp_path: Path) -> None:
     assert total.total_cost_usd == pytest.approx(3.6e-5 + 5.4e-5)
 
 
-def test_an_answer_that_comes_late_belongs_to_its_call(tmp_path: Path) -> None:
+def test_a_late_result_belongs_to_its_call(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.330", slice(0, 0))
     calls = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in "ab"]
     said = [
@@ -156,7 +156,7 @@ def returned(call_id: str) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": call_id}
 
 
-def test_times_never_go_back_and_each_turn_has_its_number(eko: AgentDir, version: str) -> None:
+def test_times_never_decrease_and_each_turn_has_its_number(eko: AgentDir, version: str) -> None:
     steps = export(eko).steps[1:]
     assert [step.extra["turn"] for step in steps if step.extra] == [1, 1, 1, 2, 2, 3, 3]
     times = [step.timestamp for step in only(steps, "user")]
@@ -167,7 +167,7 @@ def test_times_never_go_back_and_each_turn_has_its_number(eko: AgentDir, version
         assert steps[-1].timestamp == times[-1]
 
 
-def test_what_was_copied_from_an_earlier_run_is_marked(tmp_path: Path, version: str) -> None:
+def test_steps_copied_from_an_earlier_run_are_marked(tmp_path: Path, version: str) -> None:
     # An archive brings the log back, and not the events.
     directory = make_agent(tmp_path / "Eko", version)
     write_events(directory, version, first=2)
@@ -187,7 +187,7 @@ def test_a_trajectory_can_name_its_continuation(eko: AgentDir) -> None:
     assert continued.continued_trajectory_ref == "../r2/trajectory.json"
 
 
-def test_a_trajectory_has_the_facts_of_world_run_and_checkpoints(eko: AgentDir) -> None:
+def test_a_trajectory_contains_the_facts_of_world_run_and_checkpoints(eko: AgentDir) -> None:
     run_dir = eko.path.parents[1]
     (eko.path / "world_session.txt").write_text("session-17\n")
     checkpoints = [
@@ -219,7 +219,7 @@ def test_a_trajectory_has_the_facts_of_world_run_and_checkpoints(eko: AgentDir) 
     assert "after_step" not in third
 
 
-def test_messages_of_a_process_that_was_killed_come_before_the_next_message(
+def test_messages_of_a_killed_process_precede_the_next_message(
     tmp_path: Path, version: str
 ) -> None:
     directory = make_agent(tmp_path / "Eko", version, slice(0, 0))
@@ -269,7 +269,7 @@ def test_without_a_log_the_trajectory_comes_from_the_transcript(
     assert trajectory.steps[2].extra is None
 
 
-def test_a_trajectory_is_strict_json_whatever_a_tool_was_given(tmp_path: Path) -> None:
+def test_a_trajectory_is_strict_json_for_arbitrary_tool_arguments(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.330")
     call = b'{"type": "tool_use", "id": "1", "name": "x", "input": {"a": NaN, "b": 1e400, "c": 1}}'
     with directory.log_file.open("ab") as log:
@@ -280,7 +280,7 @@ def test_a_trajectory_is_strict_json_whatever_a_tool_was_given(tmp_path: Path) -
     assert arguments == {"a": None, "b": None, "c": 1}
 
 
-def test_lines_of_all_kinds_do_no_harm(tmp_path: Path) -> None:
+def test_arbitrary_lines_never_raise_an_error(tmp_path: Path) -> None:
     directory = make_agent(tmp_path / "Eko", "2.1.330")
     call = {"type": "tool_use", "id": "", "name": "", "input": {}}
     answers = [

@@ -53,7 +53,7 @@ def facts(step: dict[str, Any]) -> dict[str, Any]:
     return {name: step[name] for name in kept if name in step} | {"turn": step["extra"]["turn"]}
 
 
-def test_turns_have_their_bytes_prompts_times_and_usage(eko: AgentDir) -> None:
+def test_turns_have_their_offsets_prompts_times_and_usage(eko: AgentDir) -> None:
     turns = read_turns(eko)
     assert [turn.prompt for turn in turns.turns] == [*PROMPTS]
     assert [turn.number for turn in turns.turns] == [1, 2, 3]
@@ -69,7 +69,7 @@ def test_turns_have_their_bytes_prompts_times_and_usage(eko: AgentDir) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 3000, 1 << 20])
-def test_windows_are_the_whole_trajectory(eko: AgentDir, max_bytes: int) -> None:
+def test_consecutive_windows_contain_the_whole_trajectory(eko: AgentDir, max_bytes: int) -> None:
     windows = read_windows(read_turns(eko), max_bytes)
     steps = [facts(step) for window in windows for step in window.steps]
     assert [step["message"] for step in steps if step["source"] == "user"] == [*PROMPTS]
@@ -121,7 +121,7 @@ def test_without_an_index_a_time_leads_to_the_start_of_its_turn(eko: AgentDir) -
     assert turns.find_time("2027-01-01T00:00:00.000Z") is None
 
 
-def test_turns_are_read_on_while_their_file_grows(eko: AgentDir) -> None:
+def test_turns_are_read_while_their_file_grows(eko: AgentDir) -> None:
     lines = eko.events_file.read_bytes().splitlines(keepends=True)
     eko.events_file.write_bytes(b"")
     turns = read_turns(eko)
@@ -141,7 +141,7 @@ def test_turns_are_read_on_while_their_file_grows(eko: AgentDir) -> None:
     assert [turn.prompt for turn in turns.turns] == [PROMPTS[0]]
 
 
-def test_a_result_behind_the_window_is_attached_or_missing(eko: AgentDir) -> None:
+def test_a_result_after_the_window_is_attached_or_missing(eko: AgentDir) -> None:
     turns = read_turns(eko)
     (calling,) = [step for step in whole(eko) if step.get("tool_calls")]
     offset = next(

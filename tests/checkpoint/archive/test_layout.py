@@ -66,13 +66,13 @@ def _widths(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("_widths")
-def test_what_is_composed_is_parsed_again():
+def test_a_composed_archive_is_parsed_back():
     data, entries = compose()
     assert parse(data) == entries
 
 
 @pytest.mark.usefixtures("_widths")
-def test_what_is_composed_opens_with_zipfile():
+def test_a_composed_archive_opens_with_zipfile():
     with zipfile.ZipFile(io.BytesIO(compose()[0])) as opened:
         assert {info.filename: opened.read(info) for info in opened.infolist()} == CONTENTS
         modes = {info.filename: info.external_attr >> 16 for info in opened.infolist()}
@@ -84,7 +84,7 @@ def test_what_is_composed_opens_with_zipfile():
 
 @pytest.mark.needs("unzip")
 @pytest.mark.usefixtures("_widths")
-def test_what_is_composed_opens_with_unzip(tmp_path):
+def test_a_composed_archive_opens_with_unzip(tmp_path):
     path = tmp_path / "a.ckpt"
     path.write_bytes(compose()[0])
     tested = subprocess.run(["unzip", "-t", path], capture_output=True, text=True)
@@ -92,13 +92,13 @@ def test_what_is_composed_opens_with_unzip(tmp_path):
     assert "warning" not in (tested.stdout + tested.stderr).lower()
 
 
-def test_the_size_of_a_header_is_known_before_the_content():
+def test_the_size_of_a_header_does_not_depend_on_the_content():
     for size in (0, 1, 0xEFFF_FFFF, 0xF000_0000, 2**40):
         entry = ArchiveEntry("agents/ä/workspace/x", DEFLATED, 1, size // 2, size, 0o600, 7)
         assert len(local_header(entry)) == local_header_size(entry.name, size)
 
 
-def test_fields_are_wide_where_they_must_be_and_nowhere_else():
+def test_only_fields_that_need_it_have_64_bits():
     names = ["metadata.json", "world.snapshot", "agents/a/workspace/x", "agents/a/workspace/y"]
     sizes = [10, 5 << 30, 0xEFFF_FFFF, 3]
     offsets = [0, 100, 6 << 30, 11 << 30]
@@ -121,7 +121,7 @@ def test_fields_are_wide_where_they_must_be_and_nowhere_else():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", sampled([65_535, 65_534, 65_536], 3))
-def test_any_number_of_members_is_reported(tmp_path, count):
+def test_the_number_of_members_is_reported_for_any_size(tmp_path, count):
     header_size = local_header_size("agents/a/workspace/00000", 0)
     entries = [
         ArchiveEntry(
@@ -141,7 +141,7 @@ def test_any_number_of_members_is_reported(tmp_path, count):
         subprocess.run(["unzip", "-tqq", path], check=True)
 
 
-def test_a_record_that_lacks_bytes_is_refused_wherever_it_ends():
+def test_a_truncated_record_is_refused_at_every_length():
     data, entries = compose()
     end = parse_end(data[-MAX_TAIL:], len(data))
     directory = data[end.offset : end.offset + end.size]
@@ -150,7 +150,7 @@ def test_a_record_that_lacks_bytes_is_refused_wherever_it_ends():
             list(parse_directory(directory[:length], len(entries)))
 
 
-def test_a_local_header_that_lacks_bytes_is_refused_wherever_it_ends():
+def test_a_truncated_local_header_is_refused_at_every_length():
     data, entries = compose()
     end = parse_end(data[-MAX_TAIL:], len(data))
     record = next(parse_directory(data[end.offset : end.offset + end.size], end.members))

@@ -50,7 +50,7 @@ def entry(name, *, size=0, mode=0o600):
 
 @pytest.mark.thorough
 @given(st.dictionaries(TEXT.filter(lambda key: key not in RESERVED_KEYS), JSON, max_size=5))
-def test_the_metadata_of_a_caller_comes_back(caller):
+def test_the_metadata_of_a_caller_is_returned(caller):
     document = {"schema_version": 1, **caller}
     data = serialise_metadata(document)
     assert parse_metadata(data) == document
@@ -78,7 +78,7 @@ def test_a_value_that_json_cannot_represent_is_a_configuration_error(caller):
         serialise_metadata(caller)
 
 
-def test_a_document_that_no_reader_would_follow_is_a_configuration_error():
+def test_a_document_that_readers_would_refuse_is_a_configuration_error():
     deep: list = []
     for _ in range(101):
         deep = [deep]
@@ -122,7 +122,7 @@ def test_a_document_that_no_reader_would_follow_is_a_configuration_error():
         (b'{"schema_version": "1"}', "no schema_version"),
     ],
 )
-def test_a_document_without_one_meaning_is_refused(data, reason):
+def test_an_ambiguous_document_is_refused(data, reason):
     with pytest.raises(CheckpointFormatError, match=reason) as refused:
         parse_metadata(data)
     assert refused.value.entry == "metadata.json"
@@ -210,7 +210,7 @@ PROMISOR = {"name": "origin", "url": "https://example.org/x.git", "filter": "blo
 @pytest.mark.parametrize(
     "url", [None, "https://a/", "https://a-b.c:8443/x/y.git", "https://1.2.3.4/~a/@b,c+d/e%20f"]
 )
-def test_the_settings_of_a_repository_may_be_these(filter_, name, url):
+def test_valid_settings_of_a_repository_are_accepted(filter_, name, url):
     promisor = {"name": name, "url": url, "filter": filter_}
     entry = {"path": "agents/a/workspace/.git", "promisors": [promisor], "partial_clone": name}
     document = parse_metadata(metadata(schema_version=2, repositories=[entry]))
@@ -319,7 +319,7 @@ def test_a_repository_has_a_name_like_any_other_entry():
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "agents/a/workspace/../x", "agents/a/x"])
-def test_recorded_paths_are_names_like_any_other(path):
+def test_recorded_paths_must_be_valid_names(path):
     with pytest.raises(CheckpointPathError):
         parse_metadata(metadata(symlinks=[{"path": path, "target": "y"}]))
     with pytest.raises(CheckpointPathError):
@@ -334,7 +334,7 @@ def test_a_document_of_too_many_values_is_refused_before_it_is_built(value):
         parse_metadata(data, max_values=1000)
 
 
-def test_members_and_manifest_must_be_the_same():
+def test_members_that_differ_from_the_file_list_are_refused():
     document = {"files": {"world.snapshot": described(b"1234")}}
     known = entry("metadata.json", size=99), entry("world.snapshot", size=4)
     assert compare_members(document, known) is True
@@ -361,7 +361,7 @@ def test_members_and_manifest_must_be_the_same():
         ([], {"directories": [WORKSPACE_FILE, WORKSPACE_FILE]}),
     ],
 )
-def test_members_that_cannot_be_in_one_tree_are_refused(names, keys):
+def test_members_that_do_not_fit_into_one_tree_are_refused(names, keys):
     with pytest.raises(CheckpointFormatError):
         check_tree(keys, [entry(name) for name in names], max_paths=100)
 
@@ -372,7 +372,7 @@ def test_a_recorded_directory_may_contain_links_and_members():
     check_tree(document, [entry("agents/a/workspace/d/file")], max_paths=100)
 
 
-def test_directories_count_as_members_do():
+def test_directories_count_towards_the_limit_of_members():
     deep = [entry("agents/a/workspace/" + "/".join(f"{n}" * 20) + "/x") for n in range(5)]
     check_tree({}, deep, max_paths=200)
     with pytest.raises(CheckpointLimitError):

@@ -104,7 +104,7 @@ def pool_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-def test_threads_change_neither_the_order_nor_a_byte(
+def test_threads_do_not_change_the_order_or_the_bytes_of_members(
     run: Run, pool_threads: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 60, 20_000)
@@ -121,7 +121,7 @@ def test_threads_change_neither_the_order_nor_a_byte(
     assert names == ["world.snapshot", *sorted(names[1:])]
 
 
-def test_only_a_few_bytes_are_packed_ahead(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_the_amount_packed_ahead_is_limited(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(writer, "_FEW_BYTES", 0)
     monkeypatch.setattr(writer, "_AHEAD_BYTES", 50_000)
     submitted: list[int] = []
@@ -143,7 +143,7 @@ def test_only_a_few_bytes_are_packed_ahead(run: Run, monkeypatch: pytest.MonkeyP
         outcomes.close()  # waits for the threads
 
 
-def test_a_file_that_grew_since_it_was_seen_is_whole(run: Run, pool_threads: set[str]):
+def test_a_file_that_grew_since_the_plan_is_archived_completely(run: Run, pool_threads: set[str]):
     path = run.workspace / "grown"
     path.write_bytes(TEXT)
     (run.workspace / "other").write_bytes(TEXT)
@@ -161,7 +161,7 @@ def test_a_file_that_grew_since_it_was_seen_is_whole(run: Run, pool_threads: set
     assert verify_checkpoint(saved).is_verified
 
 
-def test_a_file_that_is_not_small_any_more_is_left_to_the_writer(run: Run):
+def test_a_file_that_is_no_longer_small_is_packed_by_the_writer(run: Run):
     path = run.workspace / "grown"
     path.write_bytes(b"x" * (CHUNK_BYTES + 1))
     source = Source(name="x", path=path, open=lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
@@ -169,7 +169,7 @@ def test_a_file_that_is_not_small_any_more_is_left_to_the_writer(run: Run):
         assert packing.pack_small(source, earlier) is None
 
 
-def test_files_that_are_gone_or_unreadable_are_recorded_from_threads_too(
+def test_missing_or_unreadable_files_are_also_recorded_from_threads(
     run: Run, pool_threads: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 4, 1000)
@@ -201,7 +201,7 @@ def test_files_that_are_gone_or_unreadable_are_recorded_from_threads_too(
     assert not run.archive("refused").exists()
 
 
-def test_a_save_that_its_hook_ends_leaves_no_thread(run: Run, pool_threads: set[str]):
+def test_a_save_ended_by_its_progress_hook_leaves_no_thread(run: Run, pool_threads: set[str]):
     fill(run, 40, 20_000)
 
     def end(done: int, total: int) -> None:
@@ -213,7 +213,7 @@ def test_a_save_that_its_hook_ends_leaves_no_thread(run: Run, pool_threads: set[
     assert not [each for each in threading.enumerate() if each.name.startswith("clawblox-pack")]
 
 
-def test_a_save_continues_where_no_thread_can_be_started(
+def test_a_save_continues_if_no_thread_can_be_started(
     run: Run, pool_threads: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(*_: object) -> None:
@@ -228,7 +228,7 @@ def test_a_save_continues_where_no_thread_can_be_started(
 # ------------------------------------------------------------------------------ compressors
 
 
-def test_any_program_reads_what_is_compressed(run: Run):
+def test_other_programs_decompress_the_content(run: Run):
     content = b"".join(b"%d is a number\n" % number for number in range(100_000))
     (run.workspace / "large").write_bytes(content)
     (run.workspace / "small").write_bytes(content[:5000])
@@ -252,14 +252,14 @@ class Growing:
         return b"x" * (self.size + 1)
 
 
-def test_what_would_grow_is_stored(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_content_that_would_grow_is_stored(run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packing, "new_deflater", Growing)
     (run.workspace / "small").write_bytes(TEXT * 50)
     (run.workspace / "large").write_bytes(TEXT * CHUNK_BYTES)
     assert {method for _, method, *_ in packed_members(run.save())} == {STORED}
 
 
-def test_what_does_not_shrink_is_stored(run: Run):
+def test_content_that_does_not_shrink_is_stored(run: Run):
     fill(run, 2, 50_000)
     (run.workspace / "begins-well").write_bytes(TEXT + random.Random(1).randbytes(200_000))
     methods = {name.rpartition("/")[2]: method for name, method, *_ in packed_members(run.save())}
@@ -270,7 +270,9 @@ def test_what_does_not_shrink_is_stored(run: Run):
 # ---------------------------------------------------------------------------------- copies
 
 
-def test_what_did_not_change_is_copied_and_the_same(run: Run, deflated: list[int], tmp_path: Path):
+def test_unchanged_content_is_copied_from_an_earlier_archive(
+    run: Run, deflated: list[int], tmp_path: Path
+):
     fill(run, 10, 20_000)
     (run.workspace / "large").write_bytes(TEXT * CHUNK_BYTES)
     first = run.save("first")
@@ -316,7 +318,7 @@ def replace_by_fifo(path: Path) -> None:
     ],
     ids=["bytes", "gone", "link", "fifo", "short", "empty", "private"],
 )
-def test_an_earlier_archive_that_somebody_changed_spoils_nothing(
+def test_a_modified_earlier_archive_does_not_affect_a_save(
     run: Run, deflated: list[int], spoil: Callable[[Path], object]
 ):
     fill(run, 6, 20_000)
@@ -329,7 +331,7 @@ def test_an_earlier_archive_that_somebody_changed_spoils_nothing(
     assert verify_checkpoint(run.archive("second")).is_verified
 
 
-def test_a_secret_that_was_put_into_an_earlier_archive_does_not_travel(run: Run):
+def test_a_secret_planted_in_an_earlier_archive_is_not_copied(run: Run):
     noise = random.Random(3).randbytes(20_000)
     (run.workspace / "noise").write_bytes(noise)
     first = run.save("first")
@@ -343,7 +345,9 @@ def test_a_secret_that_was_put_into_an_earlier_archive_does_not_travel(run: Run)
     assert noise in second.read_bytes()
 
 
-def test_a_copy_that_is_damaged_on_its_way_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch):
+def test_a_copy_that_is_damaged_while_it_is_written_is_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
     noise = random.Random(3).randbytes(20_000)
     (run.workspace / "noise").write_bytes(noise)
     run.save("first")
@@ -361,7 +365,7 @@ def test_a_copy_that_is_damaged_on_its_way_is_refused(run: Run, monkeypatch: pyt
     assert [path.name for path in run.archives()] == ["first.ckpt"]
 
 
-def test_an_archive_that_was_not_published_is_no_source_of_copies(
+def test_members_of_an_unpublished_archive_are_not_copied(
     run: Run, deflated: list[int], monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 4, 20_000)
@@ -375,7 +379,7 @@ def test_an_archive_that_was_not_published_is_no_source_of_copies(
     assert deflated
 
 
-def test_an_archive_that_replaces_the_one_it_copies_from_is_whole(run: Run, deflated: list[int]):
+def test_an_archive_that_replaces_its_source_of_copies_is_complete(run: Run, deflated: list[int]):
     fill(run, 4, 20_000)
     before = packed_members(run.save("a"))
     deflated.clear()
@@ -398,7 +402,7 @@ def test_content_that_was_clean_is_searched_again_for_a_new_secret(run: Run):
     assert not run.archive("third").exists()
 
 
-def test_what_was_allowed_once_is_not_clean(run: Run):
+def test_content_with_an_allowed_finding_is_not_remembered_as_clean(run: Run):
     (run.workspace / "notes.txt").write_text(fake_token())
     with pytest.raises(CheckpointSecretError) as told:
         run.save("refused")
@@ -413,7 +417,7 @@ def test_what_was_allowed_once_is_not_clean(run: Run):
         run.save("third")
 
 
-def test_a_path_is_searched_though_its_content_is_known_to_be_clean(run: Run):
+def test_the_path_of_a_file_with_clean_content_is_searched(run: Run):
     fill(run, 2, 1000)
     run.save("first")
     (run.workspace / "f000").rename(run.workspace / fake_token())
@@ -432,7 +436,7 @@ def test_a_second_archive_has_the_same_scan_summary_as_the_first(run: Run):
     assert scans[0]["files"] == 9
 
 
-def test_a_changed_file_with_the_size_and_time_of_before_is_read(run: Run):
+def test_a_changed_file_with_unchanged_size_and_time_is_read(run: Run):
     path = run.workspace / "notes.txt"
     token = fake_token()
     path.write_text("x" * len(token))
@@ -444,7 +448,7 @@ def test_a_changed_file_with_the_size_and_time_of_before_is_read(run: Run):
         run.save("second")
 
 
-def test_a_loaded_copy_is_what_was_saved(run: Run, tmp_path: Path):
+def test_a_copied_member_is_loaded_unchanged(run: Run, tmp_path: Path):
     fill(run, 6, 20_000)
     run.save("first")
     loaded = load_checkpoint(run.save("second"), tmp_path / "new")

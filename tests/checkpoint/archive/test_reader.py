@@ -48,7 +48,7 @@ def contents_of(path):
         return {entry.name: b"".join(archive.stream(entry)) for entry in archive.entries[1:]}
 
 
-def test_what_is_in_an_archive_is_read_and_verified(write):
+def test_the_members_of_an_archive_are_read_and_verified(write):
     path = write(checkpoint(CONTENTS, generation=3))
     assert contents_of(path) == CONTENTS
     with Archive.open(path) as archive:
@@ -63,7 +63,7 @@ def test_members_are_streamed_in_pieces(write):
             assert all(0 < len(chunk) <= 256 << 10 for chunk in archive.stream(entry))
 
 
-def test_metadata_is_read_alone(write):
+def test_metadata_is_read_without_other_members(write):
     path = write(bare_checkpoint(Member("world.snapshot", b"x", packed=b"damaged"), generation=3))
     assert read_metadata(path) == {"schema_version": 1, "generation": 3}
 
@@ -98,7 +98,7 @@ VALID_ZIP64 = pytest.mark.skipif(
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("force_zip64", [False, pytest.param(True, marks=VALID_ZIP64)])
-def test_what_plain_zipfile_writes_opens(tmp_path, method, force_zip64):
+def test_an_archive_written_by_zipfile_opens(tmp_path, method, force_zip64):
     path, source = tmp_path / "a.ckpt", tmp_path / "script.sh"
     source.write_bytes(b"#!/bin/sh\n" * 50)
     source.chmod(0o755)
@@ -121,7 +121,7 @@ def test_what_plain_zipfile_writes_opens(tmp_path, method, force_zip64):
 
 
 @pytest.mark.thorough
-def test_more_members_than_16_bits_can_count_open(tmp_path):
+def test_an_archive_with_more_than_65535_members_opens(tmp_path):
     path = tmp_path / "a.ckpt"
     with zipfile.ZipFile(path, "w") as opened:
         opened.writestr("metadata.json", PLAIN)
@@ -132,7 +132,7 @@ def test_more_members_than_16_bits_can_count_open(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "fifo", "directory", "missing", "null"])
-def test_what_is_no_regular_file_is_refused_and_named(tmp_path, write, kind):
+def test_a_path_that_is_not_a_regular_file_is_refused_by_name(tmp_path, write, kind):
     path = tmp_path / "other.ckpt"
     if kind == "link":
         path.symlink_to(write(checkpoint(CONTENTS)))
@@ -150,7 +150,7 @@ def test_what_is_no_regular_file_is_refused_and_named(tmp_path, write, kind):
     assert refused.value.path == path
 
 
-def test_a_file_that_is_replaced_while_it_is_read_does_not_matter(write):
+def test_replacing_the_file_during_reading_has_no_effect(write):
     path = write(checkpoint(CONTENTS))
     with Archive.open(path) as archive:
         path.rename(path.with_name("moved"))
@@ -176,7 +176,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(write):
             archive.verify()
 
 
-def test_a_disk_that_fails_is_a_checkpoint_error(write, monkeypatch):
+def test_a_disk_error_is_raised_as_a_checkpoint_error(write, monkeypatch):
     path = write(checkpoint(CONTENTS))
 
     def fail(*_args):
@@ -201,7 +201,7 @@ def test_a_disk_that_fails_is_a_checkpoint_error(write, monkeypatch):
         (Limits(ratio=100), "100 times"),
     ],
 )
-def test_what_is_larger_than_the_reader_allows_is_refused(write, limits, reason):
+def test_an_archive_above_the_limits_of_the_reader_is_refused(write, limits, reason):
     path = write(checkpoint(CONTENTS))
     with pytest.raises(CheckpointLimitError, match=reason) as refused, Archive.open(path, limits):
         pass

@@ -121,15 +121,13 @@ def test_content_mode_and_time_of_a_file_are_kept(target: Target):
         (b"x" * 1000 + random_bytes(CHUNK_BYTES * 2), DEFLATED),
     ],
 )
-def test_content_is_deflated_where_that_makes_it_smaller(
-    target: Target, content: bytes, method: int
-):
+def test_content_is_deflated_if_it_becomes_smaller(target: Target, content: bytes, method: int):
     target.add("file", content)
     entry, read = target.read()["file"]
     assert (entry.method, read) == (method, content)
 
 
-def test_any_program_opens_an_archive(target: Target):
+def test_other_programs_open_an_archive(target: Target):
     target.add("plain", b"plain\n" * 50)
     target.add("naïve ☃", random_bytes(1000))
     target.read()
@@ -143,7 +141,7 @@ def test_any_program_opens_an_archive(target: Target):
         assert archive.read("metadata.json").strip() == DOCUMENT
 
 
-def test_a_file_that_keeps_still_after_a_while_is_read_as_it_is_then(target: Target):
+def test_a_file_that_stops_changing_is_archived_in_its_last_state(target: Target):
     path = target.files / "log"
 
     def change(reading: int) -> None:
@@ -155,7 +153,7 @@ def test_a_file_that_keeps_still_after_a_while_is_read_as_it_is_then(target: Tar
     assert target.read()["log"][1] == b"y" * 4000
 
 
-def test_a_file_that_never_keeps_still_is_marked_and_whole(target: Target):
+def test_a_file_that_keeps_changing_is_archived_as_unstable(target: Target):
     path = target.files / "log"
     readings = []
 
@@ -169,7 +167,7 @@ def test_a_file_that_never_keeps_still_is_marked_and_whole(target: Target):
     assert target.read()["log"][1] == b"y" * 10_002
 
 
-def test_a_file_that_becomes_shorter_under_the_reading_is_read_again(target: Target):
+def test_a_file_that_shrinks_during_the_reading_is_read_again(target: Target):
     path = target.files / "log"
     size = 3 * CHUNK_BYTES
 
@@ -184,7 +182,7 @@ def test_a_file_that_becomes_shorter_under_the_reading_is_read_again(target: Tar
     assert read["next"][1] == b"next"
 
 
-def test_lines_that_are_appended_meanwhile_wait_for_the_next_time(target: Target):
+def test_lines_appended_during_the_reading_are_left_out(target: Target):
     path = target.files / "transcript"
 
     def change(reading: int) -> None:
@@ -210,14 +208,14 @@ def test_lines_that_are_appended_meanwhile_wait_for_the_next_time(target: Target
         (b"x" * CHUNK_BYTES + b"\n" + b"x" * CHUNK_BYTES, b"x" * CHUNK_BYTES + b"\n"),
     ],
 )
-def test_a_torn_last_line_stays_out(target: Target, content: bytes, kept: bytes):
+def test_an_incomplete_last_line_is_left_out(target: Target, content: bytes, kept: bytes):
     target.add("transcript", content, whole_lines=True)
     assert target.read()["transcript"][1] == kept
 
 
 @pytest.mark.parametrize("before", [b"", b"one\n", b"x" * CHUNK_BYTES + b"\n"])
 @pytest.mark.parametrize("length", [1, 2 * CHUNK_BYTES])
-def test_a_last_record_without_a_newline_is_kept_as_it_is(
+def test_a_last_record_without_a_newline_is_kept_unchanged(
     target: Target, before: bytes, length: int
 ):
     content = before + b'{"a":"%s"}' % (b"x" * length)
@@ -225,7 +223,7 @@ def test_a_last_record_without_a_newline_is_kept_as_it_is(
     assert target.read()["transcript"][1] == content
 
 
-def test_a_last_record_that_gets_its_newline_meanwhile_is_kept_without_it(target: Target):
+def test_a_last_record_whose_newline_arrives_later_is_kept_without_it(target: Target):
     path = target.files / "transcript"
 
     def change(reading: int) -> None:
@@ -243,12 +241,12 @@ def test_a_last_record_beyond_the_size_limit_is_left_out(target: Target, monkeyp
     assert target.read()["transcript"][1] == b"one\n"
 
 
-def test_a_file_is_rewritten_on_its_way(target: Target):
+def test_a_file_is_rewritten_by_its_transform(target: Target):
     target.add("state", b"old place", transform=lambda chunks: (b"new " + b"".join(chunks),))
     assert target.read()["state"][1] == b"new old place"
 
 
-def test_a_file_that_is_rewritten_line_by_line_is_deflated_as_a_whole(target: Target):
+def test_a_file_rewritten_line_by_line_is_deflated_as_one_stream(target: Target):
     content = b"".join(b"%d is a number\n" % number for number in range(50_000))
     target.add("lines", content, transform=lambda chunks: iter(b"".join(chunks).splitlines(True)))
     entry, read = target.read()["lines"]
@@ -291,12 +289,12 @@ def test_a_forbidden_file_is_distinguished_from_a_broken_file(target: Target):
     assert told.value.path == source.path
 
 
-def test_a_document_that_became_larger_than_its_place_is_refused(target: Target):
+def test_metadata_larger_than_its_reserved_space_is_refused(target: Target):
     with pytest.raises(CheckpointError, match="larger than its reserved space"):
         target.writer.finish(DOCUMENT + b" " * 10)
 
 
-def test_an_archive_is_completed_again_with_another_document(target: Target):
+def test_an_archive_can_be_finished_again_with_other_metadata(target: Target):
     target.add("file", b"x" * 1000)
     target.writer.finish(b'{"schema_version":1,"a":1}')
     size = os.fstat(target.fd).st_size

@@ -129,7 +129,7 @@ def test_there_are_never_more_examiners_than_cores(
 
 
 @pytest.mark.thorough
-def test_what_examiners_searched_is_known_to_be_clean(run: Run, examiners: list[Examiner]):
+def test_content_searched_by_examiners_is_remembered_as_clean(run: Run, examiners: list[Examiner]):
     run.save("first")
     examiners.clear()
     run.save("second")
@@ -219,7 +219,7 @@ def kill_all(begun: list[Examiner]) -> None:
 
 @pytest.mark.parametrize("kill", [kill_first, pytest.param(kill_all, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("when", usually(["booting", "at work"], "at work"))
-def test_an_examiner_that_is_killed_costs_time_and_nothing_else(
+def test_a_killed_examiner_does_not_change_the_result(
     run: Run,
     examiners: list[Examiner],
     monkeypatch: pytest.MonkeyPatch,
@@ -262,7 +262,7 @@ def test_a_killed_examiner_hides_no_secret(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("spawned", [0, 1])
-def test_where_no_process_can_be_spawned_the_search_is_done_here(
+def test_without_a_new_process_this_process_does_the_search(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch, spawned: int
 ):
     left = [1] * spawned
@@ -347,7 +347,7 @@ def test_the_hook_is_called_while_the_examiners_boot(
 
 
 @pytest.mark.thorough
-def test_progress_never_goes_back_and_comes_to_the_end(run: Run, examiners: list[Examiner]):
+def test_progress_never_decreases_and_reaches_the_total(run: Run, examiners: list[Examiner]):
     told: list[tuple[int, int]] = []
     run.save(progress=lambda done, total: told.append((done, total)))
     done = [each for each, _ in told]

@@ -16,7 +16,7 @@ from clawblox.system.files import digest_file
 from tests.checkpoint.runs import Run, make_run, update_manifest
 
 
-def test_archives_that_the_manifest_lacks_are_registered_as_a_save_does(run: Run):
+def test_archives_missing_in_the_manifest_are_registered_like_in_a_save(run: Run):
     for name in ("a", "deep/b", "../c"):
         run.save(name)
     registered = run.entries()
@@ -41,7 +41,7 @@ def test_an_archive_that_replaced_another_is_registered_again(run: Run):
     assert [entry["sha256"] for entry in run.entries()] == [digest_file(path)]
 
 
-def test_entries_that_are_none_do_not_stop_a_repair(run: Run):
+def test_invalid_entries_do_not_stop_a_repair(run: Run):
     path = run.save()
     odd = [7, None, "x", {}, {"path": 3, "format": "clawblox-ckpt-v1"}]
     manifest_path(run.dir).write_text(json.dumps({"schema_version": 1, "checkpoints": odd}))
@@ -50,7 +50,7 @@ def test_entries_that_are_none_do_not_stop_a_repair(run: Run):
     assert repair_checkpoints(run.dir).intact == 1
 
 
-def test_a_damaged_archive_is_reported_and_left_alone(run: Run):
+def test_a_damaged_archive_is_reported_and_left_unchanged(run: Run):
     run.save("good")
     damaged = run.save("damaged")
     damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -79,7 +79,7 @@ def test_snapshots_and_other_entries_of_the_manifest_are_not_touched(run: Run):
     assert read_manifest(run.dir).document == before
 
 
-def test_partial_files_of_dead_owners_are_swept_and_files_of_living_owners_stay(run: Run):
+def test_only_partial_files_of_dead_processes_are_removed(run: Run):
     run.checkpoints.mkdir()
     dead = run.checkpoints / ".a.ckpt.4194305-1.ab12.partial"
     dead.touch()
@@ -97,7 +97,7 @@ def test_a_directory_without_archives_gets_no_manifest(tmp_path: Path):
     assert not manifest_path(run.dir).exists()
 
 
-def test_what_is_no_run_directory_is_refused(tmp_path: Path):
+def test_a_path_that_is_not_a_run_directory_is_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="cannot be listed"):
         repair_checkpoints(tmp_path / "nowhere")
 

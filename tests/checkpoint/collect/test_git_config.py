@@ -32,13 +32,13 @@ VALUES = {
 
 
 @pytest.mark.parametrize("text", VALUES, ids=repr)
-def test_a_value_is_read(text: str) -> None:
+def test_a_value_is_parsed(text: str) -> None:
     assert GitConfig.parse(text.encode()).values("core", "sparsecheckout") == VALUES[text]
 
 
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("text", VALUES, ids=repr)
-def test_git_reads_the_same_value(tmp_path: Path, text: str) -> None:
+def test_git_parses_the_same_value(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_bytes(text.encode())
     command = ["git", "config", "--file", str(tmp_path / "config"), "--get-all"]
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_git_reads_the_same_value(tmp_path: Path, text: str) -> None:
         *dict.fromkeys(("maybe", '"a\\"'), None).items(),
     ],
 )
-def test_a_boolean_has_the_words_of_git(word: str, flag: bool | None) -> None:
+def test_a_boolean_is_parsed_like_in_git(word: str, flag: bool | None) -> None:
     config = GitConfig.parse(f"[index]\n\tsparse = {word}\n".encode())
     assert config.flag("index", "sparse") is flag
 
@@ -71,12 +71,12 @@ def test_a_subsection_keeps_its_case_and_includes_are_not_followed(tmp_path: Pat
 
 
 @given(st.binary())
-def test_any_bytes_are_a_configuration(data: bytes) -> None:
+def test_arbitrary_bytes_are_parsed_without_an_error(data: bytes) -> None:
     GitConfig.parse(data).subsections("remote")
 
 
 @settings(deadline=None)
 @given(st.text('[]"\\\n=#; \tremote.x-1', max_size=200))
-def test_text_that_resembles_a_configuration_is_read(text: str) -> None:
+def test_text_that_resembles_a_configuration_is_parsed(text: str) -> None:
     for name in GitConfig.parse(text.encode()).subsections("remote"):
         assert "\n" not in name

@@ -62,7 +62,7 @@ def test_the_driver_of_an_agent_is_recognised_by_its_recorded_id(tmp_path, backe
     assert "agents/pebble/workspace/SOUL.md" in members(planned)
 
 
-def test_two_recorded_drivers_of_one_agent_need_a_word(agent):
+def test_two_recorded_drivers_of_one_agent_need_an_explicit_choice(agent):
     shutil.copy(agent.dir / "claude_session_id.txt", agent.dir / "codex_session_id.txt")
     with pytest.raises(CheckpointError, match="several drivers") as caught:
         plan(agent)
@@ -92,7 +92,7 @@ def test_an_unknown_driver_is_refused(agent):
         plan(agent, backend="gemini")
 
 
-def test_what_stays_out_is_listed_once_with_its_reason(agent):
+def test_excluded_entries_are_listed_once_with_their_reason(agent):
     for name in (".venv/lib/a.py", ".venv/lib/b.py", ".git/hooks/x", ".git/HEAD", ".mcp.json"):
         (agent.workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (agent.workspace / name).write_bytes(b"x")
@@ -111,7 +111,7 @@ def test_what_stays_out_is_listed_once_with_its_reason(agent):
     assert "agents/rocky/workspace/.git/HEAD" in members(planned)
 
 
-def test_what_git_would_run_of_a_repository_without_a_working_tree_stays_out(agent):
+def test_files_that_git_would_run_in_a_bare_repository_are_excluded(agent):
     mirror = agent.dir / "workspace" / "mirror"
     for name in ("HEAD", "config", "objects/ab/01", "hooks/post-receive"):
         (mirror / name).parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def test_only_paths_that_cannot_be_names_have_neutral_names_in_an_archive(agent)
     }
 
 
-def test_a_planned_file_is_opened_as_it_is_when_it_is_read(agent):
+def test_a_planned_file_is_read_in_its_state_at_opening(agent):
     planned = plan(agent)
     [source] = [each for each in planned.sources if each.name.endswith("/SOUL.md")]
     (agent.workspace / "SOUL.md").write_bytes(b"I am another.\n")
@@ -178,7 +178,7 @@ def test_a_planned_file_is_opened_as_it_is_when_it_is_read(agent):
         source.open()
 
 
-def test_transcripts_and_logs_end_with_a_line_and_nothing_else_does(agent):
+def test_only_transcripts_and_logs_are_cut_after_their_last_line(agent):
     (agent.workspace / "events.jsonl").write_bytes(b"{}")
     cut = {source.name for source in plan(agent).sources if source.whole_lines}
     assert cut == {
@@ -218,7 +218,7 @@ def test_an_agent_without_a_conversation_is_idle(agent, backend):
     assert tiers.is_idle({"rocky": agent.dir}, backend)
 
 
-def test_planning_leaves_no_descriptor_open_and_changes_nothing(agent):
+def test_planning_leaves_no_descriptor_open_and_no_file_changed(agent):
     def state():
         return sorted(
             (str(path), path.lstat().st_mtime_ns, path.lstat().st_size)

@@ -69,7 +69,7 @@ def test_every_entry_is_archived_or_listed_exactly_once(agent: BuiltAgent, kind:
             assert len(covering) + (name in archived) == 1, name
 
 
-def test_a_directory_of_which_nothing_is_archived_is_one_entry(claude: BuiltAgent) -> None:
+def test_a_directory_without_archived_files_is_one_entry(claude: BuiltAgent) -> None:
     listed = left_out(plan(claude))
     project = str(claude.transcript.parent.relative_to(claude.dir))
     (other,) = (path for path in listed if path.startswith(f"{project}/") and "jsonl" not in path)
@@ -88,7 +88,7 @@ def test_a_directory_of_which_nothing_is_archived_is_one_entry(claude: BuiltAgen
     }
 
 
-def test_workspaces_alone_list_everything_beside_them(claude: BuiltAgent) -> None:
+def test_a_save_of_workspaces_lists_all_other_entries(claude: BuiltAgent) -> None:
     assert left_out(plan(claude, workspace_only=True)) == {
         "home": BESIDE,
         "session": "only workspaces are archived",
@@ -97,7 +97,7 @@ def test_workspaces_alone_list_everything_beside_them(claude: BuiltAgent) -> Non
     }
 
 
-def test_the_home_that_contains_the_conversation_is_gone_through(claude: BuiltAgent) -> None:
+def test_the_home_that_contains_the_conversation_is_listed_in_detail(claude: BuiltAgent) -> None:
     (claude.dir / "session").rename(claude.dir / "home" / ".claude")
     listed = left_out(plan(claude))
     assert listed["home/.netrc"] == BESIDE
@@ -145,7 +145,7 @@ def test_links_pipes_and_sockets_are_listed_and_not_followed(
     assert not any("secret" in path for path in listed)
 
 
-def test_a_directory_that_may_not_be_read_is_listed(
+def test_a_directory_without_read_permission_is_listed(
     claude: BuiltAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _refuse(monkeypatch, "-elsewhere", "home")
@@ -155,7 +155,7 @@ def test_a_directory_that_may_not_be_read_is_listed(
 
 
 @pytest.mark.parametrize("name", ["memory", "people", "subagents", "projects"])
-def test_a_directory_that_may_not_be_read_is_an_error_if_the_conversation_needs_it(
+def test_a_directory_without_read_permission_is_an_error_if_the_conversation_needs_it(
     claude: BuiltAgent, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     _refuse(monkeypatch, name)
@@ -175,7 +175,7 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(os, "open", refusing)
 
 
-def test_no_more_than_a_number_of_entries_are_listed_those_of_the_program_first(
+def test_the_number_of_listed_entries_is_limited_with_the_programs_entries_first(
     claude: BuiltAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (claude.dir / "a").touch()
@@ -188,7 +188,7 @@ def test_no_more_than_a_number_of_entries_are_listed_those_of_the_program_first(
     assert last == Excluded(path="agents/rocky", reason=reason)
 
 
-def test_the_reason_says_why_a_conversation_is_not_archived(claude: BuiltAgent) -> None:
+def test_the_reason_explains_why_a_conversation_is_not_archived(claude: BuiltAgent) -> None:
     (claude.dir / "claude_session_id.txt").unlink()
     reason = "no conversation id is recorded, and there are 3 conversations"
     assert left_out(plan(claude))["session"] == reason
@@ -215,7 +215,7 @@ def test_a_name_with_a_secret_is_listed_without_it_and_saved(claude: BuiltAgent)
     assert not any(encoded in each for each in paths)
 
 
-def test_files_of_a_conversation_are_listed_by_their_path_on_the_disk(claude: BuiltAgent) -> None:
+def test_files_of_a_conversation_are_listed_by_their_path_on_disk(claude: BuiltAgent) -> None:
     memory = claude.transcript.parent / "memory" / "MEMORY.md"
     memory.write_bytes(b"x" * 100_000)
     path = save_checkpoint(

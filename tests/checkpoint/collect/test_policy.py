@@ -365,12 +365,12 @@ HISTORY = [
     ],
     ids=["rebuilt", "credentials", "capabilities", "repository", "redirects"],
 )
-def test_what_never_travels_is_named_with_its_reason(paths, reason):
+def test_excluded_names_have_a_reason(paths, reason):
     assert {path: workspace_exclusion(path) for path in paths} == dict.fromkeys(paths, reason)
 
 
 @pytest.mark.parametrize("path", OWN_WORK + HISTORY)
-def test_the_work_of_an_agent_travels(path):
+def test_the_work_of_an_agent_is_archived(path):
     assert workspace_exclusion(path) is None
 
 
@@ -387,7 +387,7 @@ def test_the_work_of_an_agent_travels(path):
         (".config/gh", "x"),
     ],
 )
-def test_a_directory_is_left_out_as_a_whole(directory, below):
+def test_everything_below_an_excluded_directory_is_excluded(directory, below):
     reason = workspace_exclusion(directory, directory=True)
     assert reason is not None
     assert workspace_exclusion(f"{directory}/{below}") == reason
@@ -396,14 +396,14 @@ def test_a_directory_is_left_out_as_a_whole(directory, below):
 @pytest.mark.parametrize(
     "directory", [".git", ".claude", ".gemini", ".config", ".git/refs/heads", "a.git"]
 )
-def test_a_directory_of_which_a_part_travels_is_entered(directory):
+def test_a_partially_archived_directory_is_entered(directory):
     assert workspace_exclusion(directory, directory=True) is None
 
 
 KEEP = [fold_path(path) for path in (".helix/languages.toml", "sub/.jj", "irbrc")]
 
 
-def test_what_runs_unasked_is_kept_where_a_caller_names_it() -> None:
+def test_files_that_run_automatically_are_kept_if_the_caller_names_them() -> None:
     kept = (".helix/languages.toml", ".HELIX/Languages.toml", "sub/.jj/repo/config.toml", "irbrc")
     assert [workspace_exclusion(path, keep=KEEP) for path in kept] == [None] * 4
     for directory in (".helix", "sub/.jj", "sub/.jj/repo"):
@@ -413,7 +413,7 @@ def test_what_runs_unasked_is_kept_where_a_caller_names_it() -> None:
 
 
 @pytest.mark.parametrize("path", [*CREDENTIALS, *REPOSITORY, *REDIRECTS, *REBUILT])
-def test_nothing_else_is_kept_whatever_a_caller_names(path: str) -> None:
+def test_other_excluded_files_are_not_kept_even_if_named(path: str) -> None:
     reason = workspace_exclusion(path)
     assert reason is not None
     assert workspace_exclusion(path, keep=[fold_path(path)]) == reason
@@ -421,7 +421,7 @@ def test_nothing_else_is_kept_whatever_a_caller_names(path: str) -> None:
 
 @pytest.mark.parametrize("directory", ["", "mirror/", "deep/down/Mirror/"])
 @pytest.mark.parametrize("head", ["HEAD", "head", "he\u200cad"])
-def test_a_head_makes_a_repository_of_its_directory(directory, head):
+def test_a_directory_with_a_head_counts_as_a_repository(directory, head):
     repositories = find_repositories([f"{directory}notes.txt", f"{directory}{head}"])
     for name in ("config", "CONFIG", "config.worktree", "commondir", "hooks/post-checkout"):
         path = f"{directory}{name}"
@@ -445,7 +445,7 @@ NESTED = [
 
 
 @pytest.mark.parametrize("directory", NESTED)
-def test_a_git_directory_inside_a_git_directory_travels_like_it(directory):
+def test_a_git_directory_inside_a_git_directory_is_archived_like_it(directory):
     heads = [f"{path}/HEAD" for path in (*NESTED, ".git", "deep/.git")]
     repositories = find_repositories(heads)
     for name in ("HEAD", "index", "packed-refs", "objects/ab/01", "refs/heads/x", "logs/HEAD"):
@@ -502,13 +502,13 @@ def test_a_repository_that_poses_as_content_of_another_keeps_no_settings(
         ".git/hooks/modules/a",
     ],
 )
-def test_a_directory_in_another_place_is_no_git_directory(directory):
+def test_a_directory_in_another_place_does_not_count_as_a_git_directory(directory):
     repositories = find_repositories([f"{directory}/HEAD", f"{directory}/objects/x"])
     assert repositories.nested == frozenset()
     assert workspace_exclusion(f"{directory}/objects/x", repositories=repositories) is not None
 
 
-def test_the_head_of_a_remote_makes_no_repository_of_its_branches():
+def test_the_head_of_a_remote_does_not_make_its_directory_a_repository():
     names = ("HEAD", "refs/remotes/origin/HEAD", "logs/HEAD", "logs/refs/heads/main", "objects/x")
     repositories = find_repositories([f".git/{name}" for name in names])
     assert repositories.strays == frozenset()
@@ -557,12 +557,12 @@ component = st.text(st.characters(exclude_characters="/\0", exclude_categories=[
         ".m2/settings\n.xml",
     ],
 )
-def test_a_line_break_hides_no_name(path: str) -> None:
+def test_a_line_break_does_not_hide_a_name(path: str) -> None:
     assert workspace_exclusion(path) is not None
 
 
 @given(st.lists(component, min_size=1, max_size=4), st.sampled_from(CREDENTIALS + CAPABILITIES))
-def test_depth_protects_nothing(parents, path):
+def test_excluded_names_are_excluded_at_any_depth(parents, path):
     assert workspace_exclusion("/".join((*parents, path))) is not None
 
 
@@ -583,7 +583,7 @@ def test_depth_protects_nothing(parents, path):
         ("a", "..\\..\\b"),
     ],
 )
-def test_a_link_to_a_place_inside_may_be_made(path, target):
+def test_a_link_that_stays_inside_is_accepted(path, target):
     assert link_stays_inside(path, target)
 
 
@@ -607,7 +607,7 @@ def test_a_link_to_a_place_inside_may_be_made(path, target):
         (".git/modules/lib/Objects/info/alternates", "b"),
     ],
 )
-def test_a_link_that_may_lead_outside_is_not(path, target):
+def test_a_link_that_may_lead_outside_is_refused(path, target):
     assert not link_stays_inside(path, target)
 
 
@@ -615,7 +615,7 @@ def test_a_link_that_may_lead_outside_is_not(path, target):
     st.lists(st.sampled_from(["a", "b", "..", ".", ""]), min_size=1, max_size=6).map("/".join),
     st.lists(st.sampled_from(["a", "b", "..", "."]), min_size=1, max_size=6).map("/".join),
 )
-def test_links_that_may_be_made_never_lead_outside_together(tmp_path_factory, first, second):
+def test_accepted_links_never_combine_to_lead_outside(tmp_path_factory, first, second):
     top = tmp_path_factory.mktemp("links")
     workspace = top / "workspace"
     (workspace / "a" / "b").mkdir(parents=True)

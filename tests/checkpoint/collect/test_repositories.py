@@ -78,7 +78,7 @@ def read_settings(repository: Path) -> list[str]:
     return [line for line in listed.splitlines() if not line.startswith("core.")]
 
 
-def test_git_takes_the_fresh_configuration(tmp_path: Path) -> None:
+def test_git_accepts_the_new_configuration(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(write_config(Repository(path=".git")))
     listed = git(tmp_path, "config", "--file", "config", "--list")
     assert listed.splitlines() == [
@@ -91,7 +91,7 @@ def test_git_takes_the_fresh_configuration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_a_repository_works(
+def test_a_restored_repository_works(
     workspace: Path, travel: Travel, hash_name: str, is_packed: bool
 ) -> None:
     make_upstream(workspace / "repo", f"--object-format={hash_name}")
@@ -105,13 +105,13 @@ def test_a_repository_works(
     assert loaded["metadata"]["repositories"] == []
 
 
-def test_a_split_index_works(workspace: Path, travel: Travel) -> None:
+def test_a_restored_split_index_works(workspace: Path, travel: Travel) -> None:
     make_upstream(workspace / "repo")
     git(workspace / "repo", "update-index", "--split-index")
     assert_same(workspace, moved(travel()), "repo")
 
 
-def test_a_shallow_clone_works(workspace: Path, upstream: Path, travel: Travel) -> None:
+def test_a_restored_shallow_clone_works(workspace: Path, upstream: Path, travel: Travel) -> None:
     git(workspace, "clone", "-q", "--depth", "2", upstream.as_uri(), "repo")
     assert_same(workspace, moved(travel()), "repo")
 
@@ -121,7 +121,7 @@ def test_a_shallow_clone_works(workspace: Path, upstream: Path, travel: Travel) 
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("is_old_style", sampled([False, True], every=2))
-def test_git_fetches_what_a_partial_clone_lacks_after_a_load(
+def test_git_fetches_missing_objects_of_a_partial_clone_after_a_load(
     workspace: Path, upstream: Path, travel: Travel, tmp_path: Path, is_old_style: bool
 ) -> None:
     with serve(upstream.parent, tmp_path) as (address, requests):
@@ -191,7 +191,7 @@ PARTIAL_WITHOUT_ADDRESS = [
 ]
 
 
-def test_in_a_partial_clone_without_an_address_nothing_looks_damaged(
+def test_a_partial_clone_without_an_address_does_not_look_damaged(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -203,7 +203,7 @@ def test_in_a_partial_clone_without_an_address_nothing_looks_damaged(
     assert_same(workspace, new.parent, "repo")
 
 
-def test_a_partial_clone_whose_remote_was_removed_stays_one(
+def test_a_partial_clone_without_its_remote_stays_a_partial_clone(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -213,7 +213,7 @@ def test_a_partial_clone_whose_remote_was_removed_stays_one(
     assert git(new / "repo", "fsck") == git(workspace / "repo", "fsck") == ""
 
 
-def test_a_remote_whose_name_is_not_kept_hinders_no_other_setting(
+def test_a_remote_with_an_invalid_name_does_not_affect_other_settings(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -228,7 +228,7 @@ def test_a_remote_whose_name_is_not_kept_hinders_no_other_setting(
 
 
 @pytest.mark.parametrize("is_plain_first", [True, False])
-def test_of_several_addresses_the_one_that_git_fetches_from_counts(
+def test_of_several_addresses_the_fetch_address_counts(
     workspace: Path, upstream: Path, travel: Travel, is_plain_first: bool
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -241,9 +241,7 @@ def test_of_several_addresses_the_one_that_git_fetches_from_counts(
     assert bool(travel()["git_hosts"]) is is_plain_first
 
 
-def test_a_filter_that_is_not_known_is_not_kept(
-    workspace: Path, upstream: Path, travel: Travel
-) -> None:
+def test_an_unknown_filter_is_not_kept(workspace: Path, upstream: Path, travel: Travel) -> None:
     git(workspace, "clone", "-q", "--filter=tree:0", upstream.as_uri(), "repo")
     git(workspace / "repo", "config", "remote.origin.url", URL)
     git(workspace / "repo", "config", "remote.origin.partialclonefilter", "sparse:path=x")
@@ -252,7 +250,7 @@ def test_a_filter_that_is_not_known_is_not_kept(
     assert read_settings(moved(loaded) / "repo") == origin
 
 
-def test_no_other_setting_of_a_repository_travels(
+def test_other_settings_of_a_repository_are_not_archived(
     workspace: Path, upstream: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", "--filter=blob:none", upstream.as_uri(), "repo")
@@ -299,7 +297,7 @@ def test_a_sparse_checkout_stays_sparse(
     assert not (moved(loaded) / "repo" / "b").exists()
 
 
-def test_settings_of_a_sparse_checkout_in_the_plain_configuration_count(
+def test_settings_of_a_sparse_checkout_in_the_main_configuration_count(
     workspace: Path, travel: Travel
 ) -> None:
     make_upstream(workspace / "repo")
@@ -386,7 +384,7 @@ def test_a_worktree_of_a_repository_outside_is_named_and_not_rebuilt(
     assert (moved(loaded) / "wt" / "top").read_text() == "three\n"
 
 
-def test_a_worktree_that_was_made_in_a_sandbox_has_its_path_there(
+def test_a_worktree_created_in_a_sandbox_keeps_its_sandbox_path(
     workspace: Path, travel: Travel
 ) -> None:
     make_upstream(workspace / "repo")
@@ -399,7 +397,7 @@ def test_a_worktree_that_was_made_in_a_sandbox_has_its_path_there(
     assert git(new / "wt", "status", "--porcelain") == ""
 
 
-def test_a_worktree_in_a_workspace_that_is_there_without_a_sandbox_moves(
+def test_a_worktree_in_an_unsandboxed_workspace_gets_its_new_path(
     workspace: Path, travel: Travel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repositories, "SANDBOX_WORKSPACE", workspace)
@@ -448,7 +446,7 @@ def test_submodules_are_connected_again(workspace: Path, nested: Path, travel: T
     assert not [path for path in out if path.endswith(("/.git", ".sample"))]
 
 
-def test_submodules_that_are_not_checked_out_stay_so(
+def test_submodules_that_are_not_checked_out_remain_so(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", nested.as_uri(), "repo")
@@ -578,7 +576,7 @@ def test_a_file_that_leads_to_another_place_in_the_workspace_is_not_rebuilt(
     assert_same(workspace, moved(loaded), "wt")
 
 
-def test_odd_files_in_place_of_those_of_git_hinder_no_save(
+def test_odd_files_in_place_of_git_files_do_not_prevent_a_save(
     workspace: Path, travel: Travel, tmp_path: Path
 ) -> None:
     promisor = b'[remote "o"]\n\tpromisor = true\n\turl = https://a/b\n'
@@ -633,7 +631,7 @@ def test_a_worktrees_own_settings_override_those_of_its_repository(
         assert git(new / name, "config", "--bool", "index.sparse") == f"{flag}\n"
 
 
-def test_names_that_no_archive_can_contain_do_not_matter_where_nothing_travels(
+def test_forbidden_names_in_excluded_directories_are_ignored(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:
     git(workspace, "clone", "-q", "--recurse-submodules", nested.as_uri(), "repo")
@@ -654,7 +652,9 @@ def test_a_directory_that_only_resembles_a_git_directory_is_left_out_in_any_spel
     assert not list((moved(loaded) / "repo/.git").rglob("y"))
 
 
-def test_a_worktree_at_the_greatest_depth_hinders_no_save(workspace: Path, travel: Travel) -> None:
+def test_a_worktree_at_the_maximum_depth_does_not_prevent_a_save(
+    workspace: Path, travel: Travel
+) -> None:
     make_upstream(workspace / "repo")
     depth = MAX_DEPTH - len(("agents", "a", "workspace"))
     worktrees = {"fits": ["d"] * (depth - 1), "deep": ["e"] * depth}

@@ -25,7 +25,7 @@ def content(fd):
         return file.read()
 
 
-def test_everything_is_found_in_the_order_of_its_names(tmp_path):
+def test_entries_are_listed_in_the_order_of_their_names(tmp_path):
     for name in ("b/x", "a/deep/down/y", "c"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
@@ -37,7 +37,7 @@ def test_everything_is_found_in_the_order_of_its_names(tmp_path):
     assert (found.directories, found.excluded, found.unarchivable) == ([], [], [])
 
 
-def test_directories_that_no_file_makes_necessary_are_found(tmp_path):
+def test_directories_without_files_are_listed(tmp_path):
     for name in ("empty", "nested/empty", "only-a-link", "only-cache/cache", "full"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "only-a-link" / "link").symlink_to("x")
@@ -46,7 +46,7 @@ def test_directories_that_no_file_makes_necessary_are_found(tmp_path):
     assert found.directories == ["empty", "nested/empty", "only-a-link", "only-cache"]
 
 
-def test_a_directory_that_stays_out_is_listed_once_and_never_entered(tmp_path, monkeypatch):
+def test_an_excluded_directory_is_listed_once_and_never_entered(tmp_path, monkeypatch):
     (tmp_path / "cache" / "deep").mkdir(parents=True)
     for number in range(20):
         (tmp_path / "cache" / "deep" / str(number)).write_bytes(b"")
@@ -60,7 +60,7 @@ def test_a_directory_that_stays_out_is_listed_once_and_never_entered(tmp_path, m
 
 
 @pytest.mark.parametrize("make", ["pipe", "socket", "device"])
-def test_what_is_no_file_is_listed_and_does_not_hold_us_up(tmp_path, make, request):
+def test_special_files_are_listed_without_blocking(tmp_path, make, request):
     path = tmp_path / "thing"
     if make == "pipe":
         os.mkfifo(path)
@@ -80,7 +80,7 @@ def test_what_is_no_file_is_listed_and_does_not_hold_us_up(tmp_path, make, reque
     assert not tree.is_file(tmp_path, "thing")
 
 
-def test_no_part_of_a_path_may_be_a_link(tmp_path):
+def test_a_link_in_any_part_of_a_path_is_not_followed(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
@@ -101,7 +101,7 @@ def test_the_root_itself_may_be_reached_through_a_link(tmp_path):
     assert content(regular_files.open_file(tmp_path / "link", "file")) == b"x"
 
 
-def test_a_file_that_is_swapped_for_a_link_after_the_look_is_not_followed(tmp_path):
+def test_a_file_replaced_by_a_link_after_the_listing_is_not_followed(tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
     (tmp_path / "secret").write_bytes(b"not yours")
     opener = tree.file_opener(tmp_path, "file")
@@ -114,7 +114,7 @@ def test_a_file_that_is_swapped_for_a_link_after_the_look_is_not_followed(tmp_pa
 
 
 @pytest.mark.parametrize("becomes", ["gone", "a link", "a file"])
-def test_a_directory_that_vanishes_during_the_look_is_no_error(tmp_path, monkeypatch, becomes):
+def test_a_directory_that_vanishes_during_the_listing_is_ignored(tmp_path, monkeypatch, becomes):
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_bytes(b"")
@@ -136,7 +136,7 @@ def test_a_directory_that_vanishes_during_the_look_is_no_error(tmp_path, monkeyp
     assert found.directories == []
 
 
-def test_a_link_that_vanishes_during_the_look_is_no_error(tmp_path, monkeypatch):
+def test_a_link_that_vanishes_during_the_listing_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to("x")
     (tmp_path / "file").write_bytes(b"")
 
@@ -164,21 +164,21 @@ def locked(tmp_path, monkeypatch):
     return reasons.append
 
 
-def test_a_directory_that_the_disk_refuses_is_an_error_that_names_it(tmp_path, locked):
+def test_a_directory_with_a_disk_error_is_an_error_that_names_it(tmp_path, locked):
     locked(errno.EIO)
     with pytest.raises(CheckpointError, match="Input/output error") as caught:
         look(tmp_path)
     assert caught.value.path == tmp_path / "a" / "locked"
 
 
-def test_an_unreadable_directory_is_reported_and_the_rest_is_found(tmp_path, locked):
+def test_an_unreadable_directory_is_reported_and_the_rest_is_listed(tmp_path, locked):
     locked(errno.EACCES)
     found = look(tmp_path)
     assert found.unreadable == ["a/locked"]
     assert found.files == ["a/open"]
 
 
-def test_an_unreadable_link_is_reported_and_the_rest_is_found(tmp_path, monkeypatch):
+def test_an_unreadable_link_is_reported_and_the_rest_is_listed(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("file")
 
@@ -190,7 +190,7 @@ def test_an_unreadable_link_is_reported_and_the_rest_is_found(tmp_path, monkeypa
     assert (found.files, found.unreadable) == (["file"], ["link"])
 
 
-def test_files_of_a_directory_that_may_not_be_read_are_not_left_out_in_silence(tmp_path, locked):
+def test_files_of_an_unreadable_directory_are_not_omitted_silently(tmp_path, locked):
     locked(errno.EACCES)
     with pytest.raises(CheckpointError, match="Permission denied") as caught:
         tree.list_files(tmp_path.parent, tmp_path.name)
@@ -233,12 +233,12 @@ def test_a_directory_with_a_cache_tag_is_left_out(tmp_path):
     assert found.files == ["mine/CACHEDIR.TAG", "mine/file"]
 
 
-def test_the_whole_workspace_is_no_cache_whatever_it_says(tmp_path):
+def test_a_workspace_with_a_cache_tag_is_not_left_out(tmp_path):
     (tmp_path / "CACHEDIR.TAG").write_bytes(SIGNATURE)
     assert look(tmp_path).files == ["CACHEDIR.TAG"]
 
 
-def test_a_directory_that_is_not_there_has_no_files(tmp_path):
+def test_a_missing_directory_has_no_files(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_bytes(b"")
     assert tree.list_files(tmp_path, "there") == ("file",)
@@ -260,7 +260,7 @@ def test_no_descriptor_is_left_open(tmp_path):
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_very_deep_directory_is_no_fault_of_ours(tmp_path):
+def test_a_very_deep_directory_does_not_fail_the_listing(tmp_path):
     fd = os.open(tmp_path, os.O_RDONLY)
     for _ in range(200):
         os.mkdir("d", dir_fd=fd)

@@ -175,7 +175,7 @@ lftp -u me, x
 @pytest.mark.parametrize(
     "password", ["admin1234", "passwordX9kq2", "secret-Zq81LmX0", "xxxxZq81LmX0p"]
 )
-def test_a_password_is_refused_whatever_word_it_contains(password: str) -> None:
+def test_a_password_is_refused_even_if_it_contains_a_common_word(password: str) -> None:
     for command in (f"mysql -h db.x.org -u root -p{password} shop", f"PGPASSWORD={password} psql"):
         assert rules_in(command) == ["command-password"]
 
@@ -198,7 +198,7 @@ def findings_in(paths: Iterable[Path]) -> list[Finding]:
     return [finding for findings in scans for finding in findings]
 
 
-def test_our_own_sources_hold_no_complete_token() -> None:
+def test_our_own_sources_contain_no_complete_token() -> None:
     package = Path(clawblox.__file__).parent
     parts = (package, package.parent / "tests" / "checkpoint")
     assert findings_in(path for part in parts for path in part.rglob("*.py")) == []

@@ -64,7 +64,7 @@ UNSCANNABLE = {
 
 
 @pytest.mark.parametrize("what", UNSCANNABLE)
-def test_what_cannot_be_searched_is_a_finding(what: str) -> None:
+def test_content_that_cannot_be_searched_is_a_finding(what: str) -> None:
     data = UNSCANNABLE[what]
     (finding,) = scan(data, "file")
     assert finding.rule == "unscannable"
@@ -98,7 +98,7 @@ def test_a_damaged_container_is_searched_up_to_the_damage() -> None:
 
 
 @pytest.mark.parametrize("compress", ["gzip", "xz", "zlib", "zip", "tar-gzip", "git-pack"])
-def test_a_truncated_container_is_searched_as_far_as_it_goes(compress: str) -> None:
+def test_a_truncated_container_is_searched_up_to_its_end(compress: str) -> None:
     whole = wrapping.ENCODINGS[compress](TOKEN + NOISE)
     for size in (20, len(whole) // 4, len(whole) // 2, len(whole) - 5, len(whole) - 1):
         assert set(rules_in(whole[:size])) <= {"github-token"}
@@ -106,7 +106,7 @@ def test_a_truncated_container_is_searched_as_far_as_it_goes(compress: str) -> N
 
 
 @pytest.mark.parametrize("data", [SCRIPT, b"\x7fELF" + bytes(600), b"MZ", b"x^2 + y^2 = z^2\n"])
-def test_a_program_or_text_is_not_a_container_too_many(data: bytes) -> None:
+def test_a_program_or_text_does_not_count_as_a_nested_container(data: bytes) -> None:
     assert rules_in(four_containers(data)) == []
     assert rules_in(four_containers(data + b" " + TOKEN)) == ["github-token"]
 
@@ -134,7 +134,7 @@ MAGICS = (
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_file_that_only_begins_like_a_container_passes(magic: bytes) -> None:
+def test_a_file_that_only_starts_like_a_container_passes(magic: bytes) -> None:
     for seed in range(20):
         noise = random.Random(seed).randbytes(3000)
         assert rules_in(magic + noise) == []
@@ -203,7 +203,7 @@ def test_a_member_that_no_directory_names_is_found() -> None:
     assert finding.path == "file!hidden"
 
 
-def test_zip64_sizes_are_understood() -> None:
+def test_zip64_sizes_are_parsed() -> None:
     packed = zlib.compress(TOKEN, wbits=-15)
     extra = struct.pack("<2H2Q", 1, 16, len(TOKEN), len(packed))
     saturated = 0xFFFFFFFF
@@ -224,7 +224,7 @@ def test_containers_are_counted() -> None:
 
 
 @pytest.mark.thorough
-def test_no_damage_anywhere_makes_the_scan_itself_fail() -> None:
+def test_damage_at_any_position_does_not_fail_the_scan() -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)  # shown when it fails
     choose = random.Random(seed)
@@ -249,7 +249,7 @@ MAGICS = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("magic", MAGICS)
-def test_senseless_bytes_after_the_magic_of_a_container_do_not_end_the_scan(magic: bytes) -> None:
+def test_arbitrary_bytes_after_the_magic_of_a_container_do_not_end_the_scan(magic: bytes) -> None:
     for byte in (0x00, 0x60, 0x7F, 0x80, 0xE0, 0xFF):
         for size in (0, 1, 9, 20, 80, 600):
             data = magic + bytes((byte,)) * size + b" " + TOKEN

@@ -127,7 +127,7 @@ def test_a_compressed_part_without_a_secret_passes(part: str) -> None:
 @pytest.mark.parametrize(
     "displacement", [-300, -40, -11, -10, -3, -2, -1, 0, 1, 2, OVERLAP - 1, OVERLAP]
 )
-def test_a_part_that_begins_or_ends_on_an_edge_is_opened(compress, displacement: int) -> None:
+def test_a_part_that_starts_or_ends_on_an_edge_is_opened(compress, displacement: int) -> None:
     packed = compress(LINES + TOKEN)
     before = NOISE.randbytes(STRIDE + displacement)
     (finding,) = scan(before + packed, "file")
@@ -236,7 +236,7 @@ def test_thousands_of_members_of_one_gzip_do_not_end_the_scan() -> None:
     assert rules_in(gzip.compress(b"") * 3000 + gzip.compress(TOKEN)) == ["github-token"]
 
 
-def test_noise_holds_no_compressed_parts() -> None:
+def test_no_compressed_parts_are_found_in_noise() -> None:
     size = 1 << 22
     noise = NOISE.randbytes(size)
     assert [*beginnings_module.beginnings(noise, 0, size, is_start=False, is_deepest=False)] == []
@@ -255,7 +255,7 @@ def test_noise_holds_no_compressed_parts() -> None:
         b"x\x9c\x00\x01\x00\xfe\xff.",
     ],
 )
-def test_a_file_of_false_beginnings_takes_bounded_work(magic: bytes, monkeypatch) -> None:
+def test_a_file_of_false_starts_takes_bounded_work(magic: bytes, monkeypatch) -> None:
     decoded = []
     original = zlib.decompressobj
 
@@ -284,7 +284,7 @@ def test_a_compressed_blob_that_continues_on_other_pages_is_refused() -> None:
     assert rules_in(database(1, "text", zlib.compress(dense))) == ["unscannable"]
 
 
-def test_plain_data_with_fitting_first_bytes_is_not_a_stream() -> None:
+def test_plain_data_with_matching_first_bytes_is_not_a_stream() -> None:
     block = b"x\x01\0\xff\x0f\0\xf0" + bytes(range(256)) * 20
     assert rules_in(b"\xff" * 99 + block + b"\xff" * 9000) == []
     whole = zlib.compress(LINES + gzip.compress(TOKEN), 0)

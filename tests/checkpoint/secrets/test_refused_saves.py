@@ -75,7 +75,7 @@ def read_locals(error: BaseException) -> str:
     return "\n".join(str(frame.locals) for frame in frames)
 
 
-def test_a_name_that_is_a_secret_is_withheld_where_its_content_is_refused(run: Run):
+def test_a_secret_in_a_name_is_masked_if_the_content_is_refused(run: Run):
     name, content = fake_token(1), fake_token(2)
     (run.workspace / name).write_text(content)
     error = expect_refusal(run)
@@ -108,7 +108,7 @@ def test_an_allowance_lets_one_finding_through_and_is_recorded(run: Run):
     assert [each.path for each in caught.value.findings] == ["agents/rocky/workspace/more.txt"]
 
 
-def test_the_reason_of_an_allowance_is_searched_too(run: Run):
+def test_the_reason_of_an_allowance_is_searched(run: Run):
     place_in_workspace(run, fake_token())
     (finding,) = expect_refusal(run).findings
     allowance = Allowance(
@@ -143,7 +143,7 @@ def test_a_secret_that_has_no_shape_is_found_when_it_is_known(
     assert secret not in f"{error!s} {error!r} {error.findings!r} {read_locals(error)}"
 
 
-def test_the_operator_token_of_a_world_that_runs_is_known(run: Run, tmp_path: Path):
+def test_the_operator_token_of_a_running_world_is_known(run: Run, tmp_path: Path):
     world = World(make_world(tmp_path))
     try:
         started = world.start(run_dir=run.dir)

@@ -100,7 +100,7 @@ def test_the_rest_of_the_state_is_left_out_and_listed(agent: BuiltAgent, tmp_pat
     assert not any("session-env" in each.parts for each in tmp_path.glob("run/**/*"))
 
 
-def test_of_all_plans_only_those_of_the_conversation_are_kept(agent: BuiltAgent) -> None:
+def test_only_plans_of_the_conversation_are_kept(agent: BuiltAgent) -> None:
     plans = state_path(agent, "plans")
     names = ("my-witty-newt", "my-witty-newt-agent-a1b2", "my-witty-newts", "of-another", "My-newt")
     for name in names:
@@ -112,7 +112,7 @@ def test_of_all_plans_only_those_of_the_conversation_are_kept(agent: BuiltAgent)
     assert plans_kept == {"plans/my-witty-newt.md", "plans/my-witty-newt-agent-a1b2.md"}
 
 
-def test_all_plans_are_kept_where_there_is_no_other_conversation(agent: BuiltAgent) -> None:
+def test_all_plans_are_kept_without_another_conversation(agent: BuiltAgent) -> None:
     write(state_path(agent, "plans") / "My_newt.md", b"swim")
     assert "plans/My_newt.md" not in archived(agent)
     for stranger in agent.strangers:
@@ -134,7 +134,9 @@ SOURCED = (
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS)
-def test_what_a_shell_would_source_is_never_extracted(tmp_path: Path, transcript: str) -> None:
+def test_files_that_a_shell_would_source_are_never_extracted(
+    tmp_path: Path, transcript: str
+) -> None:
     names = (transcript, *SOURCED)
     files = {f"agents/a/session/{name}": b"{}\n" for name in names}
     (tmp_path / "a.ckpt").write_bytes(checkpoint(files, agents={"a": STATE}))
@@ -171,7 +173,7 @@ def test_no_file_of_a_conversation_is_restored_as_executable(
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS)
-def test_git_takes_no_directory_of_a_conversation_for_a_repository(
+def test_git_does_not_treat_a_directory_of_a_conversation_as_a_repository(
     tmp_path: Path, transcript: str
 ) -> None:
     project = transcript.rpartition("transcript.jsonl")[0] or "projects/-old/"

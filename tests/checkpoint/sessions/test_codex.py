@@ -27,7 +27,7 @@ def test_codex_threads_follow_the_chain_of_their_parents(tmp_path):
     assert agent.family[2] not in collected
 
 
-def test_codex_threads_are_followed_by_the_older_record_format_too(tmp_path):
+def test_codex_threads_are_followed_in_the_older_record_format(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     for path in agent.family[1:]:
         first, _, rest = path.read_bytes().partition(b"\n")
@@ -77,7 +77,7 @@ def test_every_rollout_of_a_thread_is_collected(tmp_path):
     assert not {other, stranger} & collected
 
 
-def test_the_children_of_a_thread_are_found_beside_its_other_rollouts(tmp_path):
+def test_the_children_of_a_thread_are_found_with_several_rollouts(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     child = agent.family[1]
     second = child.with_name(f"{child.stem}_{codex_id(9)}.jsonl")
@@ -86,7 +86,7 @@ def test_the_children_of_a_thread_are_found_beside_its_other_rollouts(tmp_path):
 
 
 @pytest.mark.parametrize("mid_turn", [False, True])
-def test_the_newest_rollout_of_a_thread_tells_of_its_turn(tmp_path, mid_turn):
+def test_the_newest_rollout_of_a_thread_determines_its_turn(tmp_path, mid_turn):
     agent = build_agent(tmp_path / "rocky", "codex", mid_turn=not mid_turn)
     second = revert(agent, codex_id(9), agent.conversation_id, mid_turn=mid_turn)
     os.utime(second, (0, 0))  # Codex goes by the name
@@ -124,7 +124,7 @@ def test_a_rollout_whose_history_is_missing_is_an_error_that_names_it(tmp_path):
     assert agent.transcript.name in str(caught.value)
 
 
-def test_a_missing_history_that_codex_does_not_need_is_no_error(tmp_path):
+def test_a_missing_history_that_codex_does_not_need_is_ignored(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     newest = agent.transcript.with_name(f"{agent.transcript.stem}_{codex_id(9)}.jsonl")
     continue_rollout(newest, agent.conversation_id, None)
@@ -137,7 +137,7 @@ def test_a_missing_history_that_codex_does_not_need_is_no_error(tmp_path):
     assert {*agent.family, newest} <= {source.path for source in collect(agent).sources}
 
 
-def test_the_history_in_a_thread_that_was_put_aside_is_restored_to_its_place(tmp_path):
+def test_the_history_in_an_archived_thread_is_restored_to_its_place(tmp_path):
     agent = build_agent(tmp_path / "old" / "rocky", "codex")
     source, aside = agent.strangers[1], agent.dir / "session" / "archived_sessions"
     aside.mkdir()
@@ -148,7 +148,7 @@ def test_the_history_in_a_thread_that_was_put_aside_is_restored_to_its_place(tmp
     assert path.read_bytes() == source.read_bytes()
 
 
-def test_a_thread_that_was_put_aside_is_no_conversation(tmp_path):
+def test_an_archived_thread_is_not_a_conversation(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     aside = agent.dir / "session" / "archived_sessions"
     aside.mkdir()
@@ -161,7 +161,7 @@ def test_a_thread_that_was_put_aside_is_no_conversation(tmp_path):
 
 
 @pytest.mark.parametrize("base", [7, [], {"thread_id": 7}, {"thread_id": None}, None])
-def test_a_history_that_is_no_reference_is_none(tmp_path, base):
+def test_an_invalid_history_reference_is_ignored(tmp_path, base):
     agent = build_agent(tmp_path / "rocky", "codex")
     first, _, rest = agent.transcript.read_bytes().partition(b"\n")
     meta = json.loads(first)
@@ -215,7 +215,7 @@ def compress(path: Path, *, keep: bool = False) -> None:
         path.unlink()
 
 
-def test_a_compressed_rollout_is_stored_plain(tmp_path, decoder):
+def test_a_compressed_rollout_is_stored_uncompressed(tmp_path, decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     plain = archived(agent)
     for path in agent.family:
@@ -239,7 +239,7 @@ def test_a_compressed_rollout_that_cannot_be_read_is_an_error(tmp_path, no_decod
         collect(agent)
 
 
-def test_a_compressed_rollout_of_an_older_session_need_not_be_read(tmp_path, no_decoder):
+def test_a_compressed_rollout_of_an_older_thread_need_not_be_read(tmp_path, no_decoder):
     agent = build_agent(tmp_path / "rocky", "codex")
     younger, older = agent.strangers[:2]
     compress(older)

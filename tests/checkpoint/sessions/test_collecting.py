@@ -56,7 +56,7 @@ def test_all_segments_of_a_log_are_restored_with_their_offsets(tmp_path):
     assert [s.path.read_bytes() for s in found] == [s.path.read_bytes() for s in segments]
 
 
-def test_usage_is_archived_as_it_was_before_the_log_was_read(tmp_path):
+def test_the_archived_usage_is_read_before_the_log(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude")
     usage = agent.dir / "usage.json"
     usage.write_text("before")
@@ -69,7 +69,7 @@ def test_usage_is_archived_as_it_was_before_the_log_was_read(tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_was_restored_can_be_saved_and_restored_again(tmp_path, backend):
+def test_a_restored_conversation_can_be_saved_and_restored_again(tmp_path, backend):
     agent = build_agent(tmp_path / "old" / "rocky", backend)
     members = archived(agent)
     new = restored(members, agent, tmp_path / "new" / "rocky")
@@ -78,7 +78,7 @@ def test_what_was_restored_can_be_saved_and_restored_again(tmp_path, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, backend):
+def test_only_the_recorded_conversation_and_its_sub_agents_are_collected(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     session = collect(agent)
     collected = {source.path for source in session.sources}
@@ -90,7 +90,7 @@ def test_only_the_recorded_session_and_its_sub_agents_are_collected(tmp_path, ba
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_only_the_conversation_of_the_session_is_archived(tmp_path, backend):
+def test_no_other_conversation_is_archived(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     together = b"".join(archived(agent).values())
     assert b"MELON" in together
@@ -210,7 +210,7 @@ def test_a_last_record_without_a_newline_is_kept_and_gets_one(tmp_path, backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_torn_in_an_archive_of_another_writer_is_not_restored(tmp_path, backend):
+def test_an_incomplete_record_in_an_archive_of_another_writer_is_not_restored(tmp_path, backend):
     agent = build_agent(tmp_path / "old" / "rocky", backend)
     members = archived(agent)
     torn = {
@@ -256,7 +256,7 @@ def test_a_sub_agent_of_claude_does_not_end_the_turn(tmp_path):
     assert collect(agent).state.mid_turn
 
 
-def test_the_last_record_is_found_behind_very_long_ones(tmp_path):
+def test_the_last_record_is_found_after_very_long_records(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex", mid_turn=True)
     long = {"type": "response_item", "payload": {"output": "x" * 300_000}}
     with agent.transcript.open("ab") as file:

@@ -27,7 +27,7 @@ from tests.checkpoint.sessions.support import KIMI_ID, archived, collect, restor
 WRONG = "its content does not match its name"
 
 
-def test_kimi_keeps_no_path_and_no_permission_in_an_archive(tmp_path):
+def test_an_archive_of_kimi_contains_no_path_and_no_permission(tmp_path):
     agent = build_agent(tmp_path / "rocky", "kimi")
     members = archived(agent)
     together = b"".join(members.values())
@@ -108,7 +108,7 @@ def told(url: str, text: str = "A text.") -> bytes:
 
 
 @pytest.mark.parametrize("url", OUTSIDE)
-def test_a_reference_out_of_the_session_becomes_missing_media(url):
+def test_a_reference_out_of_the_conversation_becomes_missing_media(url):
     assert bind(told(url)) == told("[media missing]")
     escaped = told(url).replace(b"blobref", b"\\u0062lobref")
     assert bind(escaped) == told("[media missing]")
@@ -117,7 +117,7 @@ def test_a_reference_out_of_the_session_becomes_missing_media(url):
 
 
 @pytest.mark.parametrize("url", OUTSIDE)
-def test_what_a_message_says_of_a_reference_stays_as_it_is(url):
+def test_a_reference_in_the_text_of_a_message_is_unchanged(url):
     record = told(INSIDE, f"/old/home/sessions/x and {url}")
     assert bind(record) == record
 
@@ -128,7 +128,7 @@ def test_a_restored_record_of_an_image_is_unchanged_byte_by_byte():
 
 
 @pytest.mark.parametrize("plan", ["../../../../../../root/notes", "a/b", "", None, 7.5, ["a"]])
-def test_a_plan_outside_the_session_is_not_entered(plan):
+def test_a_plan_outside_the_conversation_is_dropped(plan):
     entered = {"type": "plan_mode.enter", "agentId": "main", "id": plan}
     assert bind(lines(entered, {"type": "x"})) == lines({"type": "x"})
     kept = lines(entered | {"id": "brave-hero.2"})
@@ -139,7 +139,7 @@ def test_a_plan_outside_the_session_is_not_entered(plan):
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 996, 5000])
-def test_an_image_is_restored_where_the_wire_refers_to_it(tmp_path, size):
+def test_an_image_is_restored_to_the_path_in_the_wire_file(tmp_path, size):
     agent = build_agent(tmp_path / "old" / "rocky", "kimi")
     content = IMAGE[:size]
     names = {kimi_blob(content), hashlib.sha256(content).hexdigest()}
@@ -190,7 +190,7 @@ def test_an_image_with_other_content_is_not_restored_and_is_listed(tmp_path):
 # State
 
 
-def test_a_restored_kimi_state_has_paths_of_the_new_session_only(tmp_path):
+def test_a_restored_kimi_state_has_only_paths_of_the_new_directory(tmp_path):
     workspace = tmp_path / "rocky" / "workspace"
     place = FORMATS["kimi-code-v1"].place(
         "state.json", conversation_id=KIMI_ID, workspace=workspace

@@ -45,7 +45,7 @@ def test_the_only_conversation_is_saved_and_can_be_resumed_after_a_load(
     assert again.agents["rocky"].session_id == agent.conversation_id
 
 
-def test_a_conversation_in_a_home_is_found_too(agent: BuiltAgent) -> None:
+def test_the_only_conversation_in_a_home_is_found(agent: BuiltAgent) -> None:
     state_dir = f"home/{find_format(agent.backend).program.home_dir}"
     (agent.dir / "session").rename(agent.dir / state_dir)
     planned = tiers.plan({"rocky": agent.dir}, backend=None, workspace_only=False)
@@ -55,7 +55,7 @@ def test_a_conversation_in_a_home_is_found_too(agent: BuiltAgent) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mid_turn", [True, False])
-def test_the_turn_of_the_only_conversation_is_seen(
+def test_a_turn_of_the_only_conversation_is_recognised(
     tmp_path: Path, backend: str, mid_turn: bool
 ) -> None:
     agent = build_unrecorded(tmp_path / "rocky", backend, mid_turn=mid_turn)
@@ -66,7 +66,7 @@ def test_the_turn_of_the_only_conversation_is_seen(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_several_conversations_without_an_id_are_an_error_that_says_what_to_do(
+def test_several_conversations_without_an_id_are_an_error_with_a_hint(
     tmp_path: Path, backend: str
 ) -> None:
     agent = build_agent(tmp_path / "rocky", backend)
@@ -83,7 +83,7 @@ def test_several_conversations_without_an_id_are_an_error_that_says_what_to_do(
     assert reason in {entry.reason for entry in planned.excluded}
 
 
-def test_conversations_of_two_programs_need_a_word(tmp_path: Path) -> None:
+def test_conversations_of_two_programs_need_an_explicit_driver(tmp_path: Path) -> None:
     agent = build_unrecorded(tmp_path / "rocky", "claude")
     other = build_unrecorded(tmp_path / "other", "codex")
     shutil.copytree(other.dir / "session" / "sessions", agent.dir / "session" / "sessions")
@@ -96,7 +96,7 @@ def test_conversations_of_two_programs_need_a_word(tmp_path: Path) -> None:
         assert planned.agents["rocky"].session_id == each.conversation_id
 
 
-def test_a_transcript_whose_name_is_no_id_is_no_conversation(agent: BuiltAgent) -> None:
+def test_a_transcript_without_an_id_in_its_name_is_not_a_conversation(agent: BuiltAgent) -> None:
     if agent.backend == "kimi":
         agent.transcript.parents[2].rename(agent.transcript.parents[3] / "session_x")
     else:
@@ -109,7 +109,7 @@ def test_a_transcript_whose_name_is_no_id_is_no_conversation(agent: BuiltAgent) 
         tiers.plan({"rocky": agent.dir}, backend=agent.backend, workspace_only=False)
 
 
-def test_a_state_that_cannot_be_read_is_no_reason_to_fail_without_a_driver(
+def test_an_unreadable_state_does_not_fail_a_plan_without_a_driver(
     agent: BuiltAgent, tmp_path: Path
 ) -> None:
     (agent.dir / "session").rename(tmp_path / "moved")

@@ -56,7 +56,7 @@ def utf16_length(path: str) -> int:
         ("/" + "\U0001f41f" * 120, "-" * 200 + "-rzlf4x"),
     ],
 )
-def test_the_project_directory_is_named_as_claude_names_it(path, slug):
+def test_the_project_directory_has_the_name_that_claude_uses(path, slug):
     assert project_slug(path) == slug == as_claude_does(path)
 
 
@@ -84,7 +84,7 @@ def test_a_project_name_is_hashed_from_the_same_length_as_in_claude(count):
         ("/", "workspace"),
     ],
 )
-def test_the_bucket_is_named_as_kimi_names_it(path, slug):
+def test_the_bucket_has_the_name_that_kimi_uses(path, slug):
     prefix, _, digest = work_dir_key(Path(path)).rpartition("_")
     assert prefix == f"wd_{slug}"
     assert len(digest) == 12
@@ -106,7 +106,7 @@ def test_a_workspace_behind_a_link_is_placed_by_its_real_path(tmp_path):
         assert len(places) == 1
 
 
-def test_a_session_of_a_workspace_that_had_another_path_is_found(tmp_path):
+def test_a_conversation_of_a_moved_workspace_is_found(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude", worked_in=Path("/workspace"))
     assert agent.transcript.parent.name == "-workspace"
     names_ = {source.name for source in collect(agent).sources}
@@ -115,7 +115,7 @@ def test_a_session_of_a_workspace_that_had_another_path_is_found(tmp_path):
     assert find_conversation(new, "claude", agent.conversation_id)
 
 
-def test_the_session_of_the_workspace_itself_wins(tmp_path):
+def test_the_conversation_in_the_bucket_of_the_workspace_wins(tmp_path):
     agent = build_agent(tmp_path / "rocky", "claude")
     for other in ("--first", "-workspace", "zlast"):
         copy = agent.transcript.parents[1] / other / agent.transcript.name
@@ -197,7 +197,7 @@ HOSTILE_NAMES = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
-def test_a_name_that_no_session_has_is_not_placed(tmp_path, backend, name):
+def test_a_name_that_the_format_does_not_allow_is_not_placed(tmp_path, backend, name):
     form = find_format(backend)
     conversation_id = session_id_for(backend)
     assert (
@@ -211,7 +211,7 @@ def test_the_id_file_of_another_driver_is_not_placed(tmp_path):
     assert form.place(name, conversation_id=CLAUDE_ID, workspace=tmp_path) is None
 
 
-def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
+def test_files_of_a_conversation_are_placed_where_the_program_reads_them(tmp_path):
     workspace = tmp_path / "workspace"
     slug = project_slug(str(workspace))
     project = f"session/projects/{slug}"
@@ -233,7 +233,7 @@ def test_files_of_a_session_are_placed_where_the_program_looks(tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_recorded_id_must_be_the_one_of_the_metadata(tmp_path, backend):
+def test_a_recorded_id_other_than_in_the_metadata_is_refused(tmp_path, backend):
     conversation_id = session_id_for(backend)
     place = find_format(backend).place(
         f"record/{backend}_session_id.txt", conversation_id=conversation_id, workspace=tmp_path

@@ -14,7 +14,7 @@ from tests.support.sampling import sampled
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_recorded_session_without_a_transcript_is_an_error(tmp_path, backend):
+def test_a_recorded_conversation_without_a_transcript_is_an_error(tmp_path, backend):
     agent = build_agent(tmp_path / "rocky", backend)
     agent.transcript.unlink()
     with pytest.raises(
@@ -109,7 +109,7 @@ def test_an_id_file_that_cannot_be_read_is_an_error(tmp_path, backend, instead):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("conversation_id", BAD_IDS)
-def test_an_archive_cannot_name_a_session_that_leads_elsewhere(tmp_path, backend, conversation_id):
+def test_an_id_in_an_archive_that_leads_elsewhere_is_refused(tmp_path, backend, conversation_id):
     form = find_format(backend)
     with pytest.raises(CheckpointFormatError, match="not a conversation id"):
         form.place("record/world_session.txt", conversation_id=conversation_id, workspace=tmp_path)
@@ -120,7 +120,7 @@ def test_an_unknown_driver_is_refused():
         find_format("gemini")
 
 
-def test_formats_are_known_by_their_names():
+def test_formats_are_found_by_name():
     assert list(FORMATS) == ["claude-code-v1", "codex-v1", "kimi-code-v1"]
     assert all(FORMATS[form.name] is form for form in FORMATS.values())
     assert [find_format(backend).backend for backend in BACKENDS] == list(BACKENDS)

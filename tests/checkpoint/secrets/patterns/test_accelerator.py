@@ -85,7 +85,9 @@ def test_every_fake_is_found_with_and_without_re2(family: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_every_fake_gives_the_same_in_every_encoding(encoding: str) -> None:
+def test_every_fake_has_the_same_findings_with_and_without_re2_in_every_encoding(
+    encoding: str,
+) -> None:
     for family in FAMILIES:
         assert_same_in(encoding, family)
 

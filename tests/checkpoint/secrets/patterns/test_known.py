@@ -113,7 +113,7 @@ def test_text_like_a_known_value_takes_linear_time(value: str) -> None:
         assert rules_in(almost[:200_000], known={"k": value}) == []
 
 
-def test_a_value_of_many_odd_characters_is_not_found_in_others() -> None:
+def test_a_value_of_many_odd_characters_is_not_found_in_other_values() -> None:
     for other in (ODD[1:], ODD[:-1], ODD.replace("/", "|"), ODD.replace("\\", "")):
         assert rules_in(nested(other, 2), known={"k": ODD}) == []
 
@@ -123,7 +123,7 @@ def test_a_short_value_is_ignored() -> None:
     assert rules_in("password is hunter2-hunt\n", known={"k": "hunter2-hunt"}) != []
 
 
-def test_a_known_value_that_is_a_token_too_is_one_finding() -> None:
+def test_a_known_value_that_is_also_a_token_is_one_finding() -> None:
     token = "gh" + "p_" + PLAIN.replace("-", "a").replace("_", "b")[:36]
     assert rules_in(f"GITHUB_{'TOKEN'}={token}", known={"k": token}) == ["known-value:k"]
 

@@ -90,7 +90,7 @@ def test_a_token_is_refused_if_enough_for_a_secret_remains(token: str) -> None:
     "value",
     ["password123", "Password1234", "SuperSecret123", "secret123456", "admin-root-99", "test2024"],
 )
-def test_words_that_people_have_in_passwords_do_not_suffice(value: str) -> None:
+def test_words_common_in_passwords_do_not_make_a_placeholder(value: str) -> None:
     assert not is_placeholder(value.encode())
 
 
@@ -104,7 +104,7 @@ WORDS = (*SPLICED, "xxx", "***", "...", "<key>", "${KEY}", "your_api_key_", "foo
     st.integers(20, 120),
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=5),
 )
-def test_a_random_body_with_placeholders_spliced_in_is_none(
+def test_a_random_body_with_inserted_placeholders_is_not_a_placeholder(
     seed: int, alphabet: str, length: int, words: list[str]
 ) -> None:
     choose = random.Random(seed)
@@ -129,7 +129,7 @@ def test_placeholder_words_and_repetition_are_a_placeholder(words: list[str], be
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_can_be_judged(body: bytes) -> None:
+def test_arbitrary_bytes_are_judged_without_an_error(body: bytes) -> None:
     assert is_placeholder(body) in (True, False)
 
 
@@ -239,7 +239,7 @@ def test_words_with_only_dashes_between_them_may_be_a_passphrase(phrase: str) ->
         "ADMIN_PASSWD",
     ],
 )
-def test_a_phrase_is_refused_where_any_text_is_a_secret(name: str) -> None:
+def test_a_phrase_is_refused_if_any_text_can_be_a_secret(name: str) -> None:
     assert rules_in(f"{name}=purple-monkey-dishwasher-42") == ["env-assignment"]
 
 
@@ -257,7 +257,7 @@ def test_a_name_on_a_line_of_its_own_is_found_in_json(name: str) -> None:
         text = json.dumps({"text": text})
 
 
-def test_symbols_of_a_program_are_no_token() -> None:
+def test_symbols_of_a_program_are_not_tokens() -> None:
     symbols = ["_removed_pairs", "_hf_entries", "PyInterpreterState", "multidict", "_proxy"]
     assert rules_in("\0".join(symbols)) == []
     token = fake("huggingface-token")

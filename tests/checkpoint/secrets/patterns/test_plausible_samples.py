@@ -89,7 +89,7 @@ def test_a_published_sample_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_published_value_passes_beside_its_name(name: str) -> None:
+def test_a_published_value_passes_next_to_its_name(name: str) -> None:
     assert rules_in(NAMED[name]) == []
     assert rules_in(json.dumps({"text": NAMED[name]})) == []
 
@@ -109,14 +109,14 @@ def test_the_key_of_another_account_is_refused() -> None:
         assert rules_in(text[:-1] + ("1" if text[-1] == "0" else "0")) == ["env-assignment"]
 
 
-def test_a_sample_does_not_hide_a_secret_beside_it() -> None:
+def test_a_sample_does_not_hide_an_adjacent_secret() -> None:
     for name, token in SAMPLES.items():
         secret = fake("github-token", name)
         for text in (f"{token} {secret}", f"{secret},{token}", f"TOKEN={token};{secret}"):
             assert rules_in(text) == ["github-token"], name
 
 
-def test_digests_are_whole() -> None:
+def test_the_list_of_digests_is_complete_and_unique() -> None:
     assert all(len(digest) == 64 and int(digest, 16) for digest in DIGESTS)
     assert len(DIGESTS) > 200
 
@@ -131,7 +131,7 @@ def test_a_key_with_the_first_line_of_a_sample_is_refused() -> None:
             assert rules_in(lines) == ["private-key"], between
 
 
-def test_a_key_with_a_first_line_of_filling_is_refused() -> None:
+def test_a_key_with_a_first_line_of_padding_is_refused() -> None:
     begin = "-----BEGIN PRIVATE " + "KEY-----"
     filling = "X" * 64
     for between in ("\n", "\\n"):

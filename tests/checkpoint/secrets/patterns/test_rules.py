@@ -74,7 +74,7 @@ def test_a_repeated_secret_is_one_finding_at_its_first_place() -> None:
     assert finding.line == 2
 
 
-def test_a_token_in_a_text_of_nothing_but_letters_and_slashes_is_found() -> None:
+def test_a_token_in_a_text_of_only_letters_and_slashes_is_found() -> None:
     for seed in range(3, 40):
         token = "1/" + "/0" + Maker(f"a refresh token {seed}")(98)
         assert rules_in(f"x\n{token}\n") == ["google-refresh-token"]
