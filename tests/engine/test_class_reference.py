@@ -28,9 +28,9 @@ def test_the_reference_has_the_arguments_of_each_method_and_event() -> None:
     [
         "| `Touched(other: BasePart)` |  |",
         "| `FindFirstChild(name, recursive)` | the recursive search is depth first |",
-        "| `GetPropertyChangedSignal(name)` |  |",
+        "| `GetPropertyChangedSignal(name)` | return the signal of a property's changes |",
         "| `Create(instance, info, goals)` | return a new tween, not yet running |",
-        "| `HasPendingInputs(player)` |  |",
+        "| `HasPendingInputs(player)` | return whether the queue of a player has inputs |",
     ],
 )
 def test_class_reference_has_signatures_of_methods(row: str) -> None:
