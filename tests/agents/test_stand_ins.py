@@ -222,7 +222,7 @@ async def test_another_conversation_is_an_error(stand: Stand) -> None:
         await until(events, "turn.finished")
         await agent.stop(grace_seconds=2)
         misbehave(stand.workspace, wrong_id=True)
-        with pytest.raises(AgentError, match="session"):
+        with pytest.raises(AgentError, match="conversation"):
             await agent.send(prompt="SAY again", env=stand.env)
         assert agent.state == "failed"
 

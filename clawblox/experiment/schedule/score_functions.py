@@ -209,9 +209,7 @@ def _siblings_found(directory: Path) -> Iterator[None]:
         yield
     finally:
         sys.dont_write_bytecode = writes_no_bytecode
-        with suppress(
-            ValueError
-        ):  # the last entry: the path may have contained the directory before
+        with suppress(ValueError):  # only the last entry is this block's
             del sys.path[-1 - sys.path[::-1].index(place)]
         for name in set(sys.modules) - before:
             if _is_sibling(sys.modules[name], name.partition(".")[0], directory):

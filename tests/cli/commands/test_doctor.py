@@ -167,7 +167,7 @@ def test_unwritable_directory_fails_all_its_checks(call: Start, tmp_path: Path) 
             if one["group"] == "Current directory"}  # fmt: skip
     assert here.pop("file system") == WARNING
     assert set(here.values()) == {MISSING}
-    assert len(here) == 7
+    assert len(here) == 5
 
 
 @needs_namespaces
