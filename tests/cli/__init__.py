@@ -1,1 +1,1 @@
-"""Tests of the command line, as a person uses it: other processes, their output and exit."""
+"""Tests of the command line as separate processes, by their output and exit status."""

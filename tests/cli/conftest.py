@@ -1,4 +1,4 @@
-"""The command line as a process of its own, with output that can be read while it runs."""
+"""The command line as a separate process, with output that can be read while it runs."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ API_KEY = "sk-not-a-key-0001"
 
 @attrs.define
 class Command:
-    """A ``clawblox`` command that runs, or has run."""
+    """A running or ended ``clawblox`` command."""
 
     process: subprocess.Popen[bytes] | ForkedProgram
     directory: Path
 
     @property
     def out(self) -> str:
-        """What it has written to standard output so far."""
+        """Standard output so far."""
         return (self.directory / "out").read_text(errors="replace")
 
     @property
     def err(self) -> str:
-        """What it has written to standard error so far."""
+        """Standard error so far."""
         return (self.directory / "err").read_text(errors="replace")
 
     def wait(self) -> int:
-        """Return its exit status, negative for a signal."""
+        """Wait for the end and return the exit status, negative for a signal."""
         return self.process.wait(HANG_S)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def wait_for(self, text: str) -> None:
-        """Wait until it has written ``text``, to whatever stream."""
+        """Wait until the command has written ``text`` to either stream."""
         wait_until(
             lambda: text in self.out + self.err or self.process.poll() is not None,
             HANG_S,
@@ -59,7 +59,7 @@ class Command:
         assert text in self.out + self.err, f"{self.out}\n{self.err}"
 
     def interrupt(self) -> int:
-        """Do as Ctrl-C does; return the exit status."""
+        """Send SIGINT like Ctrl-C; return the exit status."""
         self.send(signal.SIGINT)
         return self.wait()
 
@@ -69,13 +69,13 @@ Start: TypeAlias = Callable[..., Command]
 
 @pytest.fixture(autouse=True)
 def _in_a_directory_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give commands a current directory, in which they make their run directories."""
+    """Give commands a current directory for their run directories."""
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without what an outer world, or a terminal, left in it."""
+    """Return this process's environment without variables of an outer world or a terminal."""
     left = ("WORLD_", "COLUMNS", "LINES")
     clean = {key: value for key, value in os.environ.items() if not key.startswith(left)}
     return {**clean, **(env or {})}
@@ -83,10 +83,10 @@ def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @pytest.fixture
 def start(tmp_path: Path, template: Template) -> Iterator[Start]:
-    """Start ``clawblox`` commands; what still runs at the end is killed.
+    """Start ``clawblox`` commands, and kill running commands at the end.
 
-    A command with a prefix, or options of :class:`subprocess.Popen`, is an interpreter of its own.
-    Any other one finds what is ``typed`` on its standard input.
+    A command with a prefix or options of :class:`subprocess.Popen` is a separate interpreter. Other
+    commands get ``typed`` on their standard input.
     """
     commands: list[Command] = []
 
@@ -158,7 +158,7 @@ def up(start: Start, tmp_path: Path, run_dir: Path) -> Start:
 
 
 def choosy_world(parent: Path, name: str, *flags: str) -> Path:
-    """Write a world whose instance ``name`` alone gets the flags."""
+    """Write a world that gives flags only to its instance ``name``."""
     directory = make_world(parent, name="choosy")
     choice = f'*/{name}/*) set -- "$@" {" ".join(flags)}'
     script = f'case "$CLAWBLOX_MANIFEST_PATH" in {choice};; esac; exec "$@"'
@@ -175,7 +175,7 @@ def only_run(directory: Path) -> Path:
 
 
 def read_instances(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """Return by name what ``clawblox ps --json`` tells of the instances, without the command."""
+    """Return the facts of ``clawblox ps --json`` by instance name, without running the command."""
     found = json.loads(json.dumps([*map(attrs.asdict, read_run(run_dir).instances)], default=str))
     return {one["name"]: one for one in found}
 
@@ -214,13 +214,13 @@ def serve(start: Start, tmp_path: Path) -> Callable[..., Served]:
 
 
 def assert_nothing_runs() -> None:
-    """Fail unless every process that belongs to an instance is gone."""
+    """Require that all processes of instances have ended."""
     wait_until(lambda: not marked_processes(), what="no process of a world is left")
 
 
 @pytest.fixture
 def claude_env(tmp_path: Path) -> dict[str, str]:
-    """Return the environment in which Claude Code is a stand-in."""
+    """Return an environment with a stand-in for Claude Code."""
     binary = install(tmp_path / "bin", "claude")
     return {"PATH": f"{binary.parent}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": API_KEY}
 

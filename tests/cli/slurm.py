@@ -1,15 +1,14 @@
-"""Stand-ins for ``sbatch``, ``srun`` and ``scontrol`` that deliver signals as Slurm's manual says.
+"""Stand-ins for ``sbatch``, ``srun`` and ``scontrol`` that deliver signals like Slurm.
 
 - ``sbatch --wait SCRIPT`` runs a script as a job, once for each task of ``--array``, and again
   after each requeue. It ends with the job's status.
 - ``srun COMMAND`` runs a command as a step of the job.
-- ``scontrol requeue JOB`` ends a job, and lets it begin again in its queue.
+- ``scontrol requeue JOB`` ends a job and puts it into the queue again.
 
-No time passes: what happens at a time of the job is told to ``sbatch`` by lines on its standard
-input. ``signal`` is the moment of ``--signal``: with ``B:`` the batch shell alone gets it, without
-it all steps, and not the shell. ``limit`` is the end of ``--time``, at which all processes get
-SIGTERM, ``killwait`` is KillWait later, at which they get SIGKILL, and ``lost`` is a node that has
-died: the job is requeued.
+No real time passes: lines on the standard input of ``sbatch`` trigger the events of a job.
+``signal`` is the moment of ``--signal``: with ``B:`` only the batch shell gets it, otherwise all
+steps but not the shell. ``limit`` is the end of ``--time``: all processes get SIGTERM. ``killwait``
+is KillWait later: they get SIGKILL. ``lost`` is the death of a node: the job is requeued.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ import threading
 from pathlib import Path
 
 STATE_ENV = "STAND_IN_SLURM"
-"""Variable with the directory in which these programs meet."""
+"""Variable with the directory that these programs share."""
 _ARRAY_ID = 100
 
 
 def install(directory: Path, state: Path) -> dict[str, str]:
-    """Write the programs into a directory; return the environment in which they work."""
+    """Write the programs into a directory; return their environment."""
     for path in (directory, state / "steps", state / "requeued"):
         path.mkdir(parents=True)
     for name in ("sbatch", "srun", "scontrol"):
@@ -52,7 +51,7 @@ def _read_options(script: Path, given: list[str]) -> dict[str, str]:
 
 
 class Job:
-    """A job in the queue: of an array, one of its tasks."""
+    """A job in the queue, or a task of an array."""
 
     def __init__(self, options: dict[str, str], words: list[str], task: int | None) -> None:
         tasks = _read_tasks(options)
@@ -77,7 +76,7 @@ class Job:
         self._requeued = _state() / "requeued" / self._name
 
     def run(self) -> None:
-        """Run the script, and again as often as the job is requeued."""
+        """Run the script, and run it again whenever the job is requeued."""
         while True:
             mode = "ab" if self._starts and self.options.get("open-mode") == "append" else "wb"
             env = {**self._env, "SLURM_RESTART_COUNT": str(self._starts)}
@@ -98,7 +97,7 @@ class Job:
             self._requeued.unlink()
 
     def tell(self, moment: str) -> None:
-        """Do what happens at a moment of the job."""
+        """Trigger an event of the job."""
         if self._shell is None or self._shell.poll() is not None:
             return
         if moment == "signal":
@@ -117,7 +116,7 @@ class Job:
         return [int(path.name) for path in (_state() / "steps").iterdir()]
 
     def _processes(self) -> list[int]:
-        """Return all processes of the job, as its cgroup has them."""
+        """Return all processes of the job, like a cgroup."""
         mark = f"STAND_IN_JOB={_state() / self._name}".encode()
         return [
             int(path.parent.name)

@@ -1,4 +1,4 @@
-"""A defect of a display is reported once, and never ends what is shown."""
+"""A defect of a display is reported once and never ends the displayed work."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_instances_keep_running_after_a_display_defect(
     )
     with anyio.fail_after(60), pytest.raises(BatchError) as failed:
         await Orchestrator(run, output).run_until_asked()
-    # On a slow machine it ends before it is ready.
+    # On a slow machine the process ends before it is ready.
     assert "exit status 9" in str(failed.value.failed["w000"])
     assert reports(capsys) == 1
 
@@ -97,7 +97,7 @@ async def test_foreground_world_keeps_running_after_an_output_defect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(foreground, "_headings", fail)
-    # The test's standard output is no file.
+    # The standard output of tests is not a file.
     monkeypatch.setattr(foreground.sys, "stdout", open(os.devnull, "w"))  # noqa: SIM115
     world = AsyncWorld(make_world(tmp_path, "--exit-after", "0.1"), run_dir=tmp_path / "run")
     run = Foreground(world, tmp_path / "run", world.start, {}, 1.0, None)
@@ -198,7 +198,7 @@ async def test_work_continues_after_a_defect_of_its_bar_or_results(
 
 
 class Typed:
-    """A console at which lines were typed."""
+    """A console with typed lines."""
 
     is_interactive = False
 
@@ -218,7 +218,7 @@ class Agent:
 
 
 class Person:
-    """A player in a world that serves."""
+    """A player in a running world."""
 
     agent = Agent()
     life = None

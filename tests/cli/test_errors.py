@@ -1,4 +1,4 @@
-"""Errors at the edge of the command line: each is reported by its text, whatever raised it."""
+"""Errors at the edge of the command line: each is reported by its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of an experiment where a run is meant, and the reverse."""
+"""The directory of an experiment in place of a run's directory, and vice versa."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ATTEMPT = f"{CHAIN}/runs/memory-r1-g001"
 
 @pytest.fixture
 def experiment() -> Path:
-    """Return an experiment whose runs are not there, with an empty directory of a chain."""
+    """Return an experiment without its runs, with an empty directory of a chain."""
     directory = Path(shutil.copytree(V1, EXPERIMENT))
     Path(CHAIN, "runs").mkdir(parents=True)
     return directory
 
 
 def refuse(call: Start, *words: str) -> tuple[str, str]:
-    """Return the error and the hint of a command that is used wrongly."""
+    """Return the error and the hint of a wrongly used command."""
     command = call(*words)
     assert command.wait() == 2, (words, command.out, command.err)
     assert command.out == ""
@@ -177,7 +177,7 @@ def test_plans_worlds_and_experiments_are_distinguished(call: Start) -> None:
     assert error == "--plan: must be a TOML file, not the directory 'counter'"
 
 
-# -- an attempt of an experiment that runs --------------------------------------------------------
+# -- an attempt of a running experiment -----------------------------------------------------------
 
 
 @pytest.mark.thorough

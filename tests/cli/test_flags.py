@@ -1,4 +1,4 @@
-"""Hints speak the language of the caller: flags on the command line, arguments in Python."""
+"""Hints use the caller's terms: flags on the command line, arguments in Python."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z]")
 
 @pytest.fixture(scope="module")
 def hints() -> list[tuple[str, str]]:
-    """Return place and text of each hint of the library."""
+    """Return the place and text of each hint of the library."""
     return [*find_hints()]
 
 

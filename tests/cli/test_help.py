@@ -52,7 +52,8 @@ def test_every_option_is_in_a_section() -> None:
     for name in ("run", "up", "fork", "resume"):
         context = click.Context(find_command(name), info_name=name)
         _, _, last = find_command(name).get_help(context).partition("\nOther:\n")
-        # click keeps the option of the first call, with -h if that was one of the whole program.
+        # click caches the help option of the first call, which has -h only if the whole program
+        # ran.
         words = last.split("\n\n")[0].replace("-h, ", "").split()
         assert words == ["--help", "Show", "this", "message", "and", "exit."], name
 

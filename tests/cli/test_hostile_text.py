@@ -1,7 +1,7 @@
 """Text of agents, worlds, programs and strangers never controls the operator's terminal.
 
-Every way in which the command line writes is tried with the same text, on a terminal and in a pipe;
-then every command, with that text in each file and answer that it reads.
+Every output channel of the command line is tried with the same text, on a terminal and in a pipe;
+then every command, with that text in each file and answer that the command reads.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tests.support.waiting import HANG_S
 TITLE, CLIPBOARD, HIDDEN = "\x1b]0;title\x07", "\x1b]52;c;cm0gLXJm\x07", "\x1b[8mhidden\x1b[m"
 HOSTILE = f"{TITLE}{CLIPBOARD}{HIDDEN}\x9b2J\x1b[2J\x1b[3A\u202eder\u2066\U000e0041\r"
 OWN = re.compile(r"\r\x1b\[K|\x1b\[K\n|\x1b\[J|\r|\x1b\[(?:[0-2]|3[1-6])?(?:;3[1-6])?m")
-"""What clawblox itself writes to a terminal here; colours that can be read may pass."""
+"""Control sequences of clawblox itself, including readable colours."""
 
 
 def unsafe(text: str) -> set[str]:
-    """Return the characters that may not be in text for people, the ends of lines aside."""
+    """Return the characters that must not be in text for people, except newlines."""
     return {
         char
         for char in text
@@ -73,7 +73,7 @@ DRAWINGS = {
     "a progress line": "redraw(TEXT)",
     "a redrawn screen": "anyio.run(draw, sys.stdout)",
 }
-"""Those for terminals alone."""
+"""Channels for terminals only."""
 
 PROGRAM = r"""
 import json, os, sys
@@ -111,7 +111,7 @@ for name, CODE in json.loads(sys.argv[1]).items():
 
 
 def write_by(channels: Mapping[str, str], text: str, *, on_a_terminal: bool) -> dict[str, str]:
-    """Return what a command writes that shows a text, by the way in which it does."""
+    """Return the output of a text by channel."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(channels), json.dumps(text)]
     env = environment({"TERM": "xterm-256color"})
     if on_a_terminal:
@@ -127,7 +127,7 @@ def run_on_a_terminal(command: list[str], env: dict[str, str], *, status: int = 
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (40, 300))
     attributes = termios.tcgetattr(slave)
-    attributes[1] &= ~termios.OPOST  # the ends of lines stay as they are written
+    attributes[1] &= ~termios.OPOST  # newlines are not translated
     termios.tcsetattr(slave, termios.TCSANOW, attributes)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, master)
@@ -212,7 +212,7 @@ def toml(text: str) -> str:
 
 
 def make_hostile_world(parent: Path, *, fails: bool = False) -> Path:
-    """Write a world whose files and answers hold the text wherever they may."""
+    """Write a world with the text in all its files and answers."""
     directory = parent / f"w\x1b[2J\u202e{fails:d}"
     directory.mkdir()
     text = WORLD.replace('os.environ["HOSTILE"]', ascii(HOSTILE)).replace("FAILS", str(fails))
@@ -227,7 +227,7 @@ def make_hostile_world(parent: Path, *, fails: bool = False) -> Path:
 
 
 def make_hostile_agent(directory: Path) -> Path:
-    """Write what an agent leaves, with the text in each field."""
+    """Write the files of an agent, with the text in each field."""
     agent = make_agent(directory, "2.1.330")
     write_status(directory, state="failed", reason=HOSTILE, window=HOSTILE)
     events = {"operation": "agent", "type": "error", "data": {"kind": HOSTILE, "message": HOSTILE}}
@@ -249,7 +249,7 @@ def make_hostile_archive(path: Path) -> Path:
 
 
 def make_odd_archive(path: Path, *names: str) -> Path:
-    """Write an archive that loads, with files, a link and a directory of hostile names."""
+    """Write a valid archive with files, a link and a directory with hostile names."""
     below = "agents/x/workspace/"
     members = {f"{below}.renamed/{number}": below + name for number, name in enumerate(names)}
     links = [{"path": f"{below}link{names[0]}", "target": HOSTILE}]
@@ -261,7 +261,7 @@ def make_odd_archive(path: Path, *names: str) -> Path:
 
 
 class Trial:
-    """Runs commands, and keeps which were tried and what they wrote."""
+    """Runs commands, and records them and their output."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -285,7 +285,7 @@ class Trial:
 
 
 def make_hostile_experiment(place: Path) -> Path:
-    """Copy a recorded experiment, with hostile text wherever a program or a world has a say."""
+    """Copy a recorded experiment, with hostile text from all programs and worlds."""
     shutil.copytree(EXPERIMENT, place)
     journal = place / "journal.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""A world whose command ends in ``exec "$CLAWBLOX_BIN" run DIR``, on the port that it was given."""
+"""A world whose command ends in ``exec "$CLAWBLOX_BIN" run DIR``, on its given port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ exec "$CLAWBLOX_BIN" run ../plain
 
 @pytest.fixture
 def outer(tmp_path: Path) -> Path:
-    """Return a world that is a run of the plain world, after some preparations."""
+    """Return a world whose command prepares and runs the plain world."""
     copy_plain_world(tmp_path)
     directory = tmp_path / "outer"
     directory.mkdir()
@@ -114,7 +114,7 @@ def test_inner_world_writes_into_the_outer_manifest(outer: Path, tmp_path: Path)
     with World(outer) as started_world:
         started = started_world.start(run_dir=tmp_path / "run")
         line = f"manifest {tmp_path}/run/.clawblox/manifest.json"
-        wait_until(lambda: line in started.log_file.read_text())  # the inner run passes it on
+        wait_until(lambda: line in started.log_file.read_text())  # passed on by the inner run
         assert "CLAWBLOX_LEASE" not in started.command_file.read_text()
         started_world.save()
     assert len(manifest_of(tmp_path / "run")["checkpoints"]) == 1

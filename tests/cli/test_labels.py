@@ -27,7 +27,7 @@ world.start_many(specs, labels={"seed": 3}, detach=True).raise_if_failed()
 
 @pytest.fixture
 def labelled(tmp_path: Path, run_dir: Path, call: Start) -> Iterator[str]:
-    """Return a run directory in which four instances with labels run."""
+    """Return a run directory with four running instances with labels."""
     words = [sys.executable, "-c", START, str(make_world(tmp_path)), str(run_dir)]
     subprocess.run(words, check=True, timeout=HANG_S)
     yield str(run_dir)

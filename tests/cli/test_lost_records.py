@@ -1,4 +1,4 @@
-"""Commands on run directories whose records were lost, or that were moved, while a run goes on."""
+"""Commands on run directories that were moved or lost their records during a run."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
 def test_resume_is_not_suggested_for_a_moved_run_directory(up: Start, run_dir: Path) -> None:
     command = up()
     run_dir.rename(run_dir.with_name("moved"))
-    run_dir.touch()  # the records would be made again in its place, a second later
+    run_dir.touch()  # otherwise the records would be restored a second later
     assert command.interrupt() == 130
     assert command.out.count("stopped: exit status 0") == 3
     assert "resume:" not in command.out

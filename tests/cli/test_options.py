@@ -66,7 +66,7 @@ WITHOUT_FIELD = {
     ("fork", "run_id"): "chooses SOURCE",
     ("fork", "starter_fd"): "how the command runs itself in the background",
     ("resume", "labels"): "chooses the instances",
-    ("resume", "dry_run"): "shows what would be started",
+    ("resume", "dry_run"): "previews the start",
     ("resume", "starter_fd"): "how the command runs itself in the background",
     ("save", "as_json"): "how the command prints",
     ("save", "labels"): "chooses the instances",
@@ -82,7 +82,7 @@ WITHOUT_FIELD = {
 }
 
 DEFAULTS = {("run", "port"): 8080}
-"""Defaults that differ from those of the class: a person wants a port to remember."""
+"""Defaults that differ from the class, since a person wants a memorable port."""
 
 ARGUMENTS = {"fork": ["runs/r001", "w000"], "resume": ["runs/r001"], "verify": ["runs/r001"]}
 

@@ -1,4 +1,4 @@
-"""Paths and counts on the command line that cannot be used."""
+"""Unusable paths and counts on the command line."""
 
 from __future__ import annotations
 

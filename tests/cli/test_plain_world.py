@@ -1,4 +1,4 @@
-"""The command line with a world that was written from the public description alone."""
+"""The command line with a world written from the public description only."""
 
 from __future__ import annotations
 

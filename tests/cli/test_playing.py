@@ -50,7 +50,7 @@ values = st.recursive(
 
 
 def text_of(value: Any) -> str:
-    """Return a value so that two are equal exactly if their texts are: ``1`` and ``1.0`` are."""
+    """Return a text that is equal for equal values, such as ``1`` and ``1.0``."""
 
     def plain(one: Any) -> Any:
         if isinstance(one, dict):
@@ -65,7 +65,7 @@ def text_of(value: Any) -> str:
 
 
 def is_harmless(line: str) -> bool:
-    """Return whether a line neither controls a terminal nor reorders what it shows."""
+    """Return whether a line neither controls a terminal nor reorders text."""
     return not {unicodedata.category(char) for char in line} & {"Cc", "Cf", "Zl", "Zp"}
 
 
@@ -359,7 +359,7 @@ WANTED: dict[str, list[str]] = {"keys": [], "ids": []}
 
 
 def collect(value: Any) -> None:
-    """Note every key and id of a value, which the path of something new may end with."""
+    """Collect every key and id of a value, with which paths of new members may end."""
     if isinstance(value, dict):
         WANTED["keys"] += value
         WANTED["ids"] += [value["id"]] if isinstance(value.get("id"), str) else []

@@ -1,4 +1,4 @@
-"""What stands in place of a file that a command opens: no hang, no growth, no traceback.
+"""Commands neither hang, grow nor print a traceback if files are replaced with other things.
 
 The list of the files is made by tracing what commands open below a run directory, an agent's
 directory and a world.
@@ -33,7 +33,7 @@ PRECIOUS = "a file of the user\n"
 class Place:
     """A world, a run in it with a save, an agent and an archive, and copies of them to break.
 
-    Records hold absolute paths, so the copies are in the same place, one after the other.
+    Records contain absolute paths, so the copies use the same place one after the other.
     """
 
     root: Path
@@ -54,7 +54,7 @@ class Place:
         return self.run / "agents" / "Eko"
 
     def words(self) -> list[list[str]]:
-        """Return the commands that look at a run that has ended, or go on from it."""
+        """Return the commands that show or continue an ended run."""
         run, agent = str(self.run), str(self.agent)
         archive = str(next((self.run / "checkpoints").glob("*.ckpt"), self.run / "none.ckpt"))
         return [
@@ -87,7 +87,7 @@ class Place:
         return Command(process, directory)
 
     def call(self, words: Sequence[str], **env: str) -> tuple[int, str]:
-        """Run a command to its end; return its status and what it said."""
+        """Run a command to its end; return its status and output."""
         command = self.start(words, **env)
         try:
             status = command.process.wait(HANG_S)
@@ -99,7 +99,7 @@ class Place:
         return status, said
 
     def call_unbroken(self, words: Sequence[str]) -> tuple[int, str]:
-        """Run a command where nothing was replaced, once; return its status and what it said."""
+        """Run a command once with unchanged files; return its status and output."""
         key = " ".join(words)
         if key not in self._unbroken:
             self.renew()
@@ -107,7 +107,7 @@ class Place:
         return self._unbroken[key]
 
     def renew(self) -> None:
-        """Put everything back as it was."""
+        """Restore all files."""
         shutil.rmtree(self.live, ignore_errors=True)
         shutil.copytree(self.root / "kept", self.live, symlinks=True)
 
@@ -165,7 +165,7 @@ def opened(place: Place) -> dict[str, list[Path]]:
     return _trace(place)
 
 
-# ---------------------------------------------------------------------- what stands in its place
+# -------------------------------------------------------------------------------- replacements
 
 
 def _pipe(path: Path, _precious: Path) -> None:
@@ -210,7 +210,7 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 
 def _replace(place: Place, path: Path, kind: str) -> Path:
-    """Put something else in place of a file; return a user's file that must stay as it is."""
+    """Replace a file with something else; return a user's file that must not change."""
     precious = place.live / "precious"
     precious.write_text(PRECIOUS)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,19 +230,19 @@ def _check(place: Place, path: Path, kind: str, commands: Sequence[Sequence[str]
         precious = _replace(place, path, kind)
         status, said = place.call(words, **env)
         assert precious.read_text() == PRECIOUS, f"{words}: {said}"
-        # What has a second name can be read; it is only never written.
+        # A hard link may be read but must never be written.
         is_same = status == expected and _shape(said) == _shape(said_before)
         is_same |= kind == "second name"
         assert is_same or path.name in said, f"{words} ended with {status}: {said}"
 
 
 def _shape(said: str) -> str:
-    """Return an output without its numbers, which may be ages, and its spaces."""
+    """Return an output without spaces and numbers, which may be ages."""
     return re.sub(r"[\d.]+(m\d+)?s?|\s+", " ", said)
 
 
 def _sample(opened: dict[str, list[Path]]) -> list[tuple[str, Path]]:
-    """Return one file of each command that opens any, as far as possible another one each."""
+    """Return a file for each command that opens files, a different one if possible."""
     chosen: list[tuple[str, Path]] = []
     for words, paths in opened.items():
         known = {path for _, path in chosen}
@@ -283,7 +283,7 @@ def test_trace_finds_the_files_that_commands_open(
 def test_replaced_file_neither_hangs_a_command_nor_fills_memory(
     place: Place, opened: dict[str, list[Path]], kind: str
 ) -> None:
-    """A sample of the next test: another file for each command."""
+    """A sample of the next test, with a different file for each command."""
     for words, path in _sample(opened)[:: 2 if kind == "pipe" else 3]:
         _check(place, path, kind, _commands(place, words)[:1])
 
@@ -297,11 +297,11 @@ def test_every_command_survives_the_replacement_of_every_file(
         _check(place, path, kind, place.words())
 
 
-# ------------------------------------------------------------------- while an orchestrator lives
+# ------------------------------------------------------------------- with a running orchestrator
 
 
 def _live_through(place: Place, path: Path, kind: str) -> None:
-    """Replace a file under a living orchestrator; it serves, and ends when it is told to."""
+    """Replace a file of a running orchestrator, which must keep working and end on request."""
     place.renew()
     command = place.start(_up(place))
     try:

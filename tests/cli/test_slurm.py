@@ -1,4 +1,4 @@
-"""Experiments in Slurm's jobs, by the scripts in ``examples`` and stand-ins for its programs."""
+"""Experiments in Slurm jobs, with the scripts in ``examples`` and stand-ins for Slurm."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Job:
         self._moments: IO[str] = process.stdin
 
     def tell(self, moment: str) -> None:
-        """Let a moment of the job come."""
+        """Trigger an event of the job."""
         self._moments.write(f"{moment}\n")
         self._moments.flush()
 
     def wait_for(self, output: str, text: str, count: int = 1) -> None:
-        """Wait until the job has written a text so often."""
+        """Wait until the job has written a text ``count`` times."""
         path = Path(output)
         wait_until(
             lambda: (
@@ -63,7 +63,7 @@ class Job:
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Iterator[Submit]:
-    """Submit scripts; the jobs that are left are killed."""
+    """Submit scripts, and kill the remaining jobs at the end."""
     programs = tmp_path / "programs"
     env = slurm.install(programs, tmp_path / "slurm")
     clawblox = programs / "clawblox"
@@ -107,7 +107,7 @@ def test_a_job_that_pauses_before_its_end_is_requeued_and_continues_until_it_is_
     job = submit(EXAMPLES / "slurm.sbatch", "exp.toml")
     job.wait_for("clawblox-100.out", "generation 1 works")
     job.tell("signal")
-    job.wait_for("clawblox-100.out", "generation 1 works", 2)  # both in the same file
+    job.wait_for("clawblox-100.out", "generation 1 works", 2)  # both write to the same file
     assert job.wait() == 0
     assert outcomes("experiments/memory") == ["paused", "committed"]
     assert_nothing_runs()
@@ -129,7 +129,7 @@ def test_a_job_whose_node_has_died_continues_from_its_last_checkpoint(
 
 
 def test_a_job_that_waits_for_a_person_is_not_requeued(tmp_path: Path, submit: Submit) -> None:
-    write_plan(tmp_path / "cwd", generations=2)  # the limit may close the first as finished
+    write_plan(tmp_path / "cwd", generations=2)  # the limit may end the first attempt as finished
     job = submit(EXAMPLES / "slurm.sbatch", "exp.toml", "--set", "limits.wall=0.1s")
     assert job.wait() == 75
     assert "limits.wall" in Path("clawblox-100.out").read_text()
@@ -154,7 +154,7 @@ def test_a_job_that_saves_until_its_end_is_not_requeued_and_leaves_nothing(
     moment: str, tmp_path: Path, submit: Submit
 ) -> None:
     plan = write_plan(tmp_path / "cwd", duration="1h")
-    misbehave(plan.parent / "template", turn_s=HANG_S)  # so that a checkpoint waits
+    misbehave(plan.parent / "template", turn_s=HANG_S)  # delays the checkpoint
     job = submit(EXAMPLES / "slurm.sbatch", "exp.toml")
     job.wait_for("clawblox-100.out", "generation 1 works")
     job.tell("signal")

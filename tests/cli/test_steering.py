@@ -33,7 +33,7 @@ NAMES = ["w000", "w001", "w002"]
 
 @pytest.fixture
 def detached(tmp_path: Path, run_dir: Path, call: Start) -> Iterator[Path]:
-    """Return a run directory in which two detached instances run."""
+    """Return a run directory with two detached running instances."""
     world = make_world(tmp_path)
     start = "start_many(2, run_dir=sys.argv[2], detach=True)"
     code = f"import clawblox, sys; clawblox.World(sys.argv[1]).{start}"
@@ -217,7 +217,7 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
     command = up()
     session = play(read_instances(run_dir)["w001"]["port"])
     call("save", str(run_dir), "w001")
-    play(read_instances(run_dir)["w001"]["port"])  # what comes after the save is not in it
+    play(read_instances(run_dir)["w001"]["port"])  # later changes are not in the save
     wait_for_end(command)
     forking = start("fork", str(run_dir), "w001", "-n", "2")
     forking.wait_for("2 instances ready after")

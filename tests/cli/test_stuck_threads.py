@@ -1,4 +1,4 @@
-"""A command of which a thread never ends: the second signal ends it all the same."""
+"""The second signal ends a command even if one of its threads never ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of live tables, on real terminals, and the modes of the terminal at every end."""
+"""The keys of live tables on real terminals, and the modes of the terminal at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def running(tmp_path: Path, run_dir: Path, start: Start) -> Iterator[Path]:
 
 
 def end(one: Terminal) -> None:
-    """Type Ctrl-C, and check what is left of the table."""
+    """Type Ctrl-C, and check the remains of the table."""
     one.type(CTRL_C)
     assert one.wait() == 130
     one.assert_left_clean()
@@ -199,7 +199,7 @@ def test_command_that_kills_itself_restores_the_terminal(tmp_path: Path) -> None
 
 
 def test_ctrl_z_restores_the_terminal_until_the_command_continues(running: Path) -> None:
-    # This shell leaves the modes of a terminal alone.
+    # This shell does not change the modes of a terminal.
     with terminal(program=("sh", "-i"), env={"PS1": "", "ENV": ""}) as shell:
         shell.type(shlex.join([sys.executable, "-m", "clawblox", "ps", "-w", str(running)]) + "\n")
         for _ in range(2):

@@ -1,7 +1,7 @@
-"""A command that notes which files it opens, and may not grow; run as a program.
+"""A command with limited memory that records the files it opens; run as a program.
 
-Variables: ``OPENED`` is the file that gets the paths, one a line; with ``WITHOUT_PRIVILEGE``, root
-may open what its mode allows, as any other user.
+Variables: ``OPENED`` is the file that gets the paths, one per line; with ``WITHOUT_PRIVILEGE``,
+root may open only files whose mode allows it, like other users.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _is_noting = threading.local()
 
 
 def note(event: str, arguments: tuple[object, ...]) -> None:
-    """Note the path of a file that is opened; one in an open directory is found by ``os.open``."""
+    """Record the path of an opened file; files in an open directory are recorded by ``os.open``."""
     if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
         path = os.fsdecode(arguments[0])
         if os.path.isabs(path):
@@ -31,7 +31,7 @@ def note(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def open_and_note(*arguments, _open=os.open, **options):
-    """Open as ``os.open`` does, and note where the descriptor leads."""
+    """Open like ``os.open``, and record the path of the descriptor."""
     fd = _open(*arguments, **options)
     if options.get("dir_fd") is not None:
         _opened.add(os.readlink(f"/proc/self/fd/{fd}"))
@@ -39,10 +39,10 @@ def open_and_note(*arguments, _open=os.open, **options):
 
 
 def lose_privilege() -> None:
-    """Give up what lets root open files whatever their mode says; see capset(2)."""
+    """Drop the capabilities with which root ignores the modes of files; see capset(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice 32 bits of each
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, 32 bits each, twice
     assert libc.capget(header, sets) == 0, os.strerror(ctypes.get_errno())
     for index in range(3):
         sets[index] &= ~(1 << DAC_OVERRIDE | 1 << DAC_READ_SEARCH)
@@ -50,7 +50,7 @@ def lose_privilege() -> None:
 
 
 def main() -> None:
-    # Those of a fork: what the template needed does not count.
+    # Limits of the fork, without the memory of the template.
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     report = os.environ.pop("OPENED", None)

@@ -1,1 +1,1 @@
-"""Tests of the checker of worlds, and of the worlds that it must see through."""
+"""Tests of the checks of worlds, and of the bad worlds that they must detect."""

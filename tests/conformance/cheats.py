@@ -1,4 +1,4 @@
-"""World directories of ``worlds/cheating.py``, whose places are cleared after use."""
+"""World directories of ``worlds/cheating.py``, whose hidden files are removed after use."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def cheating_world(
     clock: str = "lockstep",
     flags: Sequence[str],
 ) -> Iterator[Path]:
-    """Write the directory of a cheating orchard for a block, and clear its places afterwards.
+    """Write the directory of a cheating orchard for a block; remove its hidden files at the end.
 
     Args:
-        parent: Where the directory is made.
+        parent: Parent of the directory.
         clock: ``lockstep`` or ``realtime``.
         flags: Flags of its program.
     """

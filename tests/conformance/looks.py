@@ -1,6 +1,6 @@
-"""Direct looks at an orchard, one for each family of its defects; they know nothing of checks.
+"""Direct tests of an orchard, one for each family of its defects, independent of the checks.
 
-A look returns whether the orchard conforms in the one respect that it is about.
+A look returns whether the orchard conforms in one respect.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ WARM_UP = ((0, PUSH), (1, PICK), (0, PULL), (1, PUSH))
 
 SCRIPT = ((1, PUSH), (0, PICK), (1, DROP), (0, PUSH), (0, DROP), (1, PICK))
 MANY = 120
-"""Ticks for which worlds in real time are watched after a save; a start takes about 20 of them."""
+"""Ticks to observe worlds in real time after a save; a start takes about 20 ticks."""
 
 
 @attrs.frozen
 class Bed:
-    """Starts orchards of one clock and one defect, and ends them with itself."""
+    """Starts orchards with a clock and a defect; closing the bed ends them."""
 
     parent: Path
     clock: str
@@ -49,7 +49,7 @@ class Bed:
         return self._exits.enter_context(running)
 
     def start_two(self) -> tuple[RunningWorld, list[Headers]]:
-        """Start an orchard with two agents, and act in it for a while."""
+        """Start an orchard with two agents, which act for a while."""
         world = self.start()
         agents = [world.join("Ann"), world.join("Bob")]
         say(world, agents[0], "hello")
@@ -78,7 +78,7 @@ def observe(world: RunningWorld, agent: Headers) -> Answer:
 
 
 def live_on(world: RunningWorld, agents: list[Headers], *, saves: bool = False) -> list[Answer]:
-    """Return the answers of a world from here on, to the same requests every time."""
+    """Return the answers of a world to a fixed sequence of requests."""
     answers = [observe(world, agent) for agent in agents]
     for number, action in SCRIPT:
         if saves:
@@ -149,7 +149,7 @@ def agent_ids_continue(bed: Bed) -> bool:
 
 
 def join_both_lives(bed: Bed) -> list[Any]:
-    """Return what the next agent observes that joins an original and its restore."""
+    """Return the observations of the next agent in an original and in its restore."""
     original, _ = bed.start_two()
     restored = bed.start(resume=original.snapshot().body)
     return [observe(world, world.join("Cy")).json() for world in (original, restored)]
@@ -200,7 +200,7 @@ def saves_change_no_tick(bed: Bed) -> bool:
 
 
 def snapshots_run_on_exactly(bed: Bed) -> bool:
-    """Compare the snapshots of both lives at equal times."""
+    """Compare the snapshots of both runs at equal times."""
     original, _ = bed.start_two()
     saved = original.snapshot()
     until = saved.json()["tick"] + MANY
@@ -220,7 +220,7 @@ def watch_snapshots(world: RunningWorld, until: int) -> Mapping[int, Any]:
 def _save_with_waiting_input(
     world: RunningWorld, agent: Headers
 ) -> tuple[Mapping[str, Any], bytes, int]:
-    """Return a snapshot in which an input waits, and how many had been applied before it.
+    """Return a snapshot with a waiting input, and the number of inputs applied before.
 
     The input and the request for the snapshot are sent at the same time.
     """
@@ -240,7 +240,7 @@ def _save_with_waiting_input(
 
 
 def inputs_land_equally(bed: Bed) -> bool:
-    """Compare both lives after an input that lands at the same tick: it waits in the snapshot."""
+    """Compare both runs after a waiting input of the snapshot lands at the same tick."""
     original, agents = bed.start_two()
     _, saved, _ = _save_with_waiting_input(original, agents[0])
     until = json.loads(saved)["tick"] + MANY
@@ -338,7 +338,7 @@ def sessions_are_random(bed: Bed) -> bool:
 
 
 def _refuses(bed: Bed, change: Callable[[bytes], bytes | None]) -> bool:
-    """Return whether a changed snapshot ends the world before its port is open."""
+    """Return whether the world ends before its port is open, given a changed snapshot."""
     world, _ = bed.start_two()
     changed = change(world.snapshot().body)
     missing = {"WORLD_RESUME_PATH": str(bed.parent / "missing")} if changed is None else {}
@@ -348,7 +348,7 @@ def _refuses(bed: Bed, change: Callable[[bytes], bytes | None]) -> bool:
 
 
 def _first_answer(world: RunningWorld) -> int | None:
-    """Return the status of the first answer of a world; None if it ended before."""
+    """Return the status of the first answer of a world; None if the world ended first."""
 
     def look() -> tuple[int | None] | None:
         if world.process.poll() is not None:
@@ -507,7 +507,7 @@ def base_path_is_used(bed: Bed) -> bool:
 
 
 def flags_override(bed: Bed) -> bool:
-    port = bed.start().port  # in use: a world that takes the variable's port cannot start
+    port = bed.start().port  # the variable's port is in use, so a world that takes it cannot start
     world = bed.start("--port", "0", env={"WORLD_PORT": str(port)}, listens=False)
     wait_until(lambda: is_serving(world) or world.process.poll() is not None)
     return world.process.poll() is None

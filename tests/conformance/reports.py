@@ -1,4 +1,4 @@
-"""Reports for tests of how they are shown: a plain one, and any with hostile text."""
+"""Reports for tests of their output: a plain report, and random reports with hostile text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def failing_report() -> Report:
 
 
 def failures_with_one_cause() -> list[CheckResult]:
-    """Return three failures that the same answer has caused, and a recommendation not met."""
+    """Return three failures with the same cause, and an unmet recommendation."""
     fields = {"evidence": "no agent could join", "request": "curl -i http://127.0.0.1:1/join"}
     names = ("contract.join", "contract.chat", "gate.sessions")
     failures = [make_result(name, "failed", **fields) for name in names]
@@ -85,4 +85,4 @@ REPORTS = st.builds(
     seconds=st.floats(0, 100),
     obstacle=st.just("") | st.lists(_TEXT, min_size=2, max_size=3).map("\n".join),
 )
-"""Any report: each text may be hostile, each value any JSON."""
+"""Random reports: each text may be hostile, each value any JSON."""

@@ -1,6 +1,6 @@
-"""``clawblox check`` finds each defect of the bad worlds, names it, and finds nothing in the good.
+"""``clawblox check`` finds and names each defect of the bad worlds, and passes the good worlds.
 
-By default each check must find one of its defects, in one clock.
+By default each check must find one of its defects, with one clock.
 """
 
 from __future__ import annotations
@@ -126,17 +126,17 @@ CASES = [(name, clock) for name in DEFECTS for clock in CLOCKS if DEFECTS[name].
 SLOW = {"loses-carried", "loses-pending", "loses-streak", "save-clears-pending"}
 """Defects whose checks restore many times."""
 SLOW_IN_REALTIME = {"observation-launch-id", "sessions-from-saved-key"}
-"""Defects that are found late in real time, as those of the checks of restores are."""
+"""Defects that are found late in real time, like the defects of the restore checks."""
 MAY_MISS = {"lockstep": set(), "realtime": {"restore.landings", "restore.pending"}}
-"""Checks that need luck, and may not have enough of it on a busy machine."""
+"""Checks whose success is random, and may fail on a busy machine."""
 ATTEMPTS = 4
-"""Times that a check which needs luck is run in real time, until it has some."""
+"""Maximum number of runs in real time of a check whose success is random."""
 DECISIVE = {"restore.landings"}
 IDS = {check.id for check in CHECKS}
 
 
 def is_usual(name: str, clock: str) -> bool:
-    """Return whether this is the clock in which a defect is cheap to find."""
+    """Return whether this is the clock with which a defect is cheap to find."""
     checks = {clock: DEFECTS[name].check(clock) for clock in CLOCKS}
     if name in SLOW or None in checks.values():
         return name not in SLOW
@@ -148,7 +148,7 @@ def is_usual(name: str, clock: str) -> bool:
 CHOSEN = {
     DEFECTS[name].check(clock): (name, clock) for name, clock in CASES if is_usual(name, clock)
 }
-"""The defect and the clock in which each check is tested by default."""
+"""The defect and the clock with which each check is tested by default."""
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +221,7 @@ COMPANIONS: Mapping[str, Sequence[str]] = {
 """Further checks that a defect may fail, by defect."""
 
 VISIBLE_AREAS = ("restore", "invisible", "hygiene")
-"""Areas whose defects may also differ from life to life, which the checks of restores see."""
+"""Areas whose defects may also differ from run to run, which the restore checks detect."""
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""The orchard conforms, and each of its defects shows to a direct look; no check takes part."""
+"""The orchard conforms, and a direct test detects each of its defects, without the checks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ LOOKS: Mapping[Look, tuple[str, ...]] = {
     looks.leaves_nothing: ("leaves-file", "leaves-daemon"),
     looks.reports_no_errors: ("script-errors",),
 }
-"""The defects that each look must see, in both clocks."""
+"""The defects that each look must detect, with both clocks."""
 
 LOCKSTEP: Mapping[Look, tuple[str, ...]] = {
     looks.continues_exactly: (

@@ -1,4 +1,4 @@
-"""A history of inputs in snapshots is found, and is told from state that inputs add."""
+"""Detection of a history of inputs in snapshots, as opposed to state that inputs add."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def check(parent: Path, clock: str, *types: str, kept: int | None) -> Chec
     """Look for a history in a garden.
 
     Args:
-        parent: Where its directory is made.
+        parent: Parent of its directory.
         clock: ``lockstep`` or ``realtime``.
         *types: The inputs of its ``world.toml``.
-        kept: Number of latest inputs that its snapshots have; None means all.
+        kept: Number of latest inputs in its snapshots; None means all.
     """
     garden = parent / "garden"
     garden.mkdir()

@@ -1,4 +1,4 @@
-"""The instances of a world under test: none is mistaken for another one."""
+"""The instances of a world under test are not confused with each other."""
 
 from __future__ import annotations
 

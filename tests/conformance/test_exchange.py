@@ -62,7 +62,7 @@ def test_quoted_answer_is_one_line_unlike_report_lines() -> None:
 
 
 def read_by_shell(command: str) -> list[bytes]:
-    """Return the words that bash gives to ``curl``, and nothing that it runs besides."""
+    """Return the words that bash passes to ``curl``."""
     script = f"curl() {{ printf '%s\\0' \"$@\"; }}\n{command}"
     done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=True, env={})
     assert done.stderr == b""

@@ -1,4 +1,4 @@
-"""What a life in fresh places reports is hostile: the world there could have written it."""
+"""The result of a run in fresh places is untrusted, since the world could have written it."""
 
 from __future__ import annotations
 

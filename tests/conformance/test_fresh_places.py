@@ -1,4 +1,4 @@
-"""A life in fresh places finds the worlds that keep state outside of their snapshots."""
+"""A run in fresh places detects worlds that keep state outside their snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FRESH = "restore.fresh_places"
 COMPARED = ("restore.trace", FRESH)
 ALL = ("restore",)
 SHARED = ("tmp", "shm", "daemon")
-"""Places that count as left behind, also by an honest world."""
+"""Places that count as left behind, even for an honest world."""
 
 
 async def check(
@@ -98,7 +98,7 @@ async def test_copy_of_the_state_outside_the_snapshot_is_allowed(
 
 
 NOT_FOUND = ("passwd-home", "daemon")
-"""Places that nothing finds without bubblewrap."""
+"""Places that are not found without bubblewrap."""
 
 
 @pytest.mark.thorough
@@ -107,7 +107,8 @@ NOT_FOUND = ("passwd-home", "daemon")
 async def test_most_state_outside_is_found_without_bubblewrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr(lives, "_SHOWN", 10_000)  # other programs may make listeners meanwhile
+    # Other programs may make listeners in the meantime.
+    monkeypatch.setattr(lives, "_SHOWN", 10_000)
     ids = ALL if place in NOT_FOUND else COMPARED
     report = await check(tmp_path, "--place", place, ids=ids)
     if place == "daemon":
@@ -215,7 +216,7 @@ async def test_world_with_constant_answers_weakens_the_verdict(tmp_path: Path) -
 
 
 def passed_ctime(path: Path) -> float:
-    """Return a time after the change of a path, once it has passed."""
+    """Wait until a time after the change of a path, and return the time."""
     since = path.stat().st_ctime + 0.05
     while time.time() < since:  # the clock of files is coarse
         path.stat()

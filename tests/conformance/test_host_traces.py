@@ -1,4 +1,4 @@
-"""Times, paths and secrets of the host are found in any usual form, and in nothing else."""
+"""Detection of times, paths and secrets of the host in any usual form."""
 
 from __future__ import annotations
 

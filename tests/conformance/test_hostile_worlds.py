@@ -1,4 +1,4 @@
-"""Checks of hostile worlds end in time, with a report that helps, and leave nothing."""
+"""Checks of hostile worlds end in time, with a helpful report and without leftovers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 HOSTILE = Path(__file__).parents[1] / "worlds" / "hostile.py"
 CALL_TIMEOUT = "clawblox.conformance.live.CALL_TIMEOUT_S"
 LIMIT_S = 240.0
-"""Real time in seconds after which a check of one world hangs."""
+"""Seconds of real time after which a check of a world counts as hanging."""
 
 GRADES: Mapping[str, str] = {
     "deep-observations": "exact_as_far_as_seen",
@@ -59,7 +59,7 @@ GRADES: Mapping[str, str] = {
     "dies-at-third-request": "not_shown",
     "refuses-own-save": "not_exact",
 }
-"""The grade of each hostile world; blank where it depends on chance."""
+"""The grade of each hostile world; empty if the grade is random."""
 
 
 @pytest.fixture(autouse=True)
@@ -230,7 +230,7 @@ async def test_links_left_by_a_world_are_a_finding(tmp_path: Path, in_place: boo
     ids = ("hygiene.files", "contract.flags")
     report = await check(tmp_path, "leaves-link", *ids, in_place=in_place)
     assert "latest" in find(report, "hygiene.files").evidence
-    flags = find(report, "contract.flags")  # its copy is made of the original
+    flags = find(report, "contract.flags")  # the copy is made from the original
     assert (flags.status == "could_not_run") == in_place
     assert ("latest" in flags.evidence) == in_place
     assert report.exit_status() == 0

@@ -1,4 +1,4 @@
-"""Whether inputs that wait survive a save is shown by a save that has one, and by nothing else."""
+"""Only a save with a waiting input shows whether waiting inputs survive a save."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check says about documented inputs that cannot be sent as they stand."""
+"""Messages of checks about documented inputs that cannot be sent unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No text of a report shows a secret of an instance, whole or in part."""
+"""Secrets of instances and their pieces are masked in all texts of a report."""
 
 from __future__ import annotations
 

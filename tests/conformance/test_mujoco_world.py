@@ -1,4 +1,4 @@
-"""A MuJoCo world whose agents see derived arrays: which ways to restore them are exact."""
+"""A MuJoCo world with observable derived arrays, restored in exact and inexact ways."""
 
 from __future__ import annotations
 

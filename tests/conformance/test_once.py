@@ -1,4 +1,4 @@
-"""A fact is learned once, for the first of all callers."""
+"""A fact is determined once, for the first caller."""
 
 from __future__ import annotations
 

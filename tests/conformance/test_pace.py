@@ -1,4 +1,4 @@
-"""A world that is slower than real time gets time by its own rate, up to the limit of the check."""
+"""A world slower than real time gets proportionally more time, up to the limit of the check."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TICK_S = 0.002
 
 
 class SlowWorld:
-    """A world of 500 Hz, and the real time in which it runs: nothing else lets it pass."""
+    """A world of 500 Hz with a simulated clock for real time."""
 
     def __init__(self, rate: float, *, stops_at: float = math.inf, answer_s: float = 0.01) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""A life that is seen at few of its ticks is asked several times at once, if it bears that."""
+"""A run that is observed at few of its ticks gets concurrent requests if it can handle them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEAR: Any = 99
 
 
 class Busy:
-    """A world that answers one request after the other, and ticks a few times for each."""
+    """A world that answers requests one after the other, with a few ticks per request."""
 
     def __init__(
         self, *, ticks: int, answer_s: float = 0.1, bears: int = BEAR, padding: int = 0

@@ -1,4 +1,4 @@
-"""The plugin of pytest: checks are tests, all run once, and without a world it costs nothing."""
+"""The pytest plugin: checks are tests that run once together, without cost if no world is given."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def check_world(target, names):
 
 runner.check_world = check_world
 """
-"""A conftest.py in which no world runs: each check has a result of its own."""
+"""A conftest.py with fixed results for each check, without running a world."""
 SELECTED = ("trace", "second", "again", "landings", "chat", "sessions")
 
 Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,7 +56,7 @@ Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run pytest in a project of its own, with what other projects find installed."""
+    """Run pytest in a separate project, with the packages of other projects."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
 
     def run_one(

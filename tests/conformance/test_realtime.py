@@ -1,4 +1,4 @@
-"""Lives of a running world meet at enough simulated times, however slow the machine is."""
+"""Runs of a running world have enough common simulated times, even on a slow machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 def make_player(tick: int, ticks_an_answer: int) -> Any:
-    """Return an agent of a world in which some ticks pass between two answers."""
+    """Return an agent of a world with some ticks between two answers."""
     ticks = count(tick, ticks_an_answer)
 
     async def answer() -> Exchange:

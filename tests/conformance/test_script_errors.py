@@ -1,4 +1,4 @@
-"""``clawblox check`` names an error of a script after which an engine world went on."""
+"""``clawblox check`` names a script error after which an engine world continued."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests of the misbehaving world: it conforms, and each flag breaks what it says."""
+"""Tests of the misbehaving world: it conforms, and each flag has its documented fault."""

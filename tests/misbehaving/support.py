@@ -1,4 +1,4 @@
-"""What the tests of the misbehaving world share: one that ends by itself, and an input."""
+"""Support for the tests of the misbehaving world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the misbehaving world leaves: processes, output, manifest entries; after a test, nothing."""
+"""Processes, output and manifest entries that the misbehaving world leaves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import make_world, running_world
 
 pytestmark = pytest.mark.thorough
-"""Tests of the package show by default that these faults are as their names say."""
+"""By default, tests of the package show that these faults match their names."""
 
 
 def ignores_sigterm(pid: int) -> bool:
-    """Read it from the process itself: to send a signal and look proves nothing at once."""
+    """Read the signal mask of a process, since sending a signal would prove nothing immediately."""
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
     return bool(int(ignored.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
@@ -187,7 +187,7 @@ def test_world_registers_recordings_repeatedly(tmp_path: Path) -> None:
             manifest.unlink()
 
 
-# ------------------------------------------------------------------------ what tests stand on
+# -------------------------------------------------------------------------------- test support
 
 
 def test_generated_world_runs_with_its_own_command(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The misbehaving world fails when it is ready: its listener, snapshots and sessions."""
+"""Faults of the ready misbehaving world: listener, snapshots and sessions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.waiting import HANG_S, wait_until
 from tests.support.worlds import RunningWorld, running_world
 
 pytestmark = pytest.mark.thorough
-"""Tests of the package show by default that these faults are as their names say."""
+"""By default, tests of the package show that these faults match their names."""
 
-# ------------------------------------------------------------------- it fails when ready
+# --------------------------------------------------------------------------- faults when ready
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_a_snapshot_hangs(tmp_path: Path, way: str, has_headers: bool) -> None:
         _, _, body = received.partition(b"\r\n\r\n")
         assert len(body) == (40 if has_headers else 0)
         assert (b"Content-Length: 1000000000000000" in received) == (way == "declared-huge")
-        # The world itself is well: only this connection hangs.
+        # Only this connection hangs; the world itself keeps working.
         assert world.ask("GET", "/api.md").status == 200
 
 
 def receive_snapshot(world: RunningWorld, *, silence_s: float, limit: int = 1 << 20) -> bytes:
-    """Return the raw answer until nothing comes for a while, or until it is long enough."""
+    """Return the raw answer up to a period of silence or a maximum length."""
     request = f"GET /snapshot HTTP/1.1\r\nX-Operator-Token: {world.token}\r\n\r\n".encode()
     received = b""
     with socket.create_connection(("127.0.0.1", world.port), timeout=silence_s) as peer:
@@ -244,7 +244,7 @@ def test_joining_hangs(tmp_path: Path) -> None:
         world.ask("POST", "/join", timeout=0.1)
 
 
-# ------------------------------------------------------------------------- acting
+# -------------------------------------------------------------------------------------- acting
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The misbehaving world fails to start, or starts late, or elsewhere."""
+"""Starts of the misbehaving world that fail, are late, or use another port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tests.support.worlds import running_world
 
 pytestmark = pytest.mark.thorough
-"""Tests of the package show by default that these faults are as their names say."""
+"""By default, tests of the package show that these faults match their names."""
 
 
 def test_world_exits_immediately(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_world_exits_after_a_while(tmp_path: Path) -> None:
 def test_world_runs_without_ever_listening(tmp_path: Path) -> None:
     with running_world(tmp_path, "--never-listen", listens=False) as world:
         wait_until(lambda: "counter world" in world.log)
-        # It would have bound right after; SIGTERM shows that it sits in its endless wait.
+        # The world would have bound its port by now; SIGTERM shows that it waits endlessly.
         assert is_alive(world.process.pid)
         assert not is_listening(world.port)
         world.process.terminate()

@@ -1,4 +1,4 @@
-"""One axis of time: descent, both scales, lost lives, folds, and the way back."""
+"""The time axis: descent, both scales, lost lives, folds, and the inverse mapping."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_host_times_are_placed_on_the_line_in_lost_parts_and_in_pauses(run: Path
     assert (kept.life, kept.is_lost) == (1, False)
     again = axis.place(kept.utc)
     assert again is not None
-    assert again.position == pytest.approx(kept.position, abs=0.1)  # of a fast world in 1 ms
+    assert again.position == pytest.approx(kept.position, abs=0.1)  # within 1 ms, for a fast world
     (pause,) = pauses(axis)
     later = datetime.fromisoformat(pause.place.utc) + timedelta(hours=1)
     paused = axis.place(format_moment_utc(later))
@@ -160,9 +160,9 @@ def test_axis_of_a_fork_omits_later_events_of_its_parent_in_another_run(
     ("time", "seconds", "instance", "life"),
     [
         (0.0, 1, "w000", 0),
-        (2.0, 1, "w000", 1),  # it began with the save, whatever the clock says
+        (2.0, 1, "w000", 1),  # the recording started with the save, regardless of the clock
         (2.0, 19, "", 1),
-        (7.0, 1, "w000", None),  # of a life that is not on the line
+        (7.0, 1, "w000", None),  # recording of a life that is not on the line
         (0.0, 1, "w001", None),
     ],
 )
@@ -195,7 +195,7 @@ def test_axis_can_be_made_for_any_manifest(
 
 
 def lives_of(tmp_path: Path) -> Lineage:
-    """Return a lineage: a life that saved at 2 s and died, and another that began from there."""
+    """Return a lineage: a life that saved at 2 s and died, and a life started from the save."""
     document = {
         "run": run_of("w000", ended_at="2026-06-22T19:00:00Z"),
         "checkpoints": [save_of("w000", 2), save_of("w000", 30, 5.0)],
@@ -217,7 +217,7 @@ def block(track: Track, *ends: tuple[float, float]) -> BlockEntry:
 
 
 def recorded(*blocks: BlockEntry) -> list[RecordingReader]:
-    """Return a recording of which only the index is there."""
+    """Return a recording that has only its index."""
     return [cast(RecordingReader, SimpleNamespace(index=blocks))]
 
 
@@ -226,7 +226,7 @@ steps = st.lists(
     min_size=1,
     max_size=30,
 )
-"""Blocks: milliseconds of the host, and of simulated time, from each to the next."""
+"""Blocks: milliseconds of host time and of simulated time from each block to the next."""
 
 
 def blocks_of(drawn: list[tuple[int, int, Track]], begin: tuple[float, float]) -> list[BlockEntry]:
@@ -289,7 +289,8 @@ def test_killed_life_reaches_its_save_beyond_the_end_of_its_recording(
     assert [(piece.life, piece.is_lost, piece.end) for piece in axis.pieces] == [
         (0, False, 2.0), (1, False, 5.0),
     ]  # fmt: skip
-    assert axis.pieces[0].knots[-1][0] - axis.pieces[0].knots[0][0] == 2.0  # that of the save
+    # The position of the save.
+    assert axis.pieces[0].knots[-1][0] - axis.pieces[0].knots[0][0] == 2.0
 
 
 def test_line_leaves_the_parent_at_the_save_of_the_fork(
@@ -312,7 +313,7 @@ def test_line_leaves_the_parent_at_the_save_of_the_fork(
     assert (between.is_paused, between.life, between.position) == (True, 1, 2.0)
 
 
-# -- what it costs ---------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.thorough
@@ -340,7 +341,7 @@ def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
     with path.open("rb") as file:
         reader = RecordingReader(file.fileno(), path)
         known = {0: [OpenRecording(reader)]}
-        blocks.clear()  # the first is that of the start
+        blocks.clear()  # the first is the start
         axis = make_axis(two_lives[:1], {0: [reader]})
         assert not blocks
         lanes = read_lanes(axis, known)

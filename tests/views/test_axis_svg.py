@@ -1,4 +1,4 @@
-"""The strip of an axis: what is drawn, where, and how much of it."""
+"""The strip of an axis: its content, positions and limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def lives(tmp_path_factory: pytest.TempPathFactory) -> tuple[DescentLife, ...]:
-    """Return a life that saved at 2 s and died at 8, and one that began six hours later."""
+    """Return a life that saved at 2 s and died at 8 s, and a life that started six hours later."""
     document = {
         "run": run_of("w000", ended_at="2026-06-23T00:00:10Z"),
         "checkpoints": [save_of("w000", 2)],

@@ -153,7 +153,7 @@ def test_note_about_a_slow_start_is_below_its_row_if_there_is_room() -> None:
     whole = plain(render(view(rows), BoardFrame(100, 30)))
     assert whole[4:8] == ["w00   starting", "      note 0", "w01   starting", "      note 1"]
     assert [line for line in whole if line.startswith("w08")]
-    # Not all fit: what starts comes first, and a quarter of the room tells how that is going.
+    # Not all rows fit: starting instances come first, and a quarter of the room is for their notes.
     small = plain(render(view(rows), BoardFrame(100, 14)))[4:]
     assert small == [*whole[4:9], "w03   ready", "w04   ready", "… and 4 more: 4 ready"]
 
@@ -235,7 +235,7 @@ def test_instances_that_have_not_started_are_waiting() -> None:
 
 def test_a_stopped_instance_has_not_failed() -> None:
     states = states_after(event("started"), event("ready"), event("stopped"))
-    assert not states.is_over  # the start of the others may go on
+    assert not states.is_over  # the start of the others may continue
     states.finish_start({}, ["w000"])
     assert states.is_over
     assert states.failures == {}
@@ -337,7 +337,7 @@ def test_a_start_that_was_stopped_has_not_failed() -> None:
     assert (states.is_over, states.failures) == (True, {})
 
 
-# ------------------------------------------------------------------------------ what happened
+# -------------------------------------------------------------------------------------- events
 
 
 def test_a_failed_start_shows_its_reason_and_the_last_line_of_its_log() -> None:

@@ -1,4 +1,4 @@
-"""Reports as a web page and as JUnit XML: what to mend comes first, and foreign text is text."""
+"""Reports as a web page and as JUnit XML: failures come first, and foreign text is escaped."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_every_text_colour_has_enough_contrast(theme: int, ground: str) -> None:
 
 
 def cases(report: Report, *, strict: bool = False) -> dict[str, ElementTree.Element | None]:
-    """Return the outcome of each test case by the id of its check; None where it passed."""
+    """Return the outcome of each test case by the id of its check; None if it passed."""
     suites = ElementTree.fromstring(render_junit(report, strict=strict))
     return {
         f"{case.get('classname')}.{case.get('name')}": next(iter(case), None)

@@ -1,4 +1,4 @@
-"""The web page of a report in a browser: it fits the screen, runs nothing and asks nobody."""
+"""The web page of a report in a browser: it fits the screen, without scripts and requests."""
 
 from __future__ import annotations
 

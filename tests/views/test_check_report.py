@@ -1,4 +1,4 @@
-"""The text of a report: what to do comes first, and foreign text controls nothing."""
+"""The text of a report: failures come first, and foreign text is escaped."""
 
 from __future__ import annotations
 

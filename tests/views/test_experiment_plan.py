@@ -1,4 +1,4 @@
-"""What a plan would do, before anything starts."""
+"""The preview of a plan."""
 
 from __future__ import annotations
 

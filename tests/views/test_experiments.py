@@ -1,4 +1,4 @@
-"""The table of an experiment, at the widths of terminals."""
+"""The table of an experiment at several terminal widths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML that escapes by default: any text comes back as text, whatever is in it."""
+"""HTML with escaping by default: any text is parsed back as the same text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = st.one_of(
 
 
 class Reader(HTMLParser):
-    """Reads a document: its elements, their attributes, and the text in each of them."""
+    """Reads the elements of a document, with their attributes and texts."""
 
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,4 +1,4 @@
-"""Agents in tables, one by one, and in the line about the end of a run."""
+"""Agents in tables, as descriptions, and in the summary of a run."""
 
 from __future__ import annotations
 

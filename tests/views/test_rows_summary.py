@@ -1,4 +1,4 @@
-"""The last lines of a run: how it ended, what was saved, what to type to go on."""
+"""The summary of a run: its end, its saves, and the commands to continue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_summary_counts_every_kind_of_end_with_problems_first() -> None:
     statuses = [
         status("w0", "exited", exit=WELL),
         status("w1", "exited", exit=WELL),
-        status("w2", "failed"),  # while it was starting
+        status("w2", "failed"),  # stopped during its start
         status("w3", "exited", exit=DIED),
         status("w4", "failed", exit=ProcessExit(status=4)),
         status("w5", "interrupted"),
@@ -50,11 +50,11 @@ def test_the_last_saves_are_described_by_age_and_simulation_time() -> None:
 @pytest.mark.parametrize(
     ("may_resume", "stopped", "exit_", "resumes"),
     [
-        (True, {"w0"}, WELL, True),  # by Ctrl-C
-        (True, {"w0"}, DIED, True),  # by a second Ctrl-C
-        (False, {"w0"}, WELL, False),  # by clawblox stop
+        (True, {"w0"}, WELL, True),  # stopped by Ctrl-C
+        (True, {"w0"}, DIED, True),  # killed by a second Ctrl-C
+        (False, {"w0"}, WELL, False),  # stopped by clawblox stop
         (False, {"w0"}, DIED, False),
-        (False, set(), WELL, False),  # it has finished
+        (False, set(), WELL, False),  # finished
         (True, set(), WELL, False),
         (False, set(), DIED, True),
     ],

@@ -35,7 +35,7 @@ def picture(generations: int = 3, title: str = "panda", by: str = "model") -> ET
 
 
 def groups(root: ET.Element, name: str) -> dict[str, tuple[float, float]]:
-    """Return where the marks of a class are, by the words that they show."""
+    """Return the positions of the marks of a class, by their tooltips."""
     found = {}
     for group in root.iter(f"{SVG}g"):
         if group.attrib["class"] == name:
@@ -47,7 +47,7 @@ def groups(root: ET.Element, name: str) -> dict[str, tuple[float, float]]:
 
 
 def lines(root: ET.Element, generations: int) -> list[str]:
-    """Return the classes of lines that join some generations."""
+    """Return the classes of lines that span a number of generations."""
     paths = [e for e in root.iter(f"{SVG}path") if e.attrib["d"].count("L") == generations - 1]
     return [e.attrib["class"] for e in paths if "line" in e.attrib["class"].split()]
 

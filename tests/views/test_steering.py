@@ -1,4 +1,4 @@
-"""The state of a table after keys, and the actions that they ask for."""
+"""The state of a table after keys, and the actions of the keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = ("up", "down", "enter", "escape", "backspace", "/", "?", "a", "x", "y", "
 
 
 def after(*keys: str, rows: tuple[str, ...] = ROWS) -> tuple[Steering, list[Action]]:
-    """Return the state after keys, and the actions that they asked for."""
+    """Return the state after keys, and the requested actions."""
     state, actions = UNSTEERED, []
     for key in keys:
         state, action = press(state, key, rows, VERBS)

@@ -1,4 +1,4 @@
-"""A run with an agent whose log is written line by line, as Claude Code writes it."""
+"""A run with an agent whose log is written line by line, in Claude Code's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run with a crash, a pause and a fork, for the tests of its axis of time."""
+"""A recorded run with a crash, a pause and a fork, for the tests of the time axis."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _kill(run: Path, agent: Any) -> None:
 
 
 def shift(run: Path, since: datetime) -> None:
-    """Move every time of the host after a moment six hours on, as if the run had paused."""
+    """Shift host times after a moment by six hours, as if the run had paused."""
 
     def later(match: re.Match[bytes]) -> bytes:
         stamp = datetime.fromisoformat(match[0].decode())

@@ -12,7 +12,7 @@ from clawblox.web.site import Site
 
 
 class PlainLinks:
-    """Addresses that can be read: ``/run/1234567890?q=x#fragment``."""
+    """Readable addresses: ``/run/1234567890?q=x#fragment``."""
 
     def to(self, *path: str, fragment: str = "", **query: str | int | None) -> PageAddress:
         return PageAddress.make("", *(path or ("",)), fragment=fragment, **query)
@@ -22,7 +22,7 @@ class PlainLinks:
 
 
 def ask(site: Site | Path, cursors: Mapping[str, str] | None = None, **query: str) -> Ask:
-    """Return what a page is asked for."""
+    """Return a request for a page."""
     found = site if isinstance(site, Site) else Site(site)
     return Ask(found, PlainLinks(), query, cursors or {})
 

@@ -1,4 +1,4 @@
-"""Real runs that began from each other's saves, in one directory and across several."""
+"""Real runs that started from each other's saves, in one directory and across several."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ACTIONS = [("Bet", 3), ("Bet", 4)]
 def make_family(parent: Path) -> Path:
     """Return a directory with two runs: a fork in the first, and a fork of that in the second.
 
-    ``first`` has ``alpha`` and its fork ``w000``; ``second`` has one that began from a save of
-    ``w000``. After their fork, Ada bets 99 in ``w000`` only.
+    ``first`` has ``alpha`` and its fork ``w000``; ``second`` has an instance started from a save of
+    ``w000``. After the fork, Ada bets 99 only in ``w000``.
     """
     lab = parent / "lab"
     anyio.run(partial(_make_family, dice_world(parent), lab))
@@ -59,13 +59,13 @@ def save_agent(run: Path, name: str, text: str, **more: str) -> Path:
 
 
 def find_run(site: Site, name: str) -> RunSummary:
-    """Return a run by its name."""
+    """Return the run with a name."""
     (run,) = [run for run in site.runs() if run.name == name]
     return run
 
 
 def saves_of(site: Site, name: str, instance: str) -> list[tuple[str, Path]]:
-    """Return the page and the file of each save of an instance, the latest first."""
+    """Return the page and the file of each save of an instance, latest first."""
     run = find_run(site, name)
     return [
         (f"run/{run.ident}/save/{site.identify(save.path)}", save.path)

@@ -1,4 +1,4 @@
-"""A run and an experiment in which every field that may be any text is hostile."""
+"""A run and an experiment with hostile text in every free text field."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.web.drawing import draw
 TAGS = "<script>ran=1</script>\"'><img src=//evil.example/x onerror=ran=1><svg/onload=ran=1>"
 SIGNS = "\x1b[31m\x1b]8;;http://evil.example/\x07&lt;\u202ebidi\u2066\u200b"
 TEXTS = (f"{TAGS}{SIGNS}\ud800", f"{TAGS}{SIGNS}", TAGS)
-"""The worst first."""
+"""Hostile texts, the worst first."""
 NAME = "<img src=x onerror=ran=1>\"'\x1b[31m\u202e"
-"""A name of a directory."""
+"""A hostile directory name."""
 SECRET = "root:x:0:0"
-"""What /etc/passwd contains."""
+"""Content of /etc/passwd."""
 _STRUCTURE = frozenset(("type", "subtype", "role", "kind", "schema_version"))
 _PLACES = frozenset(("name", "log_file", "instance_dir", "path", "dir"))
-"""Members that lead to other files."""
+"""Members with paths of other files."""
 
 
 def write_hostile(root: Path) -> tuple[Path, Path]:
     """Write a hostile run and a hostile experiment; return their directories.
 
-    Another run, ``places``, has records and manifests that lead to impossible places.
+    Another run, ``places``, has records and manifests with impossible paths.
     """
     places = Path(shutil.copytree(V1, root / "places"))
     for path in (*places.rglob("manifest.json"), *places.rglob("records.jsonl")):
@@ -92,7 +92,7 @@ def _is_shown(experiment: Path) -> bool:
     try:
         read_experiment(experiment)
         draw(experiment.parent, f"experiment/{identify(experiment.name)}")
-    except Exception:  # whatever is wrong with it, this field stays as it was
+    except Exception:  # this field must stay valid
         return False
     return True
 
@@ -104,12 +104,12 @@ def _poison_files(run: Path, is_whole: Callable[[], bool]) -> None:
 
 
 def _poison(path: Path, is_whole: Callable[[], bool], *, are_places: bool = False) -> None:
-    """Replace each text in a file, and add a key to each object, as long as all can be read.
+    """Replace each text in a file and add a key to each object, unless that makes it unreadable.
 
     Args:
         path: The file.
-        is_whole: Whether all can be read.
-        are_places: Whether only what leads to other files is replaced, or all but that.
+        is_whole: Returns whether everything is readable.
+        are_places: Whether to replace only paths of other files, or all other texts.
     """
     content = path.read_text()
     is_lines = path.suffix != ".json"
@@ -124,7 +124,7 @@ def _poison(path: Path, is_whole: Callable[[], bool], *, are_places: bool = Fals
         if (key in _PLACES) is not are_places:
             continue
         if kind in seen and path.name == "journal.jsonl":
-            continue  # it is read whole after each change
+            continue  # checks that everything is readable after each change
         seen.add(kind)
         had = isinstance(owner, list) or key in owner
         before = owner[key] if had else None

@@ -33,7 +33,7 @@ def record(world: Path, run: Path, *actions: tuple[str, object]) -> Path:
 
 
 def engine_world(parent: Path, renderer: str = "", extra: str = "") -> Path:
-    """Write a world of the engine with a part that falls, and a renderer of its own if given."""
+    """Write an engine world with a falling part, and with its own renderer if given."""
     world = parent / "world"
     (world / "renderer").mkdir(parents=True)
     (world / "assets").mkdir()
@@ -51,7 +51,7 @@ def engine_world(parent: Path, renderer: str = "", extra: str = "") -> Path:
 
 
 def tally_world(parent: Path, *viewer: str) -> Path:
-    """Write a world without a renderer, with a viewer of its own."""
+    """Write a world without a renderer but with its own viewer."""
     world = world_with_viewer(parent, *viewer)
     shutil.copy(TALLY, world)
     with (world / "world.toml").open("a") as config:

@@ -1,4 +1,4 @@
-"""``clawblox app`` as a process, and what its pages answer."""
+"""``clawblox app`` as a process, and the answers of its pages."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Served:
         return f"http://127.0.0.1:{self.port}/{self.key}/"
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """Ask for a page, given its path below the key."""
+        """Request a page, given its path below the key."""
         return self.ask_raw(f"/{self.key}/{path}", method, **headers)
 
     def ask_raw(self, target: str, method: str = "GET", **headers: str) -> Answer:
-        """Ask for anything."""
+        """Send a request with any target."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return ask(self.port, method, target, headers=named)
 
     def text(self, path: str) -> str:
-        """Return a page, which must be there."""
+        """Return the text of a page, which must exist."""
         answer = self.ask(path)
         assert answer.status == 200, answer
         return answer.body.decode()

@@ -1,4 +1,4 @@
-"""Sites for the tests of pages: pages as text, and run directories that are written by hand."""
+"""Sites for the tests of pages: pages as text, and hand-written run directories."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def only_run(site: Site) -> RunSummary:
 
 
 def write_log(run: Path, name: str, content: bytes, **changes: Any) -> Path:
-    """Write the record and the log of an instance that has ended, unless ``changes`` tell else."""
+    """Write the record and the log of an ended instance, with ``changes`` of the record."""
     log = run / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(content)

@@ -29,7 +29,7 @@ from tests.web.served import Served, served
 pytestmark = pytest.mark.needs("chromium")
 
 VIEWS: Final = tuple(itertools.product((False, True), (1280, 390)))
-"""Schemes, dark or not, and widths."""
+"""Whether the scheme is dark, and the width."""
 PAGES: Final = (
     "",
     "?q=script&state=ended&sort=cost",
@@ -48,7 +48,7 @@ PAGES: Final = (
     "compare",
     "compare?a={run}&b={run}",
 )
-"""Addresses of pages; the names in braces are those of what is in a :class:`Lab`."""
+"""Addresses of pages; the names in braces refer to :attr:`Lab.names`."""
 WATCH: Final = """
   var reports = [];
   addEventListener("securitypolicyviolation",
@@ -66,7 +66,7 @@ class Lab:
     Attributes:
         site: Its pages.
         root: The directory.
-        names: What stands for the names in :data:`PAGES`.
+        names: Values for the names in :data:`PAGES`.
     """
 
     site: Served
@@ -79,7 +79,7 @@ class Lab:
 
 
 def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> Lab:
-    """Return a lab whose pages are those of a run and of an experiment."""
+    """Return a lab with the pages of a run and an experiment."""
     (found,) = Site(run).runs()
     ident = identify(os.path.relpath(run, root))
     saves = re.findall(rf"/run/{ident}/save/(\w+)", site.text(f"run/{ident}"))
@@ -113,7 +113,7 @@ def hostile(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def look(lab: Lab, page: Page) -> None:
-    """Check what every page must be: whole within its width, quiet, and without foreign words."""
+    """Check that a page fits its width, reports no errors and contains no foreign markup."""
     page.wait_for("document.readyState === 'complete'")
     too_wide = page.evaluate("""
       document.documentElement.scrollWidth <= innerWidth ? [] :
@@ -129,14 +129,14 @@ def look(lab: Lab, page: Page) -> None:
 
 
 def take_turn(run: Path, turn: int) -> None:
-    """Write that the agent of a run that :func:`make_run` made is in a turn."""
+    """Record a turn of the agent in a run of :func:`make_run`."""
     agent = AgentDir(run / "agents" / f"of-{run.name}")
     record = AgentRecord(name=agent.path.name, driver="claude", state="working", turn=turn)
     StatusWriter(agent).write(record)
 
 
 def press(page: Page, key: str) -> None:
-    """Press a key that makes a character, or Enter or Escape."""
+    """Press a character key, Enter or Escape."""
     code = {"Enter": 13, "Escape": 27}.get(key, 0)
     text = "\r" if key == "Enter" else key if len(key) == 1 else ""
     event = {"key": key, "text": text, "windowsVirtualKeyCode": code}
@@ -192,7 +192,7 @@ def test_hostile_words_in_every_field_are_text(
             text = page.evaluate("document.documentElement.textContent")
             assert SECRET not in text
             assert not any(sign in text for sign in "\x1b\u202e\u2066\u200b")
-            if address not in ("reports", "lineage"):  # there, nothing is listed
+            if address not in ("reports", "lineage"):  # no list on this page
                 assert "onerror=ran=1" in text
             assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
 

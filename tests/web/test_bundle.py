@@ -1,4 +1,4 @@
-"""Pages as files: complete, linked among themselves, and without names and secrets of the host."""
+"""Pages as files: complete, linked to each other, and without names and secrets of the host."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HREF = re.compile(r'(?:href|src)="([^"]*)"')
 
 
 def spell(name: str) -> Iterator[str]:
-    """Yield a name as texts contain it."""
+    """Yield the spellings of a name in texts."""
     quoted = quote(name, safe="")
     yield from (name, quoted, quoted.lower(), quote(quoted, safe=""), escape(escape(name)))
     yield json.dumps(f"a\n{name}\tb")
@@ -55,7 +55,7 @@ def spell(name: str) -> Iterator[str]:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Name user, host, home and directory so that they are found; return all names."""
+    """Set distinctive names for user, host, home and directory; return all names."""
     home = tmp_path / "homes" / USER
     home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
@@ -104,7 +104,7 @@ def contents(out: Path) -> dict[str, str]:
 
 
 def find_name(text: str, names: list[str]) -> str | None:
-    """Return what is left of a name in a text, however it is read."""
+    """Return a remaining name in a text, in any encoding; None if there is none."""
     for _ in range(4):
         for name in names:
             at = text.lower().find(name.lower())

@@ -44,7 +44,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["file", "http"])
 def base(request: pytest.FixtureRequest, bundle: Path) -> Iterator[str]:
-    """Return the address of the bundle, on the disk and on a static server."""
+    """Return the address of the bundle, on the disk or on a static server."""
     with served_files(request.param, bundle) as base:
         yield base
 
@@ -83,7 +83,7 @@ def open_page(browser: Chromium, base: str, name: str, *, width: int = 1280) -> 
 
 
 def check(page: Page, base: str) -> None:
-    """Check that a page reported nothing, ran no foreign script and asked only for its files."""
+    """Check that a page has no errors, no foreign scripts, and requests only for its files."""
     assert page.evaluate("window.evil") is None
     assert page.complaints() == []
     assert [url for url in page.requests() if not url.startswith((base, "about:"))] == []

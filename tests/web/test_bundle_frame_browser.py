@@ -28,7 +28,7 @@ DOT = (
 
 @pytest.fixture(params=["file", "http"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Return what records a world, writes the bundle and returns the address of its replay."""
+    """Return a function that records a world, bundles it and returns the address of its replay."""
     out = tmp_path / "out"
     with served_files(request.param, out) as base:
 
@@ -52,7 +52,7 @@ def seek(page: Page, time: str) -> None:
 
 
 def check(url: str, *pages: Page) -> None:
-    """Check that pages reported nothing and asked only for files of the bundle."""
+    """Check that pages have no errors and request only files of the bundle."""
     base = url.rpartition("/")[0]
     for page in pages:
         assert page.complaints() == []

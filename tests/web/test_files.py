@@ -1,4 +1,4 @@
-"""Windows of files give the whole file; nothing outside of the directory is opened."""
+"""Windows cover whole files, and files outside the directory are not opened."""
 
 from __future__ import annotations
 

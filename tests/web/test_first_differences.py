@@ -76,7 +76,7 @@ Write = Callable[[Recorded], None]
 
 
 def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
-    """Compare two runs that have no life in common."""
+    """Compare two runs without a common life."""
     run = write_run(tmp_path / "run", {name: {"run": run_of(name)} for name in ("a", "b")})
     sides: list[Side] = []
     with contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def differences(tmp_path: Path, *writes: Write) -> list[FirstDifference]:
 
 
 def recording(names: dict[str, str], observations: list[Any], actions: list[Any]) -> Write:
-    """Return the writer of a recording in which all agents see and do the same, by ticks."""
+    """Return the writer of a recording in which all agents see and do the same at each tick."""
 
     def write(recorded: Recorded) -> None:
         for agent_id, name in names.items():

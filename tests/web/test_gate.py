@@ -1,4 +1,4 @@
-"""Who sees the pages: those who have the key and ask this server itself, and no foreign page."""
+"""Access to the pages: only with the key, directly from this server, and not from foreign pages."""
 
 from __future__ import annotations
 
@@ -137,4 +137,4 @@ def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(app, "Server", stop)
     CliRunner().invoke(main, ["app", ".", "--port", "0", "--no-browser"])
-    assert are_prompt == [1]  # else an answer takes 40 ms
+    assert are_prompt == [1]  # otherwise an answer takes 40 ms

@@ -1,4 +1,4 @@
-"""Workspaces in archives are listed, read and compared; hostile archives and texts cost little."""
+"""Listing, reading and comparing workspaces in archives, with bounded cost for hostile archives."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_archives_without_digests_are_compared_by_checksums(tmp_path: Path) -> N
     assert len(find_changes(one, other)) == 1
 
 
-# -- archives of strangers -------------------------------------------------------------------------
+# -- foreign archives -----------------------------------------------------------------------------
 
 IN = "agents/a/workspace/"
 
@@ -223,7 +223,7 @@ def test_ten_thousand_names_are_listed_and_more_than_the_limit_refused(
         list_workspaces(tmp_path, path)
 
 
-# -- what differs ----------------------------------------------------------------------------------
+# -- differences ----------------------------------------------------------------------------------
 
 
 def test_agents_are_paired_by_name_or_by_their_place_in_the_world() -> None:

@@ -1,4 +1,4 @@
-"""Texts and regular expressions are found where they are, slice by slice."""
+"""Searching for texts and regular expressions, slice by slice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search over all runs: what it finds, where its results lead, and its bounds."""
+"""The search over all runs: matches, links of results, and bounds."""
 
 from __future__ import annotations
 

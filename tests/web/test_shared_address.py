@@ -1,4 +1,4 @@
-"""Addresses to send: they lead to the same place in other directories, or say what to do."""
+"""Shared addresses: they lead to the same place in other directories, or to a hint."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ _opener = urllib.request.build_opener(_Stay)
 
 
 def fetch(url: str) -> tuple[int, str, str]:
-    """Return status, Location and text of an answer."""
+    """Return the status, ``Location`` and text of an answer."""
     try:
         with _opener.open(url, timeout=HANG_S) as answer:
             return answer.status, "", answer.read().decode()
@@ -149,7 +149,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve the pages with --open, and give the address that the command printed."""
+    """Serve the pages with --open, and yield the address that the command printed."""
     root = tmp_path_factory.mktemp("address")
     write_site(root)
     with start(str(root / "site"), "--open", "#w000-run/log/w000/o2") as process:

@@ -1,4 +1,4 @@
-"""The runs and experiments below a directory, found again as they come, change and go."""
+"""The runs and experiments below a directory, as they appear, change and disappear."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIVE_S = 0.5
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -55,18 +55,18 @@ def site(tmp_path: Path, clock: Clock) -> Site:
 
 
 def states(site: Site) -> dict[str, str]:
-    """Return the state of the one instance of each run."""
+    """Return the state of the only instance of each run."""
     return {run.name: run.run.instances[0].state for run in site.runs()}
 
 
 def settle(root: Path) -> None:
-    """Make everything below a directory an hour old, so that any later change is one."""
+    """Make all files below a directory an hour old, so that later changes are detected."""
     hour_ago = root.stat().st_mtime_ns - 3_600_000_000_000
     for path in [root, *root.rglob("*")]:
         os.utime(path, ns=(hour_ago, hour_ago), follow_symlinks=False)
 
 
-# -- what it finds -------------------------------------------------------------------------------
+# -- entries --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__)
@@ -131,7 +131,7 @@ def test_a_run_with_a_damaged_file_hides_no_other(site: Site, clock: Clock) -> N
     assert {f"{name}-{number}" for name in damage for number in (1, 2)} <= named
 
 
-# -- what changes --------------------------------------------------------------------------------
+# -- changes --------------------------------------------------------------------------------
 
 
 def test_site_follows_new_ended_moved_and_removed_runs(site: Site, clock: Clock) -> None:
@@ -276,7 +276,7 @@ def test_a_directory_becomes_a_run_with_its_first_record(tmp_path: Path) -> None
     assert search.runs == [tmp_path / "run"]
 
 
-# -- what it costs -------------------------------------------------------------------------------
+# -- cost -----------------------------------------------------------------------------------
 
 
 def test_ended_runs_are_read_once_and_live_ones_again(

@@ -1,4 +1,4 @@
-"""Requests to the world among tool calls, and what their answers change."""
+"""Requests to the world among tool calls, and the changes in their answers."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""An orchard that keeps a part of its state outside of its snapshot, and finds it there again.
+"""An orchard that keeps a part of its state outside its snapshot, and finds the part again.
 
-``--place NAME`` says where: under the digest of the snapshot, in a file or with a daemon. The
-snapshot lacks the state of the random generator then, so a restore is exact only where the world
-still finds the place. With ``--part carrying`` it lacks what the first agent carries instead, and
-lacks nothing while that is nothing. ``--watch NAME`` cheats in another way: it loses the state of
-the random generator in each restore, unless it recognises that a check runs. With ``--honest`` the
-snapshot is complete, and the places get a copy, as a cache may.
+``--place NAME`` selects the place: a file or a daemon, under the digest of the snapshot. The
+snapshot then lacks the state of the random generator, so a restore is exact only if the world still
+finds the place. With ``--part carrying``, the snapshot instead lacks the item that the first agent
+carries, if any. ``--watch NAME`` cheats in another way: it loses the state of the random generator
+in each restore unless it detects a check. With ``--honest`` the snapshot is complete, and the
+places get a copy, as a cache may.
 
-``--frozen`` answers always the same, ``--asks-port`` shows in observations whether a port of this
-machine can be reached, and ``--reads`` ends the world where a file is missing.
+``--frozen`` always gives the same answers, ``--asks-port`` shows in observations whether a port of
+this machine can be reached, and ``--reads`` ends the world if a file is missing.
 
 ``--mark`` names the files and the socket, so that a test can remove them.
 """
@@ -32,7 +32,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import provable
 
 PARTS = {"chance": f"{0:016x}", "carrying": None}
-"""What a snapshot can lack, and what it has there instead."""
+"""Parts that a snapshot can lack, and their replacements."""
 NOT_FOUND = "-"
 _DAEMON = """
 import signal, socket, sys
@@ -108,7 +108,7 @@ def ask_daemon(text: str) -> str:
 
 
 def leave_daemon() -> None:
-    """Leave a process without our environment, in a session of its own, that listens."""
+    """Leave a listening process without our environment, in its own session."""
     reader, writer = os.pipe()
     if child := os.fork():
         os.waitpid(child, 0)
@@ -130,7 +130,7 @@ def keep(key: str, value: str) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / f"{key}.{os.getpid()}"
     partial.write_text(value)
-    partial.rename(directory / key)  # lives run side by side
+    partial.rename(directory / key)  # runs are concurrent
 
 
 def find(key: str) -> str:
@@ -143,7 +143,7 @@ def find(key: str) -> str:
 
 
 def replace_part(document: dict[str, Any], value: Any) -> Any:
-    """Replace the part that is kept elsewhere, and return what it was."""
+    """Replace the part that is kept elsewhere, and return the original."""
     owner = document["agents"][0] if options.part == "carrying" else document
     owner[options.part], part = value, owner[options.part]
     return part

@@ -13,8 +13,8 @@ class Defect(NamedTuple):
 
     Attributes:
         summary: The mistake, in one sentence.
-        lockstep: Id of the check that must find it in lockstep; None where it does not show.
-        realtime: The same in real time.
+        lockstep: Id of the check that must find it in lockstep; None if it has no effect there.
+        realtime: The same for real time.
     """
 
     summary: str
@@ -22,7 +22,7 @@ class Defect(NamedTuple):
     realtime: str | None
 
     def check(self, clock: str) -> str | None:
-        """Return the id of the check that must find it in a clock; None where it does not show."""
+        """Return the id of the check that must find it with a clock; None if it has no effect."""
         return self.lockstep if clock == "lockstep" else self.realtime
 
 
@@ -55,7 +55,7 @@ _RESTORES = {
     "loses-streak": Defect(
         "A restore loses a counter that is zero after every third input of an agent.",
         "restore.cut_points",
-        None,  # which input comes before a cut is chance
+        None,  # the input before a cut is random
     ),
     "loses-carried": Defect(
         "A restore loses the carried item, so only a snapshot taken while carrying shows it.",
@@ -83,7 +83,7 @@ _RESTORES = {
     "save-ticks": Defect(
         "A save advances the world by a tick.",
         "restore.save_changes_nothing",
-        None,  # the same tick only comes sooner
+        None,  # the same tick is only reached sooner
     ),
     "save-steps": _everywhere(
         "restore.save_changes_nothing",
@@ -287,4 +287,4 @@ DEFECTS: Mapping[str, Defect] = {
 """Every defect, by the name that ``--defect`` takes."""
 
 FILE_DEFECTS = frozenset(_STATIC)
-"""Defects of the files of the world directory; the program knows nothing of them."""
+"""Defects in the files of the world directory, independent of the program."""

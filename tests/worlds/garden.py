@@ -1,7 +1,7 @@
-"""A garden in which agents plant trees that everybody sees, and that may keep its inputs.
+"""A garden in which agents plant visible trees, and whose snapshots may keep inputs.
 
-``Plant`` and ``Sow`` add a tree; ``Water`` and ``Rake`` add nothing. ``KEPT`` is the number of
-latest inputs that snapshots have; None means all.
+``Plant`` and ``Sow`` add a tree; ``Water`` and ``Rake`` do not. ``KEPT`` is the number of latest
+inputs in snapshots; None means all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A small world that stands still between inputs, and is hostile to its clients in one way.
+"""A small world that stands still between inputs and is hostile to its clients in a given way.
 
-``python -I -S hostile.py WAY``: without a way it behaves. Worlds that miss one requirement are
-those of ``provable.py``; here are answers and ends that no client expects. Its processes end by
-themselves after ten minutes.
+``python -I -S hostile.py WAY``: without a way, the world conforms. ``provable.py`` has worlds that
+miss a requirement; this program gives answers and exits that clients do not expect. Its processes
+end by themselves after ten minutes.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def serve_quietly(client: socket.socket) -> None:
 
 
 def count_restores() -> int:
-    """Return how many instances were restored in this directory, with this one."""
+    """Return the number of instances restored in this directory, including this one."""
     with open("restores", "ab") as file:
         file.write(b".")
         return file.tell()

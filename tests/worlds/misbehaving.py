@@ -1,15 +1,15 @@
 """A counter world that keeps the world contract, and breaks it on demand.
 
 Without a flag it conforms: a counter that agents add to, sessions, chat, an exact snapshot.
-Each flag below switches on one fault; `POST /__set?snapshot=empty` does the same while it
-runs. Three further control routes, `POST /__die?signal=SIGKILL` (or `?status=3`),
-`POST /__grow?mb=100` (a child that uses memory) and `POST /__close-listener`, act at once, and
-`GET /__requests` lists what was received so far.
+Each flag below switches on one fault; `POST /__set?snapshot=empty` does the same at run time. Three
+further control routes, `POST /__die?signal=SIGKILL` (or `?status=3`), `POST /__grow?mb=100` (a
+child that uses memory) and `POST /__close-listener`, act immediately, and `GET /__requests` lists
+the received requests.
 
-It stands on the standard library alone, and on the light part of it, so that
-`python -I -S misbehaving.py` serves within 50 ms. It shares no line with the package under
-test: both sides of the contract are written down independently. Every process that it makes
-ends by itself after ten minutes, so that a failing test cannot leave one for ever.
+The world uses only light modules of the standard library, so that `python -I -S misbehaving.py`
+serves within 50 ms. It shares no code with the package under test, so that both sides of the
+contract are independent. All its processes end by themselves after ten minutes, so that a failing
+test cannot leave them running.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 LIFETIME_S = 600
-"""An alarm ends every process of this world after that long, whatever it ignores."""
+"""Seconds after which an alarm ends every process of this world, even if it ignores signals."""
 
 REFUSED_STATUS = 3
 """Exit status of a world that cannot restore its snapshot."""
@@ -51,18 +51,18 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-# ------------------------------------------------------------------------------ options
+# ------------------------------------------------------------------------------------- options
 
 
 def setting(name: str, default: str = "") -> str:
-    """Read a variable of the environment contract; a blank value is as good as none."""
+    """Read a variable of the environment contract; a blank value counts as unset."""
     return os.environ.get(name) or default
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        # Without a width each argument asks for the terminal's, by a heavy import.
+        # Without a width, each argument would query the terminal with a heavy import.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
@@ -155,11 +155,11 @@ def add_output_faults(group: argparse._ArgumentGroup) -> None:
 
 
 class Foreign(Exception):
-    """The snapshot is not one of this world."""
+    """The snapshot belongs to another world."""
 
 
 class Counter:
-    """The simulation. Its time passes with inputs only, so that a run can be repeated."""
+    """The simulation. Time passes only with inputs, so that a run can be repeated."""
 
     def __init__(self, scene: str) -> None:
         self.scene_hash = f"scene-{scene}"
@@ -218,7 +218,7 @@ class Counter:
 
 def unwrap(body: bytes) -> bytes:
     if body.startswith(b"\x1f\x8b"):
-        import zlib  # only this shape pays for it
+        import zlib  # imported only for this shape
 
         return zlib.decompress(body, zlib.MAX_WBITS | 16)
     for before, after, _ in SHAPES.values():
@@ -227,7 +227,7 @@ def unwrap(body: bytes) -> bytes:
     return body
 
 
-# ---------------------------------------------------------------------------------- HTTP
+# ---------------------------------------------------------------------------------------- HTTP
 
 
 class Request(NamedTuple):
@@ -239,7 +239,7 @@ class Request(NamedTuple):
 
 
 class Peer:
-    """One connection. `is_open` false ends it once the current request is served."""
+    """One connection. If `is_open` is False, it ends after the current request."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.is_open = True
@@ -288,7 +288,7 @@ class Peer:
         self.answer(json.dumps(value).encode(), status, "application/json")
 
     def linger(self) -> None:
-        """Say nothing more, and keep the connection until the client gives up."""
+        """Send nothing more, and keep the connection until the client gives up."""
         while self._receive():
             pass
         self.is_open = False
@@ -298,7 +298,7 @@ class Peer:
 
 
 class Document:
-    """A snapshot of any size: `blocks` times the same block stands between head and tail."""
+    """A snapshot of any size: a head, the same block `blocks` times, and a tail."""
 
     def __init__(self, head: bytes, tail: bytes = b"", blocks: int = 0) -> None:
         self.head, self.tail, self.blocks = head, tail, blocks
@@ -346,7 +346,7 @@ class Call(NamedTuple):
 
 
 SNAPSHOT_FAULTS: dict[str, Callable[[Call], None]] = {}
-"""How a snapshot can be answered, by the value of `--snapshot`."""
+"""Answers to a snapshot request, by the value of `--snapshot`."""
 
 
 def snapshot_fault(send: Callable[[Call], None]) -> Callable[[Call], None]:
@@ -508,7 +508,7 @@ def gzip_file(call: Call) -> None:
 
 
 def compress(document: Document) -> bytes:
-    import zlib  # only these faults pay for it
+    import zlib  # imported only for these faults
 
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     return b"".join([*map(packer.compress, document), packer.flush()])
@@ -529,7 +529,7 @@ DOC_FAULTS: dict[str, Callable[[Peer], None]] = {
     "hang": lambda peer: peer.linger(),
     "unsized": lambda peer: send_unsized(peer, b"# Coun"),
 }
-"""How `GET /api.md` can be answered, by the value of `--doc`; a liveness probe sees it."""
+"""Answers to `GET /api.md`, which liveness probes use, by the value of `--doc`."""
 
 JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "another-session": lambda peer, agent: peer.answer_json({**agent, "session": "another"}),
@@ -542,7 +542,7 @@ JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "hang": lambda peer, _: peer.linger(),
     "first-session": lambda peer, agent: peer.answer_json(agent),
 }
-"""What can go wrong with `POST /join`, by the value of `--join`."""
+"""Faults of `POST /join`, by the value of `--join`."""
 
 
 def send_unsized(peer: Peer, body: bytes) -> None:
@@ -568,14 +568,14 @@ ACTING_FAULTS: dict[str, Callable[[Peer, bytes], None]] = {
     "unsized-number": lambda peer, _: send_unsized(peer, b"12"),
     "unsized-truncated": lambda peer, seen: send_unsized(peer, seen[:-1]),
 }
-"""How an observation can be answered, by the value of `--acting`; the input was applied."""
+"""Answers to an applied input, by the value of `--acting`."""
 
 
 # --------------------------------------------------------------------------------- server
 
 
 class Server:
-    """Answers every connection in a thread of its own."""
+    """Answers every connection in a separate thread."""
 
     def __init__(
         self, options: argparse.Namespace, counter: Counter, listener: socket.socket
@@ -612,7 +612,7 @@ class Server:
                 wait_for_signal(self.listener)
                 connection, _ = self.listener.accept()
             except (OSError, ValueError):
-                break  # closed by request
+                break  # closed on request
             in_background(self.serve_peer, connection)
         while True:
             wait_for_signal()
@@ -718,7 +718,7 @@ class Server:
         peer.answer_json({})
 
     def die(self, peer: Peer, request: Request) -> None:
-        self.options.mute = True  # whoever asks after this answer, asks a dead world
+        self.options.mute = True  # requests after this answer find a dead world
         peer.answer_json({})
         if name := request.query.get("signal"):
             os.kill(os.getpid(), signal.Signals[name])
@@ -753,7 +753,7 @@ def fork(body: Callable[[], None]) -> int:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file that is complete whenever it is there; worlds may share its directory."""
+    """Write a file atomically; worlds may share its directory."""
     part = f"{path}.{os.getpid()}.part"
     with open(part, "w") as file:
         file.write(text)
@@ -778,7 +778,7 @@ def daemonise(body: Callable[[], None]) -> None:
 def begin(
     make: Callable[[Callable[[], None]], object], body: Callable[[str], None], name: str
 ) -> None:
-    """Start a relative, and wait until it has become what was asked for: then it writes its pid."""
+    """Start a related process, and wait until it is set up, when it writes its pid."""
     pid_file = os.path.abspath(f"{name}.pid")
     if os.path.exists(pid_file):
         os.unlink(pid_file)
@@ -812,7 +812,7 @@ def use_memory(megabytes: int, pid_file: str) -> None:
 
 
 def fork_relatives(options: argparse.Namespace) -> None:
-    """Make the processes that outlive this one; before any thread exists."""
+    """Fork the processes that survive this process; called before threads exist."""
     if options.daemon:
         begin(daemonise, live_on, "daemon")
     if options.bare_daemon:
@@ -835,7 +835,7 @@ def obey_sigterm(options: argparse.Namespace) -> None:
 
 
 def note_signals() -> None:
-    """Have signals wake `wait_for_signal`, even one that arrives just before it blocks."""
+    """Let signals wake `wait_for_signal`, even a signal just before it blocks."""
     global noted_signals, signals_to_note
     noted_signals, signals_to_note = socket.socketpair()
     signals_to_note.setblocking(False)
@@ -849,7 +849,7 @@ def wait_for_signal(*sockets: socket.socket) -> None:
 
 
 def dump_process(path: str) -> None:
-    """Write down everything that the launcher decides about a process."""
+    """Write the properties of this process that the launcher controls."""
     names = (
         name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
     )
@@ -889,7 +889,7 @@ def keep_flooding(rate: int) -> None:
 
 
 def append_to_manifest(count: int, interval: float) -> None:
-    """Register recordings as worlds do: no lock, and a temporary name of their own."""
+    """Register recordings like worlds: without a lock, and with separate temporary names."""
     path = setting("CLAWBLOX_MANIFEST_PATH")
     for number in range(count):
         append_recording(path, f"recordings/{os.getpid()}-{number}.jsonl")
@@ -936,12 +936,12 @@ def restore(counter: Counter, path: str) -> None:
 
 
 def inherited_listener() -> socket.socket | None:
-    """Return the socket that the launcher opened for this very process: sd_listen_fds(3)."""
+    """Return the socket that the launcher opened for exactly this process; see sd_listen_fds(3)."""
     if setting("LISTEN_PID") != str(os.getpid()) or setting("LISTEN_FDS") != "1":
         return None
     listener = socket.socket(fileno=3)
     listener.set_inheritable(False)
-    listener.setblocking(True)  # this flag belongs to the socket, and so to the launcher too
+    listener.setblocking(True)  # this flag belongs to the socket, which the launcher shares
     return listener
 
 
@@ -1008,7 +1008,7 @@ def main() -> NoReturn:
     obey_sigterm(options)
     if options.dump:
         dump_process(options.dump)
-    note_signals()  # after the list of descriptors that were inherited
+    note_signals()  # after the list of inherited descriptors
     if options.pid_file:
         write_file(options.pid_file, str(os.getpid()))
     say(f"counter world, process {os.getpid()}")

@@ -1,14 +1,14 @@
-"""An orchard world that keeps the whole world contract, and has one defect on demand.
+"""An orchard world that keeps the whole world contract, with a defect on demand.
 
-Without ``--defect`` it conforms, in either clock: ``--clock lockstep`` advances time with each
+Without ``--defect`` it conforms, with either clock: ``--clock lockstep`` advances time with each
 accepted input, ``--clock realtime`` ticks by the wall clock and applies waiting inputs at the next
-tick. ``--defect NAME`` switches on one mistake in what it answers, saves or restores; the
-table in ``defects.py`` lists them with the check that must find each. Defects of its lifecycle are
-those of ``misbehaving.py``.
+tick. ``--defect NAME`` switches on one mistake in its answers, saves or restores; the table in
+``defects.py`` lists the defects with the checks that must find them. ``misbehaving.py`` has the
+defects of the lifecycle.
 
-It uses the light part of the standard library alone, so that ``python -I -S provable.py`` serves
-within 100 ms, and writes every byte of its answers itself. One thread does everything: requests
-and ticks never overlap. Its processes end by themselves after ten minutes.
+The world uses only light modules of the standard library, so that ``python -I -S provable.py``
+serves within 100 ms, and writes every byte of its answers itself. One thread does everything:
+requests and ticks never overlap. Its processes end by themselves after ten minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REFUSED_STATUS = 65
 FORMAT = "orchard-v1"
 VERSION = 1
 IDENTITY = ("format", "version", "scene_hash", "digest")
-"""Keys of a snapshot that its digest leaves out."""
+"""Keys of a snapshot that the digest does not cover."""
 
 RATES_HZ = {"lockstep": 10, "realtime": 200}
 """Ticks per second of simulated time, by clock."""
@@ -73,7 +73,7 @@ class Unusable(Exception):
 
 
 class Chance:
-    """The SplitMix64 generator: its whole state is one number."""
+    """The SplitMix64 generator, whose whole state is a single number."""
 
     def __init__(self, state: int) -> None:
         self.state = state
@@ -94,7 +94,7 @@ def from_entropy() -> float:
 
 
 class Orchard:
-    """Agents with baskets on a windy line; knows neither clock nor connection."""
+    """Agents with baskets on a windy line, independent of clock and connections."""
 
     def __init__(self, clock: str) -> None:
         self.rate_hz = RATES_HZ[clock]
@@ -151,7 +151,7 @@ class Orchard:
         if has("leave-keeps-session"):
             return
         del self.sessions[session]
-        self.agents.pop(agent_id, None)  # ids that collide make it that of two sessions
+        self.agents.pop(agent_id, None)  # colliding ids give two sessions the same id
         self.pending = [one for one in self.pending if one["agent_id"] != agent_id]
 
     def say(self, agent_id: str, content: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class Orchard:
         return {**seen, **self.slips()}
 
     def slips(self) -> dict[str, Any]:
-        """Return what an observation must not have; empty without a defect."""
+        """Return forbidden members for an observation; empty without a defect."""
         if has("observation-nan"):
             return {"drift": math.nan}
         if has("observation-host-time"):
@@ -279,7 +279,7 @@ def save(orchard: Orchard) -> dict[str, Any]:
 
 
 def spoil(document: dict[str, Any], orchard: Orchard) -> None:
-    """Add to a snapshot what it must not have, or remove what it must have."""
+    """Add forbidden members to a snapshot, or remove required ones."""
     if has("snapshot-without-format"):
         del document["format"]
     if has("snapshot-without-time"):
@@ -312,7 +312,7 @@ def spoil(document: dict[str, Any], orchard: Orchard) -> None:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """Return the checksum of a snapshot's state, whatever the order and layout of its JSON."""
+    """Return the checksum of a snapshot's state, independent of the layout of its JSON."""
     state = {key: value for key, value in document.items() if key not in IDENTITY}
     return f"{binascii.crc32(json.dumps(state, sort_keys=True).encode()):08x}"
 
@@ -321,7 +321,7 @@ def load(orchard: Orchard, path: str) -> None:
     """Restore a snapshot from its file.
 
     Raises:
-        Unusable: It is missing, damaged, or of another world or version.
+        Unusable: The snapshot is missing, damaged, or from another world or version.
     """
     try:
         with open(path, "rb") as file:
@@ -387,11 +387,11 @@ def restore(orchard: Orchard, document: dict[str, Any]) -> None:
     orchard.pending = [] if has("loses-pending") else document["pending"]
     orchard.history = document.get("history", [])
     orchard.session_key = document.get("session_key", orchard.session_key)
-    if not has("reseeds-on-restore"):  # a new world begins with chance from the host
+    if not has("reseeds-on-restore"):  # a new world takes its random state from the host
         orchard.chance = Chance(SEED if has("loses-chance") else int(document["chance"], 16))
 
 
-# ---------------------------------------------------------------------------------- HTTP
+# ---------------------------------------------------------------------------------------- HTTP
 
 
 class Request(NamedTuple):
@@ -415,7 +415,7 @@ class Answer(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """The answer to an input comes with the next tick."""
+    """The answer to an input is sent with the next tick."""
 
     agent_id: str
 
@@ -425,13 +425,13 @@ def as_json(value: object) -> Answer:
 
 
 class Connection:
-    """One client, and what it has sent so far."""
+    """One client and its received data."""
 
     def __init__(self, client: socket.socket) -> None:
         self.client = client
         self.is_open = True
         self.is_waiting = False
-        """Its input waits for a tick; it gets no other answer before."""
+        """Whether an input waits for a tick, which delays further answers."""
         self._received = b""
 
     def receive(self) -> None:
@@ -443,10 +443,10 @@ class Connection:
         self.is_open = self.is_open and bool(data)
 
     def next_request(self) -> Request | None:
-        """Return the next complete request; None while it has not arrived.
+        """Return the next complete request; None if it has not arrived yet.
 
         Raises:
-            Refusal: What arrives is not HTTP, or is too long; the connection must end.
+            Refusal: The data is not HTTP, or is too long; the connection must end.
         """
         head, end, rest = self._received.partition(b"\r\n\r\n")
         if not end:
@@ -500,7 +500,7 @@ def parse_head(head: bytes) -> Request:
 
 
 def read_object(request: Request) -> dict[str, Any]:
-    """Parse the body of a request: a JSON object."""
+    """Parse the body of a request as a JSON object."""
     try:
         value = json.loads(request.body)
     except (ValueError, RecursionError) as error:
@@ -515,7 +515,7 @@ def read_object(request: Request) -> dict[str, Any]:
 
 
 def read_action(request: Request) -> tuple[str, Any]:
-    """Return type and data of an input."""
+    """Return the type and data of an input."""
     body = read_object(request)
     action, data = body.get("type"), body.get("data")
     if action not in ("push", "pick", "drop"):
@@ -534,7 +534,7 @@ def read_number(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-# -------------------------------------------------------------------------------- server
+# -------------------------------------------------------------------------------------- server
 
 
 class Server:
@@ -592,7 +592,7 @@ class Server:
         try:
             client, _ = self.listener.accept()
         except OSError:
-            return  # it has hung up already
+            return  # the client has hung up already
         client.settimeout(10)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(client)
@@ -603,7 +603,7 @@ class Server:
         self.serve(connection)
 
     def serve(self, connection: Connection) -> None:
-        """Answer what has arrived on a connection."""
+        """Answer the complete requests of a connection."""
         try:
             while connection.is_open and not connection.is_waiting:
                 if not self.serve_next(connection):
@@ -634,12 +634,12 @@ class Server:
             connection.put_back(request.body)
         if not self.is_loaded:
             self.is_loaded = True
-            time.sleep(0.2)  # it takes a while to restore a world; its port is open meanwhile
+            time.sleep(0.2)  # a slow restore, with an open port
             load_or_exit(self.orchard, self.options.resume)
         return True
 
     def leaves_body(self, request: Request, answer: Answer) -> bool:
-        """Return whether the body of a request stays in the connection, before the next request."""
+        """Return whether the body of a request is left unread before the next request."""
         is_refused = has("refused-body-unread") and answer.status == 401
         return is_refused or (has("join-body-unread") and request.path.endswith("/join"))
 
@@ -665,7 +665,7 @@ class Server:
         return handler(request)
 
     def check_origin(self, request: Request) -> None:
-        """Refuse what a foreign web page made a browser send."""
+        """Refuse requests that a foreign web page made a browser send."""
         names = ("127.0.0.1", "localhost", "[::1]", self.options.host)
         own = {f"{name}:{self.port}" for name in names}
         hosts = [host.lower() for host in request.all("host")]
@@ -817,7 +817,7 @@ def load_or_exit(orchard: Orchard, path: str) -> None:
 
 
 def leave_daemon() -> None:
-    """Leave a process of an own session that ignores SIGTERM."""
+    """Leave a process in its own session that ignores SIGTERM."""
     if child := os.fork():
         os.waitpid(child, 0)
         return

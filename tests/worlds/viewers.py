@@ -1,4 +1,4 @@
-"""Worlds with a viewer of their own, ``[replay] command``."""
+"""Worlds with their own viewer, ``[replay] command``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 def world_with_viewer(parent: Path, *arguments: str) -> Path:
-    """Write a world whose viewer prints its arguments, or stays with a process that it started."""
+    """Write a world whose viewer prints its arguments, or keeps running with a child process."""
     directory = parent / "world"
     directory.mkdir()
     (directory / "viewer.py").write_text(VIEWER)

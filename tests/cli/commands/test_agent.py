@@ -25,7 +25,7 @@ from tests.cli.conftest import Start
 
 @attrs.define
 class FakeAgent:
-    """An agent of this process that notes what it is asked."""
+    """An agent in this process that records its requests."""
 
     record: AgentRecord
     asked: list[object] = attrs.field(factory=list)
@@ -43,7 +43,7 @@ class FakeAgent:
 
 @contextmanager
 def served(directory: Path) -> Iterator[FakeAgent]:
-    """Run an agent's control socket in a thread, as the orchestrator of an agent does."""
+    """Run an agent's control socket in a thread, like the orchestrator of an agent."""
     agent = FakeAgent(write_status(directory))
     calls = (lambda: agent.record), agent.send, agent.stop
 

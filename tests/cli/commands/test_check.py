@@ -1,4 +1,4 @@
-"""``clawblox check``: a real world is checked, and nothing remains of it."""
+"""``clawblox check``: checks a real world and leaves no processes or files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _in_a_directory_for_scratch(tmp_path: Path) -> None:
 
 
 def make_shell_world(parent: Path, script: str) -> str:
-    """Write a world that is a line of shell, never ready."""
+    """Write a world that runs a line of shell and is never ready."""
     directory = parent / "shell"
     directory.mkdir()
     command = json.dumps(["/bin/sh", "-c", script])
@@ -106,7 +106,7 @@ def test_a_world_that_does_not_start_is_status_3_with_its_last_log_lines(
 
 
 def test_strict_counts_checks_that_could_not_run(call: Start) -> None:
-    words = ("check", "http://127.0.0.1:1", "restore.trace")  # it needs a directory
+    words = ("check", "http://127.0.0.1:1", "restore.trace")  # this check needs a directory
     assert call(*words).wait() == 0
     assert call(*words, "--strict").wait() == 1
 

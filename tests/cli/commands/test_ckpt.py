@@ -21,7 +21,7 @@ FAKE_TOKEN = "gh" + "p_" + "Zq7" * 12
 
 
 def write_plain_zip(path: Path, files: Mapping[str, bytes]) -> Path:
-    """Write an archive as another program would, without digests."""
+    """Write an archive like another program, without digests."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
             archive.writestr(name, content)
@@ -35,14 +35,14 @@ class Ckpt:
         self._call = call
 
     def __call__(self, *words: str | Path, status: int = 0) -> str:
-        """Return what a command prints, and see that it ends with ``status``."""
+        """Return the output of a command, which must exit with ``status``."""
         command = self._call("ckpt", *map(str, words))
         assert command.wait() == status, command.err
         self.err = command.err
         return command.out
 
     def fields(self, *words: str | Path, status: int = 0) -> Any:
-        """Return what a command says to programs."""
+        """Return the JSON output of a command."""
         return json.loads(self(*words, "--json", status=status))
 
 

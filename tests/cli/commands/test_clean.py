@@ -1,4 +1,4 @@
-"""``clawblox clean``: what it removes, what it shows, what it refuses."""
+"""``clawblox clean``: removed files, output and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    # Runs of other tests, which are known here while they run, may name a save of equal content.
+    # Concurrent runs of other tests are in the index and may refer to a save with equal content.
     return World(dir=make_world(tmp_path, "--scene", secrets.token_hex(8)))
 
 

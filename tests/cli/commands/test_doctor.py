@@ -1,4 +1,4 @@
-"""``clawblox doctor``: each check finds what is there, and reports what is missing."""
+"""``clawblox doctor``: each check reports present and missing dependencies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STATE_VARIABLES = {
     "opencode": ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),
     "qwen": ("QWEN_HOME",),
 }
-"""Variables by which they are told where their state is."""
+"""Variables that set the state directories of agents' programs."""
 MISSING, WARNING = "missing", "warning"
 
 
@@ -75,7 +75,7 @@ def fake_program(directory: Path, name: str, script: str) -> None:
 
 
 def offer_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the programs of this directory be all that is on PATH, and no key be set."""
+    """Restrict PATH to the programs of a directory, and unset all keys."""
     monkeypatch.setenv("PATH", str(directory))
     for program in PROGRAMS.values():
         for name in program.credential_variables:
@@ -147,7 +147,7 @@ def test_full_disk_is_reported_as_missing_space(call: Start, tmp_path: Path) -> 
 @needs_namespaces
 @pytest.mark.thorough
 def test_a_disk_without_room_for_files_is_reported(call: Start, tmp_path: Path) -> None:
-    fill = "touch full 2>/dev/null"  # the directory itself is a file too
+    fill = "touch full 2>/dev/null"  # the directory itself uses an inode
     script = f'mount -t tmpfs -o nr_inodes=2 none "$0" && cd "$0" && {fill}; exec "$@"'
     prefix = ("unshare", "-rm", "sh", "-c", script, str(tmp_path))
     command = call("doctor", "--json", prefix=prefix, env={"PYTHONPATH": str(ROOT)})
@@ -257,7 +257,7 @@ def test_an_agents_program_that_cannot_run_is_a_warning(
 def test_agent_program_prints_its_version_in_an_agents_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It gets a home of its own, which is gone afterwards, and no key of another program."""
+    """The program gets a temporary home, and no key of another program."""
     home, scratch, programs = (tmp_path / name for name in ("own", "scratch", "programs"))
     for directory in (home, scratch, programs):
         directory.mkdir()
@@ -289,7 +289,7 @@ def test_version_query_of_an_agent_program_leaves_no_files_or_processes(
     fake_program(tmp_path, "qwen", script)
     assert look("Agents/qwen").text.startswith("9.9.9; ")
     left = left_file.read_text().strip()
-    assert not Path("/proc", left, "exe").exists()  # one that is dead and unreaped has none
+    assert not Path("/proc", left, "exe").exists()  # a zombie has no environment
 
 
 def test_hanging_agent_program_is_a_warning(
@@ -304,7 +304,7 @@ def test_hanging_agent_program_is_a_warning(
 def test_agent_programs_are_queried_concurrently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each waits until all of them run."""
+    """Each program waits until all programs are running."""
     offer_only(tmp_path, monkeypatch)
     started = tmp_path / "started"
     started.mkdir()
@@ -495,7 +495,7 @@ def test_port_range_shared_with_outgoing_connections_is_a_warning() -> None:
 def test_world_process_without_orchestrator_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = 2**22 + 1  # above the largest pid of Linux: one that has ended is soon given again
+    gone = 2**22 + 1  # above the largest pid of Linux, since pids of ended processes are reused
     run_dir = tmp_path / "run"
     manifest = run_dir / ".clawblox" / "manifest.json"
     variables = {"CLAWBLOX_INSTANCE": "a", "CLAWBLOX_MANIFEST_PATH": str(manifest)}
@@ -503,7 +503,7 @@ def test_world_process_without_orchestrator_is_found(
         # Other tests leave processes behind for a moment.
         monkeypatch.setattr(resources, "all_processes", lambda: [left.pid])
         try:
-            # A process in the middle of its exec has no environment yet.
+            # A process has no environment during its exec.
             wait_until(lambda: read_variables(left.pid))
             make_record(run_dir, left.pid)
             assert look("Processes/left behind").text == "none"

@@ -1,4 +1,4 @@
-"""``clawblox experiment``: plans, refusals, runs, and what is shown of them."""
+"""``clawblox experiment``: plans, refusals, runs, and their output."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ env = ["ANTHROPIC_API_KEY"]
 
 
 def write_plan(root: Path, *, generations: int = 1, duration: str = "1s") -> Path:
-    """Write a plan with everything that it names; it is below the current directory."""
+    """Write a plan with all files that it names, below the current directory."""
     install(root / "bin", "claude")
     make_world(root)
     (root / "template").mkdir()
@@ -60,7 +60,7 @@ def plan(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def begun(plan: Path) -> Path:
-    """Return an experiment of which nothing has run yet."""
+    """Return an experiment that has not run yet."""
     directory = plan.parent / "experiments" / "memory"
     directory.mkdir(parents=True)
     with Journal(directory) as journal:
@@ -69,7 +69,7 @@ def begun(plan: Path) -> Path:
 
 
 def refuse(call: Start, *words: str) -> str:
-    """Return the error of a command that is used wrongly."""
+    """Return the error of a wrongly used command."""
     command = call("experiment", *words, env=KEYS)
     assert command.wait() == 2, command.err
     assert command.out == ""
@@ -313,7 +313,8 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
     chains = read_experiment("experiments/memory").state.chains
     assert [list(chain.attempts)[-1].outcome for chain in chains.values()] == ["paused", None]
     fork = call("experiment", "fork", "experiments/memory", "r1", "-n", "2", "--parallel", "1")
-    assert (fork.wait(), fork.out) == (0, "r1-f1-1\nr1-f1-2\n")  # by the process in the background
+    # Written by the process in the background.
+    assert (fork.wait(), fork.out) == (0, "r1-f1-1\nr1-f1-2\n")
     stop = call("experiment", "stop", "experiments/memory", "--now")
     assert (stop.wait(), stop.out) == (0, "experiments/memory: stopped\n")
     assert_nothing_runs()
@@ -322,7 +323,7 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
 @pytest.mark.thorough
 def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, start: Start) -> None:
     plan = write_plan(tmp_path / "cwd", duration="1h")
-    misbehave(plan.parent / "template", turn_s=HANG_S)  # so that a checkpoint waits
+    misbehave(plan.parent / "template", turn_s=HANG_S)  # delays the checkpoint
     run = start("experiment", "run", "exp.toml", env=KEYS)
     wait_for_work(run)
     run.send(signal.SIGINT)

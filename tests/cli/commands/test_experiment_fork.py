@@ -1,4 +1,4 @@
-"""``clawblox experiment fork --dry-run``: what a fork would make."""
+"""``clawblox experiment fork --dry-run``: the preview of a fork."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_repeated_command_continues_a_run_paused_by_sigterm_to_its_end(
     assert again.wait() == 0, again.out + again.err
     (first, second) = read_experiment(EXPERIMENT).state.chain("r1").attempts
     assert second.origin == first.checkpoints[0].ref
-    last = call(*RUN)  # needs no keys either
+    last = call(*RUN)  # also needs no keys
     assert last.wait() == 0, last.out + last.err
     assert "Nothing was left to do: all generations are committed." in last.err
     assert_nothing_runs()
@@ -85,7 +85,7 @@ def test_other_signals_have_their_own_status(start: Start) -> None:
 def test_a_pause_without_its_checkpoint_has_the_status_of_the_signal(
     plan: Path, start: Start
 ) -> None:
-    (plan.parent / "template" / "key").write_text(API_KEY)  # no checkpoint may have it
+    (plan.parent / "template" / "key").write_text(API_KEY)  # must not be in any checkpoint
     run = start(*RUN, env=KEYS)
     wait_for_work(run)
     assert terminate(run) == 128 + signal.SIGTERM
@@ -126,7 +126,7 @@ def test_an_attempt_that_failed_before_the_sigterm_does_not_change_the_status(st
 
 @pytest.mark.thorough
 def test_a_second_sigterm_kills_without_a_checkpoint(plan: Path, start: Start) -> None:
-    misbehave(plan.parent / "template", turn_s=HANG_S)  # so that a checkpoint waits
+    misbehave(plan.parent / "template", turn_s=HANG_S)  # delays the checkpoint
     run = start(*RUN, env=KEYS)
     wait_for_work(run)
     run.send(signal.SIGTERM)

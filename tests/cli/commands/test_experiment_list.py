@@ -1,4 +1,4 @@
-"""``clawblox experiment list``, and the experiment that commands take without an argument."""
+"""``clawblox experiment list``, and the default experiment of commands."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_status_and_results_use_the_newest_experiment_and_name_it(call: Start) -
     copy("experiments/old", 1_000_000_000)
     copy("experiments/new", 1_200_000_000)
     Path("foreign").mkdir()
-    Path("foreign", JOURNAL_NAME).touch()  # the last change, but no experiment
+    Path("foreign", JOURNAL_NAME).touch()  # changed last, but not an experiment
     for words in (("status",), ("results",), ("results", "--csv"), ("show", "r1/g001")):
         command = call("experiment", *words)
         assert command.wait() == 0, command.err

@@ -1,4 +1,4 @@
-"""``clawblox experiment``: what its options do, with limits under which no attempt begins."""
+"""``clawblox experiment``: the effects of its options, with limits that prevent attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Start
 from tests.support.terminals import CTRL_C, terminal
 
 FULL = f"limits.min_free={1 << 60}"
-"""A setting with which every disk is too full."""
+"""A setting that makes every disk too full."""
 DIRECTORY = "experiments/memory"
 FIRST = About("r1", 1, "memory-r1-g001")
 OPENED: tuple[Any, dict[str, Any]] = ("opened", {"phase": "work", "revision": 0})
@@ -47,7 +47,7 @@ def plan(tmp_path: Path) -> Path:
 
 
 def begin(plan: Path, *lines: tuple[Any, dict[str, Any]]) -> Path:
-    """Begin an experiment, and write lines about an attempt that nothing has run."""
+    """Start an experiment, and write journal lines about an attempt that never ran."""
     directory = plan.parent / DIRECTORY
     directory.mkdir(parents=True)
     limited = Plan.load(plan).but(limits={"min_free": 1 << 60})
@@ -144,7 +144,7 @@ def test_branches_get_the_given_messages_and_duration(plan: Path, call: Start) -
     waiting = [
         line.partition(":")[0] for line in command.out.splitlines() if "limits.min_free is" in line
     ]
-    assert waiting == list(branches)  # only they were to be run
+    assert waiting == list(branches)  # only the branches were requested
 
 
 def leave_archive(plan: Path) -> Path:

@@ -1,4 +1,4 @@
-"""``clawblox experiment``: scores in plans and on command lines, and what never imports them."""
+"""``clawblox experiment``: scores in plans and on command lines, and when they are imported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_scores_are_computed_and_kept_without_the_secrets_of_agents(call: Start)
     assert_nothing_runs()
 
 
-# -- before anything runs -----------------------------------------------------------------------
+# -- before anything runs -------------------------------------------------------------------------
 
 
 def test_a_score_that_cannot_be_imported_is_reported_once_with_its_line(
@@ -174,7 +174,7 @@ def test_a_generation_without_its_checkpoint_is_not_scored_again(plan: Path, cal
     assert (command.wait(), command.out) == (1, f"r1 generation 1: counter 3; {why}\n")
 
 
-# -- what imports nothing -----------------------------------------------------------------------
+# -- commands that do not import scores -----------------------------------------------------------
 
 
 def test_only_commands_that_score_import_the_score(plan: Path, call: Start) -> None:

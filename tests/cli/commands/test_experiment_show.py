@@ -21,7 +21,7 @@ AGENT = f"{RUN}/agents/Eko-rmemory-r1-g001-w0-a0"
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an experiment of one generation that a stand-in has played."""
+    """Return an experiment of one generation, played by a stand-in for an agent."""
     root = tmp_path_factory.mktemp("played")
     plan = Plan.load(write_plan(root))
     with Experiment(plan, dir=root / EXPERIMENT, env=KEYS) as experiment:
@@ -31,14 +31,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ended(played: Path) -> Path:
-    """Return a copy of the experiment, whose files a test may change."""
+    """Return a copy of the experiment with files that a test may change."""
     ignore = shutil.ignore_patterns("*.sock")
     return Path(shutil.copytree(played, EXPERIMENT, symlinks=True, ignore=ignore))
 
 
 @pytest.fixture
 def recorded() -> Path:
-    """Return an experiment with retries, pauses and branches, whose runs are not there."""
+    """Return an experiment with retries, pauses and branches, but without its runs."""
     return Path(shutil.copytree(V1, "exp"))
 
 

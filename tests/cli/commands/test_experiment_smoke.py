@@ -1,4 +1,4 @@
-"""``clawblox experiment run --smoke``: each condition really runs, beside the experiment."""
+"""``clawblox experiment run --smoke``: runs each condition outside of the experiment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMOKE = ("experiment", "run", "exp.toml", "--smoke")
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    """Return a plan of two conditions whose agents have ended after one turn."""
+    """Return a plan of two conditions whose agents end after one turn."""
     plan = write_plan(tmp_path / "cwd", generations=5, duration="1h")
     (plan.parent / "other").mkdir()
     misbehave(plan.parent / "other", turn_s=0.05)

@@ -1,4 +1,4 @@
-"""``clawblox generations``: its options become a plan, and directories of the script continue."""
+"""``clawblox generations``: options become a plan; directories of the public script continue."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_force_renames_repeatedly_but_not_while_a_process_runs_the_experiment() 
 @pytest.mark.thorough
 def test_an_experiment_is_not_renamed_while_a_world_runs_in_it() -> None:
     directory = Path("counter/results/e1").absolute()
-    run_dir = directory / "runs" / "e1-g001"  # of the public script, which takes no lock
+    run_dir = directory / "runs" / "e1-g001"  # written by the public script, which takes no lock
     with orchestrator(STAY, Path("counter").absolute(), run_dir) as program:
         program.hear()
         with pytest.raises(RunLockedError, match=f"(?s)pid {program.pid} .* runs {run_dir}"):

@@ -1,4 +1,4 @@
-"""The lineage as text and as a picture: what is drawn, and that it can be read."""
+"""The lineage as text and as a picture: content and readability."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def boxes(root: ElementTree.Element) -> Iterator[Box]:
 
 
 def assert_readable(svg: str) -> None:
-    """Fail if labels overlap or are outside of the picture."""
+    """Require that labels do not overlap and are inside the picture."""
     root = parse(svg)
     width, height = float(root.get("width", "nan")), float(root.get("height", "nan"))
     found = list(boxes(root))

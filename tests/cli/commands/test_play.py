@@ -1,4 +1,4 @@
-"""``clawblox play``: a person, or a script, as an agent in a world."""
+"""``clawblox play``: a person or a script acts as an agent in a world."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def type_line(command: Command, line: str) -> None:
 
 
 def list_paths(run: str) -> list[str]:
-    """Return what an instance was asked, in order; looks for chat messages are left out."""
+    """Return the paths of requests to an instance in order, without polls for chat messages."""
     received = ask(find_port(run), "GET", "/__requests").json()
     return [one["path"] for one in received if one["path"] not in ("/chat/messages", "/api.md")]
 

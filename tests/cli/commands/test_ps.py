@@ -27,7 +27,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def pair(start: Start, tmp_path: Path) -> Path:
-    """Return a run directory in which two instances run, each in a command of its own."""
+    """Return a run directory with two running instances, each in a separate command."""
     world, run_dir = make_world(tmp_path), tmp_path / "run"
     words = ("run", str(world), "--port", "0", "--run-dir", str(run_dir))
     for command in [start(*words), start(*words)]:

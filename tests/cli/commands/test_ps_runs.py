@@ -1,4 +1,4 @@
-"""``clawblox ps`` without a run directory: the runs of the user, and those below a directory."""
+"""``clawblox ps`` without a run directory: the runs of the user and runs below a directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def both(start: Start, world: Path, tmp_path: Path) -> dict[Path, Command]:
 
 
 def shown(call: Start, tmp_path: Path, *words: str) -> dict[Path, dict[str, str]]:
-    """Return the states that ``ps`` shows by run and name, of the runs of this test."""
+    """Return the states that ``ps`` shows for the runs of this test, by run and name."""
     found: dict[Path, dict[str, str]] = {}
     for one in json.loads(call("ps", *words, "--json").out):
         if Path(one["run_dir"]).is_relative_to(tmp_path):
@@ -78,14 +78,14 @@ def test_ps_shows_the_running_instances_of_every_directory(
     assert f"{two} · counter · 2 ready\nNAME  STATE" in out
     assert sorted(read_index()) == [one, two]
 
-    index().unlink()  # the marks of the processes tell
+    index().unlink()  # found by the marks of the processes
     assert shown(call, tmp_path) == running
 
     both[two].send(signal.SIGKILL)
     both[two].wait()
     wait_until(lambda: two not in shown(call, tmp_path), what="its instances have ended")
     assert shown(call, tmp_path) == {one: {"w000": "ready"}}
-    assert shown(call, tmp_path, "-a") == {one: {"w000": "ready"}}  # the index has lost it
+    assert shown(call, tmp_path, "-a") == {one: {"w000": "ready"}}  # missing from the index
     add_run(two)
     ended = {"w000": "interrupted", "w001": "interrupted"}
     wait_until(lambda: shown(call, tmp_path, "--all") == {one: {"w000": "ready"}, two: ended})
@@ -102,7 +102,7 @@ FORGED = [
     b'{"name": 5}\n',
     b"not json\n",
     b"\xff\xfe\n",
-    b'{"name": "/to',  # torn
+    b'{"name": "/to',  # incomplete line
 ]
 
 
@@ -122,7 +122,7 @@ def test_index_entries_without_a_valid_run_are_ignored(
     assert set(shown(call, tmp_path)) == {one, two}
     assert set(shown(call, tmp_path, "-a")) == {one, two}
     assert sorted(read_index()) == [one, two, empty, trap]
-    assert index().read_bytes().count(b"\n") == 4  # what is gone has been dropped
+    assert index().read_bytes().count(b"\n") == 4  # missing directories were dropped
 
 
 def test_a_run_is_added_once_and_the_oldest_are_dropped(
@@ -153,12 +153,12 @@ def test_unwritable_home_does_not_prevent_a_start(
     assert command.interrupt() == 130
 
 
-# -------------------------------------------------------------------- processes that are not ours
+# --------------------------------------------------------------------------- foreign processes
 
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Any]:
-    """Start processes that carry marks of an instance; they are killed at the end."""
+    """Start processes with marks of an instance, and kill them at the end."""
     processes = []
 
     def spawn_one(run_dir: Path, cookie: str, *words: str, **options: Any) -> None:
@@ -202,7 +202,7 @@ def test_the_process_of_an_instance_leads_to_its_run(spawn: Any, tmp_path: Path)
 HIDDEN = (
     "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); print('up', flush=True); time.sleep(600)"
 )
-"""A program that other processes of its user cannot look at (PR_SET_DUMPABLE)."""
+"""A program that other processes of its user cannot inspect (PR_SET_DUMPABLE)."""
 
 
 def test_unreadable_process_is_skipped(spawn: Any, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ ROCKY, MOLLY = "3a1b9c5e-0000-4000-8000-000000000001", "77a2c0de-0000-4000-8000-
 
 
 def make_recording(directory: Path) -> Path:
-    """Record a chase of two agents: five seconds, a block of each track a second."""
+    """Record a chase of two agents for five seconds, with a block per track and second."""
     recorded = Recorded(directory)
     recorded.add(Track.INPUTS, 1, event="join", agent_id=ROCKY, name="Rocky")
     recorded.frame(5, fingerprints=[7, 8], state="c0ffee" * 10, frame={"ball": [1, 2]})
@@ -149,7 +149,7 @@ def test_damage_after_the_end_is_noted_and_listed(call: Start, tmp_path: Path) -
     listed = call("replay", str(run))
     first, second = listed.err.splitlines()[1:3]
     assert first.endswith("recordings/recording-0001.jsonl.zst  (changed)")
-    assert second.endswith("recordings/gone")  # without a digest, as before
+    assert second.endswith("recordings/gone")  # without a digest, like older versions
 
 
 def test_incomplete_recording_is_printed_with_a_note(call: Start, recording: Path) -> None:
@@ -310,7 +310,7 @@ def test_signal_ends_the_viewer_and_its_child_processes(
     world = world_with_viewer(tmp_path, "stay")
     command = start("replay", str(recording), "--viewer", "--world", str(world))
     command.wait_for("started 2")
-    wait_until(lambda: len(marked_processes()) >= 2)  # an exec clears the environment first
+    wait_until(lambda: len(marked_processes()) >= 2)  # the environment is empty during an exec
     command.send(signal.SIGTERM)
     assert command.wait() == 128 + signal.SIGTERM
     assert marked_processes() == set()

@@ -1,4 +1,4 @@
-"""``clawblox restart``, and the lines with which ``logs`` tells of it."""
+"""``clawblox restart``, and the notes of ``logs`` about restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--resume`` and ``fork`` take the paths that a shell has completed."""
+"""``--resume`` and ``fork`` accept paths that a shell has completed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the current directory, which is not the world's."""
+    """Return the current directory, which differs from the world's directory."""
     directory = tmp_path / "here"
     directory.mkdir()
     monkeypatch.chdir(directory)
@@ -146,7 +146,7 @@ def test_an_extraction_ends_with_the_commands_that_continue_from_it(
     running = start(*words, "--port", "0")
     running.wait_for("ready at")
     assert running.interrupt() == 130
-    # A program in the place of the agent's own tells what it was given, and where.
+    # A stand-in for the agent's program prints its arguments and its directory.
     session = (second / "agents" / "Rocky" / "claude_session_id.txt").read_text().strip()
     (here / "claude").write_text('#!/bin/sh\necho "$PWD|$CLAUDE_CONFIG_DIR|$*"\n')
     (here / "claude").chmod(0o755)

@@ -1,4 +1,4 @@
-"""A run with an agent goes on: with the run's name, its ``checkpoint.json``, or a pasted line."""
+"""Continuing a run with an agent: by the run's name, its ``checkpoint.json``, or a pasted line."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def world(tmp_path: Path) -> Path:
 
 
 def identity(run_dir: Path) -> list[str]:
-    """Return who the agent of a run is, in its program and in its world."""
+    """Return the ids of a run's agent, in its program and in its world."""
     return [(run_dir / "agents" / "Eko" / name).read_text() for name in IDENTITY]
 
 
 def begin(
     start: Start, claude_env: dict[str, str], world: Path, *words: str
 ) -> tuple[Command, Path]:
-    """Start a run with an agent; return it when the agent has done something."""
+    """Start a run with an agent, and return it after the agent's first action."""
     command = start("run", str(world), "--port", "0", "--agent", "claude", *words, env=claude_env)
     command.wait_for("end of turn")
     return command, only_run(Path.cwd())
@@ -190,11 +190,11 @@ def test_turn_limit_spans_a_resume_unless_max_turns_is_given_again(
     assert "budget of 3 turns used up (3 turns, " in resumed.err
 
 
-# -- the line that is printed ----------------------------------------------------------------------
+# -- the printed line ----------------------------------------------------------------------
 
 
 def paste(line: str, claude_env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a line that was printed, as a person does who pastes it into a shell."""
+    """Run a printed line as if a person had pasted it into a shell."""
     place = Path(sys.executable).parent
     return subprocess.run(
         ["bash", "-c", line],
@@ -214,7 +214,7 @@ def test_the_printed_command_line_can_be_pasted_into_a_shell(
     world, prompt = make_world(odd, name="my world"), 'Say "it\'s `done`"\n\tand $go on \\ \u200b!'
     given = {
         "--agent": "claude",
-        "--agent-name": "Eko of it",
+        "--agent-name": "Eko the 2nd",
         "--model": "-a 'model'",
         "--prompt": prompt,
         "--label": "note=a b;c",
@@ -232,7 +232,7 @@ def test_the_printed_command_line_can_be_pasted_into_a_shell(
     assert "budget of 2 turns used up (2 turns, " in pasted.stderr
     (new,) = (path for path in old.parent.iterdir() if path != old)
     for name in IDENTITY:
-        agents = (run / "agents" / "Eko of it" / name for run in (old, new))
+        agents = (run / "agents" / "Eko the 2nd" / name for run in (old, new))
         assert len({path.read_text() for path in agents}) == 1
     (again,) = (line for line in pasted.stderr.splitlines() if line.startswith("with its agent:"))
     assert again.partition(" --resume ")[0] == line.partition(" --resume ")[0]

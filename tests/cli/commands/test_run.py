@@ -1,4 +1,4 @@
-"""``clawblox run``: the address, the signals, the texts, the exit statuses."""
+"""``clawblox run``: address, signals, texts and exit statuses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SNAPSHOT = {"scene_hash": "scene-plain", "counter": 7, "ticks": 2, "sessions": [
 Serve = Callable[..., Served]
 
 
-# ------------------------------------------------------------------------------ what it says
+# -------------------------------------------------------------------------------------- output
 
 
 def test_the_address_is_printed_before_the_output_of_the_world(serve: Serve) -> None:
@@ -87,7 +87,7 @@ def test_the_last_output_of_a_stopping_world_is_printed(serve: Serve) -> None:
 
 
 def parse(*words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Return the options that the command is called with."""
+    """Return the options that the command gets."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WORLD_")]:
             patch.delenv(name)
@@ -240,7 +240,7 @@ def test_ctrl_c_stops_the_world_cleanly(serve: Serve) -> None:
     assert not is_listening(served.port)
 
 
-# The parent of the tests may ignore HUP, which a child inherits.
+# The parent of the tests may ignore HUP, and a child would inherit that.
 WITH_HUP = {"prefix": ("env", "--default-signal=HUP")}
 
 
@@ -341,7 +341,7 @@ def test_a_full_pipe_does_not_delay_ctrl_c(start: Start, tmp_path: Path) -> None
 
 
 def pending(stream: object) -> int:
-    """Return how many bytes wait in a pipe."""
+    """Return the number of bytes that wait in a pipe."""
     size = array.array("i", [0])
     fcntl.ioctl(stream, termios.FIONREAD, size)
     return size[0]
@@ -485,7 +485,7 @@ def test_a_world_that_is_not_ready_in_time_is_an_error_with_the_last_probe(
     world = make_world(tmp_path, "--unavailable", "inf")
     command = call("run", str(world), "--port", "0", "--health-timeout", "0.3")
     assert command.wait() == 1
-    # On a busy machine the last probe may have had no answer yet.
+    # On a busy machine the last probe may not have been answered yet.
     seen = r"(GET /api\.md answered 503|connected, no answer to GET /api\.md)"
     assert re.search(rf"not ready within 0\.3 s; last probe: {seen}", command.err)
     assert not marked_processes()
@@ -531,6 +531,6 @@ def test_world_runs_in_a_tmux_window(start: Start, tmp_path: Path) -> None:
 
 
 def world_environment(world: Path) -> dict[str, str]:
-    """Return the environment that the world was given."""
+    """Return the environment of the world."""
     environment: dict[str, str] = json.loads((world / "dump.json").read_text())["env"]
     return environment

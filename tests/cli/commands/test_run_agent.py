@@ -98,7 +98,7 @@ def test_max_turns_counts_from_the_current_start(
     words = ("--resume", str(archive), "--run-dir", "again", "--max-turns", "3")
     resumed = call("run", str(world), *WORDS, *words, env=claude_env)
     assert resumed.wait() == 0, resumed.err
-    assert "budget of 5 turns used up (5 turns, " in resumed.err  # of all its starts
+    assert "budget of 5 turns used up (5 turns, " in resumed.err  # over all starts
     agent = Path("again", "agents", "Eko")
     status = json.loads((agent / "runtime" / "status.json").read_text())
     assert (status["turn"], status["usage"]["turns"]) == (5, 5)

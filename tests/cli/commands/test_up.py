@@ -1,4 +1,4 @@
-"""``clawblox up``: many instances in the foreground and in the background, and how they end."""
+"""``clawblox up``: many instances in the foreground and in the background, and their ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.worlds import ask, make_world
 NAMES = ["w000", "w001", "w002"]
 
 
-# ------------------------------------------------------------------------------ a line an event
+# ------------------------------------------------------------------------------ a line per event
 
 
 def test_up_prints_a_line_per_event_without_a_terminal(
@@ -175,7 +175,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_option(words: tuple[str, ..
 
 @pytest.mark.thorough
 def test_a_run_directory_has_one_orchestrator(up: Start, call: Start, run_dir: Path) -> None:
-    command = up(prefix=("env",))  # in an interpreter of its own, whose words tell what it is
+    command = up(prefix=("env",))  # a separate interpreter, recognised by its command line
     again = call("up", str(run_dir.parent / "counter"), "--run-dir", str(run_dir))
     assert again.wait() == 1
     held = rf"Error: the run directory {run_dir} is held by pid {command.process.pid} \(.*up .*\)"
@@ -349,7 +349,7 @@ def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) 
     command.send(signal.SIGKILL)
     command.wait()
     assert_nothing_runs()
-    # A process that is about to end has lost its mark, but still exists for a moment.
+    # An ending process has lost its mark, but still exists for a moment.
     wait_until(
         lambda: {one["state"] for one in read_instances(run_dir).values()} == {"interrupted"}
     )
@@ -420,7 +420,7 @@ def test_live_table_is_shown_and_the_terminal_restored(
         assert one.wait() == 130
         one.assert_left_clean()
         assert one.screen[1] == "3 exited"
-        below = one.screen[-4:]  # one table, drawn over and over; the end; the cursor's line
+        below = one.screen[-4:]  # a table that is redrawn, the end, and the line of the cursor
         assert below[0] == "3 instances: 3 stopped."
         assert re.fullmatch(r"Last saves: 1 of 3, \d+s old, sim time 0\.0\.", below[1])
         assert below[2:] == [f"resume:  clawblox resume {run_dir}", ""]
@@ -458,7 +458,7 @@ def test_the_table_follows_the_size_of_the_terminal(tmp_path: Path, run_dir: Pat
         one.wait_for("w007  ready")
         one.resize(60, 10)
         one.wait_for("… and 6 more: 6 ready")
-        assert "\x1b[H\x1b[2J" in one.written  # for the terminal has moved what was there
+        assert "\x1b[H\x1b[2J" in one.written  # since the terminal has moved the old lines
         assert len(one.screen) <= 10
         assert max(map(len, one.screen)) < 60
         one.type(CTRL_C)
@@ -515,7 +515,7 @@ def test_error_before_the_start_is_the_only_output(tmp_path: Path) -> None:
 
 @pytest.fixture
 def detach(call: Start, run_dir: Path) -> Iterator[Start]:
-    """Run ``up --detach``; at the end what it has left is stopped."""
+    """Run ``up --detach``; stop the remaining instances at the end."""
 
     def detach_three(world: Path, *words: str) -> Command:
         return call("up", str(world), "-n", "3", "--run-dir", str(run_dir), "--detach", *words)

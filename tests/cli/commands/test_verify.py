@@ -1,4 +1,4 @@
-"""``clawblox verify``: a line for each recording, JSON, exit statuses, and nothing that remains."""
+"""``clawblox verify``: lines for recordings, JSON and exit statuses, without leftovers."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_score_function_without_scores_is_refused(call: Start, lives: Path) ->
 
 
 def test_verify_of_a_run_does_not_import_experiments() -> None:
-    """Importing all of it takes longer than the replay of a short recording."""
+    """Importing experiments takes longer than the replay of a short recording."""
     code = (
         "import sys, clawblox.cli.commands.verify, clawblox.cli.commands.replay; "
         "print(*(name for name in sys.modules if name.startswith('clawblox.experiment')))"

@@ -1,4 +1,4 @@
-"""``clawblox wait``: until the end of instances that another process runs."""
+"""``clawblox wait``: waits for the end of instances of another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clawblox doctor --cluster``: nodes look at themselves, and differences are marked."""
+"""``clawblox doctor --cluster``: nodes check themselves, and differences are marked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clawblox.experiment.plan import Cluster
 
 FACTS = {**describe_node(), "token": True, "tls": True, "niceness": 0, "route_out": True}
 CHECKS = {"claude": attrs.astuple(ok("2.1.330")), "bubblewrap": attrs.astuple(ok("0.8.0"))}
-"""What a node answers that has all."""
+"""Answers of a node with all dependencies."""
 
 
 def answer(checks: Mapping[str, Any] = CHECKS, **facts: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def answer(checks: Mapping[str, Any] = CHECKS, **facts: Any) -> dict[str, Any]:
 
 @attrs.define
 class FakeEngine:
-    """An engine whose nodes have answered, failed, or are silent (None)."""
+    """An engine whose nodes answer, fail, or stay silent (None)."""
 
     answers: Mapping[str, Any]
     asked: list[Callable[..., Any]] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""What shows an experiment: a live table on a terminal, else a line for each event."""
+"""Displays of an experiment: a live table on a terminal, else a line for each event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Story:
-    """An experiment that takes a step at each look: it commits, fails, and is not run any more."""
+    """An experiment that advances at each look: it commits, fails, and stops running."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -66,7 +66,7 @@ class Reader:
         self.output = Output(self._stream)
 
     def text(self) -> str:
-        """Return what was written, without colours and movements of the cursor."""
+        """Return the output without colours and movements of the cursor."""
         written = b""
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._read_fd, 65536):

@@ -1,4 +1,4 @@
-"""``clawblox resume``, ``up --continue`` and ``up --fresh``: what is shown, asked and refused."""
+"""``clawblox resume``, ``up --continue`` and ``up --fresh``: output, questions and refusals."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_resume_shows_each_instance_with_its_save_and_runs_them(
     refused = call("resume", str(run_dir))
     assert refused.wait() == 1
     assert f"is held by pid {command.process.pid} " in refused.err
-    # Ctrl-C is not on purpose: the next one goes on.
+    # Ctrl-C is an interruption, so the next command continues.
     assert command.interrupt() == 130
     again = call("resume", str(run_dir), "--dry-run")
     assert "Resuming 3 of 4 instances of" in again.out

@@ -14,7 +14,7 @@ from tests.support.waiting import HANG_S
 
 
 class Command:
-    """A command that notes what its signals ask of it."""
+    """A command that records the effects of its signals."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refused: int | None = None) -> None:
         monkeypatch.setattr(runner, "_end_at_last", lambda number: self.asked.append("last resort"))
@@ -35,7 +35,7 @@ class Command:
         self._news.set()
 
     async def get(self, number: signal.Signals) -> None:
-        """Get a signal, and wait until it has been obeyed."""
+        """Send a signal, and wait until it has been handled."""
         self._news = anyio.Event()
         os.kill(os.getpid(), number)
         with anyio.fail_after(HANG_S):

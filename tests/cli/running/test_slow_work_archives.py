@@ -1,4 +1,4 @@
-"""Saves and loads of archives that take long are shown by every display of a command."""
+"""Every display of a command shows slow saves and loads of archives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def archive(tmp_path: Path) -> Path:
 
 @contextmanager
 def halted(work: Callable[[Callable[[int, int], None]], Any]) -> Iterator[None]:
-    """Do work in a thread; it stands still at its first report while the block runs."""
+    """Do work in a thread that stops at its first report while the block runs."""
     has_begun, may_end = threading.Event(), threading.Event()
 
     def report(_done: int, _total: int) -> None:

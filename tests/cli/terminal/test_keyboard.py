@@ -1,4 +1,4 @@
-"""Bytes that a terminal sends become keys."""
+"""Decoding the bytes of a terminal into keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UP, DOWN = b"\x1b[A", b"\x1b[B"
 
 
 def decode(*chunks: bytes) -> list[str]:
-    """Return the keys of bytes after which nothing follows."""
+    """Return the keys of bytes, including the keys at the end."""
     decoder = KeyDecoder()
     return [key for chunk in chunks for key in decoder.feed(chunk)] + decoder.flush()
 

@@ -1,4 +1,4 @@
-"""Output that never blocks, and results that are shown while the work goes on."""
+"""Output that never blocks, and results that are shown while the work continues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ anyio.run(main)
 
 @pytest.mark.thorough
 async def test_a_terminal_with_little_room_does_not_block_the_loop() -> None:
-    # Whatever blocks is killed after the timeout.
+    # The timeout ends a blocked test.
     process = subprocess.run([sys.executable, "-c", FULL_TERMINAL], timeout=HANG_S)
     assert process.returncode == 7
 

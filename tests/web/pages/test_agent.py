@@ -1,4 +1,4 @@
-"""The page of an agent: why it stopped, its turns, its steps, how to find a moment and go on."""
+"""The page of an agent: reason of its stop, turns, steps, moments, and next commands."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_folded_texts_of_a_window_are_bounded_together(ada: WrittenAgent, tmp_pa
 
 
 def write_slowly(ada: WrittenAgent, monkeypatch: pytest.MonkeyPatch, minutes: int) -> list[int]:
-    """Let a step arrive each minute, with an index; return where each begins."""
+    """Let a step arrive each minute, with an index; return the offset of each step."""
     import os
 
     index, starts = LogIndex(ada.log), []
@@ -517,7 +517,7 @@ def test_logs_of_other_programs_are_read(tmp_path: Path, driver: str, log: str, 
 
 
 def poll(root: Path, page: Page, keep: Callable[[Page], Page] = lambda page: page) -> Page:
-    """Ask for what is new since a page, as the browser does."""
+    """Request the changes since a page, like the browser."""
     cursors = {part.name: part.cursor for part in page.parts if part.cursor}
     return keep(open_page(root, cursors=cursors))
 
@@ -608,7 +608,7 @@ def test_steps_from_an_archive_keep_only_their_own_times(tmp_path: Path) -> None
     ada.begin("Begin")
     told = ada.say("I am the parent.")
     ada.finish()
-    ada.directory.events_file.unlink()  # an archive brings the log, and not the events
+    ada.directory.events_file.unlink()  # an archive contains the log, but not the events
     ada.events, ada.turn = EventLines(ada.directory.events_file, SESSION, 30), 0
     LogIndex(ada.log).begin_run()
     ada.events.add("sandbox", 0, level="none")

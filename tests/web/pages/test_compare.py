@@ -1,4 +1,4 @@
-"""Two runs or instances beside each other."""
+"""The comparison of two runs or instances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = ("Eko", "run-a", "run-b")
 
 
 def instances(site: Site, name: str) -> dict[str, str]:
-    """Return the names in addresses of the instances of a run, as the form has them."""
+    """Return the names in addresses of the instances of a run, from the form."""
     options = re.findall(r'value="(\w{10})"[^>]*>([^<]+)<', draw(site, "compare"))
     return {words.split(" · ")[1]: ident for ident, words in options if f"{name} · " in words}
 
@@ -194,7 +194,7 @@ def test_attempts_are_compared_from_the_experiment_page_with_their_scores(
 
 
 def write_agent(run: Path, *changes: tuple[str, str], **facts: object) -> AgentDir:
-    """Write an agent whose log has what was recorded, with changes."""
+    """Write an agent with a recorded log and some changes."""
     directory = make_agent(run / "agents" / "Eko", VERSION)
     text = directory.log_file.read_text()
     for old, new in changes:

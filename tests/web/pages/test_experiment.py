@@ -1,4 +1,4 @@
-"""The page of an experiment: chains, generations, why each is as it is, money, results."""
+"""The page of an experiment: chains and generations with their reasons, money, results."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_experiment_that_another_machine_runs_names_it(
         elsewhere.setattr(driver_lease, "boot_id", lambda: "another boot")
         journal = Journal(site.root / "exp").__enter__()
     try:
-        site._due.clear()  # look again at once
+        site._due.clear()  # looks again immediately
         assert f"driver on {os.uname().nodename}" in page(site)
         assert f"driver on {os.uname().nodename}" in draw(site)
     finally:

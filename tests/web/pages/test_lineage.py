@@ -1,4 +1,4 @@
-"""The page of runs that began from each other's saves."""
+"""The page of runs that started from each other's saves."""
 
 from __future__ import annotations
 

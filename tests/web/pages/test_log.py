@@ -1,4 +1,4 @@
-"""The page of a log: windows, times and notes, appending, search, and logs of strangers."""
+"""The page of a log: windows, times and notes, appending, search, and foreign logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def numbered(count: int) -> bytes:
 
 @pytest.fixture
 def index(tmp_path: Path) -> LogIndex:
-    """Give the index of the log of w000, as its orchestrator keeps it."""
+    """Return the index of the log of w000, as its orchestrator writes it."""
     log = write_log(tmp_path / "run", "w000", b"")
     return LogIndex(log, 0)
 
@@ -188,7 +188,7 @@ def test_matches_have_the_times_of_their_lines_after_the_log_was_cut(
     with log.open("ab") as file:
         file.write(b"the last line\n")
     index.note_length()
-    os.utime(log, (2**31, 2**31))  # a line without a time in the index would have come then
+    os.utime(log, (2**31, 2**31))  # time of a line without a time in the index
     page = search(tmp_path, "line 002900")
     place = text.index(b"line 002900")
     assert any(f"at={place}#o{place}" in to for to in links_of(page))

@@ -1,4 +1,4 @@
-"""The page of a recording as text: a moment, the table around it, what agents saw."""
+"""The page of a recording as text: a moment, the table around it, and observations."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
 
 
 def make_afresh(root: Path) -> Page:
-    """Return the page as another process sees it, which has looked at no world yet."""
+    """Return the page as in a new process, which has not looked at the world yet."""
 
     frames.find_world.cache_clear()
     return make(root)

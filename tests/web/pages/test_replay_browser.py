@@ -26,7 +26,7 @@ WALK = [("MoveTo", {"position": [2 * number, 0, 0]}) for number in range(8)]
 def opened(
     browser: Chromium, url: str, *, width: int = 900, height: int = 800
 ) -> Iterator[tuple[Page, Page]]:
-    """Open a page with a frame; yield both. The frame has a process of its own."""
+    """Open a page with a frame, and yield both. The frame runs in a separate process."""
     with browser.open("about:blank", width=width, height=height) as page:
         page.call(
             "Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True
@@ -47,7 +47,7 @@ def opened(
         frame.call("Runtime.runIfWaitingForDebugger")
 
         def has_loaded() -> bool:
-            page.evaluate("0")  # which takes the events of all sessions
+            page.evaluate("0")  # receives the events of all sessions
             return any(
                 event["method"] in ("Page.loadEventFired", "Page.frameStoppedLoading")
                 for event in browser.events
@@ -60,7 +60,7 @@ def opened(
 
 @pytest.fixture
 def race(template: Template, tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    """Serve a run of an engine world that its starter draws; return the path of its replay."""
+    """Serve a run of an engine world with the starter's renderer; return the path of its replay."""
     record(engine_world(tmp_path), tmp_path / "runs" / "run", *WALK)
     with served(template, tmp_path / "runs") as app:
         yield app, f"run/{only_run(tmp_path / 'runs')}/replay/1"
@@ -125,7 +125,7 @@ def test_a_world_without_a_renderer_follows_the_slider_on_a_narrow_screen(
 
 
 class Foreign:
-    """A host that nothing may reach: it notes what is sent to it, by TCP or UDP."""
+    """A host that must not be reached; records data that it receives by TCP or UDP."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -151,7 +151,7 @@ class Foreign:
                 self.asked.append(data.split(b"\r\n")[0] or b"(connected)")
 
     def packets(self) -> list[bytes]:
-        """Return the first packet that has come by UDP, if any has."""
+        """Return the first received UDP packet, if any."""
         try:
             return [self._packets.recv(1000)]
         except BlockingIOError:

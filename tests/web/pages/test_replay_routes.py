@@ -1,4 +1,4 @@
-"""The routes of a replay: states, the files of a frame, and a viewer that is started."""
+"""The routes of a replay: states, the files of a frame, and the start of a viewer."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_states_are_json_and_malformed_windows_have_no_page(box: tuple[Served, s
 
 @pytest.fixture(scope="module")
 def tally(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with a run whose world has a viewer that stays."""
+    """Return a directory with a run whose world has a viewer that keeps running."""
     place = tmp_path_factory.mktemp("tally")
     world = tally_world(place, "stay", "{recording}", "{port}")
     record(world, place / "runs" / "run", ("Add", 1))

@@ -1,4 +1,4 @@
-"""The pages of reports: what check and verify left, and whether it still holds."""
+"""The pages of the reports of check and verify, with marks for changed worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run: why it is as it is, where it comes from, what it cost, how to go on."""
+"""The page of a run: state and reasons, origin, cost, and commands to continue."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_used_up_budget_is_shown_with_the_option_that_raises_it(
         write_status(agent, state="stopped", reason=f"budget of {limit} used up")
         how = words_of(open_page(tmp_path), "how")
         assert "Ada has used up its budget: raise it to let the agent go on." in how
-        assert "Raise its" not in how  # of an agent that a script started, the script must do it
+        assert "Raise its" not in how  # the script that started the agent must continue it
         options = AgentRunOptions(agent="claude", agent_name="Ada")
         RunAgent(options=options).record(tmp_path).write(tmp_path)
         how = words_of(open_page(tmp_path), "how")
@@ -141,7 +141,7 @@ def test_run_page_shows_the_end_of_a_usage_limit(tmp_path: Path) -> None:
     ada = WrittenAgent(tmp_path, state="failed", reason="you have hit your limit")
     ada.begin("Begin")
     ada.events.add("limit", 1, 0, message="the limit", resets_at="2026-01-01T00:00:00Z")
-    assert "usage limit" not in words_of(open_page(tmp_path), "how")  # it is over
+    assert "usage limit" not in words_of(open_page(tmp_path), "how")  # the limit is over
     ada.events.add("limit", 1, 0, message="the limit", resets_at="2999-01-02T03:04:05Z")
     words = "The usage limit that ended Ada lasts until 2999-01-02 03:04:05 UTC ."
     assert words in words_of(open_page(tmp_path), "how")

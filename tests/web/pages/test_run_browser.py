@@ -1,4 +1,4 @@
-"""The pages of runs and logs in a browser: they follow, fit, lead on and report no error."""
+"""The pages of runs and logs in a browser: updates, layout, links and no errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Serve = Callable[[Path], Server]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return what serves a directory in a thread of its own."""
+    """Return a function that serves a directory in a separate thread."""
     ends: list[Callable[[], None]] = []
 
     def start(root: Path) -> Server:
@@ -60,7 +60,7 @@ def serve() -> Iterator[Serve]:
 
 
 def check(page: Page) -> None:
-    """Check that a page fits, and that nothing was refused, reported or fetched elsewhere."""
+    """Check that a page fits, without refused requests, errors or requests to other hosts."""
     assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
     assert page.evaluate("window.evil") is None
     assert page.events("Log.entryAdded") == []
@@ -70,7 +70,7 @@ def check(page: Page) -> None:
 
 
 def is_true(page: Page, expression: str) -> bool:
-    """Return whether an expression is true, also while the page leads to another."""
+    """Return whether an expression is true, even while the page navigates."""
     with contextlib.suppress(RuntimeError):
         return bool(page.evaluate(expression))
     return False

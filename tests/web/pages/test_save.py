@@ -1,4 +1,4 @@
-"""The page of a save: what it is, what started from it, its workspaces, and what changed in it."""
+"""The page of a save: facts, descendants, workspaces, and changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def part(text: str, name: str) -> str:
-    """Return a part of a page without markup, empty if it is not there."""
+    """Return a part of a page without markup; empty if the part is missing."""
     found = re.search(rf'<section id="{name}".*?</section>', text, re.S)
     return " ".join(re.sub(r"<[^>]+>", " ", found[0]).split()) if found else ""
 
@@ -82,7 +82,7 @@ def test_page_of_a_missing_save_has_the_facts_of_the_manifest(family: Path, tmp_
 
 
 def archive_site(tmp_path: Path) -> tuple[Site, list[str]]:
-    """Return a site with two archives of an agent, and their pages, the latest last."""
+    """Return a site with two archives of an agent, and their pages, latest last."""
     run = write_run(tmp_path / "lab" / "run", {"w000": {"run": run_of("w000")}})
     save_agent(run, "a", "I am.\nI look.\n", old="1")
     (run / "agents" / "rocky" / "workspace" / "old").unlink()

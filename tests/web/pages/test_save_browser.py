@@ -1,4 +1,4 @@
-"""The pages of saves, lineage and comparisons in a browser: they fit, lead on, report no error."""
+"""The pages of saves, lineage and comparisons in a browser: layout, links and no errors."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def addresses(lab: Path) -> dict[str, str]:
 
 
 def check(page: Page, wanted: str, name: str = "") -> None:
-    """Wait until an element is there, on this page or on one that it leads to; check that page."""
+    """Wait for an element on this page or its successor, and check that page."""
 
     def is_there() -> bool:
-        with contextlib.suppress(RuntimeError):  # the page leads to another at this moment
+        with contextlib.suppress(RuntimeError):  # the page is navigating
             return bool(page.evaluate(f"document.querySelector('{wanted}') !== null"))
         return False
 

@@ -1,11 +1,11 @@
-"""A box that falls on a plane, in MuJoCo; agents see what MuJoCo derives from its state.
+"""A box that falls on a plane, in MuJoCo; agents see arrays that MuJoCo derives from the state.
 
-In a running world the derived arrays are one step older than the integrated state, so how a world
-restores them decides whether its restore is exact. ``RESTORE`` chooses:
+In a running world the derived arrays are one step older than the integrated state, so a restore is
+exact only if it restores them too. ``RESTORE`` selects:
 
 - ``integration``: only the integrated state; the derived arrays are those of a new world.
-- ``forward``: derives them from the restored state; they are then one step too young.
-- ``arrays``: all arrays are saved and restored as they were.
+- ``forward``: the arrays are derived from the restored state, which makes them one step too young.
+- ``arrays``: all arrays are saved and restored unchanged.
 - ``every_step``: they are derived after every step, and after the restore.
 """
 
@@ -92,7 +92,7 @@ class Derived(Simulation):
 
     def restore(self, state: Json) -> None:
         if RESTORE == "arrays":
-            # Contacts are derived, and no array that can be written: so they are derived first.
+            # Contacts are derived and not writable as an array, so they are derived first.
             for name in ("qpos", "qvel"):
                 getattr(self._data, name)[:] = state["arrays"][name]
             self._data.time = state["time"]

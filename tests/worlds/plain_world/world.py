@@ -1,8 +1,8 @@
-"""A world written from the public description of the world interface, and from nothing else.
+"""A world written only from the public description of the world interface.
 
-It stands on the standard library. It offers the routes that the description names and no other: a
-join always makes a new player, and no player can leave. What it restores keeps its sessions, so
-that a restored session works without a join.
+The world uses only the standard library, and has only the routes that the description names: a join
+always makes a new player, and players cannot leave. A restore keeps the sessions, so that a
+restored session works without a join.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_EVENTS = 20
 
 
 def parse_options() -> argparse.Namespace:
-    """Take the environment as defaults; flags override it."""
+    """Use the environment for defaults; flags override it."""
     env = os.environ.get
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default=env("WORLD_HOST") or "127.0.0.1")
@@ -202,7 +202,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(401, b"operators only")
 
     def log_message(self, *_: object) -> None:
-        """Log nothing: a log line of each request would hide the others."""
+        """Log nothing, since log lines of requests would hide other lines."""
 
 
 def main() -> None:
