@@ -10,8 +10,6 @@ is shown as in a Python string, ``\x1b`` or ``\u202e``. Text for programs stays 
 from __future__ import annotations
 
 import re
-import shlex
-import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -112,6 +110,8 @@ def quote_words(words: Iterable[str]) -> str:
 
 def _quote(word: str) -> str:
     if word.isprintable() and printable_name(word) == word:
+        import shlex  # few texts need it
+
         return shlex.quote(word)
     return f"$'{''.join(map(_escape_in_shell, word))}'"
 
@@ -145,10 +145,8 @@ def _escape_in_json(match: re.Match[str]) -> str:
     char = match[0]
     if char in "\n\r\t" or not _is_unsafe(char):  # between values; in texts they are escaped
         return char
-    return "".join(
-        f"\\u{unit:04x}"
-        for (unit,) in struct.iter_unpack(">H", char.encode("utf-16-be", "surrogatepass"))
-    )
+    units = char.encode("utf-16-be", "surrogatepass").hex(" ", 2).split()
+    return "".join(f"\\u{unit}" for unit in units)
 
 
 def _main() -> None:

@@ -19,6 +19,7 @@ The commands' summaries are here for the same reason.
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -101,9 +102,9 @@ class _CommandLine(click.Group):
         """Import and return a command; None if there is no command of that name."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        command: click.Command = importlib.import_module(
-            f"clawblox.cli.commands.{cmd_name}"
-        ).command
+        module = importlib.import_module(f"clawblox.cli.commands.{cmd_name}")
+        gc.enable()  # see __main__
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -103,6 +102,8 @@ class ConfigError(ClawbloxError, ValueError):
 
     def but(self, **changes: Any) -> Self:
         """Return a copy of the error with some arguments replaced."""
+        import copy  # few errors are changed
+
         error = copy.copy(self)
         vars(error).update(changes)
         return error

@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 
 from clawblox.printable import printable_lines
 
-_COLOUR: Final = re.compile(r"(\x1b\[(?:[0-2]|3[1-6]|9[1-6])?(?:;(?:[0-2]|3[1-6]|9[1-6]))*m)")
+_COLOUR: Final = r"(\x1b\[(?:[0-2]|3[1-6]|9[1-6])?(?:;(?:[0-2]|3[1-6]|9[1-6]))*m)"
 """Reset, bold, faint, and colours that are readable on light and dark backgrounds."""
 
 
@@ -33,7 +33,7 @@ def guard_text(text: str, *, has_colours: bool) -> str:
     """
     if not has_colours or "\x1b" not in text:
         return printable_lines(text)
-    parts = _COLOUR.split(text)
+    parts = re.split(_COLOUR, text)
     parts[::2] = map(printable_lines, parts[::2])
     return "".join(parts)
 
