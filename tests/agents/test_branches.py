@@ -302,6 +302,7 @@ async def test_claude_gets_the_option_to_fork(tmp_path: Path) -> None:
     assert words[at : at + 5] == ["--resume", agent.session_id, *new]
 
 
+@pytest.mark.thorough
 def test_a_sync_agent_is_forked(tmp_path: Path) -> None:
     binary = install(tmp_path / "bin", "claude")
     with Agent(

@@ -111,7 +111,7 @@ KEYS = {
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(program, marks=() if program in ("claude", "acp") else pytest.mark.thorough)
+        pytest.param(program, marks=() if program == "acp" else pytest.mark.thorough)
         for program in KEYS
     ],
 )

@@ -20,6 +20,7 @@ from clawblox.team.record import TeamRecord, Texts
 from clawblox.team.resume import TeamResume
 from tests.agents.test_branches import begin, make_agent
 from tests.agents.test_sessions import KEYS
+from tests.support.sampling import usually
 from tests.support.waiting import HANG_S
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def hand_on(agent: AsyncAgent, place: Path) -> AsyncAgent:
     return make_agent(Path(loaded["agents"]["Eko"]), agent.driver)
 
 
-@pytest.mark.parametrize("program", ["claude", "codex"])
+@pytest.mark.parametrize("program", usually(["claude", "codex"], "claude"))
 async def test_a_loaded_agent_inherits_the_usage_in_its_archive(
     tmp_path: Path, program: str
 ) -> None:

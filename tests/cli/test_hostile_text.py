@@ -387,6 +387,7 @@ def test_every_command_escapes_hostile_text(start: Start, tmp_path: Path) -> Non
     assert leaves <= trial.tried
 
 
+@pytest.mark.thorough
 def test_live_table_escapes_hostile_text(tmp_path: Path) -> None:
     failing, run = make_hostile_world(tmp_path, fails=True), str(tmp_path / "run")
     command = ("up", str(failing), "-n", "2", "--run-dir", run)

@@ -128,6 +128,7 @@ def test_a_job_whose_node_has_died_continues_from_its_last_checkpoint(
     assert second.origin == first.checkpoints[-1].ref
 
 
+@pytest.mark.thorough
 def test_a_job_that_waits_for_a_person_is_not_requeued(tmp_path: Path, submit: Submit) -> None:
     write_plan(tmp_path / "cwd", generations=2)  # the limit may end the first attempt as finished
     job = submit(EXAMPLES / "slurm.sbatch", "exp.toml", "--set", "limits.wall=0.1s")

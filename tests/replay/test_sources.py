@@ -18,6 +18,7 @@ from clawblox.rundir.lives import Origin
 from clawblox.views.verified_runs import describe_replay
 from tests.recording.files import Records, content, rewrite
 from tests.replay.lives import dice_world, play, verified
+from tests.support.sampling import sampled
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,9 @@ def test_a_start_with_another_chat_than_its_save_is_different(
     assert "does not begin with the state of its save, at tick " in describe_replay(replay)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
+@pytest.mark.parametrize(
+    "damage", sampled([Path.unlink, lambda path: path.write_text("{}")], every=2)
+)
 def test_a_start_whose_save_is_gone_or_changed_is_unchecked(
     resumed: Path, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:

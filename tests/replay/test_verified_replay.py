@@ -144,7 +144,7 @@ def test_a_changed_world_begins_again_and_differs_at_its_tick(
             (("sessions", 0, "name"), "Eve"),
             (("seed",), 4),
         ],
-        every=4,
+        every=5,
     ),
 )
 def test_a_start_that_no_earlier_life_reached_is_a_difference(
@@ -253,7 +253,7 @@ def test_a_data_store_that_the_world_cannot_have_ends_no_other_replay(
     assert reasons(run)[0].startswith("its 'datastore' is not possible: ")
 
 
-@pytest.mark.parametrize("name", ["world_format", "tick_rate", "ticks_per_input"])
+@pytest.mark.parametrize("name", sampled(["tick_rate", "world_format", "ticks_per_input"], every=3))
 def test_what_only_the_world_decides_about_its_time_is_compared(
     lives: Path, tmp_path: Path, name: str
 ) -> None:
@@ -454,7 +454,9 @@ def test_no_recording_makes_a_replay_use_a_database_of_others(
     ("new", "first", "last"),
     [
         ("EXTRA, EVERY = 23, 40", 23, 23),  # a random number, which only the fingerprint knows
-        ("EXTRA, EVERY = -1, 39", 39, 77),  # from then on it is what the next observation shows
+        pytest.param(  # from then on it is what the next observation shows
+            "EXTRA, EVERY = -1, 39", 39, 77, marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_a_changed_script_is_found_when_it_first_shows(

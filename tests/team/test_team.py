@@ -90,6 +90,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(make_world(tmp_path), tmp_path / "run", tmp_path / "bin")
 
 
+@pytest.mark.thorough
 async def test_a_team_is_resumed_from_its_latest_checkpoint(scene: Scene) -> None:
     notes = scene.run_dir / "agents" / "Eko" / "workspace" / "notes.md"
     with anyio.fail_after(HANG_S):

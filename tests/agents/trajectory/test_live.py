@@ -33,7 +33,7 @@ ENV = {
 PROGRAMS = [
     pytest.param("claude", "2.1.197", marks=pytest.mark.thorough),
     ("claude", "2.1.330"),
-    ("codex", None),
+    pytest.param("codex", None, marks=pytest.mark.thorough),
     pytest.param("kimi", None, marks=pytest.mark.thorough),
     pytest.param("acp", None, marks=pytest.mark.thorough),
 ]

@@ -304,6 +304,7 @@ def test_a_member_that_is_damaged_is_refused(
     assert run.archives() == []
 
 
+@pytest.mark.thorough
 def test_a_hook_that_raises_ends_the_examiners(run: Run, examiners: list[Examiner]):
     calls = 0
 

@@ -90,7 +90,7 @@ def test_git_accepts_the_new_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hash_name", ["sha1", "sha256"])
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_packed", usually([False, True], True))
 def test_a_restored_repository_works(
     workspace: Path, travel: Travel, hash_name: str, is_packed: bool
 ) -> None:
@@ -119,8 +119,9 @@ def test_a_restored_shallow_clone_works(workspace: Path, upstream: Path, travel:
 # Partial clones
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("openssl")
-@pytest.mark.parametrize("is_old_style", sampled([False, True], every=2))
+@pytest.mark.parametrize("is_old_style", [False, True])
 def test_git_fetches_missing_objects_of_a_partial_clone_after_a_load(
     workspace: Path, upstream: Path, travel: Travel, tmp_path: Path, is_old_style: bool
 ) -> None:
@@ -284,7 +285,10 @@ def test_other_settings_of_a_repository_are_not_archived(
 
 
 @pytest.mark.parametrize(
-    "options", [["--cone", "a"], ["--no-cone", "/a/", "/top"], ["--cone", "--sparse-index", "a"]]
+    "options",
+    sampled(
+        [["--cone", "--sparse-index", "a"], ["--no-cone", "/a/", "/top"], ["--cone", "a"]], every=3
+    ),
 )
 def test_a_sparse_checkout_stays_sparse(
     workspace: Path, travel: Travel, options: list[str]
@@ -446,6 +450,7 @@ def test_submodules_are_connected_again(workspace: Path, nested: Path, travel: T
     assert not [path for path in out if path.endswith(("/.git", ".sample"))]
 
 
+@pytest.mark.thorough
 def test_submodules_that_are_not_checked_out_remain_so(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:
@@ -559,7 +564,7 @@ def test_a_worktree_with_another_common_directory_is_not_rebuilt(
             "../repo/.git/modules/none",
             "../repo/.git/worktrees/wt/../../",
         ],
-        every=3,
+        every=6,
     ),
 )
 def test_a_file_that_leads_to_another_place_in_the_workspace_is_not_rebuilt(
@@ -631,6 +636,7 @@ def test_a_worktrees_own_settings_override_those_of_its_repository(
         assert git(new / name, "config", "--bool", "index.sparse") == f"{flag}\n"
 
 
+@pytest.mark.thorough
 def test_forbidden_names_in_excluded_directories_are_ignored(
     workspace: Path, nested: Path, travel: Travel
 ) -> None:
@@ -652,6 +658,7 @@ def test_a_directory_that_only_resembles_a_git_directory_is_left_out_in_any_spel
     assert not list((moved(loaded) / "repo/.git").rglob("y"))
 
 
+@pytest.mark.thorough
 def test_a_worktree_at_the_maximum_depth_does_not_prevent_a_save(
     workspace: Path, travel: Travel
 ) -> None:
@@ -686,7 +693,7 @@ def test_repositories_with_odd_paths_are_connected_again(
         assert_same(workspace, new, path)
 
 
-@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("is_sparse", usually([False, True], True))
 def test_a_git_directory_without_a_work_tree_of_its_own_works(
     workspace: Path, upstream: Path, travel: Travel, is_sparse: bool
 ) -> None:

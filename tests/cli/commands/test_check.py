@@ -15,6 +15,7 @@ from clawblox.conformance.kept_check import read_check
 from clawblox.views.check_page import render_page
 from tests.cli.conftest import Start
 from tests.support.provable import make_provable_world
+from tests.support.sampling import sampled
 from tests.support.waiting import wait_until
 
 MARBLES = str(Path(__file__).parents[3] / "examples" / "marbles")
@@ -68,7 +69,9 @@ def test_unwritable_directory_is_a_single_warning(call: Start, tmp_path: Path) -
     assert json.loads(command.out)["checks"][0]["status"] == "passed"
 
 
-@pytest.mark.parametrize("files", [(), ("--html", "report.html"), ("--junit", "report.xml")])
+@pytest.mark.parametrize(
+    "files", sampled([(), ("--html", "report.html"), ("--junit", "report.xml")], every=3)
+)
 def test_pasted_request_command_runs_no_command_of_the_world(
     call: Start, tmp_path: Path, files: tuple[str, ...]
 ) -> None:

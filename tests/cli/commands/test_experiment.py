@@ -276,25 +276,6 @@ def wait_for_work(command: Command) -> None:
 
 
 @pytest.mark.thorough
-def test_experiment_saved_by_ctrl_c_continues_with_resume(
-    tmp_path: Path, start: Start, call: Start
-) -> None:
-    write_plan(tmp_path / "cwd", duration="3s")
-    run = start("experiment", "run", "exp.toml", env=KEYS)
-    wait_for_work(run)
-    assert run.interrupt() == 128 + signal.SIGINT
-    assert "Saving and stopping. A second Ctrl-C kills everything." in run.err
-    assert "resume:   clawblox experiment resume experiments/memory" in run.out
-    state = read_experiment("experiments/memory").state
-    (attempt,) = state.chain("r1").attempts
-    assert attempt.outcome == "paused"
-    assert [point.kind for point in attempt.checkpoints] == ["pause"]
-    resumed = call("experiment", "resume", "experiments/memory", env=KEYS)
-    assert resumed.wait() == 0, resumed.out + resumed.err
-    assert_nothing_runs()
-
-
-@pytest.mark.thorough
 def test_an_experiment_in_the_background_is_watched_and_stopped(
     tmp_path: Path, call: Start
 ) -> None:

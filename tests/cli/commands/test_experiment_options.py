@@ -77,6 +77,7 @@ def test_a_chain_that_failed_is_tried_again_only_on_request(plan: Path, call: St
     assert types.count("chain.retried") == 1
 
 
+@pytest.mark.thorough
 def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start) -> None:
     directory = begin(plan)
     text = plan.read_text().replace('name = "memory"', 'name = "other"')
@@ -87,6 +88,7 @@ def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start
     assert (record.plan.name, record.plan.generations) == ("memory", 3)
 
 
+@pytest.mark.thorough
 def test_resume_with_cluster_none_runs_on_this_machine(plan: Path, call: Start) -> None:
     plan.write_text(plan.read_text() + "\n[cluster]\ncpus = 2\n")
     directory = begin(plan)
@@ -118,6 +120,7 @@ def test_a_job_of_a_cluster_needs_a_directory_that_outlives_it(call: Start, tmp_
     assert command.wait() == 0, command.err
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("plan")
 def test_experiment_is_named_after_its_directory(call: Start) -> None:
     words = ("--name", "m2", "--set", "limits.wall=0.000001", "--json")

@@ -125,6 +125,7 @@ def test_dry_run_needs_no_secrets_and_names_the_required_ones(
 # -- options --------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_option_replaces_the_score_of_the_plan_and_is_recorded(plan: Path, call: Start) -> None:
     place = plan.parent
     (place / "other.py").write_text(POINTS)
@@ -157,6 +158,7 @@ def test_resume_can_change_or_add_the_score(plan: Path, call: Start) -> None:
     assert len(read_experiment(directory).plans.revisions) == 4
 
 
+@pytest.mark.thorough
 def test_branches_are_scored_by_the_function_of_the_option(plan: Path, call: Start) -> None:
     directory = begin(plan, OPENED, SAVED, ("paused", {"reason": "request", "usage": []}))
     words = ("fork", DIRECTORY, "r1/g001", "--parallel", "1", "--score", "scores:agents")

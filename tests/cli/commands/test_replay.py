@@ -265,6 +265,7 @@ def test_hostile_text_in_a_recording_is_escaped(call: Start, tmp_path: Path) -> 
         assert all(char == "\n" or char.isprintable() for char in command.out), options
 
 
+@pytest.mark.thorough
 def test_viewer_of_the_world_shows_the_recording_of_a_run(
     start: Start, call: Start, tmp_path: Path
 ) -> None:

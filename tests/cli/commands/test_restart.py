@@ -220,7 +220,8 @@ def test_logs_selects_by_time_and_by_pattern(serve: Serve, call: Start) -> None:
     assert blank.err == "No times are known for the logs of: w000\n"
 
 
-@pytest.mark.parametrize("notice", ["start", pytest.param("stop", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("notice", ["start", "stop"])
 def test_logs_have_a_note_after_an_interruption(
     up: Start, call: Start, run_dir: Path, notice: str
 ) -> None:

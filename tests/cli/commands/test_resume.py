@@ -57,7 +57,8 @@ def test_a_file_in_the_current_directory_is_resumed(
     assert str(here / "saves" / "s1.json") in refused.err
 
 
-@pytest.mark.parametrize("place", ["here", pytest.param("world", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("place", ["here", "world"])
 def test_a_file_in_either_directory_is_forked_but_two_are_an_error(
     start: Start, call: Start, run_dir: Path, world_dir: Path, here: Path, place: str
 ) -> None:

@@ -52,6 +52,7 @@ def test_the_world_of_the_current_directory_is_run_by_default(start: Start, tmp_
     assert command.interrupt() == 130
 
 
+@pytest.mark.thorough
 def test_the_recording_directory_is_printed(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path, "--dump", "dump.json")
     words = ("run", str(world), "--port", "0", "--record", "--record-dir", "r001/recordings")
@@ -193,6 +194,7 @@ def test_a_wrong_number_is_refused_by_the_name_of_its_option(words: tuple[str, .
 # ------------------------------------------------------------------------------------- resume
 
 
+@pytest.mark.thorough
 def test_relative_snapshot_path_is_resolved_in_the_world_directory(
     start: Start, tmp_path: Path
 ) -> None:
@@ -494,6 +496,7 @@ def test_a_world_that_is_not_ready_in_time_is_an_error_with_the_last_probe(
 # -------------------------------------------------------------------------------------- token
 
 
+@pytest.mark.thorough
 def test_the_world_gets_the_operator_token_of_the_environment(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     port = free_port()

@@ -57,6 +57,7 @@ def test_up_prints_a_line_per_event_without_a_terminal(
     assert not marked_processes()
 
 
+@pytest.mark.thorough
 def test_the_current_directory_is_the_world_by_default(start: Start, tmp_path: Path) -> None:
     world = make_world(tmp_path)
     command = start("up", cwd=world)
@@ -82,6 +83,7 @@ def test_a_failed_start_does_not_affect_the_others_and_shows_its_reason(
     assert command.err.endswith(f"hint: clawblox logs {run_dir} w001\n")
 
 
+@pytest.mark.thorough
 def test_with_stop_all_one_failure_ends_them_all(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:

@@ -166,9 +166,7 @@ def test_single_recording_has_an_unchecked_start_and_fails_with_strict(
         False,
         "equal_unchecked_start",
     )
-    assert call("verify", *alone).wait() == 0
     assert call("verify", *alone, "--strict").wait() == 3
-    assert call("verify", str(lives), "--strict").wait() == 0
     assert document["recordings"][0]["world"] == str(lives.parent / "dice")
     assert [replay["number"] for replay in document["recordings"]] == [1]
 

@@ -14,7 +14,6 @@ from clawblox.web.app import Server
 from tests.engine.page.chromium import Chromium, Page
 from tests.engine.page.conftest import browser
 from tests.rundir.test_records import alive
-from tests.support.sampling import usually
 from tests.support.waiting import HANG_S, wait_until
 from tests.web.sites import only_run, write_log
 
@@ -76,7 +75,8 @@ def is_true(page: Page, expression: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("width", usually([1280, 390], 390))
+@pytest.mark.thorough
+@pytest.mark.parametrize("width", [1280, 390])
 def test_the_pages_of_a_run_fit_and_run_no_foreign_script(
     tmp_path: Path, browser: Chromium, serve: Serve, width: int
 ) -> None:
