@@ -52,7 +52,7 @@ def test_enum_item_is_restored_as_the_same_object() -> None:
      ["i", "4"], ["s", 1], ["s", 0], ["s", -1], 10**400],
 )  # fmt: skip
 def test_damaged_values_are_refused(saved: Any) -> None:
-    with pytest.raises(ValueError, match=r"has no Luau value|is no value|is no finite"):
+    with pytest.raises(ValueError, match=r"has no Luau value|is not a value|is not a finite"):
         read_value(saved, MODEL, Slots())
 
 
