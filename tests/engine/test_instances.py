@@ -7,7 +7,7 @@ import pytest
 from tests.engine.playing import play, say
 
 
-def test_ids_count_from_one_and_equality_is_identity(tmp_path):
+def test_instance_ids_count_from_one_and_instances_equal_only_themselves(tmp_path):
     assert say(
         tmp_path,
         """

@@ -99,9 +99,7 @@ def test_instance_keeps_its_rows_on_another_port_but_others_do_not_get_them(worl
 
 
 @pytest.mark.thorough
-def test_a_restart_from_a_save_restores_its_rows_and_a_fresh_restart_keeps_the_rows(
-    world_dir, tmp_path
-):
+def test_restart_restores_the_saved_rows_unless_it_is_fresh(world_dir, tmp_path):
     with World(dir=world_dir, run_dir=tmp_path / "run") as world:
         (started,) = world.start_many(1)
         empty = world.save()

@@ -222,7 +222,7 @@ def test_start_without_the_engine_extra_names_the_extra(world_dir, monkeypatch, 
     assert install_command("engine") in str(caught.value)
 
 
-def test_a_start_by_hand_names_the_missing_extra_in_one_line(world_dir):
+def test_manual_start_without_the_extra_names_it_in_a_single_line(world_dir):
     code = (
         "import runpy, sys; sys.modules |= {'numpy': None, 'starlette': None}; "
         "runpy.run_module('clawblox.engine', run_name='__main__')"

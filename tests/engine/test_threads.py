@@ -76,7 +76,7 @@ def test_threads_deferred_by_player_added_run_in_the_next_tick_before_heartbeat(
     assert lines == [*frame, "Ada", "deferred", *frame]
 
 
-def test_threads_deferred_by_a_script_of_the_tree_run_in_the_tick_in_which_it_starts(tmp_path):
+def test_threads_deferred_by_a_tree_script_run_in_its_first_tick(tmp_path):
     (tmp_path / "scripts" / "ServerScriptService").mkdir(parents=True)
     script = tmp_path / "scripts" / "ServerScriptService" / "Late.server.lua"
     script.write_text('task.defer(print, "deferred") print("started")')
@@ -325,7 +325,7 @@ def test_tree_script_error_fails_the_start_only_in_the_first_tick(tmp_path):
     assert play(tmp_path, "", 2).world._parts.scheduler.errors.last == where + "later"
 
 
-def test_error_in_a_script_created_later_only_ends_its_thread_even_if_it_does_not_compile(tmp_path):
+def test_error_in_a_script_created_later_only_ends_its_thread(tmp_path):
     run = play(
         tmp_path,
         """

@@ -68,7 +68,7 @@ async def test_tail_counts_an_unfinished_line(tmp_path: Path) -> None:
         assert texts(await collect(world, tail=2)) == ["two", "thr"]
 
 
-async def test_a_progress_bar_is_one_line_in_the_tail_too(tmp_path: Path) -> None:
+async def test_progress_bar_counts_as_one_line_in_the_tail(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         with started.log_file.open("a") as log:
             log.write("10%\r50%\r100%\ndone\r\n")

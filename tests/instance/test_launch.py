@@ -67,7 +67,7 @@ def test_files_in_the_world_directory_are_in_a_hidden_folder(config: WorldConfig
     assert files_dir(config.dir, Path("/elsewhere")) == Path("/elsewhere")
 
 
-def test_a_run_directory_has_one_path_however_it_is_spelled(
+def test_different_spellings_of_a_run_directory_give_the_same_path(
     config: WorldConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = tmp_path / "real"

@@ -54,7 +54,7 @@ def test_every_transition_is_legal_or_refused_without_effect() -> None:
             assert lifecycle.state is origin
 
 
-def test_an_instance_is_over_when_it_failed_or_exited() -> None:
+def test_instance_is_over_after_it_has_failed_or_exited() -> None:
     over = {state for state in LifecycleState if Lifecycle(MOVES, state).is_over}
     assert over == {LifecycleState.FAILED, LifecycleState.EXITED}
 
@@ -135,7 +135,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("facts", "state", "status"), ENDS.values(), ids=ENDS)
-def test_the_end_of_an_instance_is_reported_exactly(
+def test_end_of_an_instance_has_the_right_state_and_run_status(
     facts: tuple[bool, ...], state: str, status: str
 ) -> None:
     names = ("was_begun", "was_ready", "has_died", "has_finished", "is_on_purpose")

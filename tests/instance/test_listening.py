@@ -89,7 +89,7 @@ async def test_wrapper_that_execs_after_preparations_does_not_fail(
             await world.start(run_dir=tmp_path / "run", health_timeout=LONG_S)
 
 
-def test_other_wrapper_is_detected_by_the_port_in_the_log() -> None:
+def test_busy_wrapper_is_detected_by_the_port_in_the_log() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         find = partial(find_kept_socket, "127.0.0.1", port)

@@ -79,7 +79,7 @@ def test_pressure_stays_between_0_and_1_if_clocks_disagree() -> None:
     assert decided([1.7], []) == (8, 1.0)
 
 
-def test_the_fastest_time_is_0_before_the_first_world() -> None:
+def test_fastest_readiness_time_is_0_before_the_first_world() -> None:
     controller = Ramp(lambda: None, 1)
     assert controller.fastest_s == 0.0
     for seconds in (0.5, 0.25, 0.75):

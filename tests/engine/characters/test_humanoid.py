@@ -81,12 +81,12 @@ def test_character_from_load_character_can_walk(world):
     assert world.ask("root.Position.X") > 8.0
 
 
-def test_load_character_does_nothing_for_a_player_who_has_left(world):
+def test_load_character_has_no_effect_for_a_player_who_has_left(world):
     world.run("ann.Parent = nil before = ann.Character ann:LoadCharacter()")
     assert world.ask("ann.Character == before") is True
 
 
-def test_without_character_auto_loads_a_player_has_no_character_until_load_character():
+def test_player_has_no_character_before_load_character_if_auto_loads_is_off():
     world = SmallWorld()
     world.run("game.Players.CharacterAutoLoads = false")
     world.join("ann")

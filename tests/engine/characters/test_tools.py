@@ -252,7 +252,7 @@ def observed(directory: Path, ticks: int, main: str = ARMED) -> dict[str, Any]:
     return player
 
 
-def test_an_agent_sees_its_tools(tmp_path: Path) -> None:
+def test_observation_contains_the_tools_of_the_agent(tmp_path: Path) -> None:
     sword, bow = ({"name": name, "equipped": False} for name in ("Sword", "Bow"))
     assert observed(tmp_path, 1)["tools"] == [sword, bow]
     assert observed(tmp_path, 4)["tools"] == [{**bow, "equipped": True}, sword]

@@ -109,7 +109,7 @@ def test_info_written_by_another_program_is_ignored(tmp_path: Path, info: object
 
 
 @pytest.mark.thorough
-def test_rows_belong_to_a_game_a_store_and_a_key(store: Store) -> None:
+def test_rows_are_identified_by_game_store_and_key(store: Store) -> None:
     store.execute(GAME, [WriteRequest("owner", "k", "1")])
     assert read(store, "owner", "other") is None
     assert read(store, "other", "k") is None
@@ -324,7 +324,7 @@ def test_file_other_than_a_database_is_named_in_the_error(tmp_path: Path) -> Non
         store.execute(GAME, [Read("s", "k")])
 
 
-def test_the_order_by_score_comes_from_the_index(tmp_path: Path) -> None:
+def test_sorted_query_uses_the_score_index(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "rows.db")
     store.execute(GAME, [WriteRequest("s", "k", '{"score":1}')])
     with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as connection:

@@ -78,7 +78,7 @@ class StuckStore:
         self.closed = True
 
 
-def test_a_wait_for_the_database_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_the_database_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "MAX_WAIT_S", 0.01)
     store = StuckStore()
     worker = Worker(store)

@@ -31,7 +31,7 @@ WALK_TICKS = 500
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "ticks"), [("platform_race", 4), ("workshop", 4), ("starter", 1)])
-def test_no_input_halts_an_engine_world_of_the_package(name, ticks):
+def test_extreme_inputs_do_not_halt_the_worlds_of_the_package(name, ticks):
     simulation = EngineWorld(read_settings(WORLDS[name]))
 
     def play() -> None:

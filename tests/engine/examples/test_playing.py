@@ -124,7 +124,7 @@ def test_builder_leads_the_ranking_even_in_the_next_world(workshop: Path):
     assert folder(later["Bo"], "Leaderboard") == {"Place1": f"Ada: {builder.POINTS}"}
 
 
-def test_the_documents_of_the_examples_name_every_action():
+def test_documents_of_the_examples_list_every_action():
     for name in ("platform_race", "workshop"):
         directory = ROOT / "examples" / name
         document = read_skill(read_settings(directory))

@@ -81,7 +81,7 @@ def test_three_js_is_unchanged_and_has_its_licence() -> None:
     assert "MIT License" in (THREE / "LICENSE").read_text()
 
 
-def test_every_element_that_scripts_look_up_is_on_the_page() -> None:
+def test_page_contains_every_element_that_its_scripts_use() -> None:
     html = (PAGE_DIR / "index.html").read_text()
     ids = set(re.findall(r'\bid="([^"]+)"', html))
     code = "".join(path.read_text() for path in PAGE_DIR.glob("*.js"))

@@ -298,7 +298,7 @@ def test_many_adjacent_parts_do_not_count_as_a_crowd(bench):
     bench.tick(2)
 
 
-def test_rotation_turns_about_x_then_y_then_z_and_orientation_about_y_then_x_then_z(bench):
+def test_rotation_uses_the_order_xyz_and_orientation_the_order_yxz(bench):
     same, read, oriented = bench.run(
         "local function turns(p, other) "
         "return (p.LookVector - other.LookVector).Magnitude < 1e-5 "

@@ -238,7 +238,7 @@ def test_yielded_module_continues_when_a_script_resumes_it(tmp_path: Path) -> No
     assert world.lines == ["5", "true\t5"]
 
 
-def test_many_modules_that_wait_for_each_other_end_one_after_the_other(tmp_path: Path) -> None:
+def test_chain_of_waiting_modules_finishes_in_order(tmp_path: Path) -> None:
     count = 400
     modules = {
         f"Workspace__m{at}.module.lua": f"return require(Workspace.m{at + 1}) + 1"

@@ -139,7 +139,7 @@ def test_key_info_has_the_times_and_metadata_of_a_value(world: Bench) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 3, 4, 5, 8, 12])
-def test_key_info_continues_from_a_snapshot(tmp_path: Path, at: int) -> None:
+def test_key_info_is_restored_from_a_snapshot(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     script(first, INFO)
     first.tick(at)
@@ -245,7 +245,7 @@ def test_a_profile_is_loaded_saved_released_and_loaded_by_another_session(world:
     ]
 
 
-def test_updates_of_one_tick_get_the_info_of_each_other(world: Bench) -> None:
+def test_update_sees_the_info_of_earlier_updates_in_the_same_tick(world: Bench) -> None:
     script(
         world,
         """

@@ -464,7 +464,7 @@ def test_memory_rows_match_a_plain_model_even_after_a_restore(
         rows = again
 
 
-def test_full_map_keeps_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_keeps_its_values_when_a_write_finds_it_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_rows, "MOST_BYTES", 5)
     rows = MemoryRows()
     rows.put("m", "k", Item("1", 9), 0)

@@ -79,7 +79,7 @@ def test_idle_player_is_removed_at_the_first_check_after_the_timeout() -> None:
     assert world.services.players.removed() == [BOB]
 
 
-def test_bots_join_at_the_next_tick_up_to_max_players_and_are_never_idle() -> None:
+def test_bots_join_in_the_next_tick_up_to_max_players() -> None:
     world = bench(
         "for i = 1, 3 do Players:AddBot(`bot {i}`) end\n"
         "Players.PlayerAdded:Connect(function(p) print(p.Name, p.UserId, p.Character) end)",

@@ -193,7 +193,7 @@ def test_a_hold_ends_when_the_player_leaves(tmp_path: Path) -> None:
     ]
 
 
-def test_entities_show_what_an_agent_can_use(tmp_path: Path) -> None:
+def test_entities_list_their_detectors_and_prompts(tmp_path: Path) -> None:
     main = PROMPTS + (
         "door.ActionText, door.ObjectText = 'Open', 'Door' "
         "Instance.new('ClickDetector', workspace.Chest) "

@@ -34,7 +34,7 @@ def test_chatted_fires_for_each_message_in_the_order_of_speaking() -> None:
     assert world.printed() == []
 
 
-def test_a_message_of_a_player_who_has_left_is_not_heard() -> None:
+def test_message_of_a_player_who_has_left_is_dropped() -> None:
     world = bench(LISTEN, players=("Ann",))
     say(world, ANN, "bye")
     world.services.players.remove(ANN)

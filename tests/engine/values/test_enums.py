@@ -188,7 +188,7 @@ def test_older_names_of_the_public_api_are_the_same_items() -> None:
     assert run("return rawequal(Enum.Font.Montserrat, Enum.Font.Gotham)")
 
 
-def test_an_unknown_enum_or_item_of_the_public_api_is_an_error_with_the_nearest_name() -> None:
+def test_unknown_public_enum_or_item_error_suggests_the_nearest_name() -> None:
     expected = "'KeyCod' is not a valid member of Enum; did you mean 'KeyCode'?"
     assert error("return Enum.KeyCod") == expected
     assert error("return Enum.KeyCode.Spac").endswith("; did you mean 'Space'?")

@@ -20,7 +20,7 @@ def assembly(tmp_path):
     return made
 
 
-def test_every_effect_in_the_class_table_has_its_hook(assembly):
+def test_every_effect_in_the_class_table_has_a_hook(assembly):
     effects = {
         rule.effect: spec.name
         for spec in assembly.model.classes

@@ -85,7 +85,7 @@ def test_arithmetic_handles_infinities_zeros_and_nan() -> None:
     assert {source: got if got == got else None for source, got in results.items()} == SPECIAL
 
 
-def test_huge_powers_keep_their_sign() -> None:
+def test_huge_powers_of_negative_numbers_keep_their_sign() -> None:
     assert raise_to(-2.0, 1025.0) == -math.inf
     assert raise_to(-2.0, 1026.0) == math.inf
 

@@ -73,7 +73,7 @@ def test_method_calls_on_other_values_fail_as_before(holder: str, text: str) -> 
     )  # fmt: skip
 
 
-def test_method_calls_on_tables_and_strings_find_what_indexing_finds() -> None:
+def test_method_calls_on_tables_and_strings_find_the_same_values_as_indexing() -> None:
     assert run(
         """
         local base = {name = function(self) return self.n end}

@@ -193,7 +193,7 @@ def test_raw_functions_created_by_one_def_keep_their_names() -> None:
     )  # fmt: skip
 
 
-def test_a_host_refuses_two_functions_of_one_name_and_two_names_of_one_function() -> None:
+def test_host_refuses_duplicate_function_names_and_a_second_name() -> None:
     host = Host()
 
     def greet() -> str:

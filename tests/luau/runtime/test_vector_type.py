@@ -57,7 +57,7 @@ def test_a_vector_cannot_be_changed() -> None:
         run("v.X = 2")
 
 
-def test_members_belong_to_one_vm() -> None:
+def test_vector_members_are_separate_per_vm() -> None:
     assert run("return v.Sum") == (6.0,)
     assert value("typeof(vector.create(1, 2, 3))") == "vector"
     plain = VM()

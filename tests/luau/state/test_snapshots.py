@@ -156,7 +156,7 @@ def places(part: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.thorough
-def test_a_damaged_document_is_refused_or_restored() -> None:
+def test_damaged_document_is_refused_or_gives_a_working_vm() -> None:
     outcomes = []
     for at in range(0, 3000, 113):
         document = damaged()
@@ -241,7 +241,7 @@ def test_a_running_vm_cannot_be_saved() -> None:
     assert refused == ["a VM cannot be saved while it runs"]
 
 
-def test_dead_coroutines_keep_their_error() -> None:
+def test_dead_coroutine_keeps_its_error_after_a_restore() -> None:
     vm = VM()
     vm.roots["co"] = vm.coroutine(vm.load("error('why')", "=chunk"))
     with pytest.raises(LuaError):
@@ -250,7 +250,7 @@ def test_dead_coroutines_keep_their_error() -> None:
     assert vm.call(vm.globals["coroutine"]["close"], vm.roots["co"]) == (False, "chunk:1: why")
 
 
-def test_a_loop_over_next_continues() -> None:
+def test_loop_over_next_continues_after_a_restore() -> None:
     vm = VM()
     vm.call(vm.load("t = {a = 1, b = 2, c = 3} k = next(t) t[k] = nil"))
     vm = round_trip(vm)
@@ -301,7 +301,7 @@ def test_frozen_tables_and_sandboxes_are_restored() -> None:
 @pytest.mark.parametrize(
     ("kept", "complaint"), [(2000, "not enough memory"), (200, "allowed number of steps")]
 )
-def test_limits_apply_as_they_would_without_a_restore(kept: int, complaint: str) -> None:
+def test_limits_apply_equally_after_a_restore(kept: int, complaint: str) -> None:
     source = f"""
         t, n = {{}}, 0
         local prefix = ("x"):rep(300)
