@@ -1,8 +1,8 @@
 """Runs a directory as a world without HTTP, and checks that restored worlds continue exactly.
 
 A `Plan` contains the actions of agents by tick. `torture` runs the world once, saves it at some
-ticks, restores these snapshots in a new process and compares everything at every following tick:
-the document of the world, the observations of agents and spectators, and the lines it writes.
+ticks, restores these snapshots in a process of its own and compares everything at every following
+tick: the document of the world, the observations of agents and spectators, and its output.
 
     plan = Plan().join(0, "Rocky").act(5, "Rocky", "MoveTo", {"position": [4, 0, 4]})
     torture(Path("tests/engine/worlds/race"), plan, ticks=120, saves=(1, 30, 77))
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,9 +31,12 @@ from clawblox.engine.settings import EngineSettings, read_settings
 from clawblox.engine.world.console import Console
 from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
+from tests.support.template import Template
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
+
+template: Template | None = None
+"""The process that is forked for each look at restored worlds."""
 
 
 def agent_id(name: str) -> str:
@@ -228,16 +232,24 @@ def _make_run(job: dict[str, Any], directory: Path) -> Run:
 
 
 def _ask(job: dict[str, Any]) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engine.torture"],
-        input=json.dumps(job),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert template is not None, "conftest.py starts it"
+    with (
+        tempfile.TemporaryFile("w+") as question,
+        tempfile.TemporaryFile("w+") as answer,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        json.dump(job, question)
+        question.seek(0)
+        streams = [question.fileno(), answer.fileno(), errors.fileno()]
+        program = template.start(__file__, [], streams, os.environ)
+        try:
+            status = program.wait(TIMEOUT_S)
+        finally:
+            program.kill()
+        errors.seek(0)
+        assert status == 0, errors.read()
+        answer.seek(0)
+        return json.loads(answer.read())
 
 
 def _explain(job: dict[str, Any], state: dict[str, Any], at: int, restored: Any) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from tests.support.waiting import wait_until
 
 INSTANCE_ENV = "CLAWBLOX_INSTANCE"
 GUARD_NAME = "clawblox-guard"
+SETTLED_S = 5.0
 
 
 class Process(NamedTuple):
@@ -30,6 +32,12 @@ class Process(NamedTuple):
     def is_live(self) -> bool:
         return self.state not in "ZX"
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it began so long ago that it executes the program that it was made for."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+        return self.start_time < now - SETTLED_S * os.sysconf("SC_CLK_TCK")
+
 
 def read_process(pid: int) -> Process | None:
     """Return a process, or None."""
@@ -42,7 +50,15 @@ def read_process(pid: int) -> Process | None:
 
 def all_processes() -> dict[int, Process]:
     """Return every process by its id."""
-    found = {int(name): read_process(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return _read_processes(_all_pids())
+
+
+def _all_pids() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def _read_processes(pids: Iterable[int]) -> dict[int, Process]:
+    found = {pid: read_process(pid) for pid in pids}
     return {pid: process for pid, process in found.items() if process}
 
 
@@ -172,6 +188,7 @@ class _Session:
     _newest: bytes = b""
     _ended: int | None = None
     _processes: frozenset[int] = frozenset()
+    _strangers: frozenset[int] = frozenset()
 
     @classmethod
     def processes(cls) -> frozenset[int]:
@@ -191,13 +208,18 @@ class _Session:
 
     @classmethod
     def _look(cls) -> frozenset[int]:
-        """Look at all processes; return the guards."""
-        processes = all_processes()
+        """Look at all processes but those that are known to be of others; return the guards."""
+        strangers = cls._strangers & (pids := _all_pids())
+        processes = _read_processes(pids - strangers)
         younger = _younger_processes(processes)
         family = _descendants(os.getpid(), processes)
         guards = frozenset(_find_guards({str(pid) for pid in (os.getpid(), *family)}, younger))
         cls._processes = frozenset(pid for pid in younger if _is_in(pid, cls.directory))
         cls._processes |= family | guards
+        ours = cls._processes | {os.getpid()}
+        cls._strangers = strangers | {
+            pid for pid in processes.keys() - ours if processes[pid].is_settled
+        }
         return guards
 
 
@@ -234,3 +256,4 @@ def look_again() -> None:
     """Look at all processes when those of this test session are asked for next."""
     _Session._newest = b""
     _Session._ended = None
+    _Session._strangers = frozenset()

@@ -207,7 +207,7 @@ def main() -> None:
     for room in rooms:
         package = importlib.import_module(f"clawblox.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name != UNSHARED:
+            if module.name != UNSHARED and not module.name.endswith(".__main__"):
                 importlib.import_module(module.name)
     gc.freeze()  # a collection would copy the memory that the programs share
     with socket.socket(fileno=int(descriptor)) as requests:
