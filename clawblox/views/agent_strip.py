@@ -115,7 +115,7 @@ def draw_strip(strip: Strip) -> Picture:
     shapes.append(svg.path("lane0-line mark", "".join(f"M{x},{_BASE:g}v-9" for x in calls)))
     pauses = ((scale.x((begin + end) / 2), end - begin) for begin, end in scale.pauses)
     folds = ((x, format_rough_seconds(pause)) for x, pause in pauses)
-    shapes += svg.draw_folds(folds, "in which no turn ran", _TOP, _BASE)
+    shapes += svg.draw_folds(folds, "without a turn", _TOP, _BASE)
     shapes += _draw_links(strip, blocks, scale)
     shapes += svg.draw_signs(_list_signs(strip, blocks, scale), _COLUMN)
     name = f"{count_words(len(blocks), 'turn')} over time of the host"

@@ -156,8 +156,8 @@ class Axis:
     def note(self) -> str:
         """Note for the reader; empty if the axis shows both simulated and host time."""
         if not self.pieces:
-            return "No time of this run is known."
-        return "" if self.is_simulated else "No recording: this axis shows host time alone."
+            return "The times of this run are unknown."
+        return "" if self.is_simulated else "No recording: this axis shows only host time."
 
     def place(self, utc: str) -> AxisPlace | None:
         """Return the place of a host time; None for a malformed time or an empty axis.

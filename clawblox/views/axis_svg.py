@@ -59,7 +59,7 @@ def draw_axis(
     folds = ((x(pause.place.position), pause.label) for pause in pauses)
     shapes = [
         *_draw_ticks(axis, (begin, end), x, y, bottom),
-        *svg.draw_folds(folds, "in which nothing ran", _TOP, y + _TICK),
+        *svg.draw_folds(folds, "without a running world", _TOP, y + _TICK),
         *(_draw_piece(axis, piece, x, y, heights.get(piece, y)) for piece in axis.pieces),
         *svg.draw_signs(_list_points(axis, x, y, heights), _SAME),
         *_draw_lanes(lanes, x, lanes_top),

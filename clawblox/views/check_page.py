@@ -49,7 +49,7 @@ def _parts(report: Report) -> Iterator[Child]:
             yield element("h2", f"{title} ({count})", class_=kind)
         yield from (_failure(report, group, kind, sign) for group in groups)
     expected = [result for result in report.having("failed") if result.is_expected]
-    yield _folded("Failures that were expected", expected)
+    yield _folded("Expected failures", expected)
     yield _folded("Not applicable", report.having("not_applicable"))
     yield _folded("Passed", report.having("passed"))
 

@@ -213,7 +213,7 @@ class _Page:
     def expected(self) -> Iterator[str]:
         expected = [result for result in self._report.having("failed") if result.is_expected]
         if expected:
-            yield "Failures that were expected"
+            yield "Expected failures"
         for result in expected:
             yield from self._wrap(f"{result.id}: {result.evidence}", _INDENT, "  - ")
 

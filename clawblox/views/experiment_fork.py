@@ -115,7 +115,7 @@ def _describe_money(preview: ForkPreview) -> Iterator[str]:
     spent = "an unknown sum" if status.spent_usd is None else format_cost(status.spent_usd)
     yield f"The experiment has spent {spent or '$0'}{limit}."
     if cost is None:
-        yield "What the generation of the checkpoint has cost is not known."
+        yield "The cost of the checkpoint's generation is unknown."
     else:
         yield f"The generation of the checkpoint has cost {format_cost(cost) or '$0'} so far."
 

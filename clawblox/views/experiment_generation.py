@@ -137,5 +137,5 @@ def _describe_agent(agent: InspectedAgent) -> Iterator[str]:
     if agent.directory is not None:
         yield f"  in {_place(agent.directory)}"
     if agent.error:
-        yield printable(f"  what it did cannot be read: {agent.error}")
+        yield printable(f"  its actions cannot be read: {agent.error}")
     yield from (f"  {line.text}" for line in agent.activity)

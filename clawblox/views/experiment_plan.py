@@ -116,7 +116,7 @@ def _describe_inputs(plan: Plan, survey: Survey) -> Iterator[str]:
     for driver, version in survey.programs.items():
         yield f"{driver} {version}" if version else driver
     if not survey.has_costs:
-        yield "costs are not known without [prices]"
+        yield "costs are unknown without [prices]"
     if plan.score is not None:
         yield f"score {Path(plan.score).name}"
     if survey.missing_env:

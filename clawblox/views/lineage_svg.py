@@ -269,7 +269,7 @@ def _draw_beginning(row: _Row, x: float) -> Iterator[Markup]:
         yield svg.circle(row.colour, x, y, 3.5)
         return
     yield svg.path(f"{row.colour}-line line", f"M{x - 10:.1f},{y:.1f}H{x:.1f}")
-    words = [f"began from {parent.path}", f"sha256 {parent.sha256}" if parent.sha256 else ""]
+    words = [f"started from {parent.path}", f"sha256 {parent.sha256}" if parent.sha256 else ""]
     square = svg.rect(f"page {row.colour}-line ring", x - 18, y - 4, 8, 8)
     yield svg.group("elsewhere", words, square)
 

@@ -114,7 +114,7 @@ def _describe_start(replay: VerifiedReplay) -> str:
     progress = replay.progress
     parts = [] if replay.link is None else [_describe_link(replay.link)]
     if replay.start_checked_by == "save":
-        parts.append(f"begins with the state of its save, at tick {progress.first_tick}")
+        parts.append(f"starts with the state of its save, at tick {progress.first_tick}")
     if replay.changed_files:
         parts.append(f"{_name_changes(replay.changed_files)} changed since the recording")
     elif progress.has_other_files:
@@ -175,10 +175,12 @@ def _describe_link(link: RecordingLink) -> str:
     if link.kind == "continues":
         return f"continues recording {link.number} at tick {link.tick}"
     if link.kind == "differs" and link.number is None:
-        return f"does not begin with the state of its save, at tick {link.tick}"
+        return f"does not start with the state of its save, at tick {link.tick}"
     if link.kind == "differs":
         return f"does not continue recording {link.number}, whose state at tick {link.tick} differs"
-    return f"no earlier recording was verified up to tick {link.tick}, at which this one begins"
+    return (
+        f"no earlier recording was verified up to tick {link.tick}, at which this recording starts"
+    )
 
 
 # -- the table of an experiment ------------------------------------------------------------------

@@ -219,7 +219,7 @@ class Server:
         """Redirect to the address of a running viewer."""
         running = self._viewers.find(**request.path_params)
         if running is None or running.state != "running":
-            raise NoSuchPage("This viewer does not run.")
+            raise NoSuchPage("This viewer is not running.")
         return RedirectResponse(running.address, 303)
 
 

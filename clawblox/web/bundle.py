@@ -96,7 +96,7 @@ def write_bundle(
         hint = "remove it, or give another name"
         raise ConfigError("must not exist yet", key="bundle", value=str(bundle), hint=hint)
     if not bundle.parent.is_dir():
-        hint = "make its parent directory first"
+        hint = "create its parent directory first"
         raise ConfigError("must be in a directory", key="bundle", value=str(bundle), hint=hint)
     # The site looks only once, so that all pages are consistent.
     site = Site(root, clock=lambda: 0.0)

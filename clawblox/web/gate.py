@@ -137,13 +137,13 @@ def _refuse(
 
 
 def _explain_key() -> Response:
-    why = "It belongs to an earlier start of clawblox app, or is not complete. Start it again:"
+    why = "It belongs to an earlier start of clawblox app, or is incomplete. Start the app again:"
     back = (
-        "To come back to this place, put the key of the address that it prints in the place of the "
-        "first part of this path. An address that “copy link” gave stays valid:"
+        "To return to this place, replace the first part of this path with the key in the address "
+        "that it prints. An address that “copy link” gave stays valid:"
     )
-    body = [element("h1", "This address is not valid any more")]
+    body = [element("h1", "This address is no longer valid")]
     for words, command in ((why, "DIR"), (back, "DIR --open '#…'")):
         body += [element("p", words), element("pre", f"clawblox app {command}")]
-    page = document("Not valid any more · clawblox", join(()), *body, policy=None)
+    page = document("No longer valid · clawblox", join(()), *body, policy=None)
     return HTMLResponse(page, 403)

@@ -228,7 +228,7 @@ class Outgoing:
         hint = "remove them from the files, or give redact=True, which masks them in the pages"
         if self._redact:
             hint = "these cannot be masked: remove them from the files"
-        places = ["the pages contain what looks like a secret"]
+        places = ["the pages contain possible secrets"]
         for finding, secret in [*self._found.values()][:_MAX_SHOWN]:
             page = f"{finding.path}:{finding.line or 1}"
             source = _find_source(self._root, secret) if secret else None

@@ -246,12 +246,12 @@ def find_before(site: Site, origins: Origins, found: RunSave) -> Mapping[Path, s
     archives = [one for one in reversed(history.saves) if not one.instance]
     line = next((line for line in (*lines, archives) if save in line), ())
     for before in line[: line.index(save)][-1:]:
-        befores[before.path] = "the save before"
+        befores[before.path] = "the previous save"
     for start in () if befores else origins.starts:
         is_of_line = save in start.life.saves if start.life else save in archives
         if start.run.ident == found.run.ident and is_of_line:
             source = start.origin.path if start.source is None else start.source.save.path
-            befores[source] = "the save that it began from"
+            befores[source] = "the save from which it started"
     handed = list_handed_down(site, found.run)
     return befores | {source: words for run, source, words in handed if run == found.run.directory}
 
@@ -266,7 +266,7 @@ def list_handed_down(site: Site, run: RunSummary) -> Iterator[tuple[Path, Path, 
     directory, rows = _read_rows(site, run)
     latest: dict[str, str] = {}
     for row in rows:
-        words = "the generation before" if row.chain in latest else "the parent of the branch"
+        words = "the previous generation" if row.chain in latest else "the parent of the branch"
         if source := latest.get(row.chain, row.forked_from):
             yield directory / row.run_dir, directory / source, words
         if row.checkpoint:

@@ -64,8 +64,8 @@ class SharedAddress:
         is_known = kind in _KINDS and len(text) <= _MAX_CHARS
         if not is_known or not all(pieces) or len(rest) not in (1, 2):
             raise NoSuchPage(
-                f"{text[:200]!r} is not an address to send: it must be like #RUN_ID/agent/NAME, "
-                "as the button “copy link” of a page gives it"
+                f"{text[:200]!r} is not a shared address: it must be like #RUN_ID/agent/NAME, "
+                "as copied with “copy link” on a page"
             )
         return cls(run_id, kind, *rest)
 

@@ -166,7 +166,7 @@ def _describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> st
     ]
     if len(found) > _MAX_CHANGES:
         shown.append(f"and {len(found) - _MAX_CHANGES} more")
-    return " · ".join(shown) or "nothing has changed"
+    return " · ".join(shown) or "no changes"
 
 
 def _find_names(value: object, depth: int) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,7 @@ def find_only_save(run: Path) -> Path:
 def test_a_start_is_checked_by_the_save_that_it_began_from(resumed: Path) -> None:
     replay = only(resumed)
     assert (replay.status, replay.start_checked_by, replay.link) == ("equal", "save", None)
-    assert "; begins with the state of its save, at tick " in describe_replay(replay)
+    assert "; starts with the state of its save, at tick " in describe_replay(replay)
     assert verified(resumed, strict=True).exit_status == 0
 
 
@@ -92,7 +92,7 @@ def test_a_start_with_another_chat_than_its_save_is_different(
 
     replay = only(forged(resumed, tmp_path / "run", edit))
     assert (replay.status, replay.start_checked_by) == ("different", None)
-    assert "does not begin with the state of its save, at tick " in describe_replay(replay)
+    assert "does not start with the state of its save, at tick " in describe_replay(replay)
 
 
 @pytest.mark.parametrize(

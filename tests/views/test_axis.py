@@ -122,7 +122,7 @@ def test_lanes_have_every_input_once_and_mark_lost_inputs(run: Path) -> None:
 def test_axis_without_a_recording_has_host_time_with_folded_pauses(run: Path) -> None:
     axis = make_axis(descent(run, "alpha"), {})
     assert not axis.is_simulated
-    assert axis.note == "No recording: this axis shows host time alone."
+    assert axis.note == "No recording: this axis shows only host time."
     assert [pause.label for pause in pauses(axis)] == ["6h"]
     assert axis.end < 300
     (resumed,) = (point.place for point in axis.points if point.kind == "resume")

@@ -53,7 +53,7 @@ def test_the_strip_shows_line_lost_life_fold_save_crash_and_restart(
     assert picture.name == "Axis of time of w000."
     assert titles(root, "kept") == ["w000, life 1", "w000, life 2"]
     assert titles(root, "lost") == ["w000, life 1: lost"]
-    assert titles(root, "fold") == ["5h59m in which nothing ran"]
+    assert titles(root, "fold") == ["5h59m without a running world"]
     assert titles(root, "save") == ["w000-2.json, 2026-06-22T18:00:02Z"]
     (crash,) = titles(root, "crash")
     assert crash.startswith("w000, life 1: killed by SIGKILL")
@@ -98,7 +98,7 @@ def test_hostile_names_are_text(lives: tuple[DescentLife, ...], tmp_path: Path) 
 
 def test_axis_without_times_has_a_note() -> None:
     picture = draw_axis(make_axis((), {}), {})
-    assert "No time of this run is known." in picture.part().html
+    assert "The times of this run are unknown." in picture.part().html
 
 
 def test_overlapping_fold_labels_are_only_in_tooltips() -> None:

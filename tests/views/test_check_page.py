@@ -49,7 +49,7 @@ def test_check_page_lists_failures_by_severity() -> None:
         "repeatclawblox check worlds/panda restore.trace --seed 7",
         "Recommendations that are not met (1)",
         "! contract.alias",
-        "Failures that were expected (1 check)hygiene.growthit grew",
+        "Expected failures (1 check)hygiene.growthit grew",
         "Not applicable (1 check)restore.landingsit stands still",
         "Passed (1 check)static.world_tomlseen",
     )

@@ -71,7 +71,7 @@ def test_unknown_versions_sizes_and_costs_are_left_out() -> None:
     unknown = survey(programs={"command": None}, disk_bytes=0, has_costs=False)
     chains, _, inputs, *_ = describe_plan(plan(agents=[AgentSpec("claude")]), unknown, NEW)
     assert chains.endswith(" Disk: 68 GB free.")
-    assert inputs == "world panda 9f86d081884c   command   costs are not known without [prices]"
+    assert inputs == "world panda 9f86d081884c   command   costs are unknown without [prices]"
 
 
 def test_different_durations_are_a_range() -> None:

@@ -92,7 +92,7 @@ def test_answer_is_described_by_its_changes_with_names_for_ids() -> None:
         'time 23 → 23.25 · player.score 0 → 1 · ball.last null → "Ada" · '
         "player.position [1, 2] → [1, 3]"
     )
-    assert observed.describe(json.dumps(after)) == "nothing has changed"
+    assert observed.describe(json.dumps(after)) == "no changes"
 
 
 def test_objects_of_lists_are_named() -> None:

@@ -151,12 +151,12 @@ def _draw_commands(view: AgentView) -> Markup:
     place, is_over = view.agent.dir, view.agent.is_over
     saved = [one for one in view.world.history.saves if not (one.instance or one.removed_at)]
     suggested = {
-        "Tell it": "" if is_over else suggest("agent send", place, "TEXT"),
+        "Send it a message": "" if is_over else suggest("agent send", place, "TEXT"),
         "Stop it": "" if is_over else suggest("agent stop", place),
-        "Go on from its latest checkpoint": RunSave(view.run, saved[0]).command if saved else "",
+        "Continue from its latest checkpoint": RunSave(view.run, saved[0]).command if saved else "",
         "Export its trajectory": suggest("trajectory", place),
     }
-    head = element("summary", "How to go on")
+    head = element("summary", "To continue")
     return element("details", head, commands(suggested), id="commands")
 
 
@@ -287,7 +287,7 @@ def _draw_end(
     if view.agent.is_over:
         yield _explain(view.agent, turn)
     elif turn is not None and turn.ended_at is None:
-        yield element("p", f"◐ turn {turn.number} is under way, begun ", moment(turn.started_at))
+        yield element("p", f"◐ turn {turn.number} is under way, started ", moment(turn.started_at))
 
 
 def make_part(ask: Ask, ident: str, agent_ident: str) -> Page:

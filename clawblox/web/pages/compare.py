@@ -110,10 +110,10 @@ def _draw_pair(texts: Sequence[str], heads: Sequence[Child]) -> Markup:
 def _draw_parting(
     ask: Ask, save: LineageSave | None, subjects: Sequence[ComparedRun], sides: Sequence[Side]
 ) -> Iterator[Markup]:
-    words: Child = "They have no fork in common, so each is compared from its beginning."
+    words: Child = "They have no common fork, so each is compared from its start."
     if save is not None:
         found = Origins(ask.site.runs()).find_archive(save.path)
-        words = join(("They part at ", draw_source(ask, found) if found else save.path.name, "."))
+        words = join(("They fork at ", draw_source(ask, found) if found else save.path.name, "."))
     yield element("p", words, class_="summary")
     ended = [letter for letter, side in zip("AB", sides, strict=True) if not side.axis.pieces]
     if save and ended:
@@ -247,7 +247,7 @@ def _draw_number(sides: Sequence[Side]) -> Iterator[Markup]:
 
     key = min((key for key in first if key in second), key=rank, default=None)
     if key is None:
-        words = "No number is known of both over simulated time, by recordings of observations."
+        words = "The recorded observations of both have no common number over simulated time."
         yield element("p", words, class_="muted")
         return
     agent, path = key
@@ -308,7 +308,7 @@ def _draw_worlds(ask: Ask, subjects: Sequence[ComparedRun]) -> Iterator[Markup]:
     times = [time for time in own.keys() & other.keys() if time is not None]
     yield element("h2", "World documents")
     if not times:
-        yield element("p", "There is no save of both at the same simulated time.", class_="muted")
+        yield element("p", "They have no saves at the same simulated time.", class_="muted")
         return
     paths = [saves[max(times)].path for saves in (own, other)]
     names = " and ".join(path.name for path in paths)

@@ -92,7 +92,7 @@ def _summarise(status: ExperimentStatus) -> Markup:
         words = f"The account {account.name} is limited: {account.reason}"
         said.append(element("p", words, class_="warning"))
     if status.pid is None and (resume := suggest_resume(status)):
-        said.append(element("p", "Go on: ", code(resume)))
+        said.append(element("p", "Continue: ", code(resume)))
     return join(said)
 
 

@@ -171,7 +171,7 @@ def _read_window(log: _OpenLog) -> tuple[str, FileWindow]:
             return "", read(log.fd, max(0, place - log.moved))
     since, why = log.ask.query.get("since", ""), ""
     if since and log.times.is_empty:
-        why = "the log has no index, so when its lines came is not known"
+        why = "the log has no index, so the times of its lines are unknown"
     elif since:
         try:
             start, _ = log.times.find_since(parse_since(since), None)

@@ -201,7 +201,9 @@ def _draw_world(
         yield element("p", "◇ ", world.problem, class_="lost")
     elif not (world.has_renderer and recording.has_frames):
         why = "has no renderer" if recording.has_frames else "recorded no states of the world"
-        yield element("p", f"The world {why}: what its agents saw is shown.", class_="muted")
+        yield element(
+            "p", f"The world {why}, so the observations of its agents are shown.", class_="muted"
+        )
     if world.change:
         yield element("p", "◇ ", world.change, class_="warning")
     if world.viewer is not None and replay.ask.viewers is not None:
@@ -286,9 +288,9 @@ def _draw_event(replay: ReplayedRecording, at: WorldAt, record: Record) -> Seque
 
 
 def _draw_seen(at: WorldAt, *, has_frame: bool) -> Iterator[Child]:
-    yield element("h2", "What agents saw")
+    yield element("h2", "Observations of agents")
     if not at.observations:
-        yield element("p", "No agent in the world has seen anything yet.", class_="muted")
+        yield element("p", "No agent in the world has an observation yet.", class_="muted")
     for record in at.observations[:_MAX_AGENTS]:
         ident, since, before = str(record.fields.get("agent_id")), "", None
         if (earlier := at.earlier.get(ident)) is not None:

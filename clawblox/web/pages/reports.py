@@ -21,7 +21,7 @@ from clawblox.world.kept_reports import KeptReport
 
 _MAX_FILES: Final = 5
 _MAX_REPORTS: Final = 500
-_NONE: Final = "No report was left here: clawblox check and clawblox verify leave them."
+_NONE: Final = "There are no reports here; clawblox check and clawblox verify write them."
 
 _Kept: TypeAlias = KeptReport[Report] | KeptReport[VerifiedRun]
 
@@ -69,9 +69,9 @@ def _describe(kept: _Kept) -> tuple[str, str, Markup | None]:
 
 def _draw(kept: _Kept) -> Markup:
     report, changes = kept.report, kept.find_changes()
-    words, kind = "The files that were judged have not changed since.", "muted"
+    words, kind = "The checked files have not changed since.", "muted"
     if changes is None:
-        words, kind = "Whether its files have changed since is not known.", "old"
+        words, kind = "It is unknown whether its files have changed since.", "old"
     elif changes:
         more = f" and {len(changes) - _MAX_FILES} more" if len(changes) > _MAX_FILES else ""
         words, kind = f"Out of date: {', '.join(changes[:_MAX_FILES])}{more} changed since.", "old"

@@ -75,7 +75,7 @@ def make_page(ask: Ask, ident: str) -> Page:
     parts = {
         "why": lines(_explain(ask, run, history)),
         "facts": _draw_facts(ask, run, history),
-        "how": _section("How to go on", lines(_warn(ask, run)), commands(_suggest(run, history))),
+        "how": _section("To continue", lines(_warn(ask, run)), commands(_suggest(run, history))),
         "agents": _draw_agents(ask, run),
         "instances": _draw_instances(ask, run),
         "lineage": _draw_lineage(ask, run, history),
@@ -188,7 +188,7 @@ def _explain_resume(status: InstanceStatus) -> Markup:
     path, end = status.saved_path, ", fresh: there is no save"
     if path is not None:
         end = f" from {path.name}{_format_time(status.sim_time)}"
-    return _tell(text("A resume would bring back"), status.name, end)
+    return _tell(text("A resume would restore"), status.name, end)
 
 
 # -- facts -----------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def _warn(ask: Ask, run: RunSummary) -> Iterator[Markup]:
         name, ends = element("b", agent.name), _find_limit(ask, agent)
         # Attempts are expected to use up their budgets.
         if run.part is None and _USED_UP.match(agent.reason):
-            yield join((name, " has used up its budget: raise it to let the agent go on."))
+            yield join((name, " has used up its budget: raise it to let the agent continue."))
         elif (end := parse_utc(ends)) and end > utc_now():
             until = clock(ends, is_long=True)
             yield join(("The usage limit that ended ", name, " lasts until ", until, "."))

@@ -253,7 +253,7 @@ def _draw_usage(name: str, found: Mapping[str, Sequence[AgentStatus]]) -> Markup
         "Agents": lambda group: count(len(group[1])),
         "Turns": lambda group: count(group[2].turns),
         "Input": lambda group: count(group[2].tokens - group[2].output_tokens),
-        "Of it cached": lambda group: count(group[2].cached_tokens),
+        "Cached": lambda group: count(group[2].cached_tokens),
         "Output": lambda group: count(group[2].output_tokens),
         "Cost": lambda group: cost(group[2].cost_usd),
     }

@@ -111,7 +111,7 @@ def _draw_commands(found: RunSave) -> Iterator[Markup]:
         words = ("inspect", "verify")
         suggested = {f"{word.title()} it": suggest(f"ckpt {word}", path) for word in words}
     suggested["Continue from it"] = found.command
-    yield element("h2", "How to go on")
+    yield element("h2", "To continue")
     yield commands(suggested)
 
 
@@ -130,8 +130,8 @@ def _draw_starts(ask: Ask, found: RunSave, origins: Origins) -> Iterator[Child]:
         "How": lambda one: one.how,
         "When": lambda one: moment(one.at),
     }
-    nothing = "Nothing below here started from it."
-    yield section("What started from it", starts, columns, most=_MAX_ROWS, nothing=nothing)
+    nothing = "No run below here started from it."
+    yield section("Runs that started from it", starts, columns, most=_MAX_ROWS, nothing=nothing)
 
 
 # -- content ---------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _draw_changed_files(
             yield _draw_change(change, lines, is_open=diffs <= _MAX_OPEN)
         yield and_more(len(changes) - _MAX_ROWS)
     for name in sorted(set(old) - set(pairs.values())):
-        yield element("p", f"The agent {name} is not there any more.", class_="muted")
+        yield element("p", f"The agent {name} is no longer there.", class_="muted")
 
 
 def _draw_change(change: FileChange, lines: Sequence[str], *, is_open: bool) -> Markup:
@@ -251,7 +251,7 @@ def make_file_page(ask: Ask, run_ident: str, ident: str) -> Page:
     body, rest = element("pre", decode(data[:MAX_WINDOW_BYTES])), file.size - MAX_WINDOW_BYTES
     more = f"… and {format_bytes(rest)} more" if rest > 0 else None
     if b"\0" in data:
-        body, more = join(()), "This is not a text."
+        body, more = join(()), "This is not a text file."
     note = element("p", more, class_="muted") if more else None
     crumbs = (*ask.crumbs(found.run), (archive.name, found.address(ask)))
     return Page(path, crumbs, (Part("content", join((words, body, note))),))

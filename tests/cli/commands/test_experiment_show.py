@@ -170,5 +170,5 @@ def test_show_names_a_missing_conversation_and_shows_the_rest(ended: Path, call:
     shutil.rmtree(AGENT)
     shown = call("experiment", "show", str(ended), "r1/g001")
     assert shown.wait() == 0, shown.err
-    assert "what it did cannot be read: " in shown.out
+    assert "its actions cannot be read: " in shown.out
     assert ["run", RUN] in map(str.split, shown.out.splitlines())

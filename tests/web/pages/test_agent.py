@@ -140,7 +140,7 @@ def test_checkpoint_lines_have_the_command_that_continues_from_them(tmp_path: Pa
     assert line[1].endswith("checkpoints/t5.ckpt")
     assert "t6.ckpt at 5.00 s, removed" in steps
     assert "w000-5.json" not in steps
-    assert "Go on from its latest checkpoint clawblox run" in words_of(page, "facts")
+    assert "Continue from its latest checkpoint clawblox run" in words_of(page, "facts")
     assert "checkpoint t5.ckpt" in words_of(page, "strip")
 
 
@@ -338,8 +338,8 @@ def test_a_long_pause_is_folded_to_a_labelled_gap(ada: WrittenAgent, tmp_path: P
     ada.finish()
     later = ada.directory.events_file.read_text().removeprefix(first).replace("T11:", "T17:")
     ada.directory.events_file.write_text(first + later)
-    assert "6h in which no turn ran" in words_of(open_page(tmp_path), "strip")
-    assert "No recording: this axis shows host time alone." in words_of(open_page(tmp_path))
+    assert "6h without a turn" in words_of(open_page(tmp_path), "strip")
+    assert "No recording: this axis shows only host time." in words_of(open_page(tmp_path))
 
 
 @pytest.mark.parametrize("size", usually([1, 400, 1500, 1 << 20], 1500))

@@ -53,7 +53,7 @@ def test_fork_and_parent_first_differ_at_an_action(
     text = draw(site, "compare", a=idents["alpha"], b=idents["w000"])
     *_, (_, save) = saves_of(site, name, "alpha")
     parting = part(text, "parting")
-    assert re.search(rf"They part at {save.name} of {name} at \d+\.\d s\b", parting)
+    assert re.search(rf"They fork at {save.name} of {name} at \d+\.\d s\b", parting)
     action, observation = parting.split("First observation that differs: ")
     assert "First action that differs: Ada data, by their recordings" in action
     assert re.search(r"A \d+\.\d\d s, 20\S+Z [34] B \d+\.\d\d s, 20\S+Z 99", action)
@@ -86,7 +86,7 @@ def test_branches_of_an_archive_are_compared_from_the_archive_on(tmp_path: Path)
     runs = {run.name: run.ident for run in site.runs()}
     text = draw(site, "compare", a=runs["a"], b=runs["b"])
     source = "gen001.ckpt of first at 1.0 s"
-    assert f"They part at {source}. No action" in part(text, "parting")
+    assert f"They fork at {source}. No action" in part(text, "parting")
     facts = part(text, "facts")
     assert f"Came from {source} {source}" in facts
     assert "Started 2026-06-22 18:00:01 UTC 2026-06-22 18:00:01 UTC" in facts
@@ -94,7 +94,7 @@ def test_branches_of_an_archive_are_compared_from_the_archive_on(tmp_path: Path)
     page = f"/run/{runs['first']}/save/{site.identify(lab / 'first/checkpoints/gen001.ckpt')}"
     assert text.count(f'href="{page}"') == 3
     text = draw(site, "compare", a=runs["a"], b=runs["c"])
-    assert "They part at a-2.json of a at 2.0 s" in part(text, "parting")
+    assert "They fork at a-2.json of a at 2.0 s" in part(text, "parting")
 
 
 def test_compared_number_has_a_line_for_each_side(family: Path) -> None:
@@ -168,9 +168,9 @@ def test_comparison_without_fork_or_common_time_has_a_note(tmp_path: Path) -> No
         write_run(tmp_path / "lab" / name, {name: document})
     site = Site(tmp_path / "lab")
     text = draw(site, "compare", a=find_run(site, "a").ident, b=find_run(site, "b").ident)
-    assert "They have no fork in common" in part(text, "parting")
-    assert "There is no save of both at the same simulated time" in part(text, "world")
-    assert "No recording: this axis shows host time alone." in part(text, "axis")
+    assert "They have no common fork" in part(text, "parting")
+    assert "They have no saves at the same simulated time" in part(text, "world")
+    assert "No recording: this axis shows only host time." in part(text, "axis")
 
 
 def test_attempts_are_compared_from_the_experiment_page_with_their_scores(

@@ -85,7 +85,7 @@ def test_run_page_names_resumable_instances_with_the_command(tmp_path: Path) -> 
     left = {"state": "ready", "exit": None, "run_id": "w000-run", "orchestrator_pid": 2**22 + 2}
     write_log(tmp_path, "w000", b"", **left)
     page = open_page(tmp_path)
-    assert "A resume would bring back w000 from w000-7.json at 7.0 s" in words_of(page, "why")
+    assert "A resume would restore w000 from w000-7.json at 7.0 s" in words_of(page, "why")
     assert f"clawblox resume {tmp_path}" in words_of(page, "how")
 
 
@@ -106,7 +106,7 @@ def test_run_page_has_the_reason_and_own_usage_of_an_agent(tmp_path: Path) -> No
     assert "Cost $0.50 Tokens 2.2k Inherited tokens 1.0k Turns 10" in words_of(page, "facts")
 
 
-def test_used_up_budget_is_shown_with_the_option_that_raises_it(
+def test_used_up_limit_is_shown_with_the_option_that_raises_it(
     tmp_path: Path,
 ) -> None:
     write_log(tmp_path, "w000", b"")
@@ -114,7 +114,7 @@ def test_used_up_budget_is_shown_with_the_option_that_raises_it(
     for limit, option in (("1 turn", "turns"), ("5000 tokens", "tokens"), ("2.5 USD", "usd")):
         write_status(agent, state="stopped", reason=f"budget of {limit} used up")
         how = words_of(open_page(tmp_path), "how")
-        assert "Ada has used up its budget: raise it to let the agent go on." in how
+        assert "Ada has used up its budget: raise it to let the agent continue." in how
         assert "Raise its" not in how  # the script that started the agent must continue it
         options = AgentRunOptions(agent="claude", agent_name="Ada")
         RunAgent(options=options).record(tmp_path).write(tmp_path)

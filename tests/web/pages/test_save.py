@@ -56,7 +56,7 @@ def test_save_is_compared_with_its_predecessor_or_origin(
     site = Site(family)
     (_, _), (_, before) = saves_of(site, "first", "alpha")
     latest = draw(site, saves_of(site, "first", "alpha")[0][0])
-    assert f"Changes since the save before: {before.name}" in part(latest, "since-0")
+    assert f"Changes since the previous save: {before.name}" in part(latest, "since-0")
     assert "The world documents differ in" in part(latest, "since-0")
     forked = draw(site, saves_of(site, "first", "w000")[0][0])
     assert before.name in part(forked, "since-0")
@@ -126,7 +126,7 @@ def test_long_file_is_cut_and_binary_file_not_shown(tmp_path: Path) -> None:
     shown = draw(site, f"{page}/file", agent="rocky", file="SOUL.md")
     assert "<pre>line 0\nline 1\n" in shown
     assert "… and 57 kB more" in shown
-    assert "This is not a text." in draw(site, f"{page}/file", agent="rocky", file="map")
+    assert "This is not a text file." in draw(site, f"{page}/file", agent="rocky", file="map")
 
 
 def test_no_address_leads_to_a_file_that_no_archive_lists(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_handed_down_saves_of_generations_and_branches_are_compared(tmp_path: Pa
 
     before, after = saves["r1", 1], saves["r1", 2]
     changes = part(draw(site, page(after)), "since-0")
-    assert f"Changes since the generation before: {before.name}" in changes
+    assert f"Changes since the previous generation: {before.name}" in changes
     assert "+ I was." in changes
     assert "(there rocky-r" in changes
     assert "the generation after" in part(draw(site, page(before)), "starts")
@@ -247,7 +247,7 @@ def test_archives_within_a_second_are_kept_in_order(tmp_path: Path) -> None:
     pages = {path.name: page for page, path in saves_of(site, "run", "")}
     for name, before in (("a", "b"), ("c", "a")):
         changes = part(draw(site, pages[f"{name}.ckpt"]), "since-0")
-        assert f"Changes since the save before: {before}.ckpt" in changes
+        assert f"Changes since the previous save: {before}.ckpt" in changes
     assert part(draw(site, pages["b.ckpt"]), "since-0") == ""
 
 
@@ -258,5 +258,5 @@ def test_page_of_a_branch_from_a_missing_save_has_a_note(tmp_path: Path) -> None
     ((page, _),) = saves_of(site, "run", "w000")
     text = draw(site, page)
     assert "w000-5.json: it cannot be read" in part(text, "summary")
-    assert "Nothing below here started from it." in part(text, "starts")
+    assert "No run below here started from it." in part(text, "starts")
     assert "w009-3.json: it cannot be read" in part(text, "since-0")
