@@ -1,6 +1,6 @@
-"""A replica of how research harnesses drive worlds and agents: the sync public API, nothing else.
+"""A replica of research harnesses, which drive worlds and agents with the sync public API only.
 
-Every call has the arguments that those scripts give, by keyword, in their order.
+Every call has the keyword arguments of those scripts, in their order.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tests.support.waiting import HANG_S
 AUTO_CONTINUE = "Please don't stop. Just continue doing whatever you want to do."
 SAVE_PROMPT = "This is the end. Write down what you want to keep."
 POLL_S = 0.05
-"""The scripts poll every 2 s; one miss is fatal there, so here they look more often."""
+"""Polling interval; the scripts poll every 2 s, where a single miss is fatal."""
 QUIET_S = 0.2
-"""The scripts take 5 quiet seconds for idleness."""
+"""Quiet seconds that count as idle; the scripts wait 5 s."""
 
 
 class WindowMissingError(Exception):
-    """The scripts abort when a window is missing at any look."""
+    """A window is missing at a poll, so the script aborts."""
 
 
 @attrs.define
 class Run:
-    """One run of one of the scripts."""
+    """One run of a script."""
 
     dir: Path
     world_dir: Path
@@ -125,7 +125,7 @@ class Run:
 
     def _note(self, agent: Agent, started: Any) -> Any:
         assert Path(started.agent_dir) == agent.dir
-        # At once: what would read it later must have read it already.
+        # Immediately: a later reader must have read it already.
         Path(started.command_file).unlink()
         index = self.agents.index(agent)
         assert (started.tmux_window or f"agent-0-{index}") == f"agent-0-{index}"
@@ -133,7 +133,7 @@ class Run:
         self.started.append(started)
         return started
 
-    # -- what they look at ------------------------------------------------------------------
+    # -- polling ------------------------------------------------------------------------------
 
     def windows(self) -> list[str]:
         command = ["tmux", "list-windows", "-t", self.tmux_session, "-F", "#{window_name}"]
@@ -148,7 +148,7 @@ class Run:
             raise WindowMissingError(f"{sorted(missing)}: {self.diagnose()}")
 
     def watch_until(self, condition: Any, timeout: float = 30.0) -> None:
-        """Look at the windows until a condition is true; abort when one is missing."""
+        """Poll the windows until a condition is true; abort if a window is missing."""
         deadline = time.monotonic() + timeout
         while not condition():
             self.check_windows()
@@ -192,7 +192,7 @@ class Run:
     # -- checkpoints and the end ------------------------------------------------------------
 
     def save_phase(self) -> None:
-        """Stop all, then ask each, in order, to write down what it wants to keep."""
+        """Stop all agents, then ask each, in order, to save its notes."""
         for agent in self.agents:
             agent.stop(grace_seconds=1)
         for agent in self.agents:
@@ -213,14 +213,14 @@ class Run:
         return saved
 
     def end(self) -> None:
-        """Stop every agent that was constructed, then the world; errors are swallowed there."""
+        """Stop every constructed agent, then the world; the scripts suppress errors here."""
         for agent in self.agents:
             agent.stop(grace_seconds=1)
         if self.world is not None:
             self.world.stop(grace_seconds=1)
 
     def close(self) -> None:
-        """Do what the end of the interpreter does for a script."""
+        """Clean up like the exit of the interpreter."""
         for agent in self.agents:
             agent.close()
         if self.world is not None:
@@ -237,6 +237,6 @@ def ending(run: Run) -> Iterator[Run]:
 
 
 def load(path: Path, into: Run) -> dict[str, Any]:
-    """Load a checkpoint into a run directory that has its folders already."""
+    """Load a checkpoint into a run directory that already has its folders."""
     into.make_dirs()
     return load_checkpoint(path, into.dir)

@@ -108,7 +108,7 @@ class SmallDriver(Driver):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> SmallDriver:
-    """Have the small driver in the registry."""
+    """Register the small driver."""
     driver = SmallDriver()
     monkeypatch.setattr(drivers, "DRIVERS", {"small": driver})
     return driver
@@ -132,7 +132,7 @@ async def opened(directory: Path, *flags: str, **options: Any) -> AsyncIterator[
 
 
 def records(agent: Any, kind: str | None = None) -> list[dict[str, Any]]:
-    """Return what the agent's ``events.jsonl`` holds."""
+    """Return the records in the agent's ``events.jsonl``."""
     lines = (agent.dir / "events.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
     return [one for one in found if kind in (None, one["type"])]
@@ -150,6 +150,6 @@ async def until(events: Any, kind: str, count: int = 1) -> list[AgentEvent]:
 
 
 def transcript(agent: Any) -> list[str]:
-    """Return the messages that the agent's conversation has got."""
+    """Return the messages in the agent's conversation."""
     path = agent.dir / "session" / f"{agent.session_id}.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]

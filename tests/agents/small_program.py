@@ -1,8 +1,8 @@
-"""A small agent program for tests: it does what its messages say, and talks in plain reports.
+"""A small agent program for tests, which follows its messages and writes plain reports.
 
-It writes one JSON object a line, ``{"type": …, "data": …}``. With ``--loop`` it reads messages on
-standard input, a JSON string a line; otherwise its last argument is its only message. A message is
-a list of words and arguments, separated by blanks; see ``WORDS``.
+It writes one JSON object per line, ``{"type": …, "data": …}``. With ``--loop`` it reads messages on
+standard input, one JSON string per line; otherwise its last argument is its only message. A message
+is a list of words and arguments, separated by blanks; see ``WORDS``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def record(line: str) -> None:
 
 
 def raw(line: str) -> None:
-    """Write a line as it is."""
+    """Write a line unchanged."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -65,7 +65,7 @@ def hang(_: str) -> None:
 
 
 def leave(_: str) -> None:
-    """Leave a tool behind, in a session of its own."""
+    """Leave a background tool in a session of its own."""
     tool = subprocess.Popen(["sleep", "600"], start_new_session=True)
     tell("tool.called", id="1", name="sleep", arguments={"pid": tool.pid})
 
@@ -98,12 +98,12 @@ def retry(delay: str) -> None:
 
 
 def mutter(kind: str) -> None:
-    """Write to standard error what looks like a report."""
+    """Write text that resembles a report to standard error."""
     print(json.dumps({"type": kind, "data": {"text": "forged"}}), file=sys.stderr)
 
 
 def grumble(path: str) -> None:
-    """Write to standard error until there is such a file."""
+    """Write to standard error until a file exists."""
     while not os.path.exists(path):
         print("still at it", file=sys.stderr)
         time.sleep(0.01)
@@ -117,12 +117,12 @@ OTHER_SESSION = "00000000-0000-0000-0000-00000000dead"
 
 
 def name(session: str) -> None:
-    """Name another session than the one that is kept; a path, for example."""
+    """Report another conversation id than the stored one, for example a path."""
     tell("session.confirmed", session_id=session or OTHER_SESSION)
 
 
 def elsewhere(_: str) -> None:
-    """Go on in another session, which is named first."""
+    """Continue in another conversation, after reporting its id."""
     name("")
     global SESSION
     SESSION = OTHER_SESSION
@@ -136,7 +136,7 @@ def until(path: str) -> None:
 
 
 def keep_later(path: str) -> None:
-    """Keep something more after the end of the turn, once there is such a file."""
+    """Append to the transcript after the end of the turn, once a file exists."""
     atexit.register(record, "kept later")
     atexit.register(until, path)
 
@@ -168,7 +168,7 @@ def take(message: str) -> None:
     if "--silent" not in ARGUMENTS:
         tell("session.confirmed", session_id=SESSION, version="1.0")
     words = message.split()
-    if words[:1] == ["name"]:  # a transcript that grows before would confirm the session
+    if words[:1] == ["name"]:  # earlier growth of a transcript would confirm the conversation
         name(words[1])
         words = words[2:]
     if words[:1] != ["elsewhere"]:

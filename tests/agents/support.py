@@ -1,4 +1,4 @@
-"""What the tests of agents share."""
+"""Helpers for tests of agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USAGE = Usage(input_tokens=1200, cached_tokens=40_000, output_tokens=2300, cost_
 
 
 def write_status(directory: Path, **members: Any) -> AgentRecord:
-    """Write the status of an agent that works, as its orchestrator does; this process is it."""
+    """Write the status of a working agent, with this process as its orchestrator."""
     record = AgentRecord(
         **{
             "name": directory.name,
@@ -36,7 +36,7 @@ def write_status(directory: Path, **members: Any) -> AgentRecord:
 
 @contextmanager
 def another_process() -> Iterator[dict[str, int]]:
-    """Run a process; yield what a record says of it as the orchestrator."""
+    """Run a process; yield the fields of a record that name it as the orchestrator."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         try:
             yield {"orchestrator_pid": process.pid}

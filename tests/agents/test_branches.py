@@ -1,4 +1,4 @@
-"""Branches: another agent with the whole conversation of the first, which stays as it was."""
+"""Branches: another agent with the whole conversation of the first, which is unchanged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from clawblox import Agent, AgentResumeError, AsyncAgent, ConfigError, UsageError
 from clawblox.agents.drivers import find_driver
 from clawblox.agents.layout import AgentDir
+from tests.agents.running.test_conversation import KEYS
 from tests.agents.standins import hold, install, read_dumps
-from tests.agents.test_sessions import KEYS
 from tests.support.running import running
 from tests.support.waiting import HANG_S
 
@@ -43,7 +43,7 @@ async def begin(agent: AsyncAgent) -> None:
 
 
 async def ask(agent: AsyncAgent) -> dict[str, Any]:
-    """Let an agent list what it has been told, and return that."""
+    """Let an agent list its messages, and return them."""
     texts: list[str] = []
     async with agent.events() as events, anyio.create_task_group() as tasks:
 
@@ -98,7 +98,7 @@ async def test_two_branches_continue_the_conversation_of_an_agent_without_changi
                     first = branch.session_id
                     await branch.stop()
                     assert "WHO" in (await ask(branch))["told"]
-                    assert branch.session_id == first  # from then on it is an agent as any other
+                    assert branch.session_id == first  # from then on, it is an ordinary agent
 
             async with anyio.create_task_group() as tasks:
                 for branch in branches:
@@ -108,7 +108,7 @@ async def test_two_branches_continue_the_conversation_of_an_agent_without_changi
             assert agent.usage == parent_usage
             for branch in branches:
                 assert answers[branch.name]["told"] == [SECRET_WORD, "WHO"]
-                # Each of its two turns used as much as the one turn of the original.
+                # Each of the two turns used as much as the only turn of the original.
                 assert branch.usage.tokens == 2 * parent_usage.tokens
                 if parent_usage.cost_usd is not None:
                     # The parent's process has not ended, so its total is not in the copy.
@@ -143,7 +143,7 @@ async def test_an_agent_that_this_process_never_started_can_be_forked(
         async with branch:
             assert (await ask(branch))["told"] == [SECRET_WORD, "WHO"]
         assert read_files(agent.dir) == before
-        if program != "codex":  # without the ledger, the log is taken for counted
+        if program != "codex":  # without the ledger, the log counts as counted
             assert branch.usage.tokens == used.tokens
 
 
@@ -256,7 +256,7 @@ async def test_without_a_sandbox_only_one_branch_at_a_time_has_the_original_addr
         first, second = [await agent.fork(tmp_path / name, name=name) for name in ("a", "b")]
         async with first, second:
             with pytest.raises(UsageError, match=f"knows its world as {address}") as caught:
-                await first.send("WHO", env=KEYS["claude"])  # else it would act as the original
+                await first.send("WHO", env=KEYS["claude"])  # it would act as the original
             assert "world.connect(agent=branch)" in str(caught.value.hint)
             assert (await world.connect(first))["base_url"] == address
             assert (await ask(first))["told"] == [SECRET_WORD, "WHO"]

@@ -1,4 +1,4 @@
-"""A start, a message and a stop that are cancelled at any moment leave nothing behind."""
+"""A start, a message or a stop cancelled at any moment leaves no process behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def thorough(turns: int) -> object:
 
 
 async def cancel_after(turns: int, call: Callable[[], Awaitable[object]]) -> bool:
-    """Cancel a call twice, after some turns of the loop; return whether it was done by then."""
+    """Cancel a call twice, after some turns of the loop; return whether it had finished."""
     task = asyncio.ensure_future(call())
     for _ in range(turns):
         await asyncio.sleep(0.0005)

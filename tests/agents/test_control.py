@@ -1,4 +1,4 @@
-"""Asking the orchestrator of an agent, through the socket in the agent's directory."""
+"""Requests to an agent's orchestrator, through the socket in the agent's directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @attrs.define
 class FakeAgent:
-    """Notes what it is asked."""
+    """Records its requests."""
 
     record: AgentRecord = attrs.field(
         factory=lambda: AgentRecord(name="Eko", driver="claude", state="working")

@@ -1,4 +1,4 @@
-"""What becomes of agents when their orchestrator is killed, and of sync agents when it ends."""
+"""Agents after their orchestrator was killed, and sync agents after its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def orchestrate(directory: Path, code: str) -> subprocess.Popen[str]:
-    """Run a script that has an agent."""
+    """Run a script with an agent."""
     script = PRELUDE + textwrap.dedent(code)
     return subprocess.Popen(
         [sys.executable, "-c", script, str(directory)],
@@ -102,7 +102,7 @@ def test_a_killed_orchestrator_leaves_no_version_command(tmp_path: Path) -> None
 
 
 def asked(orchestrator: int) -> list[int]:
-    """Return the program whose version an orchestrator waits for."""
+    """Return the process of the version command that an orchestrator waits for."""
     return [pid for pid in descendants(orchestrator) if command_line(pid) == "/bin/sleep 600"]
 
 
@@ -121,7 +121,7 @@ async def test_usage_reported_to_a_killed_orchestrator_is_counted(tmp_path: Path
     with orchestrate(tmp_path, code) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        process.send_signal(signal.SIGSTOP)  # it reads no more
+        process.send_signal(signal.SIGSTOP)  # the program no longer reads
         (tmp_path / "go").touch()
         wait_until(lambda: '"tokens": 1000000' in log.read_text())
         process.kill()
@@ -152,7 +152,7 @@ def test_time_in_which_the_orchestrator_was_stopped_does_not_count_as_silence(
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4.0)  # what is tested is a length of time
+        time.sleep(4.0)  # this tests a duration
         process.send_signal(signal.SIGCONT)
         events = tmp_path / "Eko" / "events.jsonl"
         wait_until(lambda: '"stalled"' in events.read_text())

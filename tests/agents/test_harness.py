@@ -1,4 +1,4 @@
-"""What research harnesses rely on: their scripts, replayed with stand-ins of the programs."""
+"""Research harnesses: their scripts, replayed with stand-ins for the programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CUT_OFF = "Continue from where you left off."
 FULL_NAME = "Eko-rexp-g001-w0-a0"
 
 once = pytest.mark.parametrize("backend", ["claude"], indirect=True)
-"""For what is the same with every program."""
+"""For behaviour that is the same with every program."""
 
 MakeRun = Callable[..., Run]
 
@@ -205,7 +205,7 @@ def test_a_checkpoint_is_continued_in_another_run_by_a_message(
         new.watch_until(lambda: len(messages(new, agent)) > len(before) + 1)
         after = messages(new, agent)
         assert after[: len(before)] == before
-        # A turn that was cut off is closed by the program itself, which its agent can see.
+        # The program itself closes an interrupted turn, visibly for its agent.
         assert set(after[len(before) :]) - {CUT_OFF} == {AUTO_CONTINUE}
 
 

@@ -1,4 +1,4 @@
-"""Which runs, instances and agents a list shows: the same trees for ``ps`` and for pages."""
+"""The runs, instances and agents in a list: the same trees for ``ps`` and for pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.lineages import run_of, write_manifest
 
 
 def make_run(run: Path, pid: int = 0, **fields: object) -> Path:
-    """Write a run with an agent that has the state of its world."""
+    """Write a run with an agent in the same state as its world."""
     ended = {} if pid else {"state": "exited", "orchestrator_pid": 0}
     make_record(run, pid, **{**ended, **fields})
     agent = AgentDir(run / "agents" / f"of-{run.name}")
@@ -89,7 +89,7 @@ TREES: dict[Callable[[Path], None], tuple[Shown, Shown, list[str], list[str]]] =
     torn_record: ({"torn": "exited"}, {}, ["of-torn"], []),
     other_boot: ({"boot": "interrupted"}, {}, ["of-boot"], ["of-boot"]),
 }
-"""Of each tree the states of all instances and of those that run, then all agents and those."""
+"""Per tree: states of all and of running instances, then all and running agents."""
 
 
 @pytest.mark.parametrize("make", TREES, ids=lambda make: make.__name__)

@@ -1,4 +1,4 @@
-"""Branches of agents that come from an archive, and that this process never started."""
+"""Branches of agents from an archive that this process never started."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from clawblox import (
     async_save_checkpoint,
 )
 from clawblox.agents.prompts import AUTO_CONTINUE
+from tests.agents.running.test_conversation import KEYS
 from tests.agents.test_branches import SECRET_WORD, ask, begin, make_agent
-from tests.agents.test_sessions import KEYS
 from tests.support.sampling import usually
 from tests.support.waiting import HANG_S
 

@@ -1,4 +1,4 @@
-"""What an agent does, told in lines; what a program writes harms neither terminal nor teller."""
+"""An agent's activity as lines; arbitrary output of a program is harmless."""
 
 from __future__ import annotations
 

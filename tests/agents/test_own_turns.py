@@ -1,4 +1,4 @@
-"""Turns that a program begins by itself: they answer no message, and are not counted as turns."""
+"""Turns that a program starts by itself answer no message, and are not counted as turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import HANG_S, wait_until_async
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("_short_delays")]
 
 OLD, NEW = "2.1.197", "2.1.330"
-"""The newer version reports what becomes of each message."""
+"""Two versions; the newer reports the progress of each message."""
 PER_TURN = USAGE["input"] + USAGE["cached"] + USAGE["written"] + USAGE["output"]
 
 
@@ -73,7 +73,7 @@ both_versions = pytest.mark.parametrize(
 
 
 async def until_own(events: Any) -> list[AgentEvent]:
-    """Return the events up to the end of a turn that the program has begun by itself."""
+    """Return the events up to the end of a turn that the program started by itself."""
     found = await until(events, "turn.finished")
     assert "origin" in found[-1].data
     return found

@@ -1,4 +1,4 @@
-"""The agent programs themselves, driven by Agent, on a stand-in for their models' API.
+"""The real agent programs, driven by Agent, with a stand-in for their models' API.
 
 They are installed from npm (``tests/support/programs.py``). The output and the files of the
 stand-ins are compared here with those of the programs.
@@ -90,7 +90,7 @@ class Bench:
         return user_messages(self.api.requests[-1]) if self.api.requests else []
 
     def wait_told(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """Wait until the agent has been told what a condition asks for."""
+        """Wait until the agent's messages satisfy a condition."""
 
         def look() -> list[str] | None:
             told = self.told()
@@ -99,7 +99,7 @@ class Bench:
         return wait_until(look, TURN_TIMEOUT_S, "the model is told") or []
 
     def has_transcript(self, agent: Agent) -> bool:
-        """Return whether the agent's conversation is on disk, as far as the driver can see."""
+        """Return whether the driver finds the agent's conversation on disk."""
         found = find_driver(self.driver).transcripts(AgentDir(agent.dir))
         return found is None or agent.session_id in found
 
@@ -231,7 +231,7 @@ def test_an_agent_works_in_the_sandbox_and_is_continued_there(bench: Bench) -> N
 
 
 def real_turn(bench: Bench) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what the program prints in a turn with a tool, and what it keeps of it."""
+    """Return the program's output and its transcript for a turn with a tool."""
     tools = {"claude": "Bash", "codex": "exec_command", "kimi": "Bash"}
     argument = {"claude": "command", "codex": "cmd", "kimi": "command"}
     use = (tools[bench.driver], {argument[bench.driver]: "echo hello", "description": "x"})
@@ -273,7 +273,7 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 
 def kind(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells one kind of record from another."""
+    """Return the fields that distinguish kinds of records."""
     inner = next((record[key] for key in ("item", "payload", "event") if key in record), {})
     message = record.get("message", {})
     content = message.get("content") if isinstance(message, dict) else None
@@ -283,7 +283,7 @@ def kind(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def shapes(records: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, str]]:
-    """Return the members of each kind of record, and of what kind they are."""
+    """Return the members of each kind of record, with their types."""
     found: dict[tuple[Any, ...], dict[str, str]] = {}
     for record in records:
         members = {key: type(value).__name__ for key, value in record.items()}

@@ -1,4 +1,4 @@
-"""The texts that agents are given."""
+"""The default texts for agents."""
 
 from __future__ import annotations
 

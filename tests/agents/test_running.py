@@ -1,4 +1,4 @@
-"""Agents start, take messages, stop, and leave nothing behind."""
+"""Agents start, take messages, and stop without leaving processes behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a running agent, each by itself: states, pace, output, options."""
+"""The parts of a running agent, separately: states, pauses, output, options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEGAL = {
     "stopped": {"starting"},
     "failed": {"starting"},
 }
-"""The moves of the design, written down a second time."""
+"""The moves of the design, listed a second time."""
 
 
 def test_only_legal_moves_between_states_are_possible() -> None:
@@ -122,7 +122,7 @@ def test_polls_become_rarer_and_coincide_between_agents() -> None:
     looks, now, pauses = LogPoller(), 0.013, []
     for _ in range(40):
         pauses.append(looks.next_pause(now, is_quiet=False))
-        now += pauses[-1] + 0.001  # each look takes a while
+        now += pauses[-1] + 0.001  # each poll takes a while
     assert sum(pauses[:4]) < 0.05
     assert all(pause <= 0.05 for pause in pauses)
     assert pauses[-20:] == [pytest.approx(0.049)] * 20

@@ -1,4 +1,4 @@
-"""What a screen shows when the log of its agent goes on in another file."""
+"""The screen of an agent whose log continues in another file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents that run stand-ins of real programs through the real drivers, and what goes wrong."""
+"""Agents that run stand-ins for real programs with the real drivers, including failures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 also_with_codex = pytest.mark.parametrize(
     "program", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True
 )
-"""For what the two kinds of programs differ little in."""
+"""For behaviour in which the two kinds of programs differ little."""
 
 
 @pytest.fixture(params=PROGRAMS)
@@ -51,7 +51,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 class Stand:
-    """An agent that runs a stand-in, and how it is started."""
+    """An agent that runs a stand-in, with its start options."""
 
     def __init__(self, root: Path, program: str, binary: Path) -> None:
         self.root, self.program, self.binary = root, program, binary

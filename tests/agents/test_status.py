@@ -1,4 +1,4 @@
-"""What other processes learn of an agent."""
+"""The status of an agent for other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of agents whose programs crash, hang, fail, flood or do not read."""
+"""Agents whose programs crash, hang, fail, flood or do not read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = ["small"]
 
 CLOCK_REALTIME_COARSE = 5  # in linux/time.h
 EARLY = timedelta(seconds=time.clock_getres(CLOCK_REALTIME_COARSE), milliseconds=1)
-"""How early the time of a file may be: a tick of the kernel's clock, cut to milliseconds."""
+"""Maximum error of a file's time: a tick of the kernel's clock, and truncated milliseconds."""
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("small", "_short_delays")]
 
@@ -79,7 +79,7 @@ def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 async def run_to_end(agent: AsyncAgent, prompt: str) -> AgentResult:
-    """Return how an agent pauses or ends; it may fail before its start has returned."""
+    """Return the result of an agent, which may fail before its start has returned."""
     with suppress(AgentError):
         await agent.start(initial_prompt=prompt)
     return await agent.wait()
@@ -246,7 +246,7 @@ async def test_a_program_that_writes_only_standard_error_still_works(tmp_path: P
     log = tmp_path / "Eko" / "logs" / "agent.log"
     async with opened(tmp_path) as agent:
         await agent.start(initial_prompt=f"grumble {tmp_path / 'enough'}")
-        for _ in range(2):  # idle detectors look how old the log is
+        for _ in range(2):  # idle detectors check the age of the log
             os.utime(log, (0, 0))
             while not log.stat().st_mtime:
                 await anyio.sleep(0.01)
@@ -316,7 +316,7 @@ async def test_a_held_agent_is_between_turns_once_the_program_of_its_turn_has_ex
             await agent.start(initial_prompt=f"keep-later {tmp_path / 'due'}")
             await until(events, "turn.finished")
             await anyio.wait_all_tasks_blocked()
-            assert not agent.is_between_turns  # it is still writing the turn to its transcript
+            assert not agent.is_between_turns  # the program still writes its transcript
             (tmp_path / "due").touch()
             await until(events, "process.exited")
             assert agent.is_between_turns
@@ -349,7 +349,7 @@ async def test_an_agent_whose_log_is_full_continues_in_another_segment(
         arrived_at = arrivals.arrival(record["raw_offset"])
         assert arrived_at is not None
         assert records(agent)[0]["time"] <= arrived_at <= record["time"]
-    # What arrived after the third turn is in the last segment.
+    # Output after the third turn is in the last segment.
     third, fourth = (record["raw_offset"] for record in finished[2:])
     found = arrivals.find_since(finished[2]["time"])
     assert found is not None

@@ -1,4 +1,4 @@
-"""Events, status, usage and tables show one number of turns, whatever became of a turn."""
+"""Events, status, usage and tables show the same number of turns, even after interruptions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_turn_numbers_continue_from_the_usage_file_alone(tmp_path: Path) -
         await agent.wait()
         await agent.send(prompt="work")
         await agent.wait()
-    (agent.dir / "events.jsonl").unlink()  # an archive does not hold it
+    (agent.dir / "events.jsonl").unlink()  # an archive does not contain it
     async with opened(tmp_path) as agent:
         await agent.send(prompt="work")
         await agent.wait()

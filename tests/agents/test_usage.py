@@ -1,4 +1,4 @@
-"""One count of what an agent has used, however its program counts."""
+"""The total usage of an agent, for all ways in which programs count."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_reading_of_a_process_counts_the_growth_since_the_previous_one() -> No
     assert read(ledger, 5, "process").output_tokens == 5
     assert read(ledger, 8, "process").output_tokens == 3
     ledger.begin_process()
-    assert read(ledger, 9, "process").output_tokens == 9  # higher than before, and all new
+    assert read(ledger, 9, "process").output_tokens == 9  # higher than before, and all of it new
     assert ledger.usage.output_tokens == 17
 
 
@@ -111,7 +111,7 @@ def test_no_cost_is_missing_if_a_decreasing_reading_has_no_tokens() -> None:
 
 
 def test_a_conversation_without_a_last_cost_starts_with_a_base(tmp_path: Path) -> None:
-    # Its costs were counted per process, although 2.1.300 reports those of the conversation.
+    # Its costs were counted per process, although 2.1.300 reports the cost of the conversation.
     counted = {"output_tokens": 8, "cost_usd": 1.5}
     conversations = {ONE: {"version": "2.1.300", "last_cost": None, "counted": counted}}
     record = {"schema_version": 1, "usage": counted, "conversations": conversations}
@@ -172,7 +172,7 @@ def test_every_kind_of_tokens_is_counted() -> None:
         reading = Usage(**{kind: times * tokens for kind, tokens in kinds.items()})
         ledger.count(reading, conversation_id=ONE, version=None, scope="session")
     assert ledger.usage == Usage(**{kind: 3 * tokens for kind, tokens in kinds.items()})
-    assert ledger.usage.tokens == 45  # reasoning is a part of the output
+    assert ledger.usage.tokens == 45  # output includes reasoning
 
 
 def test_turns_are_counted_at_their_ends() -> None:

@@ -1,4 +1,4 @@
-"""What a program has used is counted once, whatever becomes of its orchestrator meanwhile."""
+"""Usage of a program is counted once, even if its orchestrator is killed."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SEGMENT_BYTES = 2000
 
 
 class StandIn:
-    """A program that reports what it uses as a real one does, and can be killed anywhere.
+    """A program that reports its usage like a real program, and can be killed at any line.
 
     Args:
         driver: Name of its driver.
         directory: The agent's directory.
-        session_id: Its conversation.
-        before: Tokens that the conversation has used before.
+        session_id: Id of its conversation.
+        before: Tokens that the conversation used before.
     """
 
     def __init__(self, driver: str, directory: AgentDir, session_id: str, before: int) -> None:
@@ -59,7 +59,7 @@ class StandIn:
         self.is_new = True
 
     def turn(self, tokens: int) -> list[bytes]:
-        """Return the lines of a turn, after writing what the program itself records."""
+        """Return the lines of a turn, after writing the program's own records."""
         self.used += tokens
         lines = [*getattr(self, f"say_{self.driver}")(tokens)]
         self.is_new = False
@@ -115,7 +115,7 @@ class StandIn:
 
 
 class Life:
-    """An agent's directory, and the orchestrators and programs that come and go in it."""
+    """An agent's directory, with successive orchestrators and programs."""
 
     def __init__(self, driver: str, place: Path) -> None:
         self.driver = driver
@@ -156,11 +156,11 @@ class Life:
         )
 
     def live(self, turns: list[int], read: int, written: int) -> None:
-        """Have an orchestrator run a process, and kill both.
+        """Let an orchestrator run a process, and kill both.
 
         Args:
             turns: Tokens of each turn of the process.
-            read: Lines that the orchestrator takes in and counts.
+            read: Lines that the orchestrator reads and counts.
             written: Lines that the program writes, at least as many.
         """
         books = self.load()
@@ -180,10 +180,10 @@ class Life:
         reader.close()
 
     def say(self, program: StandIn, turns: list[int]) -> Iterator[bytes]:
-        """Yield what a program writes; a turn is used up when its last line was written."""
+        """Yield the output of a program; a turn is finished when its last line is written."""
         for tokens in turns if self.driver in ("claude", "acp") else turns[:1]:
             *lines, last = program.turn(tokens)
-            if self.driver == "kimi":  # it has recorded its use before
+            if self.driver == "kimi":  # the program has already recorded its usage
                 self.said += tokens
             yield from lines
             if self.driver != "kimi":
@@ -206,7 +206,7 @@ class Life:
         books._write(books.record())
 
     def load(self) -> Bookkeeping:
-        """Return the books of a new orchestrator, which has caught up."""
+        """Return the books of a new orchestrator after it has caught up."""
         books = Bookkeeping(self.order, Lifecycle(MOVES, "new"), Hub(), 0.0)
         books.load()
         anyio.run(books.catch_up)
@@ -214,7 +214,7 @@ class Life:
         return books
 
     def branch(self) -> None:
-        """Go on in a copy of the directory."""
+        """Continue in a copy of the directory."""
         new = AgentDir(self.place / "runs" / f"{next(self.number)}" / "agents" / "Eko")
         shutil.copytree(self.directory.path, new.path)
         for bucket in (new.state / "projects").glob("*"):
@@ -224,7 +224,7 @@ class Life:
         self.directory = new
 
     def restore(self) -> None:
-        """Go on in a directory that was loaded from an archive."""
+        """Continue in a directory loaded from an archive."""
         name = f"{next(self.number)}"
         archive = self.place / f"{name}.ckpt"
         save_checkpoint(archive, agents={"Eko": self.directory.path}, idle_wait=0)
@@ -269,7 +269,7 @@ def check_sum(driver: str, told: list[Any]) -> None:
         life = Life(driver, Path(place).resolve())
         life.live([7], 9, 9)
         for kind, *arguments in told:
-            if kind != "restore" or driver != "acp":  # archives hold no conversation of such
+            if kind != "restore" or driver != "acp":  # whose conversations are not archived
                 getattr(life, kind)(*arguments)
         life.check()
 

@@ -1,4 +1,4 @@
-"""What an agent used itself is told from what came with the archive that it was loaded from."""
+"""An agent's own usage is distinguished from usage in the archive from which it was loaded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.rundir.interrupted import InterruptedRun
 from clawblox.team.record import TeamRecord, Texts
 from clawblox.team.resume import TeamResume
+from tests.agents.running.test_conversation import KEYS
 from tests.agents.test_branches import begin, make_agent
-from tests.agents.test_sessions import KEYS
 from tests.support.sampling import usually
 from tests.support.waiting import HANG_S
 

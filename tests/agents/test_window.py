@@ -1,4 +1,4 @@
-"""The tmux window of an agent, in a real tmux server that lives in a directory of the test."""
+"""The tmux window of an agent, in a real tmux server in a directory of the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ID = "0b6e3d2c-3f3e-4d7e-9a1b-2c3d4e5f6071"
 
 @pytest.fixture
 def session(tmp_path: Path, tmux: Tmux) -> str:
-    """Return the name of a session that no other test numbers windows of."""
+    """Return the name of a tmux session that no other test uses."""
     return tmp_path.name.replace(".", "_")
 
 
@@ -256,7 +256,7 @@ def test_an_idle_screen_uses_almost_no_cpu(tmp_path: Path, tmux: Tmux, session: 
 
     begun, ticks = looks(), cpu_ticks(pid)
     wait_until(lambda: looks() >= begun + 5)
-    assert cpu_ticks(pid) - ticks <= 2  # of a hundredth of a second each, in five looks
+    assert cpu_ticks(pid) - ticks <= 2  # of a hundredth of a second each, in five polls
     window.close()
 
 

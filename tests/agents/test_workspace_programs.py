@@ -1,4 +1,4 @@
-"""Programs of commands by their paths: in the workspace of an agent, or elsewhere."""
+"""Programs of commands, with paths in the workspace of an agent or elsewhere."""
 
 from __future__ import annotations
 

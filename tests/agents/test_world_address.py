@@ -1,4 +1,4 @@
-"""An agent's address of its world: who finds it, and from when until when it answers."""
+"""An agent's address of its world: the programs that get it, and the time in which it answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command_agent(directory: Path, **options: Any) -> AsyncAgent:
 
 
 async def variables(agent: AsyncAgent) -> dict[str, str]:
-    """Return the variables about the world that the agent's program finds."""
+    """Return the variables about the world in the environment of the agent's program."""
     await agent.start(initial_prompt="Begin")
     assert (await agent.wait()).state == "idle"
     lines = (agent.dir / "workspace" / "found").read_text().splitlines()
@@ -57,7 +57,7 @@ async def test_a_program_without_a_language_model_gets_world_and_name_in_its_env
         }
         assert found["CLAWBLOX_AGENT_NAME"] == "Rocky"
     script = (agent.dir / "runtime" / "start.sh").read_text()
-    for name, value in found.items():  # they are no secrets
+    for name, value in found.items():  # these are not secrets
         assert re.search(rf"{name}[= ]'?{re.escape(value)}", script)
 
 

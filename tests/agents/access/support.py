@@ -1,4 +1,4 @@
-"""What the tests of agents' access share: an access that is served, and bytes sent to it."""
+"""Helpers for tests of agents' access: a served access, and bytes sent to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JSON = b"Content-Type: application/json\r\n"
 
 
 class Got(NamedTuple):
-    """An answer, as the bytes that came until the connection was closed."""
+    """An answer: the bytes received until the connection was closed."""
 
     status: int
     head: str
@@ -39,7 +39,7 @@ class Got(NamedTuple):
 
 @attrs.define
 class Served:
-    """An access that is served in a thread of its own."""
+    """An access served in a thread of its own."""
 
     access: AgentAccess
     port: int
@@ -54,7 +54,7 @@ class Served:
     def send(self, data: bytes, *, half_close: bool = False) -> Got:
         """Send bytes and return the answer."""
         with self.connect() as connection:
-            with contextlib.suppress(OSError):  # refused before all was sent
+            with contextlib.suppress(OSError):  # refused before all bytes were sent
                 connection.sendall(data)
                 if half_close:
                     connection.shutdown(socket.SHUT_WR)
@@ -72,7 +72,7 @@ class Served:
 
 
 def receive(connection: socket.socket) -> Got:
-    """Receive an answer until the connection is closed; status 0 without any."""
+    """Receive an answer until the connection is closed; the status is 0 without an answer."""
     received = b""
     with contextlib.suppress(ConnectionResetError):
         while data := connection.recv(65536):
@@ -136,6 +136,6 @@ def served(
 
 
 def requests_of_agents(world: RunningWorld) -> list[dict[str, Any]]:
-    """Return what a world received, without what the tests themselves asked."""
+    """Return the requests that a world received from agents, without the tests' own."""
     received = world.ask("GET", "/__requests").json()
     return [one for one in received if one["path"] != "/join" and "/__" not in one["path"]]

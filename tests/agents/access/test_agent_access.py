@@ -1,4 +1,4 @@
-"""The address by which an agent knows its world: its own, recorded, and the same after a resume."""
+"""An agent's address of its world is its own, recorded, and the same after a resume."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_stopped_agent_hands_its_address_to_its_continuation(
     base_url = stopped.grant(make_grant(None))
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     with pytest.raises(AgentResumeError, match="by the agent Rocky-r001 of this process"):
-        continuing.grant(make_grant(None))  # it has not been stopped
+        continuing.grant(make_grant(None))  # the agent has not been stopped
     stopped.rest()
     with scripted(Script([OK])) as world:
         assert continuing.grant(make_grant(world.url)) == base_url
@@ -115,7 +115,7 @@ def test_a_stopped_agent_hands_its_address_to_its_continuation(
     with pytest.raises(AgentResumeError, match="by the agent Rocky-r001 of this process"):
         stopped.open()
     continuing.rest()
-    stopped.open()  # it goes back the same way
+    stopped.open()  # the address is returned in the same way
     continuing.close()
     assert is_listening(port_number(base_url))
     stopped.close()
@@ -140,7 +140,7 @@ def test_a_handed_over_address_serves_only_the_continuing_agent(
             stopped.open()
             assert agent.get("/observe").status == 200
             assert len(old.requests) == 3
-            with agent.connect():  # one that is connected, and says nothing
+            with agent.connect():  # a connected client that sends nothing
                 stopped.rest()
                 continuing.open()
                 assert agent.get("/observe").status == 200

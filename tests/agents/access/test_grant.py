@@ -1,4 +1,4 @@
-"""Which requests an agent may send; those of the orchestrator cannot be expressed."""
+"""The requests that an agent may send; requests of the orchestrator cannot be allowed."""
 
 from __future__ import annotations
 

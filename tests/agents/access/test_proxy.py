@@ -1,4 +1,4 @@
-"""What the proxy makes of answers, of worlds that fail, and of agents that are slow or greedy."""
+"""The proxy with all kinds of answers, failing worlds, and slow or greedy agents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answer(status: str = "200 OK", body: bytes = b"ok", *headers: str) -> bytes:
 
 
 def ask_scripted(directory: Path, script: Script, **limits: Any) -> tuple[int, str, bytes]:
-    """Return what an agent gets of a world that answers in the given way."""
+    """Return an agent's answer from a world with scripted answers."""
     with scripted(script) as world, served(directory, make_grant(world.url), **limits) as agent:
         return agent.get("/observe")
 
@@ -77,7 +77,7 @@ def test_usual_clients_are_served(tmp_path: Path, world: RunningWorld) -> None:
             command = [*curl, *more, "--data-binary", "@-", f"{url}/input"]
             subprocess.run(command, check=True, capture_output=True, input=body.encode())
         client = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=HANG_S)
-        for _ in range(3):  # it connects again each time
+        for _ in range(3):  # the proxy reconnects each time
             client.request("POST", "/input", body=body, headers={"Connection": "keep-alive"})
             response = client.getresponse()
             assert (response.status, bool(response.read())) == (200, True)
@@ -101,7 +101,7 @@ except ConnectionResetError:
 
 
 def ask_as(uid: int, port: int) -> str:
-    """Return the beginning of the answer that a user of this machine gets."""
+    """Return the start of the answer to a user of this machine."""
     request = b"GET /observe HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port
     command = [sys.executable, "-I", "-S", "-c", ASK_AS, str(port), str(uid)]
     asked = subprocess.run(command, input=request, capture_output=True, check=True, timeout=HANG_S)
@@ -121,7 +121,7 @@ def test_another_user_of_the_machine_gets_no_answer(tmp_path: Path, world: Runni
 def test_another_user_gets_no_answer_without_the_index_of_the_kernel(
     tmp_path: Path, world: RunningWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # it does not exist anywhere
+    monkeypatch.setattr(sock_diag, "_NETLINK_SOCK_DIAG", 63)  # the status does not exist
     with served(tmp_path / "agent", world_grant(world)) as agent:
         assert ask_as(65533, agent.port) == ""
         assert agent.get("/observe").status == 200
@@ -346,7 +346,7 @@ def test_an_agent_that_does_not_read_its_answer_is_disconnected(tmp_path: Path) 
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", agent.port))
         slow.sendall(b"GET /observe HTTP/1.1\r\n" + agent.host + b"\r\n")
-        # The only place becomes free again, though the slow one never reads.
+        # The only slot becomes free again even if the slow client never reads.
         assert len(agent.get("/observe").body) == 4 << 20
 
 

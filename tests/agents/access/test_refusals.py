@@ -1,6 +1,6 @@
-"""Whatever an agent sends, its world gets requests of its policy only, made anew.
+"""A world gets only rebuilt requests within the policy, whatever bytes an agent sends.
 
-The world here gives its snapshot to everybody, without any token.
+The test world returns its snapshot to every client, without a token.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ TARGETS = [
     "/observe/",
     "/observe/x",
 ]
-"""Spellings of the orchestrator's routes, and of others that are in no policy."""
+"""Spellings of the orchestrator's routes and of other routes outside every policy."""
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -186,7 +186,7 @@ LINES = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01",
     b"",
 ]
-"""Request lines that are no requests of an agent."""
+"""Request lines that are not valid for an agent."""
 
 
 def test_no_other_request_line_reaches_the_world(agent: Served, world: RunningWorld) -> None:
@@ -236,7 +236,7 @@ FRAMINGS = [
     (403, b"Content-Length: 4\r\nOrigin:\r\n"),
     (403, b"Content-Length: 4\r\nSec-Fetch-Site: cross-site\r\n"),
 ]
-"""Headers whose meaning is disputed, or that are not served."""
+"""Headers with ambiguous meaning, or that are not supported."""
 
 
 def test_a_request_of_ambiguous_length_is_refused(agent: Served, world: RunningWorld) -> None:
@@ -418,7 +418,7 @@ _REQUESTS = st.builds(
 
 
 def check_bytes(agent: Served, world: RunningWorld, requests: list[bytes]) -> None:
-    """Send bytes; whatever the world then received must be in the policy and in its session."""
+    """Send bytes; check that the world received only requests within policy and session."""
     before = len(requests_of_agents(world))
     granted = agent.access.granted
     assert granted is not None

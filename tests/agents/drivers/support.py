@@ -27,7 +27,7 @@ PLACES = [
     pytest.param({}, id="here"),
     pytest.param({"workspace": Path("/workspace"), "state": Path("/session")}, id="in a sandbox"),
 ]
-"""Names by which a program knows its directories."""
+"""Paths of directories as a program sees them."""
 
 
 def build_setup(directory: AgentDir, **more) -> AgentSetup:
@@ -52,7 +52,7 @@ def data_by_type(reports: list[DriverReport], kind: str) -> Iterator[dict]:
 
 
 def within_limit(call: Callable[[], object], *pipes: Path) -> None:
-    """Call in a thread, which pipes may block; what it raises is of no interest."""
+    """Make a call in a thread, because pipes may block it; ignore its exceptions."""
 
     def run() -> None:
         with contextlib.suppress(OSError):

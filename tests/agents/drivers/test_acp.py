@@ -1,4 +1,4 @@
-"""The Agent Client Protocol: our side of it, on lines that four programs wrote."""
+"""The client side of the Agent Client Protocol, with lines that four programs wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.agents.drivers.support import (
 ACP = AcpDriver()
 PROGRAMS = ["gemini", "qwen", "kimi", "opencode"]
 MODELS = {"gemini": "gemini-2.5-pro", "opencode": "standin/m"}
-"""The model that was asked for when the lines were written."""
+"""The requested model in the recorded lines."""
 
 DIRECTORY = AgentDir(SANDBOX_WORKSPACE)
 
@@ -57,7 +57,7 @@ def recorded_turn(program: str) -> Turn:
 def replay(
     program: str, name: str, turn: Turn, *texts: str
 ) -> tuple[list[DriverReport], list[dict]]:
-    """Return what is read in recorded lines, and what is written meanwhile."""
+    """Return the reports read from recorded lines, and the written messages."""
     conversation = converse(turn, model=MODELS.get(program))
     reports, sent, left = [], asked(conversation), [*texts]
     for line in recorded_lines(f"acp-{program}-{name}.jsonl"):
@@ -77,7 +77,7 @@ def prompts(sent: list[dict]) -> list[list[str]]:
     ]
 
 
-# What programs wrote
+# Recorded lines
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -104,7 +104,7 @@ def test_a_tool_call_is_allowed_and_reported_once_before_its_result(program):
     assert not returned["is_error"]
     tools = [kind for kind in types(reports) if kind.startswith("tool")]
     assert tools == ["tool.called", "tool.returned"]
-    if program != "gemini":  # it never tells the arguments
+    if program != "gemini":  # this program never reports the arguments
         assert called["arguments"]["command"] == "touch made-it"
     [answer] = [message["result"] for message in sent if "result" in message]
     assert answer["outcome"]["outcome"] == "selected"
@@ -242,7 +242,7 @@ def test_an_answer_in_many_pieces_is_joined_once_and_reported_in_parts():
         for _ in range(60_000):
             reports.extend(conversation.read(line))
 
-    within_limit(read_all)  # joining what there is at each piece copies 460 GB
+    within_limit(read_all)  # joining the text at each piece would copy 460 GB
     reports += read(conversation, {"id": 3, "result": {"stopReason": "end_turn"}})
     lengths = [len(data["text"]) for data in data_by_type(reports, "message")]
     assert sum(lengths) == 60_000 * 256
@@ -293,7 +293,7 @@ def test_cached_tokens_are_counted_once_however_the_program_counts(total, expect
     assert reading["usage"] == expected
 
 
-# What the program asks
+# Requests of the program
 
 
 PERMISSION = {

@@ -151,7 +151,7 @@ def test_a_workspace_behind_a_link_is_trusted_under_its_real_path(tmp_path):
     assert [*state["projects"]] == [str(tmp_path / "real" / "workspace")]
 
 
-# Where conversations are
+# Places of conversations
 
 
 def write_conversation(directory: AgentDir, slug: str, conversation_id: str = NEW_ID) -> None:
@@ -204,7 +204,7 @@ def test_no_file_is_moved_for_a_missing_conversation(directory):
     assert CLAUDE.transcripts(directory) == {}
 
 
-# What versions wrote
+# Recorded lines of versions
 
 
 @pytest.mark.parametrize("version", VERSIONS)

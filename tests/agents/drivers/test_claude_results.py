@@ -33,7 +33,7 @@ STARTED = {"type": "command_lifecycle", "state": "started"}
 
 
 def read_ends(directory: AgentDir, *records: dict, turn=RESUMED, has_init: bool = True) -> list:
-    """Return the origin of the turn at each ``turn.finished``, None for those of messages."""
+    """Return the origin of the turn at each ``turn.finished``; None for turns of messages."""
     conversation = CLAUDE.converse(build_setup(directory), turn)
     init = {"type": "system", "subtype": "init", "session_id": NEW_ID}
     lines = [json.dumps(record).encode() for record in [init, *records][not has_init :]]

@@ -97,7 +97,7 @@ def test_a_permission_mode_is_an_option_before_resume(directory, mode, options):
 
 def test_an_unknown_permission_mode_is_named(directory):
     setup = build_setup(directory, permission_mode="plan")
-    assert CODEX.invocation(setup, FIRST).argv  # which is asked for before the check
+    assert CODEX.invocation(setup, FIRST).argv  # the version is determined before the check
     [missing] = CODEX.check(setup, KEY, "codex-cli 0.169.0")
     assert "'plan'" in missing.problem
     assert "workspace-write" in missing.hint
@@ -295,7 +295,7 @@ def test_an_index_that_cannot_be_read_is_removed(directory):
     assert not index.exists()
 
 
-# What it says
+# Output
 
 
 def test_a_turn_is_reported_from_its_thread_to_its_usage():

@@ -1,4 +1,4 @@
-"""Any program, by a template: what is started, what is read, and clear complaints."""
+"""Any program with a template: its command line, its output, and errors in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every driver can read what its program has written, without talking to it."""
+"""Every driver can read the output of its program without talking to the program."""
 
 from __future__ import annotations
 

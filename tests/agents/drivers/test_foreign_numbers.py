@@ -1,4 +1,4 @@
-"""Whatever numbers a program writes, its turn ends, and what is kept of it is strict JSON."""
+"""With arbitrary numbers in a program's output, its turn ends and its records are strict JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORDED = {
 }
 NUMBERS = ["NaN", "-Infinity", "1e400", "1e300", "9" * 400, "9" * 5000, "-7", "true", '"7"', "[]"]
 MARK = "@number@"
-NUMBERED = ("id", "protocolVersion")  # without which nothing is an answer
+NUMBERED = ("id", "protocolVersion")  # without this, no line is an answer
 
 
 @pytest.fixture(params=NUMBERS, ids=lambda number: number[:9])
@@ -131,7 +131,7 @@ DAY = 24 * 3600
         *(None, True, "soon", [], {}, -1, 0, 1.5, math.nan, math.inf, 10**400),
         *(PRESENT - 2 * DAY, PRESENT + 31 * DAY, PRESENT * 1000),
     ],
-    ids=[f"value{index}" for index in range(14)],  # workers must name the tests alike
+    ids=[f"value{index}" for index in range(14)],  # all all workers must name the tests alike
 )
 def test_a_limit_whose_end_is_not_plausible_has_no_end(value: object) -> None:
     assert reset_in({"resets_at": value}, "resets_at") is None

@@ -1,4 +1,4 @@
-"""What a sandboxed agent can put where the orchestrator reads and writes: its state directory."""
+"""Hostile files in the state directory, which the agent writes and the orchestrator reads."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_settings_of_millions_of_values_take_no_memory(directory: AgentDir) -> N
 
 
 def nest(path: Path, depth: int) -> None:
-    """Make directories within one another."""
+    """Create nested directories."""
     path.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDONLY)
     for _ in range(depth):
@@ -179,7 +179,7 @@ def nest(path: Path, depth: int) -> None:
 
 @pytest.fixture
 def recursion_limit() -> Iterator[int]:
-    """Let a recursion of few hundred calls fail, so that few directories show it."""
+    """Let a recursion of a few hundred calls fail, so that few directories suffice."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 150)
     yield sys.getrecursionlimit()
@@ -263,7 +263,7 @@ def test_the_state_file_of_a_kimi_conversation_is_never_read_through_a_link(
     else:
         os.mkfifo(state)
     within_limit(lambda: kimi.adopt(sandboxed("kimi", directory), ID, Interruption()), state)
-    assert state.is_symlink() is (what == "link")  # not made a file with that content
+    assert state.is_symlink() is (what == "link")  # not replaced by a file with this content
 
 
 DATABASES = {"codex": "state_5.sqlite", "opencode": "data/opencode/opencode.db"}
@@ -277,7 +277,7 @@ def place(request: pytest.FixtureRequest, directory: AgentDir) -> Path:
 
 
 def use_database(directory: AgentDir, place: Path) -> None:
-    """Do all that is done with a database."""
+    """Make all calls that use a database."""
     name = next(name for name, path in DATABASES.items() if place == directory.state / path)
     driver = find_driver(name)
     if name == "codex":

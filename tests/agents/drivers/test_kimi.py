@@ -50,7 +50,7 @@ def directory(tmp_path) -> AgentDir:
 
 
 def keep_session(directory: AgentDir, workspace: Path, conversation_id: str = SESSION) -> Path:
-    """Write a session as the program keeps it; return its transcript."""
+    """Write a conversation like the program; return its transcript."""
     home = directory.state / "sessions" / work_dir_key(workspace) / conversation_id
     wire = home / "agents" / "main" / "wire.jsonl"
     wire.parent.mkdir(parents=True)
@@ -138,7 +138,7 @@ def test_an_unknown_permission_mode_is_named(directory):
 
 
 def rendered(template: str) -> str:
-    """Render ``SYSTEM.md`` as the program does, which leaves unknown variables alone."""
+    """Render ``SYSTEM.md`` like the program, which leaves unknown variables unchanged."""
     known = {"base_prompt": "BASE ${cwd}", "role_additional": "", "cwd": "/secret"}
     pattern = r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
     return re.sub(pattern, lambda found: known.get(found[1], found[0]), template)
@@ -223,7 +223,7 @@ def test_a_conversation_is_bound_to_the_workspace_inside_the_sandbox(directory):
         assert state["agents"]["main"]["homedir"] == f"{session}/agents/main"
 
 
-# What it says
+# Output
 
 
 def test_a_turn_is_reported_from_its_start_to_its_conversation():
@@ -338,7 +338,7 @@ def test_arguments_that_are_not_an_object_are_kept_as_text():
     assert called["arguments"] == {"text": '["x"'}
 
 
-# What it used
+# Usage
 
 
 def test_the_usage_of_a_conversation_is_read_from_its_transcripts(directory):
@@ -371,7 +371,7 @@ def test_a_wire_file_is_read_from_the_last_position(directory, monkeypatch):
     place = recorded.files["main"].position
     assert place == main.stat().st_size
     assert KIMI.read_usage(directory, SESSION, recorded) is None
-    main.write_bytes(b"#" * place)  # what was read is not read again
+    main.write_bytes(b"#" * place)  # lines are read only once
     use(main, 5)
     use(main.parents[1] / "helper" / "wire.jsonl", 7)
     report = KIMI.read_usage(directory, SESSION, recorded)
@@ -417,7 +417,7 @@ def test_a_sparse_file_in_place_of_a_wire_file_is_skipped(directory, monkeypatch
     tracemalloc.stop()
     assert found[0].data["usage"] == expected
     assert recorded.files["helper"].position == 0
-    assert recorded.files["other"].position <= 72 << 20  # the sum has a limit, too
+    assert recorded.files["other"].position <= 72 << 20  # the sum is also limited
     assert most < 40 << 20
 
 

@@ -208,7 +208,7 @@ def test_a_conversation_of_another_workspace_is_recorded_for_this_workspace(dire
     assert places(directory)[CHILD] == ("/workspace", "workspace")
 
 
-# What it says
+# Output
 
 
 def test_a_turn_is_reported_from_its_conversation_to_its_end():

@@ -1,4 +1,4 @@
-"""Lines of JSON that programs write are read as Python's own reader reads them."""
+"""Lines of JSON are parsed with the same result as by Python's ``json``."""
 
 from __future__ import annotations
 

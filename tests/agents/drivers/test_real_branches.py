@@ -29,7 +29,7 @@ def bench(
 
 
 def told(bench: Bench) -> list[str]:
-    """Return the messages in the newest request of the conversation that was begun."""
+    """Return the messages in the newest request of the started conversation."""
     requests = map(user_messages, reversed(bench.api.requests))
     return next(messages for messages in requests if messages[:1] == ["Begin"])
 

@@ -1,4 +1,4 @@
-"""What the drivers prevent, shown with the programs themselves, on a stand-in for their model.
+"""Dangers that the drivers prevent, shown with real programs and a stand-in for their model.
 
 They are installed from npm (``tests/support/programs.py``).
 """
@@ -66,7 +66,7 @@ def bench(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def work(agent: Agent, prompt: str, env: dict[str, str], **first: str) -> str:
-    """Let an agent do one turn; return its session."""
+    """Let an agent do one turn; return its conversation id."""
     try:
         if first:
             started = agent.start(initial_prompt=prompt, env=env, **first)
@@ -95,7 +95,7 @@ def cut_off(bench: Bench, directory: Path, is_due: Callable[[], object] = lambda
 
 
 def conversations(directory: Path) -> dict[Path, bytes]:
-    """Return all that a program keeps of conversations in an agent directory."""
+    """Return the files of conversations in an agent directory."""
     found = (*directory.glob("session/**/*.jsonl"), *directory.glob("session/**/opencode.db*"))
     return {path: path.read_bytes() for path in found}
 

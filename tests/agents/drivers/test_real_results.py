@@ -1,4 +1,4 @@
-"""Reports of versions of Claude Code beside the answers to messages, and costs, measured anew.
+"""Reports of Claude Code outside answers to messages, and its costs, by version.
 
 They are installed from npm (``tests/support/programs.py``), and talk to a stand-in for their model.
 """
@@ -49,7 +49,7 @@ class Bench:
         return {"ANTHROPIC_API_KEY": "not-a-key", "ANTHROPIC_BASE_URL": self.api.url}
 
     def run_in_background(self, command: str) -> None:
-        """Have the model run a command in the background when it is told to."""
+        """Let the model run a command in the background on request."""
         call = "Bash", {"command": command, "description": "x", "run_in_background": True}
         self.api.tool = lambda request: call if IN_BACKGROUND in latest(request) else None
 
@@ -67,7 +67,7 @@ def bench(request, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def origins(agent: Agent) -> list[Any]:
-    """Return what began each turn that has ended; None for messages."""
+    """Return the origin of each finished turn; None for messages."""
     lines = (agent.dir / "events.jsonl").read_text().splitlines()
     ends = (event for event in map(json.loads, lines) if event["type"] == "turn.finished")
     return [event["data"].get("origin") for event in ends]
@@ -169,7 +169,7 @@ def test_the_cost_of_one_turn_is_missing_after_a_kill(bench: Bench, tmp_path: Pa
 def test_a_damaged_transcript_is_a_failure_of_the_resume(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, message: Any
 ):
-    installed = programs.install("claude-2.1.197")  # later versions read past such damage
+    installed = programs.install("claude-2.1.197")  # later versions skip such damage
     monkeypatch.setenv("PATH", installed.path)
     with model_api() as api:
         bench = Bench(installed.binary, api)

@@ -1,4 +1,4 @@
-"""What an agent's program gets of the environment: what is on the list."""
+"""An agent's program gets only listed variables of the environment."""
 
 from __future__ import annotations
 

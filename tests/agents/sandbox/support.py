@@ -1,4 +1,4 @@
-"""Sandboxes with real processes in them."""
+"""Sandboxes with real processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answering(listener: socket.socket, text: str) -> Iterator[list[str]]:
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError:  # it was shut down
+            except OSError:  # the server was shut down
                 return
             with connection:
                 seen.append(connection.recv(65536).decode().partition("\r\n")[0])
@@ -84,7 +84,7 @@ class Running:
 
 @attrs.define
 class Sandbox:
-    """A sandbox that is open, for programs in Python."""
+    """An open sandbox for programs in Python."""
 
     directory: AgentDir
     bubblewrap: Bubblewrap
@@ -116,8 +116,8 @@ class Sandbox:
         serve: bool = False,
         output: int | None = None,
     ) -> AsyncIterator[Running]:
-        """Run a program inside as an agent does, and end all that is left of it."""
-        cookie = uuid.uuid4().hex  # tests that run at the same time end their own processes only
+        """Run a program in the sandbox like an agent, and end all its processes."""
+        cookie = uuid.uuid4().hex  # concurrent tests end only their own processes
         whole = {"PATH": os.environ["PATH"], INSTANCE_ENV: cookie, **(env or {})}
         with memory_log("output") as memory:
             output = memory if output is None else output
@@ -150,6 +150,6 @@ class Sandbox:
         )
 
     async def run(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
-        """Return what a program writes, which must end with status 0."""
+        """Return the output of a program, which must exit with status 0."""
         async with self.running(*argv, env=env) as running:
             return await running.end()

@@ -101,7 +101,7 @@ def test_a_killed_orchestrator_leaves_no_process_in_a_sandbox(tmp_path: Path) ->
 
 
 def running(token: str) -> list[str]:
-    """Return the command lines that name a token, without the orchestrator's own."""
+    """Return the command lines with a token, except the orchestrator's own."""
     found = []
     for pid in live_processes():
         with suppress(OSError):
@@ -120,7 +120,7 @@ echo codex-cli 0.169.0
 @pytest.mark.anyio
 @pytest.mark.parametrize("sandbox", [False, pytest.param(True, marks=pytest.mark.needs("bwrap"))])
 async def test_a_version_command_has_an_empty_home(tmp_path: Path, sandbox: bool) -> None:
-    # No sandbox is around it, so it must not read what the agent has written.
+    # The command runs outside the sandbox, so it must not read the agent's files.
     binary, proof = tmp_path / "codex", tmp_path / "proof"
     binary.write_text(TELL.format(proof=proof))
     binary.chmod(0o700)
@@ -172,7 +172,7 @@ def test_each_combination_has_its_level(tmp_path: Path) -> None:
 
 
 def path_with(directory: Path, *programs: str) -> str:
-    """Return a PATH with these programs of the system and no others."""
+    """Return a PATH with only these programs of the system."""
     directory.mkdir()
     for program in programs:
         (directory / program).symlink_to(f"/usr/bin/{program}")
@@ -219,7 +219,7 @@ def test_a_native_sandbox_that_lacks_a_program_is_refused(
 def test_a_native_sandbox_that_cannot_start_in_ours_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without the weaker mode it would have to mount /proc, which only root inside may.
+    # Without the weaker mode, it would have to mount /proc, which only root may do inside.
     strict = ["sh", "-c", "exec bwrap --ro-bind / / --unshare-pid --proc /proc true"]
     monkeypatch.setattr(
         "clawblox.agents.sandbox.bubblewrap.probe_command", lambda is_nested: strict

@@ -1,4 +1,4 @@
-"""What a program tries from inside our sandbox, as root, as root with less, and as a user."""
+"""Attacks from inside the sandbox, as root, as root with fewer capabilities, and as a user."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def main():
 anyio.run(main)
 """
 
-# As a container does that may mount, and whose /proc is covered in parts.
+# Like a container that may mount, and whose /proc is partially covered.
 COVER = """
 mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys
 mount --bind /dev/null /proc/timer_list
@@ -181,14 +181,16 @@ BECOME = {
 
 @pytest.fixture
 def own() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:  # where any user can go
+    with tempfile.TemporaryDirectory(
+        dir="/tmp"
+    ) as directory:  # a directory that any user can enter
         yield Path(directory)
 
 
 def attack(
     who: str, level: str, own: Path, how: str
 ) -> tuple[dict[str, Any], dict[str, Any], list[int]]:
-    """Return the facts of a sandbox, what was tried in it, and what it left on the disk."""
+    """Return the facts of a sandbox, the results of its attacks, and their effects on disk."""
     paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
     python = [sys.executable, "-I"]
     if who == "a user" and os.geteuid() == 0:
@@ -225,13 +227,13 @@ CASES = [
 def test_attacks_of_a_program_have_no_effect_outside(
     who: str, level: str, how: str, own: Path
 ) -> None:
-    """``how`` says whether every file of the read-only mounts is tried, or a few of each."""
+    """Try every file of the read-only mounts, or a few of each, depending on ``how``."""
     if who.startswith("root") and os.geteuid() != 0:
         pytest.skip("needs root")
     facts, found, left = attack(who, level, own, how)
     is_nested = level == "native"
     assert found["files"] == []
-    # Where mounts lie below /tmp, their mount points are directories of the sandbox's own /tmp.
+    # Mount points below /tmp are directories of the sandbox's own /tmp.
     assert sorted(place for place in found["places"] if not place.startswith("/tmp/")) == [
         *("/dev", "/dev/shm", "/home/agent", "/session", "/tmp", "/workspace")
     ]

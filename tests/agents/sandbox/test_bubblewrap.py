@@ -1,4 +1,4 @@
-"""Programs in our sandbox: what they see, what they reach, and how they end."""
+"""Programs in the sandbox: visible files, reachable addresses, and ends of processes."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ mkdir shared && chmod 2775 shared && cp -a shared copy && stat -c %a copy && git
 
 @pytest.mark.needs("git")
 async def test_git_accepts_a_repository_inside_and_outside(sandbox: Sandbox) -> None:
-    # git refuses one that is another user's.
+    # git refuses a repository of another user.
     env = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CEILING_DIRECTORIES": "/"}
     assert await sandbox.run("sh", "-ec", WORK, env=env) == "2775\none\n"
     log = ["git", "-C", str(sandbox.directory.workspace), "log", "--format=%s"]
@@ -283,7 +283,7 @@ time.sleep(600)
 
 
 def with_token(token: str) -> list[int]:
-    """Return the processes that name a token among their arguments."""
+    """Return the processes with a token in their arguments."""
     found = []
     for pid in live_processes():
         with suppress(OSError):
@@ -294,7 +294,7 @@ def with_token(token: str) -> list[int]:
 
 @asynccontextmanager
 async def leaving(sandbox: Sandbox, then: str) -> AsyncIterator[tuple[Running, str]]:
-    """Run a program that has left two others in sessions of their own, without any variable."""
+    """Run a program that has left two processes in sessions of their own, without variables."""
     token = f"token-{uuid.uuid4()}"
     async with sandbox.running(*PYTHON, LEAVE, DAEMON, token, then) as running:
         await wait_until_async(lambda: running.output.count("ready") == 2, TIMEOUT_S)
@@ -436,7 +436,9 @@ anyio.run(main)
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_user_who_is_not_root_has_the_same_sandbox() -> None:
     uid = 65534
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:  # where that user can go
+    with tempfile.TemporaryDirectory(
+        dir="/tmp"
+    ) as directory:  # a directory that the user can enter
         os.chown(directory, uid, uid)
         check_as(uid, Path(directory))
 

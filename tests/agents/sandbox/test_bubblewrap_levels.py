@@ -1,4 +1,4 @@
-"""Which level of our sandbox an agent gets, and where that is said."""
+"""The level of an agent's sandbox, and its reports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_output_of_an_attempt_as_another_user_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_mapping(_directory: str) -> int:
-        return 2**32 - 2  # nothing can be mapped behind it
+        return 2**32 - 2  # no user can be mapped after this id
 
     monkeypatch.setattr("clawblox.agents.sandbox.bubblewrap.choose_uid", no_mapping)
     sandbox = make()
@@ -96,7 +96,7 @@ def test_an_unknown_sandbox_choice_is_refused(tmp_path: Path) -> None:
 def test_each_agent_directory_gets_a_different_user() -> None:
     users = {choose_uid(f"/runs/r1/agents/{number}") for number in range(1000)}
     assert len(users) > 990
-    assert min(users) > 2_000_200_000  # below are containers of systemd, and users of SSSD
+    assert min(users) > 2_000_200_000  # lower ids are of systemd's containers and SSSD's users
     assert max(users) < 2_147_352_576
     assert choose_uid("/runs/r1") == choose_uid("/runs/r1")
     if os.geteuid() == 0:
@@ -127,7 +127,7 @@ async def test_a_start_reports_its_sandbox_level(tmp_path: Path, choice: bool | 
 
 
 async def test_a_program_may_open_its_output_by_name(tmp_path: Path) -> None:
-    # The file is its user's, and not readable for others.
+    # The file belongs to its user and is not readable by others.
     sandbox = await run_blocking(partial(Sandbox.open, tmp_path))
     log = tmp_path / "agent.log"
     fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)

@@ -26,7 +26,7 @@ LOOK = "id -u; pwd; curl -sS http://counter/api.md; curl -sS -m 5 http://192.0.2
 
 
 def use_bash_once(api: ModelApi, command: str) -> None:
-    """Have the model ask for one command, if it is offered Bash."""
+    """Let the model request one command if Bash is offered."""
     asked: list[dict[str, Any]] = []
 
     def tool(request: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

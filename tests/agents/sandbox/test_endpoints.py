@@ -1,4 +1,4 @@
-"""What can be reached from a sandbox, and under which address."""
+"""The endpoints that can be reached from a sandbox, with their addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of this machine programs in our sandbox may use."""
+"""Limits of programs in a sandbox."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_limits_leave_room_for_a_large_build_and_for_others() -> None:
 
 
 class Hierarchy:
-    """Files like those of the kernel, in which this process is in ``delegated/own``."""
+    """Files like the kernel's, with this process in ``delegated/own``."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.parent = root / "delegated"
@@ -96,7 +96,7 @@ def hierarchy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hierarchy:
 
 def test_groups_are_created_in_a_delegated_hierarchy(hierarchy: Hierarchy) -> None:
     assert find_delegated(BOTH) == hierarchy.parent
-    hierarchy.control.write_text("cpu\n")  # and what is written there turns nothing on
+    hierarchy.control.write_text("cpu\n")  # writing there enables no controller
     assert find_delegated(BOTH) is None
     hierarchy.control.unlink()
     assert find_delegated(BOTH) is None
@@ -151,7 +151,7 @@ def test_groups_of_a_dead_process_are_removed(hierarchy: Hierarchy) -> None:
 
 
 def find_writable_hierarchy() -> Path | None:
-    """Return the real group that this process is in, if others can be made in it."""
+    """Return the real group of this process if groups can be created in it."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     roots = [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
     names = Path("/proc/self/cgroup").read_text().splitlines()

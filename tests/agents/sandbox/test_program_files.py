@@ -1,4 +1,4 @@
-"""Which files a program needs."""
+"""The files that a program needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections from inside are continued to where they lead, in any event loop."""
+"""Connections from inside are forwarded to their far ends, in any event loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def receive_all(stream: anyio.abc.SocketStream) -> bytes:
 
 
 async def echo_length(far: socket.socket, got: bytearray) -> None:
-    """Take a connection, receive all of it, and answer with its length."""
+    """Accept a connection, receive all bytes, and answer with their number."""
     await anyio.wait_readable(far)
     connection = far.accept()[0]
     with connection:

@@ -1,4 +1,4 @@
-"""Which server a TLS client wants."""
+"""The server that a TLS client requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clawblox.agents.sandbox.relay import MAX_HELLO_BYTES, NoClientHello, read_s
 
 
 def hello(name: str | None) -> bytes:
-    """Return what Python's own client sends first."""
+    """Return the first bytes from Python's own client."""
     outgoing = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

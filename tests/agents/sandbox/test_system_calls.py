@@ -1,4 +1,4 @@
-"""The filter of system calls, run as the kernel runs it."""
+"""The filter of system calls, interpreted like in the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW_CGROUP, NEW_USER, NEW_NET, THREAD = 0x02000000, 0x10000000, 0x40000000, 0x00
 
 
 def judge(machine: str, number: int, *arguments: int, may_nest: bool = False, arch: int = 0) -> int:
-    """Return the verdict, by the few instructions of BPF that the filter is made of."""
+    """Return the verdict of the filter, which uses only a few BPF instructions."""
     code = build_filter(machine, may_nest=may_nest)
     assert code is not None
     whole = (*arguments, *(0,) * (6 - len(arguments)))

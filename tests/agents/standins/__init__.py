@@ -1,48 +1,49 @@
-"""Stand-ins for the agent programs, which behave as those do until they are told to misbehave.
+"""Stand-ins for the agent programs, which behave like them unless faults are switched on.
 
-:func:`install` writes a stand-in as one executable file with the program's own name. It keeps the
-conversations where the program keeps them, prints what it prints, takes its flags, and refuses
-what it refuses, in its words. It was compared with the program itself (``test_programs.py``).
+:func:`install` writes a stand-in as one executable file with the program's own name. It stores
+conversations in the same places, prints the same output, takes the same flags, and refuses the same
+input with the same messages. ``test_programs.py`` compares it with the real program.
 
-:func:`misbehave` switches faults on, in a file of the agent's workspace that is read anew at each
-start and before each turn:
+:func:`misbehave` switches faults on, in a file of the agent's workspace that is read at each start
+and before each turn:
 
-- ``slow_start``: seconds before it does anything.
-- ``silent_at_<phase>``: it says nothing more, and stays. A phase is ``start``, ``session`` (its id
-  was told), ``turn`` (the message was taken) or ``tool`` (a tool was asked for).
+- ``slow_start``: seconds before its first action.
+- ``silent_at_<phase>``: it becomes silent, but keeps running. A phase is ``start``, ``session``
+  (after its id was reported), ``turn`` (after it took the message) or ``tool`` (after a tool call).
 - ``crash_at_<phase>``: it ends there: ``{"status": 3}``, ``{"signal": 9}``, ``{"words": "…"}``.
 - ``exit_at_<phase>``: it ends there with status 0, without a turn.
-- ``torn``: it dies within its transcript's last line.
-- ``ignore_term``: it stays at SIGTERM.
-- ``leave_behind``: how many sleepers it leaves, each in a session of its own; :func:`left_behind`
+- ``torn``: it dies while writing its transcript's last line.
+- ``ignore_term``: it ignores SIGTERM.
+- ``leave_behind``: number of background sleepers, each in a session of its own; :func:`left_behind`
   returns their pids.
-- ``endless``: it prints lines for ever: ``{"per_s": 1000}`` of them a second, ``true`` for more.
+- ``endless``: it prints lines forever: ``{"per_s": 1000}`` per second, or without limit for
+``true``.
 - ``oversize``: length of one line in each turn.
-- ``wrong_id``: it continues in another conversation than it was told to.
-- ``api_retry``: how many tries it reports as failed before it answers; with a pause after each:
+- ``wrong_id``: it continues in another conversation than requested.
+- ``api_retry``: number of reported failed attempts before its answer, with a pause after each:
   ``{"attempts": 3, "delay_s": 0.5}``.
 - ``usage_limit``: its provider refuses each turn, until ``{"resets_at": 1790000000}`` (Claude,
   Codex), or for ``{"resets_in": 5}`` seconds (Claude).
 - ``api_error``: status of the model's API (400, 401, 403, 429, 500, 529) that ends each turn.
 - ``needs_login``: it refuses to work without a key in its environment (Claude).
 - ``cannot_load`` and ``loads_unknown``: it continues no conversation, or any id (ACP).
-- ``own_turns_before``, ``own_turns_within`` and ``own_turns_after``: how many turns it begins by
-  itself before, during and after the turn of each message, as when something that it ran in the
-  background reports (Claude); with the requests to the model in each and its origin: ``{"count":
-  2, "steps": 1, "origin": null}``. Before the message itself is the phase ``message``
-  (``crash_at_message``).
-- ``joins_own_turn``: it reads each message in the middle of such a turn, and ends only that
+- ``own_turns_before``, ``own_turns_within`` and ``own_turns_after``: number of turns that
+  it starts by itself before, during and after the turn of each message, as when a background task
+  reports (Claude); with the number of requests to the model in each and its origin: ``{"count":
+  2, "steps": 1, "origin": null}``. The phase ``message`` precedes the message itself
+    (``crash_at_message``).
+- ``joins_own_turn``: it reads each message in the middle of such a turn, and ends only that turn
   (Claude).
-- ``dump``: it notes what it was started with; :func:`read_dumps` returns that.
-- ``turn_s``: seconds that a turn takes, 0.01 unless told.
+- ``dump``: it records its arguments and environment; :func:`read_dumps` returns them.
+- ``turn_s``: seconds per turn, by default 0.01.
 
 With ``times`` in its value, a fault occurs that many times: ``crash_at_turn={"times": 1}``; with
 ``after``, only after it could have occurred that many times: ``api_error={"after": 2, "status":
 401}`` is a login that expires after two turns.
-:func:`hold` lets no turn end, :func:`hold_own` none that it has begun by itself.
+:func:`hold` prevents the end of any turn, :func:`hold_own` only of the program's own turns.
 
-A message may have lines that begin with a command: ``RUN`` a shell command and ``GET`` an address
-are tools, ``SAY`` words are the answer, and ``WHO`` answers what the stand-in was told by whom.
+Lines of a message may start with a command: ``RUN`` (a shell command) and ``GET`` (an address) are
+tools, ``SAY`` gives the answer, and ``WHO`` answers with all messages and their authors.
 """
 
 from __future__ import annotations
@@ -93,13 +94,13 @@ def install(
 ) -> Path:
     """Write a stand-in into a directory and return its path.
 
-    It is one file that needs nothing but the interpreter, so that it works in a sandbox too.
+    It is one file that needs only the interpreter, so that it also works in a sandbox.
 
     Args:
-        directory: Where the file is written; made if it is missing.
+        directory: Directory for the file; created if missing.
         program: ``claude``, ``codex``, ``kimi``, ``opencode`` or ``acp``.
-        name: Name of the file; None takes that of the program.
-        version: The version that it gives itself out for; None takes the usual one.
+        name: Name of the file; None means the program's name.
+        version: The version that it reports; None means the usual version.
         plays: Whether it plays marbles in each turn, better the more notes it has (``player.py``).
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -126,7 +127,7 @@ def _compiled(module: str) -> bytes:
 
 
 def misbehave(workspace: Path, **faults: Any) -> None:
-    """Switch exactly these faults on, for the stand-in that works there."""
+    """Switch on exactly these faults for the stand-in in a workspace."""
     new = workspace / f"{FAULTS_FILE}.new"
     new.write_text(json.dumps(faults))
     new.replace(workspace / FAULTS_FILE)
@@ -134,14 +135,14 @@ def misbehave(workspace: Path, **faults: Any) -> None:
 
 @contextlib.contextmanager
 def hold(workspace: Path) -> Iterator[None]:
-    """Let no turn end in the block."""
+    """Prevent the end of any turn during the block."""
     with _file_in(workspace / common.HOLD_FILE):
         yield
 
 
 @contextlib.contextmanager
 def hold_own(workspace: Path) -> Iterator[None]:
-    """Let no turn end in the block that the stand-in has begun by itself."""
+    """Prevent the end of the stand-in's own turns during the block."""
     with _file_in(workspace / common.OWN_HOLD_FILE):
         yield
 
@@ -156,7 +157,7 @@ def _file_in(path: Path) -> Iterator[None]:
 
 
 def read_dumps(workspace: Path) -> list[dict[str, Any]]:
-    """Return what each process with the fault ``dump`` was started with.
+    """Return the start facts of each process with the fault ``dump``.
 
     Each has ``argv``, ``environ``, ``cwd``, ``pid``, ``uid``, ``stdin`` (``null``, ``pipe``,
     ``terminal``, ``closed`` or ``other``), ``ignored`` signals and open ``descriptors``.
@@ -165,15 +166,15 @@ def read_dumps(workspace: Path) -> list[dict[str, Any]]:
 
 
 def left_behind(workspace: Path) -> list[int]:
-    """Return the pids of what was left behind so far with the fault ``leave_behind``."""
+    """Return the pids of all background processes of the fault ``leave_behind``."""
     file = workspace / common.LEFT_FILE
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
 def told(transcript: Path) -> list[str]:
-    """Return the messages of the user in a transcript of any of the programs, in order.
+    """Return the user's messages in a transcript of any program, in order.
 
-    What a program adds by itself, all of which begins with a tag, is left out.
+    Messages added by the program, which start with a tag, are left out.
     """
     texts = []
     for record in common.read_lines(transcript):

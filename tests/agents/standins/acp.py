@@ -1,4 +1,4 @@
-"""Stand-in for a program that speaks the Agent Client Protocol, as ``kimi acp`` does."""
+"""Stand-in for a program that speaks the Agent Client Protocol, like ``kimi acp``."""
 
 import json
 import os
@@ -77,7 +77,7 @@ class Server:
             send(id=message["id"], **answer)
 
     def ask(self, method, params):
-        """Ask the client, and wait for its answer; what else comes meanwhile waits."""
+        """Ask the client, and wait for the answer; other messages are queued."""
         self.asked += 1
         send(id=self.asked, method=method, params=params)
         while (message := self.read()) is not None:
@@ -112,7 +112,7 @@ class Server:
         return {"currentModeId": session.mode, "availableModes": available}
 
     def load(self, params):
-        """Replay a conversation. With ``loads_unknown`` any id will do, as in qwen-code."""
+        """Replay a conversation. With ``loads_unknown``, accept any id, like qwen-code."""
         session = kimi.Session(kimi.state_home(), params["cwd"])
         wanted = params["sessionId"]
         wrong = session.find(wanted)

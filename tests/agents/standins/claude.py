@@ -34,22 +34,22 @@ def is_since(*version):
 
 
 def is_later():
-    """Return whether this is the later of the two versions that are known."""
+    """Return whether this is the later of the two known versions."""
     return is_since(2, 1, 330)
 
 
 def keeps_cost():
-    """Return whether the cost is kept with the conversation, when the program ends."""
+    """Return whether the program stores the cost with the conversation at its end."""
     return is_since(2, 1, 277)
 
 
 def reports_messages():
-    """Return whether it reports what becomes of messages that have an id."""
+    """Return whether the version reports the progress of messages with ids."""
     return is_since(2, 1, 276)
 
 
 def slug(path):
-    """Return the name of the directory that holds the conversations of a working directory."""
+    """Return the name of the directory with the conversations of a working directory."""
     units = path.encode("utf-16-le")
     name = "".join(
         chr(low) if not high and chr(low).isalnum() and low < 128 else "-"
@@ -69,7 +69,7 @@ def slug(path):
 
 
 class Arguments:
-    """The command line, read as the program reads it; what that refuses is refused."""
+    """The command line, parsed and refused like by the program."""
 
     def __init__(self, words):
         self.flags, self.values, self.rest = set(), {}, []
@@ -92,7 +92,7 @@ class Arguments:
         return next((self.values[name] for name in names if name in self.values), default)
 
     def system_prompt(self):
-        """Return what the caller adds to the system prompt."""
+        """Return the caller's addition to the system prompt."""
         if path := self.get("--append-system-prompt-file", "--system-prompt-file"):
             try:
                 with open(path) as file:
@@ -103,7 +103,7 @@ class Arguments:
 
 
 class Claude:
-    """One process: a conversation, the messages that come in, the records that go out."""
+    """One process: a conversation, with incoming messages and outgoing records."""
 
     def __init__(self, arguments):
         self.arguments = arguments
@@ -128,7 +128,7 @@ class Claude:
     # -------------------------------------------------------------------------- the start
 
     def check(self):
-        """Refuse what the program refuses, in its order and its words."""
+        """Make the program's checks, in its order and with its messages."""
         arguments = self.arguments
         modes = ["manual" if mode == "default" and is_later() else mode for mode in MODES]
         if self.mode not in [*MODES, "manual"]:
@@ -182,7 +182,7 @@ class Claude:
         return os.path.exists(path) and any("uuid" in record for record in common.read_lines(path))
 
     def open(self):
-        """Begin a conversation, or continue the one that was asked for."""
+        """Start a conversation, or continue the requested one."""
         self.session = self.arguments.get("--session-id", default=self.session)
         self.path = self.transcript(self.session)
         forks = "--fork-session" in self.arguments.flags
@@ -236,7 +236,7 @@ class Claude:
         self.is_cut_off = is_open
 
     def close(self):
-        """Close a turn that was cut off, as the program does at the next."""
+        """Close an interrupted turn, as the program does at its next start."""
         if self.is_cut_off and not is_later():
             text = {"type": "text", "text": "Continue from where you left off."}
             self.keep("user", {"role": "user", "content": [text]}, isMeta=True)
@@ -274,7 +274,7 @@ class Claude:
         self.keep(kind, kept, uuid=uuid)
 
     def says(self, block):
-        """Return a message of the model; what it says of its usage is not final."""
+        """Return a message of the model with preliminary usage."""
         self.ids += 1
         message = {"id": f"msg_{self.ids}", "type": "message", "role": "assistant"}
         message |= {"content": [block], "model": self.model, "stop_reason": None}
@@ -353,7 +353,7 @@ class Claude:
             common.emit(record | {"session_id": self.session})
 
     def own_turns(self, place):
-        """Begin turns by itself, as when something that runs in the background reports."""
+        """Start own turns, as when a background task reports."""
         if found := common.fault(f"own_turns_{place}"):
             options = found if isinstance(found, dict) else {"count": found}
             for _ in range(options.get("count", 1)):
@@ -376,12 +376,12 @@ class Claude:
             self.note("cost-state", totalCostUSD=self.cost)
 
     def turn(self, prompt, uuids=()):
-        """Answer one message; return whether that went well."""
+        """Answer one message; return whether the turn succeeded."""
         self.report(uuids, "queued")
         self.own_turns("before")
         common.at("message")
         if origin := common.fault("joins_own_turn"):
-            self.init()  # it reads the message in the middle of a turn that it began by itself
+            self.init()  # it reads the message in the middle of its own turn
         self.report(uuids, "started")
         self.note("queue-operation", operation="enqueue", timestamp=common.now(), content=prompt)
         self.note("queue-operation", operation="dequeue", timestamp=common.now())
@@ -439,7 +439,7 @@ class Claude:
         self.tell("user", {"role": "user", "content": content}, tool_use_result=more)
 
     def retry(self, attempt, status=529, delay_s=0.0):
-        """Report a try that failed."""
+        """Report a failed attempt."""
         record = {"type": "system", "subtype": "api_retry", "attempt": attempt}
         record |= {"max_retries": max(attempt, MAX_RETRIES), "retry_delay_ms": delay_s * 1000}
         record |= {"error_status": status, "error": RETRIES[status]}
@@ -473,7 +473,7 @@ class Claude:
 
 
 def messages():
-    """Yield the messages of standard input with their ids; those within a turn make one."""
+    """Yield the messages on standard input with their ids; messages during a turn are joined."""
     queue, pending, is_first = [], b"", True
     while True:
         while not queue or (not is_first and can_read()):

@@ -27,7 +27,7 @@ METADATA += "performance and cause issues."
 
 
 def check_home(home):
-    """Warn and refuse as the program does, in its words."""
+    """Warn and refuse like the program, with its messages."""
     temporary = os.environ.get("TMPDIR", "/tmp").rstrip("/")
     warning = "WARNING: proceeding, even though we could not create PATH aliases: "
     if "CODEX_HOME" in os.environ and not os.path.isdir(home):
@@ -41,7 +41,7 @@ def check_home(home):
 
 
 class Arguments:
-    """The command line: the words of ``exec``, and those of ``resume`` after it."""
+    """The command line: the words of ``exec``, followed by the words of ``resume``."""
 
     def __init__(self, words):
         words = list(words)
@@ -81,7 +81,7 @@ class Arguments:
 
 
 class Codex:
-    """One process, which is one turn of one thread."""
+    """One process for one turn of a thread."""
 
     def __init__(self, arguments, home):
         self.arguments = arguments
@@ -100,7 +100,7 @@ class Codex:
     # -------------------------------------------------------------------------- the start
 
     def prompt(self):
-        """Return the prompt; a pipe is read to its end, which is how one waits forever."""
+        """Return the prompt; a pipe is read to its end, which may take forever."""
         rest = self.arguments.rest[1 if self.arguments.resumes else 0 :]
         if not rest or rest[0] == "-":
             warn("Reading prompt from stdin...")
@@ -126,9 +126,9 @@ class Codex:
             )
 
     def open(self):
-        """Begin a thread, or continue the one that was asked for.
+        """Start a thread, or continue the requested one.
 
-        What is not a thread's id is taken for a name; a name that is not known begins a thread.
+        A text that is not a thread's id counts as a name; an unknown name starts a thread.
         """
         wanted = self.arguments.rest[0] if self.arguments.resumes else ""
         if not common.is_uuid(wanted) or common.fault("wrong_id"):
@@ -151,7 +151,7 @@ class Codex:
         self.load()
 
     def setting(self, name):
-        """Return a setting from the command line, or else from the home."""
+        """Return a setting from the command line, or from the home."""
         import tomllib
 
         path = os.path.join(self.home, "config.toml")
@@ -195,7 +195,7 @@ class Codex:
         )
 
     def load(self):
-        """Read the thread: what was told, the instructions it began with, the tokens so far."""
+        """Read the thread: its messages, its first instructions, and its tokens so far."""
         with open(self.path, "rb") as file:
             is_torn = not file.read().endswith(b"\n")
         if is_torn:
@@ -243,7 +243,7 @@ class Codex:
         }
 
     def count(self):
-        """Add a turn to the thread's usage. Input counts what came from caches as well."""
+        """Add a turn to the thread's usage. Input includes cached tokens."""
         one = common.USAGE
         turn = dict(one, input=one["input"] + one["cached"] + one["written"])
         self.total = {name: value + turn[name] for name, value in self.total.items()}
@@ -261,7 +261,7 @@ class Codex:
     # ---------------------------------------------------------------------------- the turn
 
     def turn(self, prompt):
-        """Answer; return whether that went well."""
+        """Answer; return whether the turn succeeded."""
         common.emit({"type": "thread.started", "thread_id": self.thread})
         common.at("session")
         self.item("error", message=METADATA.format(self.model))
@@ -360,7 +360,7 @@ def warn(words):
 
 
 def end_with_tool():
-    """Die of SIGTERM, and take the command that runs along, as the program does."""
+    """Die of SIGTERM together with the running command, like the program."""
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         for child in file.read().split():
             os.killpg(int(child), signal.SIGKILL)

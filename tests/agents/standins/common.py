@@ -1,7 +1,7 @@
-"""What the stand-ins of agent programs share: their faults, their words, their tools.
+"""The common part of the stand-ins: faults, commands in messages, tools.
 
-It imports little, and slow modules only where they are used: a stand-in starts in a few
-milliseconds. It must run by itself, without the package and without the other tests.
+It imports slow modules only on use, so that a stand-in starts in a few milliseconds. It must run
+without the package and the other tests.
 """
 
 import json
@@ -11,11 +11,11 @@ import sys
 import time
 
 FAULTS_FILE = ".standin.json"
-"""In the working directory: which faults are switched on. It is read anew before each turn."""
+"""File in the working directory with the faults; it is read before each turn."""
 HOLD_FILE = ".standin-hold"
-"""While it is in the working directory, no turn ends."""
+"""File in the working directory that prevents the end of turns."""
 OWN_HOLD_FILE = ".standin-hold-own"
-"""While it is there, no turn ends that the program has begun by itself."""
+"""File in the working directory that prevents the end of the program's own turns."""
 DUMP_FILE = ".standin-dump.jsonl"
 LEFT_FILE = ".standin-left.txt"
 
@@ -23,7 +23,7 @@ ANSWER = "I have noted that."
 ERROR = "The stand-in refuses."
 
 USAGE = {"input": 11, "cached": 7, "written": 3, "output": 5, "reasoning": 2, "cost": 0.001}
-"""What each turn uses."""
+"""Usage of each turn."""
 
 POLL_S = 0.005
 
@@ -40,7 +40,7 @@ def read_faults():
 
 
 def fault(name):
-    """Return the value of a fault, None where it is off; ``after`` and ``times`` count down."""
+    """Return the value of a fault, None if it is off; ``after`` and ``times`` count down."""
     faults = read_faults()
     value = faults.get(name)
     if value is False:
@@ -64,9 +64,9 @@ def write_faults(faults):
 
 
 def failed_tries():
-    """Yield the number and the announced delay in seconds of each try of ``api_retry``.
+    """Yield the number and the announced delay in seconds of each attempt of ``api_retry``.
 
-    With a delay, that passes before the next one.
+    A delay passes before the next attempt.
     """
     value = fault("api_retry")
     tries = value if isinstance(value, dict) else {"attempts": int(value or 0)}
@@ -77,7 +77,7 @@ def failed_tries():
 
 
 def begin(program):
-    """Do what is wrong with the start of a program; the first call of each."""
+    """Perform the faults at the start of a program; the first call of each stand-in."""
     if fault("dump"):
         dump(program)
     if delay := fault("slow_start"):
@@ -88,7 +88,7 @@ def begin(program):
 
 
 def at(phase):
-    """Do what is wrong with a phase: ``start``, ``session`` (told), ``turn`` or ``tool``."""
+    """Perform the faults of a phase: ``start``, ``session``, ``turn`` or ``tool``."""
     if fault(f"silent_at_{phase}"):
         wait_forever()
     if found := fault(f"crash_at_{phase}"):
@@ -107,7 +107,7 @@ def wait_forever():
 
 
 def hold():
-    """Wait as long as a turn takes, and until nothing holds it."""
+    """Wait for the duration of a turn, and until it is not held."""
     time.sleep(read_faults().get("turn_s", 0.01))
     wait_while(HOLD_FILE)
 
@@ -119,20 +119,20 @@ def wait_while(file):
 
 
 def leave(status, words=""):
-    """Exit at once; ``words`` go to standard error."""
+    """Exit immediately; write ``words`` to standard error."""
     if words:
         os.write(2, f"{words}\n".encode())
     os._exit(status)
 
 
 def on_term(action):
-    """Call ``action`` at SIGTERM, unless the stand-in ignores that."""
+    """Call ``action`` at SIGTERM, unless the stand-in ignores SIGTERM."""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, lambda *_: action())
 
 
 def dump(program):
-    """Append what the program was started with to a file of the working directory."""
+    """Append the start facts of the program to a file in the working directory."""
     found = {
         "program": program,
         "argv": sys.argv,
@@ -148,7 +148,7 @@ def dump(program):
 
 
 def read_environ():
-    """Return the environment as it came; the interpreter may add to its own."""
+    """Return the original environment; the interpreter may add variables to its own."""
     with open("/proc/self/environ", "rb") as file:
         entries = os.fsdecode(file.read()).split("\0")
     return dict(entry.partition("=")[::2] for entry in entries if entry)
@@ -194,7 +194,7 @@ def append_line(path, record):
 
 
 def read_lines(path):
-    """Return the records of a transcript; lines that are torn are passed over."""
+    """Return the records of a transcript, without torn lines."""
     records = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -212,7 +212,7 @@ def tear(path):
 
 
 def flood(make):
-    """Print records until killed: ``{"per_s": 1000}`` of them a second, or all that go."""
+    """Print records until killed: ``{"per_s": 1000}`` per second, or as many as possible."""
     options = fault("endless")
     if not options:
         return
@@ -262,10 +262,10 @@ def is_uuid(text):
 
 
 def plan(prompt, told, system):
-    """Return what the model of the stand-in does with a message: commands, then words.
+    """Return the commands and the answer of the stand-in's model for a message.
 
-    Lines of the message that begin with one of these words are done, the rest is noted:
-    ``RUN`` a shell command, ``GET`` an address, ``SAY`` words, ``WHO`` told me what.
+    Lines that start with one of these words are executed, the rest is recorded: ``RUN`` a shell
+    command, ``GET`` an address, ``SAY`` words, ``WHO`` (messages and authors).
     """
     commands, words = [], []
     for line in prompt.splitlines():
@@ -282,7 +282,7 @@ def plan(prompt, told, system):
 
 
 class Tool:
-    """A command that the model asks for, run as the program runs it."""
+    """A command of the model, executed like by the program."""
 
     def __init__(self, command, own_session):
         self.command = command if isinstance(command, str) else " ".join(command)
@@ -307,7 +307,7 @@ class Tool:
 
 
 def fetch(address):
-    """Return the answer to a GET request, its status first."""
+    """Return status and body of the answer to a GET request."""
     import http.client
 
     host, slash, path = address.removeprefix("http://").partition("/")
@@ -321,9 +321,9 @@ def fetch(address):
 
 
 def leave_behind():
-    """Start what outlives the program: sleepers that lead sessions of their own.
+    """Start sleepers that outlive the program and lead sessions of their own.
 
-    They are no children of the program, as what a shell puts into its background is not.
+    They are not children of the program, like background commands of a shell.
     """
     count = fault("leave_behind")
     for _ in range(count.get("count", 1) if isinstance(count, dict) else int(count or 0)):

@@ -17,7 +17,7 @@ RETRIES = 10
 
 
 def bucket(directory):
-    """Return the name of the directory that holds the sessions of a working directory."""
+    """Return the name of the directory with the conversations of a working directory."""
     name = directory.rpartition("/")[2].lower()
     slug = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
     digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]
@@ -25,7 +25,7 @@ def bucket(directory):
 
 
 class Session:
-    """A session on disk: ``state.json``, and ``wire.jsonl`` of its one agent."""
+    """A conversation on disk: ``state.json``, and ``wire.jsonl`` of its only agent."""
 
     def __init__(self, home, cwd):
         self.home, self.cwd = home, os.path.realpath(cwd)
@@ -59,7 +59,7 @@ class Session:
         self.keep("permission.set_mode", agentId="main", mode=mode)
 
     def find(self, wanted):
-        """Load a session. Return None if all is well, else why that cannot be."""
+        """Load a conversation; return None, or the reason if it cannot be loaded."""
         sessions = os.path.join(self.home, "sessions")
         for name in sorted(os.listdir(sessions)) if os.path.isdir(sessions) else ():
             path = os.path.join(sessions, name, wanted, "state.json")
@@ -109,7 +109,7 @@ class Session:
         self.keep("context.append_loop_event", agentId="main", event=step)
 
     def hear(self, prompt):
-        """Take a message of the user: its turn begins."""
+        """Take a message of the user and start its turn."""
         self.told.append(prompt)
         block = {"type": "text", "text": prompt}
         origin = {"kind": "user"}
@@ -143,7 +143,7 @@ def tell(kind, **more):
 
 
 class Kimi:
-    """One process, which is one turn of one session."""
+    """One process for one turn of a conversation."""
 
     def __init__(self, values):
         self.values = values

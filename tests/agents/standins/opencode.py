@@ -1,4 +1,4 @@
-"""Stand-in for opencode 1.18: ``opencode run --format json``, which keeps all in one database."""
+"""Stand-in for opencode 1.18: ``opencode run --format json``, which uses one database."""
 
 import os
 import sqlite3
@@ -42,7 +42,7 @@ def open_database():
 
 
 class OpenCode:
-    """One process, which is one turn of one session."""
+    """One process for one turn of a conversation."""
 
     def __init__(self, session, forks):
         self.database = open_database()
@@ -52,7 +52,7 @@ class OpenCode:
         self.numbers = 0
 
     def open(self):
-        """Begin a session, or continue one; of one of another directory it never speaks again."""
+        """Start or continue a conversation; hang with a conversation of another directory."""
         if self.session and not common.fault("wrong_id"):
             query = "SELECT directory FROM session WHERE id = ?"
             row = self.database.execute(query, (self.session,)).fetchone()

@@ -1,8 +1,8 @@
 """A player of marbles in place of a model: it plays better the more notes it has.
 
-It plays in each turn, at the address in its system prompt, and writes a note when it is asked to
-save its memory. A message that is neither the first nor a usual one makes it careful for the rest
-of its conversation.
+It plays in each turn, at the address in its system prompt, and writes a note when asked to save its
+memory. A message other than the first and the usual messages makes it careful for the rest of its
+conversation.
 """
 
 import http.client
@@ -18,7 +18,7 @@ USUAL = ("Begin", "Please don't stop", "You will be reset")
 
 
 def plan(prompt, told, system):
-    """Return what the model of the stand-in does with a message: commands, then words."""
+    """Return the commands and the answer of the stand-in's model for a message."""
     if prompt.startswith("You will be reset"):
         with open(NOTES, "a") as file:
             file.write("- get behind a marble before you push it\n")
@@ -40,7 +40,7 @@ def count_notes():
 
 
 def play(host, skill, turn):
-    """Play for a while; return the score. It is the same in each run of an experiment."""
+    """Play for a while; return the score, which is the same in each run of an experiment."""
     connection = http.client.HTTPConnection(host, timeout=120)
     seen = call(connection, "GET", "/observe")
     run = os.getcwd().split("/runs/")[-1]
@@ -60,7 +60,7 @@ def call(connection, method, path, body=None):
 
 
 def aim(seen):
-    """Return the direction to a marble from behind it, as a pocket sees it."""
+    """Return the direction to a marble from the side opposite to a pocket."""
     x, y = seen["player"]["position"]
     best = None
     for marble in seen["world"]["entities"]:

@@ -1,4 +1,4 @@
-"""Running a stand-in by hand, in directories of its own, as the tests of the stand-ins do."""
+"""Runs a stand-in by hand, in directories of its own, for the tests of the stand-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODEX = ["exec", "--json", "--skip-git-repo-check"]
 
 @attrs.frozen
 class Ended:
-    """What a process that ended has said."""
+    """The output of an ended process."""
 
     status: int
     output: str
@@ -64,7 +64,7 @@ class StandIn:
     def started(
         self, *arguments: str, stdin: int = subprocess.DEVNULL, cwd: Path | None = None
     ) -> Iterator[subprocess.Popen[str]]:
-        """Start it and, at the end of the block, kill it if need be."""
+        """Start the stand-in; kill it at the end of the block if it still runs."""
         with subprocess.Popen(
             [self.binary, *arguments],
             env=self.env,
@@ -80,7 +80,7 @@ class StandIn:
                 process.kill()
 
     def run(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ended:
-        """Let it end; without ``stdin`` its standard input is empty."""
+        """Run the stand-in to its end; without ``stdin``, its standard input is empty."""
         how = subprocess.DEVNULL if stdin is None else subprocess.PIPE
         with self.started(*arguments, stdin=how, cwd=cwd) as process:
             output, errors = process.communicate(stdin, timeout=HANG_S)
@@ -88,7 +88,7 @@ class StandIn:
 
 
 def say(*texts: str) -> str:
-    """Return messages as Claude Code reads them from standard input."""
+    """Return messages in the format of Claude Code's standard input."""
     messages = ({"type": "user", "message": {"role": "user", "content": text}} for text in texts)
     return "".join(f"{json.dumps(message)}\n" for message in messages)
 

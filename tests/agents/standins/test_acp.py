@@ -1,4 +1,4 @@
-"""The stand-in of a program that speaks ACP does and refuses what those programs do."""
+"""The stand-in for ACP programs behaves like them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.thorough
 
 
 class Client:
-    """A client that allows everything, unless told otherwise."""
+    """A client that allows everything by default."""
 
     def __init__(self, process: subprocess.Popen[str], workspace: Path) -> None:
         self.process = process
@@ -33,7 +33,7 @@ class Client:
         self.process.stdin.flush()
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Return the answer to a request; answer what is asked meanwhile."""
+        """Return the answer to a request; answer the program's requests in the meantime."""
         assert self.process.stdout is not None
         self.requests += 1
         self.send(id=self.requests, method=method, params=params)

@@ -1,4 +1,4 @@
-"""The stand-in of Codex does and refuses what the program does and refuses."""
+"""The stand-in for Codex behaves like the program."""
 
 from __future__ import annotations
 

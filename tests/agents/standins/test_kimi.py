@@ -1,4 +1,4 @@
-"""The stand-in of Kimi Code does and refuses what the program does and refuses."""
+"""The stand-in for Kimi Code behaves like the program."""
 
 from __future__ import annotations
 

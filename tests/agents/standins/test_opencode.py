@@ -1,4 +1,4 @@
-"""The stand-in of opencode does and refuses what the program does and refuses."""
+"""The stand-in for opencode behaves like the program."""
 
 from __future__ import annotations
 

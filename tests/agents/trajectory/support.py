@@ -1,4 +1,4 @@
-"""Agent directories as a finished run leaves them, with lines that Claude Code wrote."""
+"""Agent directories after a finished run, with lines that Claude Code wrote."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from clawblox.agents.layout import AgentDir
 from tests.agents.drivers.support import recorded_lines
 
 PROMPTS = ("Begin", "Say it again.", "Go on")
-"""What the recorded program was told: twice in its first process, once in its second."""
+"""Messages to the recorded program: two in its first process, one in its second."""
 
 
 class EventLines:
-    """Writes ``events.jsonl`` as an orchestrator does, a second for each event."""
+    """Writes ``events.jsonl`` like an orchestrator, with one second between events."""
 
     def __init__(self, path: Path, session_id: str, second: int = 0) -> None:
         self._path = path

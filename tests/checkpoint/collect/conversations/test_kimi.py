@@ -22,7 +22,7 @@ from tests.checkpoint.agents import (
     pieces,
 )
 from tests.checkpoint.archives import checkpoint
-from tests.checkpoint.sessions.support import KIMI_ID, archived, collect, restored
+from tests.checkpoint.collect.conversations.support import KIMI_ID, archived, collect, restored
 
 WRONG = "its content does not match its name"
 

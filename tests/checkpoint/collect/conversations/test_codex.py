@@ -14,7 +14,7 @@ import zstandard
 from clawblox.checkpoint.collect.conversations import find_format
 from clawblox.errors import CheckpointError
 from tests.checkpoint.agents import BuiltAgent, build_agent, codex_id, codex_records, lines
-from tests.checkpoint.sessions.support import archived, collect, restored
+from tests.checkpoint.collect.conversations.support import archived, collect, restored
 
 
 def test_codex_threads_follow_the_chain_of_their_parents(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from clawblox.checkpoint.collect.conversations import FORMATS, find_format
 from clawblox.errors import CheckpointError, CheckpointFormatError, ConfigError
 from tests.checkpoint.agents import BACKENDS, build_agent, kimi_records
-from tests.checkpoint.sessions.support import CLAUDE_ID, KIMI_ID, collect
+from tests.checkpoint.collect.conversations.support import CLAUDE_ID, KIMI_ID, collect
 from tests.support.sampling import sampled
 
 

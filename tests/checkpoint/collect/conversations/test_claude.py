@@ -18,7 +18,7 @@ from tests.checkpoint.archives import (
     described,
     metadata_member,
 )
-from tests.checkpoint.sessions.support import CLAUDE_ID, archived, collect, restored
+from tests.checkpoint.collect.conversations.support import CLAUDE_ID, archived, collect, restored
 
 RUN = "wf_d014cc2a-414"
 

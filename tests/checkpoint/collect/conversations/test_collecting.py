@@ -22,7 +22,7 @@ from tests.checkpoint.agents import (
     find_conversation,
     lines,
 )
-from tests.checkpoint.sessions.support import archived, collect, restored
+from tests.checkpoint.collect.conversations.support import archived, collect, restored
 
 # Round trips
 

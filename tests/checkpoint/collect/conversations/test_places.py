@@ -18,7 +18,13 @@ from tests.checkpoint.agents import (
     find_conversation,
     relative_files,
 )
-from tests.checkpoint.sessions.support import CLAUDE_ID, archived, collect, restored, session_id_for
+from tests.checkpoint.collect.conversations.support import (
+    CLAUDE_ID,
+    archived,
+    collect,
+    conversation_id_for,
+    restored,
+)
 
 # Where programs look
 
@@ -98,7 +104,7 @@ def test_a_workspace_behind_a_link_is_placed_by_its_real_path(tmp_path):
         places = {
             form.place(
                 form.transcript,
-                conversation_id=session_id_for(backend),
+                conversation_id=conversation_id_for(backend),
                 workspace=tmp_path / way / "workspace",
             ).path
             for way in ("real", "link")
@@ -199,7 +205,7 @@ HOSTILE_NAMES = [
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, *sum(SECRET_FILES.values(), ())])
 def test_a_name_that_the_format_does_not_allow_is_not_placed(tmp_path, backend, name):
     form = find_format(backend)
-    conversation_id = session_id_for(backend)
+    conversation_id = conversation_id_for(backend)
     assert (
         form.place(name, conversation_id=conversation_id, workspace=tmp_path / "workspace") is None
     )
@@ -234,7 +240,7 @@ def test_files_of_a_conversation_are_placed_where_the_program_reads_them(tmp_pat
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_recorded_id_other_than_in_the_metadata_is_refused(tmp_path, backend):
-    conversation_id = session_id_for(backend)
+    conversation_id = conversation_id_for(backend)
     place = find_format(backend).place(
         f"record/{backend}_session_id.txt", conversation_id=conversation_id, workspace=tmp_path
     )

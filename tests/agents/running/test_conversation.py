@@ -1,4 +1,4 @@
-"""Which conversation a program is in: what it says, and what its transcripts prove."""
+"""The conversation of a program: the reported id, and the proof in the transcripts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_an_invalid_id_from_the_program_is_refused_at_the_start(
 
 @asynccontextmanager
 async def silent(directory: Path) -> AsyncIterator[AsyncAgent]:
-    """Yield an agent with a conversation; its program says no more by itself which one it is in."""
+    """Yield an agent with a conversation whose program no longer reports its id."""
     async with opened(directory) as agent:
         await agent.start(initial_prompt="work")
         await agent.wait()

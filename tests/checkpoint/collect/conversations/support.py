@@ -12,7 +12,7 @@ CLAUDE_ID = "c0e128cf-2dc1-4bb3-9e54-08cdc2359ffb"
 KIMI_ID = f"session_{CLAUDE_ID}"
 
 
-def session_id_for(backend: str) -> str:
+def conversation_id_for(backend: str) -> str:
     return KIMI_ID if backend == "kimi" else CLAUDE_ID
 
 
